@@ -1,0 +1,34 @@
+"""Regard trains, runs and explains attention models that turn one sequence into another."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from regard.errors import RegardError
+    from regard.layers.taps import trace
+    from regard.tasks.translate import Translator, load
+    from regard.training.api import train
+
+__version__ = "0.1.0"
+__all__ = ["RegardError", "Translator", "__version__", "load", "trace", "train"]
+
+# Public names and their homes; each is imported when first used, so that `import regard` does not import torch.
+_HOMES = {
+    "RegardError": "regard.errors",
+    "Translator": "regard.tasks.translate",
+    "load": "regard.tasks.translate",
+    "trace": "regard.layers.taps",
+    "train": "regard.training.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'regard' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,433 @@
+"""Settings: frozen dataclasses that are the only home of a default, and TOML recipes that hold differences from them.
+
+The text under a field is its help, in `--help` and in the documentation. A recipe is read by `load_recipe`; every key
+it names must exist here, and every value must fit its type.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import inspect
+import textwrap
+import tomllib
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from regard.errors import SettingsError, nearest
+
+Settings = TypeVar("Settings")
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise SettingsError(message)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """One corpus of sentence pairs."""
+
+    source: str = ""
+    """File of source sentences; or one file with both sides (TSV, JSON lines, TMX, PO, Parquet); or "phrasebook"."""
+    target: str = ""
+    """File of target sentences, line by line beside the source; empty when `source` holds both sides."""
+    weight: float = 1.0
+    """How often each pair is seen in an epoch: 2 shows it twice, 0.5 shows another random half each epoch."""
+
+    def __post_init__(self) -> None:
+        _require(self.weight > 0, f"data: the weight of {self.source} must be above 0, not {self.weight}")
+
+
+@dataclass(frozen=True)
+class Data:
+    """What to learn from."""
+
+    train: tuple[Corpus, ...] = ()
+    """The corpora to train on, as [[data.train]] tables."""
+    valid: tuple[Corpus, ...] = ()
+    """The corpora to validate on; empty: `valid_pairs` sentences are held out of the training data."""
+    valid_pairs: int = 1000
+    """How many pairs to hold out when `valid` is empty; never more than a tenth of the data."""
+    source_language: str = ""
+    """Language code of the source, e.g. "en": names the run's card and finds the side of a TMX or PO file."""
+    target_language: str = ""
+    """Language code of the target."""
+    max_length: int = 250
+    """Pairs with more tokens than this on either side are left out of training, and counted."""
+
+    def __post_init__(self) -> None:
+        _require(self.max_length >= 4, "data.max_length must be at least 4")
+        _require(self.valid_pairs >= 0, "data.valid_pairs must not be negative")
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """How text becomes tokens."""
+
+    kind: Literal["bpe", "unigram", "word", "character"] = "bpe"
+    """Subwords by BPE or unigram (SentencePiece, any text survives), whole words, or characters."""
+    size: int = 8000
+    """Number of tokens in the vocabulary, the four special ones included."""
+    joint: bool = True
+    """One vocabulary for both sides (needed to tie source and target embeddings), or one for each."""
+    lowercase: bool = False
+    """Fold case before tokenizing. The case of the output is lost."""
+    sampling: float = 0.0
+    """Subword regularisation while training: share of BPE merges dropped, or 1 / temperature of unigram sampling."""
+
+    def __post_init__(self) -> None:
+        _require(self.size >= 8, "tokenizer.size must be at least 8")
+        _require(0 <= self.sampling < 1, "tokenizer.sampling must be at least 0 and below 1")
+
+
+@dataclass(frozen=True)
+class Transformer:
+    """The Transformer (Vaswani et al. 2017). The defaults are the paper's base model."""
+
+    arch: str = "transformer-base"
+    """Name of the preset that the settings below start from."""
+    encoder_layers: int = 6
+    """Encoder blocks."""
+    decoder_layers: int = 6
+    """Decoder blocks."""
+    width: int = 512
+    """d_model: width of the embeddings and of the residual stream."""
+    heads: int = 8
+    """Attention heads in every layer."""
+    head_width: int = 0
+    """Width of one head; 0: width / heads."""
+    inner: int = 2048
+    """d_ff: width inside the feed-forward layer."""
+    dropout: float = 0.1
+    """Dropout on embeddings and on the output of each sub-layer, as in the paper."""
+    norm: Literal["after", "before"] = "after"
+    """Layer norm after the residual sum (the paper) or before each sub-layer."""
+    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    """Non-linearity of the feed-forward layer."""
+    positions: Literal["sinusoidal", "learned", "rotary", "none"] = "sinusoidal"
+    """How a token knows its place."""
+    join: Literal["add", "concatenate"] = "add"
+    """Positions are added to the token embedding, or concatenated beside it (a quarter of the width)."""
+    max_positions: int = 512
+    """Longest sentence that learned positions can take."""
+    window: int = 0
+    """Restricted self-attention in the encoder: each token sees this many neighbours; 0: all of them."""
+    tie: Literal["all", "target", "none"] = "all"
+    """Which embeddings share one matrix: source, target and output; target and output; none."""
+
+    def __post_init__(self) -> None:
+        _require(self.width >= 2 and self.width % 2 == 0, "model.width must be an even number")
+        _require(self.heads >= 1, "model.heads must be at least 1")
+        _require(
+            self.head_width > 0 or self.width % self.heads == 0,
+            f"model.width {self.width} is not a multiple of model.heads {self.heads}; or set model.head_width",
+        )
+        _require(self.encoder_layers >= 1 and self.decoder_layers >= 1, "model needs at least one layer on each side")
+        _require(0 <= self.dropout < 1, "model.dropout must be at least 0 and below 1")
+        _require(self.window >= 0, "model.window must not be negative")
+
+
+@dataclass(frozen=True)
+class Recurrent:
+    """Recurrent encoder and decoder, from Sutskever et al. 2014 over Bahdanau and Luong to GNMT."""
+
+    arch: str = "seq2seq-lstm"
+    """Name of the preset that the settings below start from."""
+    cell: Literal["lstm", "gru"] = "lstm"
+    """The recurrent cell."""
+    encoder_layers: int = 2
+    """Encoder layers; a two-directional layer counts once."""
+    decoder_layers: int = 2
+    """Decoder layers."""
+    width: int = 512
+    """Width of the hidden states."""
+    embedding: int = 512
+    """Width of the word embeddings."""
+    directions: Literal["one", "both", "both-first"] = "one"
+    """Encoder reads forward only, in both directions, or in both in its first layer alone (GNMT)."""
+    attention: Literal["none", "bahdanau", "luong"] = "none"
+    """None (the last state is passed on), Bahdanau's wiring (attend, then the cell) or Luong's (cell, then attend)."""
+    score: Literal["dot", "scaled", "general", "concat"] = "concat"
+    """Score of a query against a key: dot product, scaled dot product, bilinear form, or perceptron."""
+    reverse_source: bool = False
+    """Feed the source backwards (Sutskever et al.)."""
+    residual_from: int = 0
+    """First layer, counted from 1, that adds its input to its output; 0: none."""
+    dropout: float = 0.2
+    """Dropout between layers."""
+    tie: Literal["target", "none"] = "none"
+    """Share the target embedding with the output matrix (needs equal widths)."""
+
+    def __post_init__(self) -> None:
+        _require(self.encoder_layers >= 1 and self.decoder_layers >= 1, "model needs at least one layer on each side")
+        _require(self.width >= 2 and self.width % 2 == 0, "model.width must be an even number")
+        _require(0 <= self.dropout < 1, "model.dropout must be at least 0 and below 1")
+        _require(self.tie == "none" or self.embedding == self.width, "model.tie needs model.embedding = model.width")
+
+
+Model = Transformer | Recurrent
+
+PRESETS: Mapping[str, Model] = types.MappingProxyType(
+    {
+        "transformer-tiny": Transformer("transformer-tiny", 4, 4, 128, 4, inner=256, dropout=0.3, norm="before"),
+        "transformer-small": Transformer("transformer-small", 3, 3, 256, 4, inner=1024),
+        "transformer-base": Transformer("transformer-base"),
+        "transformer-big": Transformer("transformer-big", 6, 6, 1024, 16, inner=4096, dropout=0.3),
+        "seq2seq-lstm": Recurrent("seq2seq-lstm", reverse_source=True),
+        "bahdanau": Recurrent("bahdanau", "gru", 1, 1, directions="both", attention="bahdanau", score="concat"),
+        "luong-dot": Recurrent("luong-dot", attention="luong", score="dot"),
+        "luong-general": Recurrent("luong-general", attention="luong", score="general"),
+        "luong-concat": Recurrent("luong-concat", attention="luong", score="concat"),
+        "gnmt": Recurrent(
+            "gnmt", "lstm", 8, 8, 1024, 1024, directions="both-first", attention="bahdanau", residual_from=3
+        ),
+    }
+)
+"""Every architecture by name. A recipe starts from one of these and changes what it likes."""
+
+
+@dataclass(frozen=True)
+class Train:
+    """How to learn."""
+
+    seed: int = 1
+    """The one seed: data order, initial weights and dropout all follow from it."""
+    max_steps: int = 100_000
+    """Stop after this many updates."""
+    minutes: float = 0.0
+    """Stop after this many minutes of training; 0: no limit."""
+    batch_tokens: int = 4096
+    """Tokens in a batch: rows times the longer padded side."""
+    accumulate: int = 1
+    """Batches whose gradients are summed into one update."""
+    learning_rate: float = 1e-3
+    """Peak learning rate, reached at the end of the warm-up."""
+    warmup: int = 400
+    """Updates over which the learning rate climbs to its peak."""
+    schedule: Literal["inverse-sqrt", "cosine", "constant"] = "inverse-sqrt"
+    """How the learning rate falls after the warm-up."""
+    betas: tuple[float, float] = (0.9, 0.98)
+    """Adam's decay rates."""
+    epsilon: float = 1e-9
+    """Adam's epsilon."""
+    weight_decay: float = 0.0
+    """Decoupled weight decay on matrices."""
+    label_smoothing: float = 0.1
+    """Share of probability spread over all tokens in the loss."""
+    clip: float = 1.0
+    """Largest norm of the gradient; 0: no clipping."""
+    average: float = 0.998
+    """Decay of the moving average of weights that is validated and kept; 0: no averaging."""
+    validate_every: int = 500
+    """Updates between validations."""
+    state_every: int = 500
+    """Updates between states to resume from."""
+    patience: int = 10
+    """Stop after this many validations without a better score; 0: never."""
+    metric: Literal["bleu", "chrf", "loss"] = "bleu"
+    """The validation score that picks the best weights."""
+    valid_sentences: int = 500
+    """Translate this many validation sentences at each validation; 0: all."""
+    log_every: int = 20
+    """Updates between lines in the metrics file."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_steps", "accumulate", "validate_every", "state_every", "log_every"):
+            _require(getattr(self, name) >= 1, f"train.{name} must be at least 1")
+        _require(self.batch_tokens >= 16, "train.batch_tokens must be at least 16")
+        _require(self.learning_rate > 0, "train.learning_rate must be above 0")
+        _require(0 <= self.average < 1, "train.average must be at least 0 and below 1")
+        _require(0 <= self.label_smoothing < 1, "train.label_smoothing must be at least 0 and below 1")
+        _require(self.minutes >= 0 and self.patience >= 0, "train.minutes and train.patience must not be negative")
+
+
+@dataclass(frozen=True)
+class Search:
+    """How to translate."""
+
+    beam: int = 5
+    """Hypotheses kept; 1 is greedy."""
+    length_penalty: float = 1.0
+    """Exponent of the length that a hypothesis' log-probability is divided by."""
+    max_ratio: float = 2.0
+    """A translation may have this many tokens for each source token, plus `max_extra`."""
+    max_extra: int = 10
+    """Tokens allowed beyond `max_ratio` times the source length."""
+    batch_tokens: int = 2048
+    """Source tokens translated at once."""
+
+    def __post_init__(self) -> None:
+        _require(self.beam >= 1, "search.beam must be at least 1")
+        _require(self.batch_tokens >= 1, "search.batch_tokens must be at least 1")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that decides a run."""
+
+    data: Data = field(default_factory=Data)
+    """What to learn from."""
+    tokenizer: Tokenizer = field(default_factory=Tokenizer)
+    """How text becomes tokens."""
+    model: Model = PRESETS["transformer-small"]
+    """The architecture and its sizes."""
+    train: Train = field(default_factory=Train)
+    """How to learn."""
+    search: Search = field(default_factory=Search)
+    """How to translate."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# From TOML to settings
+
+
+def load_recipe(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
+    """Read a recipe file, then apply `section.key=value` overrides."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise SettingsError(f"{path}: cannot read the recipe ({reason})") from None
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{path}: not valid TOML: {error}") from None
+    return make_recipe(table, overrides, where=str(path))
+
+
+def make_recipe(table: Mapping[str, Any], overrides: Iterable[str] = (), *, where: str = "recipe") -> Recipe:
+    """Build a recipe from nested tables, with `section.key=value` overrides on top."""
+    merged = {key: dict(value) if isinstance(value, Mapping) else value for key, value in table.items()}
+    for override in overrides:
+        section, key, value = _parse_override(override)
+        merged.setdefault(section, {})[key] = value
+    return _build(Recipe, merged, where, "")
+
+
+def to_table(settings: Any) -> dict[str, Any]:
+    """Settings as nested tables that `make_recipe` reads back."""
+    return _plain(dataclasses.asdict(settings))  # type: ignore[no-any-return]
+
+
+def describe(settings: type) -> dict[str, str]:
+    """The help text of each field: the string that stands under it in the source."""
+    return dict(_field_texts(settings))
+
+
+def setting_type(path: str) -> tuple[Any, str]:
+    """Type and help of one setting by its dotted name, e.g. "train.seed"."""
+    section, key = path.split(".")
+    home = type(getattr(Recipe(), section))
+    return get_type_hints(home)[key], describe(home)[key]
+
+
+def _parse_override(text: str) -> tuple[str, str, Any]:
+    name, sign, raw = text.partition("=")
+    section, dot, key = name.strip().partition(".")
+    if not (sign and dot and section and key):
+        raise SettingsError(f'--set {text}: write it as section.key=value, e.g. "--set train.seed=2"')
+    try:
+        value = tomllib.loads(f"value = {raw}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = raw.strip()  # a bare word is a string
+    return section, key, value
+
+
+def _build(cls: type[Settings], table: Any, where: str, prefix: str) -> Settings:
+    """Make the dataclass `cls` from a table, checking every name and type."""
+    if not isinstance(table, Mapping):
+        raise SettingsError(f"{where}: {prefix.rstrip('.') or 'recipe'} must be a table of settings")
+    hints = get_type_hints(cls)
+    for key in table:
+        if key not in hints:
+            raise SettingsError(f'{where}: unknown setting "{prefix}{key}"{nearest(key, hints)}')
+    values = {key: _convert(value, hints[key], where, prefix + key) for key, value in table.items()}
+    try:
+        return cls(**values)
+    except SettingsError as error:
+        raise SettingsError(f"{where}: {error}") from None
+
+
+def _convert(value: Any, hint: Any, where: str, name: str) -> Any:
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):  # the only union of settings is the choice of architecture
+        return _build_model(value, where)
+    if dataclasses.is_dataclass(hint):
+        return _build(hint, value, where, name + ".")  # type: ignore[arg-type]
+    if origin is Literal:
+        if value not in get_args(hint):
+            choices = ", ".join(str(choice) for choice in get_args(hint))
+            guess = nearest(str(value), map(str, get_args(hint)))
+            raise SettingsError(f'{where}: {name} cannot be "{value}" (choose from {choices}){guess}')
+        return value
+    if origin is tuple:
+        return _convert_tuple(value, get_args(hint), where, name)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (hint is not bool and isinstance(value, bool)):
+        kind = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}[hint]
+        raise SettingsError(f"{where}: {name} must be {kind}, not {value!r}")
+    return value
+
+
+def _convert_tuple(value: Any, kinds: tuple[Any, ...], where: str, name: str) -> tuple[Any, ...]:
+    if not isinstance(value, list | tuple):
+        raise SettingsError(f"{where}: {name} must be a list, not {value!r}")
+    if len(kinds) == 2 and kinds[1] is Ellipsis:
+        return tuple(_convert(item, kinds[0], where, f"{name}[{place}]") for place, item in enumerate(value))
+    if len(value) != len(kinds):
+        raise SettingsError(f"{where}: {name} must hold {len(kinds)} values, not {len(value)}")
+    return tuple(_convert(item, kind, where, name) for item, kind in zip(value, kinds, strict=True))
+
+
+def _build_model(table: Any, where: str) -> Model:
+    if not isinstance(table, Mapping):
+        raise SettingsError(f"{where}: model must be a table of settings")
+    arch = table.get("arch", Recipe.model.arch)
+    preset = find_preset(arch, where)
+    hints = get_type_hints(type(preset))
+    for key in table:
+        if key not in hints:
+            raise SettingsError(f'{where}: {arch} has no setting "model.{key}"{nearest(key, hints)}')
+    changes = {key: _convert(value, hints[key], where, f"model.{key}") for key, value in table.items()}
+    try:
+        return dataclasses.replace(preset, **changes)
+    except SettingsError as error:
+        raise SettingsError(f"{where}: {error}") from None
+
+
+def find_preset(arch: str, where: str = "--arch") -> Model:
+    """The architecture of this name."""
+    if arch not in PRESETS:
+        guess = nearest(str(arch), PRESETS) or f"; choose from {', '.join(PRESETS)}"
+        raise SettingsError(f'{where}: there is no architecture "{arch}"{guess}')
+    return PRESETS[arch]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+@functools.cache
+def _field_texts(settings: type) -> tuple[tuple[str, str], ...]:
+    body = ast.parse(textwrap.dedent(inspect.getsource(settings))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    texts = []
+    for statement, following in zip(body.body, body.body[1:], strict=False):
+        if (
+            isinstance(statement, ast.AnnAssign)
+            and isinstance(statement.target, ast.Name)
+            and isinstance(following, ast.Expr)
+            and isinstance(following.value, ast.Constant)
+        ):
+            texts.append((statement.target.id, " ".join(str(following.value.value).split())))
+    return tuple(texts)

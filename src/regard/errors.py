@@ -1,0 +1,45 @@
+"""One family of exceptions. Every message is one line: what is wrong, where, and what to do about it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+
+
+class RegardError(Exception):
+    """Something the user can mend. The command line prints it as one line and leaves with exit code 2."""
+
+
+class SettingsError(RegardError):
+    """A recipe, an option or a value that does not fit."""
+
+
+class CorpusError(RegardError):
+    """A file of text that cannot be read as what it is said to be."""
+
+    def __init__(self, path: str | Path, problem: str, *, line: int | None = None):
+        where = f"{path}:{line}" if line is not None else f"{path}"
+        super().__init__(f"{where}: {problem}")
+
+
+class TokenizerError(RegardError):
+    """A vocabulary that cannot be built or read."""
+
+
+class ModelError(RegardError):
+    """An input that an architecture cannot take."""
+
+
+class RunError(RegardError):
+    """A run folder that is missing, incomplete, damaged or in use."""
+
+
+class TrainingError(RegardError):
+    """Training that cannot start or cannot go on."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """'; did you mean "x"?' for the known name closest to `name`, or an empty string when none is close."""
+    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f'; did you mean "{matches[0]}"?' if matches else ""
