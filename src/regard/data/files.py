@@ -1,0 +1,167 @@
+"""Text files as they lie on disk: plain, .gz or .zst, with everything that can be wrong with them told in one line."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+from regard.errors import CorpusError, nearest
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+COMPRESSIONS = (".gz", ".zst")
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+# A compressed zstd block can grow enormously; small bites keep what is unpacked at once small too.
+_ZSTD_BITE = 4096
+
+
+def split_suffix(path: str | Path) -> tuple[str, str]:
+    """The format's and the compression's suffix, in lower case: "a.tsv.gz" gives ".tsv" and ".gz"."""
+    name = Path(path)
+    compression = name.suffix.lower()
+    if compression in COMPRESSIONS:
+        return name.with_suffix("").suffix.lower(), compression
+    return compression, ""
+
+
+def read_lines(path: str | Path) -> Iterator[str]:
+    r"""Stream the lines of a UTF-8 file without their line ends.
+
+    Only \n and \r\n end a line: U+2028, form feeds and the like are text, so that two files stay side by side whatever
+    they hold. A byte order mark at the start of the file is dropped.
+    """
+    count = 0
+    with opened(path) as file:
+        try:
+            for count, raw in enumerate(file, 1):  # noqa: B007 (told below)
+                yield _decode_line(path, raw, count)
+        except _DAMAGE as error:
+            raise _damaged(path, error, count + 1) from None
+    if not count:
+        raise CorpusError(path, "the file is empty")
+
+
+@contextmanager
+def opened(path: str | Path) -> Iterator[BinaryIO]:
+    """The unpacked bytes of a file, closed at the end. Whatever fails, to the last byte, is told as a CorpusError."""
+    try:
+        if os.path.isdir(path):
+            raise CorpusError(path, "a folder, not a file")
+        with open(path, "rb") as raw:
+            try:
+                yield _unpack(path, raw)
+            except _DAMAGE as error:
+                raise _damaged(path, error, None) from None
+    except FileNotFoundError:
+        raise CorpusError(path, f"no such file{_nearest_file(Path(path))}") from None
+    except PermissionError:
+        raise CorpusError(path, "no permission to read it") from None
+    except OSError as error:
+        raise CorpusError(path, f"cannot be read ({error.strerror})") from None
+
+
+def require(module: str, path: str | Path, need: str) -> Any:
+    """Import an optional module, or say which extra brings it."""
+    from importlib import import_module
+
+    try:
+        return import_module(module)
+    except ImportError:
+        package = module.partition(".")[0]
+        raise CorpusError(path, f'{need} needs {package}: pip install "regard[formats]"') from None
+
+
+class _ZstdReader(io.RawIOBase):
+    """Unpacks zstd frames one after another. The library's own stream ends without a word where a file is cut short."""
+
+    def __init__(self, raw: BinaryIO, zstandard: Any):
+        self._raw = raw
+        self._zstandard = zstandard
+        self._frame: Any = None
+        self._packed = b""
+        self._text = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        view = memoryview(buffer)
+        while not self._text and self._unpack_bite():
+            pass
+        count = min(len(view), len(self._text))
+        view[:count], self._text = self._text[:count], self._text[count:]
+        return count
+
+    def _unpack_bite(self) -> bool:
+        """Unpack a little more; False at the end of the file."""
+        self._packed = self._packed or self._raw.read(_ZSTD_BITE)
+        if not self._packed:
+            if self._frame is not None:
+                raise EOFError("it ends too early")
+            return False
+        self._frame = self._frame or self._zstandard.ZstdDecompressor().decompressobj()
+        try:
+            self._text = memoryview(self._frame.decompress(self._packed))
+        except self._zstandard.ZstdError as error:
+            raise OSError(str(error)) from None
+        self._packed = self._frame.unused_data
+        if self._frame.eof:
+            self._frame = None
+        return True
+
+
+def _unpack(path: str | Path, raw: BinaryIO) -> BinaryIO:
+    compression = split_suffix(path)[1]
+    if compression == ".gz":
+        return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=raw))))
+    if compression == ".zst":
+        zstandard = require("zstandard", path, "reading .zst")
+        return cast(BinaryIO, io.BufferedReader(_ZstdReader(raw, zstandard)))
+    return raw
+
+
+def _decode_line(path: str | Path, raw: bytes, number: int) -> str:
+    if raw.endswith(b"\n"):
+        raw = raw[:-2] if raw.endswith(b"\r\n") else raw[:-1]
+    try:
+        line = raw.decode()
+    except UnicodeDecodeError as error:
+        if number == 1 and raw.startswith(_UTF16_MARKS):
+            problem = "UTF-16, not UTF-8; convert it, e.g. iconv -f utf-16 -t utf-8"
+        else:
+            byte = f"byte {error.start + 1} of the line is 0x{raw[error.start]:02x}"
+            problem = f"not UTF-8 ({byte}); convert the file, e.g. iconv -f latin1 -t utf-8"
+        raise CorpusError(path, problem, line=number) from None
+    return line.removeprefix("\ufeff") if number == 1 else line
+
+
+_DAMAGE = (EOFError, zlib.error, OSError)
+
+
+def _damaged(path: str | Path, error: Exception, line: int | None) -> CorpusError:
+    compression = split_suffix(path)[1]
+    if not compression:
+        return CorpusError(path, f"cannot be read ({error})", line=line)
+    if isinstance(error, EOFError):
+        reason = "it ends too early"
+    elif isinstance(error, gzip.BadGzipFile) and "Not a gzipped" in str(error):
+        reason = "not gzip data"
+    else:
+        reason = str(error)
+    return CorpusError(path, f"damaged {compression} file ({reason}); fetch or pack it again", line=line)
+
+
+def _nearest_file(path: Path) -> str:
+    if not path.parent.is_dir():
+        return f" (there is no folder {path.parent})"
+    try:
+        return nearest(path.name, sorted(os.listdir(path.parent)))
+    except OSError:  # a folder that may be entered but not listed
+        return ""

@@ -1,0 +1,280 @@
+"""One reader a file format. Each streams the pairs of one file and says in one line, with its place, what is wrong."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from regard.data.files import opened, read_lines, require
+from regard.errors import CorpusError
+
+
+class Pair(NamedTuple):
+    """A sentence and its translation, as they stand in the file."""
+
+    source: str
+    target: str
+
+
+class Languages(NamedTuple):
+    """Codes of the languages to read from a file that may hold several; empty: not said."""
+
+    source: str
+    target: str
+
+
+def find_language(asked: str, codes: Iterable[str]) -> str | None:
+    """The code that `asked` means: itself, or one that goes on after it ("en" finds "EN-US"), whatever the case."""
+    wanted = _fold(asked)
+    folded = {_fold(code): code for code in reversed(list(codes))}  # of two alike the first counts
+    if not wanted or wanted in folded:
+        return folded.get(wanted) if wanted else None
+    return next((code for key, code in reversed(folded.items()) if key.startswith(f"{wanted}-")), None)
+
+
+def _fold(code: str) -> str:
+    return code.lower().replace("_", "-")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Lines: TSV and JSON
+
+
+def read_tsv(path: Path, languages: Languages) -> Iterator[Pair]:
+    """First column and second column; further columns are left alone. Quotes have no meaning."""
+    for number, line in enumerate(read_lines(path), 1):
+        source, tab, rest = line.partition("\t")
+        if line and not tab:
+            raise CorpusError(path, "no tab in this row; a row is source, tab, target", line=number)
+        yield Pair(source, rest.partition("\t")[0])
+
+
+def read_jsonl(path: Path, languages: Languages) -> Iterator[Pair]:
+    """An object a line. An empty line is a pair with two empty sides, as it is in text."""
+    for number, line in enumerate(read_lines(path), 1):
+        try:
+            record = json.loads(line) if line else {"source": "", "target": ""}
+        except (json.JSONDecodeError, RecursionError) as error:
+            reason = f"{error.msg}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else "too deep"
+            raise CorpusError(path, f"broken JSON ({reason})", line=number) from None
+        if not isinstance(record, dict):
+            raise CorpusError(path, "not a JSON object; a line is an object that holds both sides", line=number)
+        yield _pair_from_record(record, languages, path, number)
+
+
+def _pair_from_record(record: Mapping[str, Any], languages: Languages, path: Path, number: int) -> Pair:
+    inner = record.get("translation")
+    holder = inner if isinstance(inner, dict) else record
+    keys = _find_keys(tuple(holder), languages)
+    if keys is None:
+        raise CorpusError(path, _say_missing_keys(holder, languages), line=number)
+    sides = [holder[key] for key in keys]
+    for key, side in zip(keys, sides, strict=True):
+        if not isinstance(side, str | None):
+            raise CorpusError(path, f'"{key}" is not text', line=number)
+        if side and not _is_encodable(side):
+            raise CorpusError(path, f'"{key}" holds half a surrogate pair, which is no character', line=number)
+    return Pair(*(side or "" for side in sides))
+
+
+@functools.lru_cache(maxsize=64)
+def _find_keys(keys: tuple[str, ...], languages: Languages) -> tuple[str, str] | None:
+    source, target = (find_language(language, keys) for language in languages)
+    if source is not None and target is not None:
+        return source, target
+    return ("source", "target") if {"source", "target"} <= set(keys) else None
+
+
+def _say_missing_keys(keys: Iterable[str], languages: Languages) -> str:
+    has = ", ".join(f'"{key}"' for key in keys) or "nothing"
+    if all(languages):
+        return f'neither "{languages.source}" and "{languages.target}" nor "source" and "target" here, but {has}'
+    return f'no "source" and "target" here, but {has}; say which are the languages with --from and --to'
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Parquet
+
+
+def read_parquet(path: Path, languages: Languages) -> Iterator[Pair]:
+    """Columns named as the keys of JSON lines, read a batch of rows at a time. A null is an empty side."""
+    arrow = require("pyarrow", path, "reading Parquet")
+    parquet = require("pyarrow.parquet", path, "reading Parquet")
+    number = 0
+    with opened(path) as file:
+        try:
+            table = parquet.ParquetFile(file)
+            columns = table.schema_arrow.names
+            if "translation" in columns:
+                chosen: list[str] = ["translation"]
+            else:
+                chosen = list(_find_keys(tuple(columns), languages) or columns)  # missing ones are told by the first row
+            for batch in table.iter_batches(batch_size=4096, columns=chosen):
+                for record in batch.to_pylist():
+                    number += 1
+                    yield _pair_from_record(record, languages, path, number)
+        except (arrow.ArrowException, OSError) as error:
+            reason = str(error).splitlines()[0]
+            raise CorpusError(path, f"not a Parquet file, or a damaged one ({reason})") from None
+    if not number:
+        raise CorpusError(path, "the file holds no row")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# TMX
+
+_XML_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+# What stands inside these is the markup of another program (bold on, a field code), not the sentence. <hi> is text.
+_CODE_TAGS = frozenset({"bpt", "ept", "it", "ph", "ut"})
+
+
+def read_tmx(path: Path, languages: Languages) -> Iterator[Pair]:
+    """Translation units, each forgotten once read. A unit without both languages is passed over, as TMX may hold many.
+
+    Where a unit has several variants of a language, the first counts.
+    """
+    found: dict[str, None] = {}  # an ordered set
+    any_pair = False
+    for unit in _read_units(path):
+        segments = _segments(unit)
+        found.update(dict.fromkeys(segments))
+        if not all(languages):
+            raise CorpusError(path, f"say which languages to read with --from and --to; it has {', '.join(segments)}")
+        source, target = (find_language(language, segments) for language in languages)
+        if source is not None and target is not None:
+            any_pair = True
+            yield Pair(segments[source], segments[target])
+    if not found:
+        raise CorpusError(path, "no translation unit in this file")
+    if not any_pair:
+        asked = f'no translation unit with "{languages.source}" and "{languages.target}"'
+        raise CorpusError(path, f"{asked}; it has {', '.join(found)}")
+
+
+def _read_units(path: Path) -> Iterator[ElementTree.Element]:
+    ancestors: list[ElementTree.Element] = []
+    with opened(path) as file:
+        try:
+            for event, element in ElementTree.iterparse(file, ("start", "end")):
+                if event == "start":
+                    ancestors.append(element)
+                    continue
+                ancestors.pop()
+                if _local_name(element) == "tu":
+                    yield element
+                    if ancestors:
+                        del ancestors[-1][:]  # or the whole file would gather below its parent
+        except ElementTree.ParseError as error:
+            line, column = error.position
+            if str(error).startswith("no element found") and column == 0 and line == 1:
+                raise CorpusError(path, "the file is empty") from None
+            raise CorpusError(path, f"broken XML ({str(error).partition(':')[0]})", line=line) from None
+        except (LookupError, ValueError) as error:
+            raise CorpusError(path, f"XML in an encoding that cannot be read ({error})") from None
+
+
+def _segments(unit: ElementTree.Element) -> dict[str, str]:
+    """Text by language code, in the order of the file."""
+    segments: dict[str, str] = {}
+    for variant in unit:
+        if _local_name(variant) != "tuv":
+            continue
+        code = variant.get(_XML_LANGUAGE) or variant.get("lang") or "?"
+        segment = next((child for child in variant if _local_name(child) == "seg"), None)
+        segments.setdefault(code, "" if segment is None else "".join(_plain_text(segment)))
+    return segments
+
+
+def _plain_text(element: ElementTree.Element) -> Iterator[str]:
+    yield element.text or ""
+    for child in element:
+        if _local_name(child) not in _CODE_TAGS:
+            yield from _plain_text(child)
+        yield child.tail or ""
+
+
+def _local_name(element: ElementTree.Element) -> str:
+    return element.tag.rpartition("}")[2]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# PO
+
+
+def read_po(path: Path, languages: Languages) -> Iterator[Pair]:
+    """Finished entries of a gettext catalogue: untranslated, fuzzy and obsolete ones are passed over.
+
+    A plural entry gives the singular with the first form, and the plural with each further form (or with the first,
+    in a language that has one only). A catalogue from the asked-for target language is read the other way round. The
+    library behind this holds the whole file in memory; catalogues are small.
+    """
+    catalogue = _parse_po(path)
+    backwards = _is_backwards(catalogue.metadata.get("Language", ""), languages, path)
+    any_pair = False
+    for entry in catalogue:
+        if entry.translated():
+            any_pair = True
+            for original, translation in _po_sentences(entry):
+                yield Pair(translation, original) if backwards else Pair(original, translation)
+    if not any_pair:
+        raise CorpusError(path, f"no finished translation among its {len(catalogue)} entries")
+
+
+def _parse_po(path: Path) -> Any:
+    polib = require("polib", path, "reading .po")
+    # Through a file of plain UTF-8, for polib breaks a string that it is handed at characters that end no line.
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "catalogue.po"
+        with copy.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(f"{line}\n" for line in read_lines(path))
+        try:
+            return polib.pofile(str(copy), encoding="utf-8")
+        except (OSError, ValueError, IndexError) as error:
+            place = re.search(r"\(line (\d+)\)(?:: (.*))?", str(error))
+            reason = f" ({place[2]})" if place and place[2] else ""
+            line = int(place[1]) if place else None
+            raise CorpusError(path, f"broken PO syntax{reason}", line=line) from None
+
+
+def _is_backwards(code: str, languages: Languages, path: Path) -> bool:
+    if not code or not languages.target or find_language(languages.target, [code]):
+        return False
+    if find_language(languages.source, [code]):
+        return True
+    raise CorpusError(path, f'translated into "{code}", not into "{languages.target}"')
+
+
+def _po_sentences(entry: Any) -> Iterator[tuple[str, str]]:
+    if not entry.msgid_plural:
+        yield entry.msgid, entry.msgstr
+        return
+    first, *others = (entry.msgstr_plural[number] for number in sorted(entry.msgstr_plural))
+    yield entry.msgid, first
+    for form in others or [first]:
+        yield entry.msgid_plural, form
+
+
+Reader = Callable[[Path, Languages], Iterator[Pair]]
+
+READERS: Mapping[str, Reader] = {
+    ".tsv": read_tsv,
+    ".jsonl": read_jsonl,
+    ".tmx": read_tmx,
+    ".po": read_po,
+    ".parquet": read_parquet,
+}
+"""The formats that hold both sides in one file, by suffix."""

@@ -1,0 +1,250 @@
+"""Attention, the one primitive: a query scored against keys, a softmax, a sum of values.
+
+Every attention of the package ends in `attend`. While nobody looks, dot-product scores take PyTorch's fused kernel;
+while a tap is listened to, the same call computes the same weights in the open, hands them out and takes replacements.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.layers.initialise import glorot
+from regard.layers.positions import Rotary
+from regard.layers.taps import Seen, Tap
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Scores: how well a query matches a key. Each maps query [..., T, Kq] and key [..., S, Kk] to scores [..., T, S].
+# The dot-product kinds say so by `as_dot`, which is what the fused kernel needs to know.
+
+
+class Dot(nn.Module):
+    """q . k (Luong et al. 2015, "dot")."""
+
+    scale = 1.0
+
+    def as_dot(self, query: Tensor) -> tuple[Tensor, float]:
+        """The query and the factor with which a plain dot product gives this score."""
+        return query, self.scale
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        query, scale = self.as_dot(query)
+        return (query * scale) @ key.transpose(-1, -2)
+
+
+class ScaledDot(Dot):
+    """q . k / sqrt(K) (Vaswani et al. 2017): keeps the variance of the scores at one."""
+
+    def as_dot(self, query: Tensor) -> tuple[Tensor, float]:
+        return query, 1.0 / math.sqrt(query.shape[-1])
+
+
+class Bilinear(Dot):
+    """q W k (Luong et al. 2015, "general"): the query is mapped into the space of the keys."""
+
+    def __init__(self, query_width: int, key_width: int):
+        super().__init__()
+        self.map = nn.Linear(query_width, key_width, bias=False)
+
+    def as_dot(self, query: Tensor) -> tuple[Tensor, float]:
+        return self.map(query), 1.0
+
+
+class Perceptron(nn.Module):
+    """v . tanh(W q + U k) (Bahdanau et al. 2015; "concat" in Luong et al. 2015).
+
+    `U k` does not depend on the query: `prepare` computes it once a sentence, and `forward` takes prepared keys.
+    """
+
+    def __init__(self, query_width: int, key_width: int, inner: int):
+        super().__init__()
+        self.query = nn.Linear(query_width, inner, bias=False)
+        self.key = nn.Linear(key_width, inner)
+        self.score = nn.Linear(inner, 1, bias=False)
+
+    def prepare(self, key: Tensor) -> Tensor:
+        """The part of the score that belongs to the keys alone."""
+        return self.key(key)
+
+    def forward(self, query: Tensor, prepared_key: Tensor) -> Tensor:
+        mixed = torch.tanh(self.query(query).unsqueeze(-2) + prepared_key.unsqueeze(-3))
+        return self.score(mixed).squeeze(-1)
+
+
+SCALED_DOT = ScaledDot()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The one function
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    *,
+    score: nn.Module = SCALED_DOT,
+    causal: bool = False,
+    tap: Tap | None = None,
+) -> Tensor:
+    """Score query [..., H, T, K] against key [..., H, S, K], normalise, mix value [..., H, S, Kv].
+
+    `mask` is boolean, broadcasts to [..., H, T, S] and is True where a key may be seen. `causal` lets query t see keys
+    up to t and stands instead of a mask. A query that may see nothing gets zeros.
+    """
+    if (tap is None or tap.idle) and isinstance(score, Dot):
+        query, scale = score.as_dot(query)
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal, scale=scale)
+    if causal:
+        mask = causal_mask(query.shape[-2], key.shape[-2], query.device)
+    weights = normalise(score(query, key), mask)
+    if tap is not None and not tap.idle:
+        weights = tap.replace(weights)
+    output = weights @ value
+    if tap is not None and not tap.idle:
+        tap.record(Seen(tap.name, query, key, value, weights, output))
+    return output
+
+
+def normalise(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Softmax over the keys that the mask lets through; a row that sees nothing is all zeros, never NaN."""
+    if mask is None:
+        return scores.softmax(-1)
+    weights = scores.masked_fill(~mask, -math.inf).softmax(-1)
+    return weights.masked_fill(~mask.any(-1, keepdim=True), 0.0)
+
+
+def causal_mask(queries: int, keys: int, device: torch.device) -> Tensor:
+    """True where query t may see key s, s <= t."""
+    return torch.ones(queries, keys, dtype=torch.bool, device=device).tril()
+
+
+def attend_nearby(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, window: int, *, tap: Tap | None = None
+) -> Tensor:
+    """Restricted self-attention: each of n positions sees the `window` positions centred on it, in O(window n d).
+
+    Tensors are [B, H, N, K], `mask` is [B, N]. Queries are cut into blocks of half a window; a block can only see
+    itself and its two neighbours, so it is attended as a short sequence of its own, and no n by n matrix ever exists.
+    A listening tap still receives weights [B, H, N, N], spread out for looking at.
+    """
+    length, reach = query.shape[-2], window // 2
+    if tap is not None and not tap.idle:
+        return attend(query, key, value, _band(length, reach, mask, query.device), tap=tap)
+    block = max(reach, 16)
+    blocks = -(-length // block)
+    tail = blocks * block - length
+    query = F.pad(query, (0, 0, 0, tail)).unflatten(-2, (blocks, block))
+    key, value = (_with_neighbours(x, block, tail) for x in (key, value))
+    real = torch.ones(1, length, dtype=torch.bool, device=query.device) if mask is None else mask
+    seen = _with_neighbours(real[:, None, :, None], block, tail)[..., 0].unsqueeze(-2)  # [B, 1, blocks, 1, 3 block]
+    place = torch.arange(3 * block, device=query.device)
+    near = (place[None, :] - block - place[:block, None]).abs() <= reach
+    batch, heads = query.shape[:2]
+    mask = (seen & near).expand(batch, heads, -1, -1, -1)
+    # blocks join the heads' axis: short sequences side by side for one call of the kernel
+    mixed = attend(query.flatten(1, 2), key.flatten(1, 2), value.flatten(1, 2), mask.flatten(1, 2))
+    return mixed.unflatten(1, (heads, blocks)).flatten(2, 3)[:, :, :length]
+
+
+def _with_neighbours(x: Tensor, block: int, tail: int) -> Tensor:
+    """[B, H, N, K] to [B, H, blocks, 3 block, K]: each block with the one before and the one after it, zero-padded."""
+    padded = F.pad(x, (0, 0, block, block + tail))
+    return padded.unfold(-2, 3 * block, block).transpose(-1, -2)
+
+
+def _band(length: int, reach: int, mask: Tensor | None, device: torch.device) -> Tensor:
+    place = torch.arange(length, device=device)
+    near = (place[None, :] - place[:, None]).abs() <= reach
+    return near if mask is None else near & mask[:, None, None, :]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Many heads
+
+
+class KeyValue(NamedTuple):
+    """Keys and values of one attention layer, computed once and used many times."""
+
+    key: Tensor
+    value: Tensor
+
+
+class SelfAttention(nn.Module):
+    """Multi-head attention of a sequence to itself, with one projection for queries, keys and values together."""
+
+    def __init__(
+        self, width: int, heads: int, head_width: int, name: str, *, causal: bool = False, window: int = 0,
+        rotary: Rotary | None = None,
+    ):  # fmt: skip
+        super().__init__()
+        self.heads, self.causal, self.window, self.rotary = heads, causal, window, rotary
+        self.inward = glorot(nn.Linear(width, 3 * heads * head_width), parts=3)
+        self.outward = glorot(nn.Linear(heads * head_width, width))
+        self.tap = Tap(name)
+
+    def forward(self, x_BTD: Tensor, mask_BT: Tensor | None = None) -> Tensor:
+        """Attend over the whole sequence; a causal layer needs no mask, because padding comes last."""
+        query, key, value = self._project(x_BTD)
+        if self.rotary is not None:
+            query, key = self.rotary(query), self.rotary(key)
+        if self.window:
+            mixed = attend_nearby(query, key, value, mask_BT, self.window, tap=self.tap)
+        elif self.causal:
+            mixed = attend(query, key, value, causal=True, tap=self.tap)
+        else:
+            mixed = attend(query, key, value, None if mask_BT is None else mask_BT[:, None, None, :], tap=self.tap)
+        return self.outward(mixed.transpose(1, 2).flatten(2))
+
+    def start(self, rows: int, width: int) -> KeyValue:
+        """An empty cache [B, W, H, 0, K] for `step`."""
+        weight = self.inward.weight
+        empty = weight.new_zeros(rows, width, self.heads, 0, weight.shape[0] // (3 * self.heads))
+        return KeyValue(empty, empty)
+
+    def step(self, x_BWD: Tensor, cache: KeyValue) -> tuple[Tensor, KeyValue]:
+        """One token further for each of W hypotheses, against what each of them has seen so far."""
+        rows, width = x_BWD.shape[:2]
+        query, key, value = self._project(x_BWD.flatten(0, 1).unsqueeze(1))  # [B W, H, 1, K]
+        if self.rotary is not None:
+            place = cache.key.shape[-2]
+            query, key = self.rotary(query, place), self.rotary(key, place)
+        cache = KeyValue(
+            torch.cat([cache.key, key.unflatten(0, (rows, width))], dim=-2),
+            torch.cat([cache.value, value.unflatten(0, (rows, width))], dim=-2),
+        )
+        mixed = attend(query, cache.key.flatten(0, 1), cache.value.flatten(0, 1), tap=self.tap)
+        return self.outward(mixed.reshape(rows, width, -1)), cache
+
+    def _project(self, x_BTD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        query, key, value = self.inward(x_BTD).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        return query, key, value
+
+
+class CrossAttention(nn.Module):
+    """Multi-head attention of one sequence to another. `remember` projects the other one, once."""
+
+    def __init__(self, width: int, heads: int, head_width: int, name: str):
+        super().__init__()
+        self.heads = heads
+        self.query = glorot(nn.Linear(width, heads * head_width))
+        self.memory = glorot(nn.Linear(width, 2 * heads * head_width), parts=2)
+        self.outward = glorot(nn.Linear(heads * head_width, width))
+        self.tap = Tap(name)
+
+    def remember(self, memory_BSD: Tensor) -> KeyValue:
+        """Keys and values [B, H, S, K] of the encoded source, shared by every query that will ever look at it."""
+        key, value = self.memory(memory_BSD).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        return KeyValue(key, value)
+
+    def forward(self, x_BTD: Tensor, memory: KeyValue, mask_BS: Tensor | None) -> Tensor:
+        """T queries a sentence: target positions in training, W hypotheses in search."""
+        query = self.query(x_BTD).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        mask = None if mask_BS is None else mask_BS[:, None, None, :]
+        mixed = attend(query, memory.key, memory.value, mask, tap=self.tap)
+        return self.outward(mixed.transpose(1, 2).flatten(2))

@@ -1,0 +1,154 @@
+"""Taps: the named places where one can look inside a running model, and step in.
+
+An attention layer owns one tap. While nobody listens, a tap is a single attribute test. A listener receives what passes
+as a `Seen` and may return other weights, which the layer then uses in place of its own: that gives head masking,
+patching and every other intervention.
+
+    with trace(model, "decoder.*.cross") as tape:
+        model(source, target)
+    tape["decoder.2.cross"].weights_BHTS
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import ModelError, nearest
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What passed one attention: who looked where, at what, and what came of it."""
+
+    name: str
+    query_BHTK: Tensor
+    key_BHSK: Tensor
+    value_BHSK: Tensor
+    weights_BHTS: Tensor
+    output_BHTK: Tensor
+
+
+Listener = Callable[[str, Tensor], Tensor | None]
+"""Gets the tap's name and the weights; returns weights to use instead, or None to leave them."""
+
+Recorder = Callable[[Seen], None]
+
+
+class Tap:
+    """A named place in a model. `listeners` may replace the weights, in turn; `recorders` see the result."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self.listeners: list[Listener] = []
+        self.recorders: list[Recorder] = []
+        self.idle = True
+
+    def replace(self, weights_BHTS: Tensor) -> Tensor:
+        """Let each listener exchange the weights."""
+        for listener in self.listeners:
+            other = listener(self.name, weights_BHTS)
+            if other is not None:
+                if other.shape != weights_BHTS.shape:
+                    raise ModelError(f"{self.name}: replaced weights must keep the shape {tuple(weights_BHTS.shape)}")
+                weights_BHTS = other
+        return weights_BHTS
+
+    def record(self, seen: Seen) -> None:
+        """Show what passed to each recorder."""
+        for recorder in self.recorders:
+            recorder(seen)
+
+    @contextmanager
+    def attached(self, listener: Listener | None = None, recorder: Recorder | None = None) -> Iterator[None]:
+        """Attach for the length of a `with` block."""
+        if listener is not None:
+            self.listeners.append(listener)
+        if recorder is not None:
+            self.recorders.append(recorder)
+        self.idle = False
+        try:
+            yield
+        finally:
+            if listener is not None:
+                self.listeners.remove(listener)
+            if recorder is not None:
+                self.recorders.remove(recorder)
+            self.idle = not (self.listeners or self.recorders)
+
+
+class Tape(dict[str, Seen]):
+    """What a trace saw last at each tap, by name; `calls[name]` holds every pass in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: dict[str, list[Seen]] = {}
+
+    def add(self, seen: Seen) -> None:
+        """Keep one pass."""
+        self[seen.name] = seen
+        self.calls.setdefault(seen.name, []).append(seen)
+
+    def steps(self, name: str) -> Tensor:
+        """The weights of a decoding done one step at a time, joined along the target: [B, H, T, S]."""
+        passes = [seen.weights_BHTS for seen in self.calls[name]]
+        longest = max(weights.shape[-1] for weights in passes)
+        padded = [nn.functional.pad(weights, (0, longest - weights.shape[-1])) for weights in passes]
+        return torch.cat(padded, dim=-2)
+
+
+def taps(model: nn.Module) -> dict[str, Tap]:
+    """Every tap of a model by name, in the order of its layers."""
+    found = (getattr(module, "tap", None) for module in model.modules())
+    return {tap.name: tap for tap in found if isinstance(tap, Tap)}
+
+
+def match_taps(model: nn.Module, patterns: str | Iterable[str]) -> list[Tap]:
+    """The taps whose names match a shell pattern such as "encoder.*.self"; an error when one matches nothing."""
+    known = taps(model)
+    chosen: dict[str, Tap] = {}
+    for pattern in [patterns] if isinstance(patterns, str) else patterns:
+        matched = {name: tap for name, tap in known.items() if fnmatchcase(name, pattern)}
+        if not matched:
+            guess = nearest(pattern, known) or f"; there are {', '.join(known) or 'none'}"
+            raise ModelError(f'nothing to look at is named "{pattern}"{guess}')
+        chosen |= matched
+    return list(chosen.values())
+
+
+@contextmanager
+def trace(model: nn.Module, patterns: str | Iterable[str] = "*") -> Iterator[Tape]:
+    """Record what passes the taps whose names match, for as long as the block runs."""
+    tape = Tape()
+    with ExitStack() as stack:
+        for tap in match_taps(model, patterns):
+            stack.enter_context(tap.attached(recorder=tape.add))
+        yield tape
+
+
+@contextmanager
+def listen(model: nn.Module, patterns: str | Iterable[str], listener: Listener) -> Iterator[None]:
+    """Let `listener` see, and if it likes replace, the attention weights of the matching taps."""
+    with ExitStack() as stack:
+        for tap in match_taps(model, patterns):
+            stack.enter_context(tap.attached(listener=listener))
+        yield
+
+
+def without_heads(*heads: int) -> Listener:
+    """A listener that switches these heads off: their weights become zero, and so does what they add."""
+
+    def switch_off(name: str, weights_BHTS: Tensor) -> Tensor:
+        for head in heads:
+            if not 0 <= head < weights_BHTS.shape[1]:
+                raise ModelError(f"{name} has heads 0 to {weights_BHTS.shape[1] - 1}, and no head {head}")
+        weights_BHTS = weights_BHTS.clone()
+        weights_BHTS[:, list(heads)] = 0.0
+        return weights_BHTS
+
+    return switch_off

@@ -1,0 +1,93 @@
+"""The contract between an architecture and everything else. Search, training and analysis know only this.
+
+    encode(source)              -> memory           once a sentence; shared by all its beams
+    start(memory)               -> state            any tree of tensors [B, W, ...], with W = 1
+    step(token_BW, state, memory) -> logits, state  one token further, cached
+    forward(source, target_BT)  -> logits_BTV       teacher forcing, the whole target at once
+
+`step` repeated equals `forward`: tests/laws holds every registered architecture to it. A memory or a state is a tree of
+tuples, dictionaries and tensors whose first axis is the batch (and second, in a state, the beam), so that search can
+select and reorder rows without knowing what they mean.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
+
+from torch import Tensor, nn
+
+
+class Source(Protocol):
+    """What an encoder reads: token ids and which of them are real."""
+
+    @property
+    def ids_BS(self) -> Tensor:
+        """Token ids, padded."""
+
+    @property
+    def mask_BS(self) -> Tensor:
+        """True where a token is real."""
+
+
+Tree = Any
+"""Nested tuples and dictionaries of tensors."""
+
+
+class Memory(NamedTuple):
+    """An encoded source: its states, which of them are real, and what the architecture keeps beside them."""
+
+    states_BSD: Tensor
+    mask_BS: Tensor
+    extra: Tree = ()
+
+
+class Seq2Seq(nn.Module):
+    """An encoder-decoder. A subclass writes `encode`, `start`, `step` and `hidden`, and owns `output`."""
+
+    output: nn.Linear
+    """Maps the decoder's last states to scores over the target vocabulary."""
+
+    @abstractmethod
+    def encode(self, source: Source) -> Memory:
+        """Read the source."""
+
+    @abstractmethod
+    def start(self, memory: Memory) -> Tree:
+        """The state before the first token, one hypothesis a sentence."""
+
+    @abstractmethod
+    def step(self, token_BW: Tensor, state: Tree, memory: Memory) -> tuple[Tensor, Tree]:
+        """Scores of the next token [B, W, V] after `token_BW`, and the state from there."""
+
+    @abstractmethod
+    def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
+        """The decoder's last states [B, T, D] with the whole target given. The loss works on these."""
+
+    def forward(self, source: Source, target_BT: Tensor) -> Tensor:
+        """Scores [B, T, V] of each next token, with the whole target given."""
+        return self.output(self.hidden(source, target_BT))
+
+
+Layer = TypeVar("Layer", bound=nn.Module)
+
+
+class Layers(nn.ModuleList, Generic[Layer]):
+    """A list of layers that knows of which kind they are."""
+
+    def __init__(self, layers: Iterable[Layer]):
+        super().__init__(layers)
+
+    def __iter__(self) -> Iterator[Layer]:
+        return cast(Iterator[Layer], super().__iter__())
+
+
+def visible(mask_BS: Tensor) -> Tensor | None:
+    """The mask, or None for a batch without padding: attention without a mask is faster."""
+    return None if bool(mask_BS.all()) else mask_BS
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Number of trainable weights; tied ones count once."""
+    return sum(parameter.numel() for parameter in model.parameters())

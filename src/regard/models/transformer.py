@@ -1,0 +1,293 @@
+"""The Transformer: "Attention Is All You Need", Vaswani et al. 2017.
+
+Departures from the paper, all by option: the norm may stand before each sub-layer, which trains without a long warm-up;
+GELU and SwiGLU beside ReLU; learned, rotary or no positions; positions concatenated instead of added; restricted
+self-attention in the encoder; encoder and decoder of different depth. Dropout is where section 5.4 of the
+paper puts it: on the embeddings and on the output of each sub-layer, not on the attention weights.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.layers.attention import CrossAttention, KeyValue, SelfAttention
+from regard.layers.dropout import Dropout
+from regard.layers.initialise import glorot
+from regard.layers.positions import Rotary, position_layer
+from regard.models.base import Layers, Memory, Seq2Seq, Source, visible
+
+
+class Shape(NamedTuple):
+    """The numbers that every block of a Transformer shares."""
+
+    width: int
+    heads: int
+    head_width: int
+    inner: int
+    dropout: float
+    norm: str
+    activation: str
+    rotary: bool
+    window: int
+
+
+class FeedForward(nn.Module):
+    """Two linear maps with a non-linearity between them, the same at every position."""
+
+    def __init__(self, width: int, inner: int, activation: str):
+        super().__init__()
+        self.activation = activation
+        parts = 2 if activation == "swiglu" else 1
+        self.widen = glorot(nn.Linear(width, parts * inner), parts)
+        self.narrow = glorot(nn.Linear(inner, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map each position on its own."""
+        inner = self.widen(x)
+        if self.activation == "swiglu":
+            gate, inner = inner.chunk(2, dim=-1)
+            inner = F.silu(gate) * inner
+        elif self.activation == "gelu":
+            inner = F.gelu(inner)
+        else:
+            inner = F.relu(inner, inplace=True)
+        return self.narrow(inner)
+
+
+class Residual(nn.Module):
+    """What stands around a sub-layer: norm(x + drop(f(x))) as in the paper, or x + drop(f(norm(x)))."""
+
+    def __init__(self, shape: Shape):
+        super().__init__()
+        self.before = shape.norm == "before"
+        self.norm = nn.LayerNorm(shape.width)
+        self.drop = Dropout(shape.dropout)
+
+    def enter(self, x: Tensor) -> Tensor:
+        """What the sub-layer reads."""
+        return self.norm(x) if self.before else x
+
+    def leave(self, x: Tensor, update: Tensor) -> Tensor:
+        """The stream after the sub-layer has spoken."""
+        x = x + self.drop(update)
+        return x if self.before else self.norm(x)
+
+
+class Block(nn.Module):
+    """Self-attention, then feed-forward: a layer of the encoder or, when causal, of a language model."""
+
+    def __init__(self, shape: Shape, name: str, *, causal: bool = False):
+        super().__init__()
+        self.attend = _self_attention(shape, name, causal)
+        self.feed = FeedForward(shape.width, shape.inner, shape.activation)
+        self.around_attend, self.around_feed = Residual(shape), Residual(shape)
+
+    def forward(self, x_BSD: Tensor, mask_BS: Tensor | None = None) -> Tensor:
+        """One layer up."""
+        x_BSD = self.around_attend.leave(x_BSD, self.attend(self.around_attend.enter(x_BSD), mask_BS))
+        return self.around_feed.leave(x_BSD, self.feed(self.around_feed.enter(x_BSD)))
+
+    def step(self, x_BWD: Tensor, cache: KeyValue) -> tuple[Tensor, KeyValue]:
+        """One layer up for the newest token of each hypothesis."""
+        update, cache = self.attend.step(self.around_attend.enter(x_BWD), cache)
+        x_BWD = self.around_attend.leave(x_BWD, update)
+        return self.around_feed.leave(x_BWD, self.feed(self.around_feed.enter(x_BWD))), cache
+
+
+class DecoderBlock(nn.Module):
+    """Masked self-attention, attention to the source, then feed-forward."""
+
+    def __init__(self, shape: Shape, name: str):
+        super().__init__()
+        self.attend = _self_attention(shape, name, causal=True)
+        self.cross = CrossAttention(shape.width, shape.heads, shape.head_width, f"{name}.cross")
+        self.feed = FeedForward(shape.width, shape.inner, shape.activation)
+        self.around_attend, self.around_cross, self.around_feed = Residual(shape), Residual(shape), Residual(shape)
+
+    def forward(self, x_BTD: Tensor, memory: KeyValue, mask_BS: Tensor | None) -> Tensor:
+        """One layer up, the whole target at once."""
+        x_BTD = self.around_attend.leave(x_BTD, self.attend(self.around_attend.enter(x_BTD)))
+        return self._look_and_feed(x_BTD, memory, mask_BS)
+
+    def step(self, x_BWD: Tensor, cache: KeyValue, memory: KeyValue, mask_BS: Tensor | None) -> tuple[Tensor, KeyValue]:
+        """One layer up for the newest token of each hypothesis."""
+        update, cache = self.attend.step(self.around_attend.enter(x_BWD), cache)
+        return self._look_and_feed(self.around_attend.leave(x_BWD, update), memory, mask_BS), cache
+
+    def _look_and_feed(self, x: Tensor, memory: KeyValue, mask_BS: Tensor | None) -> Tensor:
+        x = self.around_cross.leave(x, self.cross(self.around_cross.enter(x), memory, mask_BS))
+        return self.around_feed.leave(x, self.feed(self.around_feed.enter(x)))
+
+
+def _self_attention(shape: Shape, name: str, causal: bool) -> SelfAttention:
+    return SelfAttention(
+        shape.width,
+        shape.heads,
+        shape.head_width,
+        f"{name}.self",
+        causal=causal,
+        window=0 if causal else shape.window,
+        rotary=Rotary(shape.head_width) if shape.rotary else None,
+    )
+
+
+class Embedding(nn.Module):
+    """Token vectors times sqrt(width), placed, dropped out."""
+
+    def __init__(self, vocabulary: int, shape: Shape, positions: nn.Module):
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary, shape.width)
+        nn.init.normal_(self.tokens.weight, std=shape.width**-0.5)
+        self.scale = math.sqrt(shape.width)
+        self.positions = positions
+        self.drop = Dropout(shape.dropout)
+
+    def forward(self, ids_BT: Tensor, start: int = 0) -> Tensor:
+        """Vectors [B, T, D] of a sequence whose first token stands at position `start`."""
+        return self.drop(self.positions(self.tokens(ids_BT) * self.scale, start))
+
+
+def _last_norm(shape: Shape) -> nn.Module:
+    """Norms before the sub-layers leave the stream itself without one: it gets one at the end."""
+    return nn.LayerNorm(shape.width) if shape.norm == "before" else nn.Identity()
+
+
+class Encoder(nn.Module):
+    """Embedding and encoder blocks: states for a translation, a classifier or a tagger to read."""
+
+    def __init__(self, embed: Embedding, layers: int, shape: Shape):
+        super().__init__()
+        self.embed = embed
+        self.blocks = Layers(Block(shape, f"encoder.{layer}") for layer in range(layers))
+        self.norm = _last_norm(shape)
+
+    def forward(self, source: Source) -> Memory:
+        """States of the source."""
+        mask_BS = visible(source.mask_BS)
+        x_BSD = self.embed(source.ids_BS)
+        for block in self.blocks:
+            x_BSD = block(x_BSD, mask_BS)
+        return Memory(self.norm(x_BSD), source.mask_BS)
+
+
+class State(NamedTuple):
+    """Where a decoding stands: what each layer has seen so far."""
+
+    caches: tuple[KeyValue, ...]
+
+    @property
+    def length(self) -> int:
+        """Tokens read so far."""
+        return int(self.caches[0].key.shape[-2])
+
+
+class Transformer(Seq2Seq):
+    """Encoder and decoder."""
+
+    def __init__(
+        self,
+        source_vocabulary: int,
+        target_vocabulary: int,
+        *,
+        encoder_layers: int,
+        decoder_layers: int,
+        width: int,
+        heads: int,
+        head_width: int,
+        inner: int,
+        dropout: float,
+        norm: str,
+        activation: str,
+        positions: str,
+        join: str,
+        max_positions: int,
+        window: int,
+        tie: str,
+    ):
+        super().__init__()
+        shape = Shape(
+            width, heads, head_width or width // heads, inner, dropout, norm, activation, positions == "rotary", window
+        )
+        place = position_layer(positions, join, width, max_positions)
+        embed_source = Embedding(source_vocabulary, shape, place)
+        if tie == "all":
+            embed_target = embed_source
+        else:
+            embed_target = Embedding(target_vocabulary, shape, position_layer(positions, join, width, max_positions))
+        self.encoder = Encoder(embed_source, encoder_layers, shape)
+        self.embed = embed_target
+        self.decoder = Layers(DecoderBlock(shape, f"decoder.{layer}") for layer in range(decoder_layers))
+        self.norm = _last_norm(shape)
+        self.output = nn.Linear(width, target_vocabulary, bias=False)
+        nn.init.normal_(self.output.weight, std=width**-0.5)
+        if tie != "none":
+            self.output.weight = embed_target.tokens.weight
+
+    def encode(self, source: Source) -> Memory:
+        """Read the source; project it for every decoder layer, once."""
+        memory: Memory = self.encoder(source)
+        return memory._replace(extra=tuple(block.cross.remember(memory.states_BSD) for block in self.decoder))
+
+    def start(self, memory: Memory) -> State:
+        """Nothing seen yet."""
+        return State(tuple(block.attend.start(memory.states_BSD.shape[0], 1) for block in self.decoder))
+
+    def step(self, token_BW: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
+        """One token further. All hypotheses are equally long, so all stand at the same position."""
+        place = state.length
+        x_BWD = self.embed(token_BW.flatten()[:, None], place).view(*token_BW.shape, -1)
+        caches = []
+        for block, cache, seen in zip(self.decoder, state.caches, memory.extra, strict=True):
+            x_BWD, cache = block.step(x_BWD, cache, seen, memory.mask_BS)
+            caches.append(cache)
+        return self.output(self.norm(x_BWD)), State(tuple(caches))
+
+    def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
+        """Decoder states with the whole target given."""
+        memory = self.encode(source)
+        mask_BS = visible(memory.mask_BS)
+        x_BTD = self.embed(target_BT)
+        for block, seen in zip(self.decoder, memory.extra, strict=True):
+            x_BTD = block(x_BTD, seen, mask_BS)
+        return self.norm(x_BTD)
+
+
+class LanguageModel(Seq2Seq):
+    """The decoder alone: P(y) of the lectures. The source tells it only how many sentences there are."""
+
+    def __init__(self, vocabulary: int, *, layers: int, positions: str, join: str, max_positions: int, shape: Shape):
+        super().__init__()
+        self.embed = Embedding(vocabulary, shape, position_layer(positions, join, shape.width, max_positions))
+        self.decoder = Layers(Block(shape, f"decoder.{layer}", causal=True) for layer in range(layers))
+        self.norm = _last_norm(shape)
+        self.output = nn.Linear(shape.width, vocabulary, bias=False)
+        self.output.weight = self.embed.tokens.weight
+
+    def encode(self, source: Source) -> Memory:
+        """There is nothing to remember."""
+        rows = source.ids_BS.shape[0]
+        return Memory(self.output.weight.new_zeros(rows, 0, 0), source.mask_BS)
+
+    def start(self, memory: Memory) -> State:
+        """Nothing seen yet."""
+        return State(tuple(block.attend.start(memory.states_BSD.shape[0], 1) for block in self.decoder))
+
+    def step(self, token_BW: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
+        """One token further."""
+        x_BWD = self.embed(token_BW.flatten()[:, None], state.length).view(*token_BW.shape, -1)
+        caches = []
+        for block, cache in zip(self.decoder, state.caches, strict=True):
+            x_BWD, cache = block.step(x_BWD, cache)
+            caches.append(cache)
+        return self.output(self.norm(x_BWD)), State(tuple(caches))
+
+    def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
+        """States with the whole text given."""
+        x_BTD = self.embed(target_BT)
+        for block in self.decoder:
+            x_BTD = block(x_BTD)
+        return self.norm(x_BTD)
