@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,7 +41,7 @@ def read_lines(path: str | Path) -> Iterator[str]:
     count = 0
     with opened(path) as file:
         try:
-            for count, raw in enumerate(file, 1):  # noqa: B007 (told below)
+            for count, raw in enumerate(file, 1):
                 yield _decode_line(path, raw, count)
         except _DAMAGE as error:
             raise _damaged(path, error, count + 1) from None
@@ -49,14 +50,16 @@ def read_lines(path: str | Path) -> Iterator[str]:
 
 
 @contextmanager
-def opened(path: str | Path) -> Iterator[BinaryIO]:
-    """The unpacked bytes of a file, closed at the end. Whatever fails, to the last byte, is told as a CorpusError."""
+def opened(path: str | Path, *, unpacked: bool = True) -> Iterator[BinaryIO]:
+    """The bytes of a file, closed at the end. Whatever fails, to the last byte, is told as a CorpusError."""
     try:
         if os.path.isdir(path):
             raise CorpusError(path, "a folder, not a file")
         with open(path, "rb") as raw:
+            if _is_empty(raw):
+                raise CorpusError(path, "the file is empty")
             try:
-                yield _unpack(path, raw)
+                yield _unpack(path, raw) if unpacked else raw
             except _DAMAGE as error:
                 raise _damaged(path, error, None) from None
     except FileNotFoundError:
@@ -115,6 +118,11 @@ class _ZstdReader(io.RawIOBase):
         if self._frame.eof:
             self._frame = None
         return True
+
+
+def _is_empty(file: BinaryIO) -> bool:
+    status = os.fstat(file.fileno())
+    return stat.S_ISREG(status.st_mode) and status.st_size == 0  # a pipe has no size
 
 
 def _unpack(path: str | Path, raw: BinaryIO) -> BinaryIO:

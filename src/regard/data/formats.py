@@ -31,11 +31,12 @@ class Languages(NamedTuple):
 
 def find_language(asked: str, codes: Iterable[str]) -> str | None:
     """The code that `asked` means: itself, or one that goes on after it ("en" finds "EN-US"), whatever the case."""
-    wanted = _fold(asked)
-    folded = {_fold(code): code for code in reversed(list(codes))}  # of two alike the first counts
-    if not wanted or wanted in folded:
-        return folded.get(wanted) if wanted else None
-    return next((code for key, code in reversed(folded.items()) if key.startswith(f"{wanted}-")), None)
+    wanted, codes = _fold(asked), list(codes)
+    if not wanted:
+        return None
+    exact = (code for code in codes if _fold(code) == wanted)
+    longer = (code for code in codes if _fold(code).startswith(f"{wanted}-"))
+    return next(exact, None) or next(longer, None)
 
 
 def _fold(code: str) -> str:
@@ -122,8 +123,10 @@ def read_parquet(path: Path, languages: Languages) -> Iterator[Pair]:
             if "translation" in columns:
                 chosen: list[str] = ["translation"]
             else:
-                chosen = list(_find_keys(tuple(columns), languages) or columns)  # missing ones are told by the first row
-            for batch in table.iter_batches(batch_size=4096, columns=chosen):
+                chosen = list(
+                    _find_keys(tuple(columns), languages) or columns
+                )  # missing ones are told by the first row
+            for batch in table.iter_batches(batch_size=4096, columns=list(chosen)):
                 for record in batch.to_pylist():
                     number += 1
                     yield _pair_from_record(record, languages, path, number)
@@ -179,10 +182,7 @@ def _read_units(path: Path) -> Iterator[ElementTree.Element]:
                     if ancestors:
                         del ancestors[-1][:]  # or the whole file would gather below its parent
         except ElementTree.ParseError as error:
-            line, column = error.position
-            if str(error).startswith("no element found") and column == 0 and line == 1:
-                raise CorpusError(path, "the file is empty") from None
-            raise CorpusError(path, f"broken XML ({str(error).partition(':')[0]})", line=line) from None
+            raise CorpusError(path, f"broken XML ({str(error).partition(':')[0]})", line=error.position[0]) from None
         except (LookupError, ValueError) as error:
             raise CorpusError(path, f"XML in an encoding that cannot be read ({error})") from None
 
@@ -219,8 +219,8 @@ def read_po(path: Path, languages: Languages) -> Iterator[Pair]:
     """Finished entries of a gettext catalogue: untranslated, fuzzy and obsolete ones are passed over.
 
     A plural entry gives the singular with the first form, and the plural with each further form (or with the first,
-    in a language that has one only). A catalogue from the asked-for target language is read the other way round. The
-    library behind this holds the whole file in memory; catalogues are small.
+    in a language that has one only). A catalogue translated into the asked-for source language is read the other way
+    round. The library behind this holds the whole file in memory; catalogues are small.
     """
     catalogue = _parse_po(path)
     backwards = _is_backwards(catalogue.metadata.get("Language", ""), languages, path)

@@ -1,0 +1,228 @@
+"""Cleaning: an ordered table of rules, each of which knows one way in which a pair can be useless.
+
+A pair is kept as it is or removed; nothing is rewritten. The first rule that matches a pair takes the count, so the
+counts and the kept pairs add up to what was read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import html.entities
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from regard.data.fingerprints import Numbering, pair_text
+from regard.data.formats import Pair
+from regard.data.scripts import common_scripts, language_scripts, share_in
+from regard.errors import SettingsError
+
+SAMPLE = 1000
+"""Pairs at the head of the corpus that tell its scripts, where the languages do not."""
+
+SHORT_ALLOWANCE = 5
+"""Characters given to the shorter side before lengths are compared: "Hi." may become "Buongiorno."."""
+
+
+@dataclass(frozen=True)
+class Cleaning:
+    """What to remove from a corpus. The defaults remove what harms training and little else."""
+
+    source_language: str = ""
+    """Language code of the source: says which script to expect."""
+    target_language: str = ""
+    """Language code of the target: says which script to expect."""
+    max_words: int = 200
+    """Remove pairs with more words than this on either side; 0: no limit."""
+    max_characters: int = 2000
+    """Remove pairs with more characters than this on either side; 0: no limit."""
+    max_ratio: float = 4.0
+    """Remove pairs with one side this many times longer than the other; 0: no limit."""
+    min_script: float = 0.5
+    """Remove pairs with a smaller share of a side's letters than this in its language's script; 0: not checked."""
+    drop_control: bool = True
+    """Remove pairs with control characters, odd line separators or the sign of a broken encoding (U+FFFD)."""
+    drop_html: bool = True
+    """Remove pairs with HTML tags or entities such as &nbsp; left in them."""
+    drop_copies: bool = True
+    """Remove pairs whose target is the source once more, if it holds a letter."""
+    drop_duplicates: bool = True
+    """Remove pairs that came before, both sides exactly the same."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_words", "max_characters"):
+            if getattr(self, name) < 0:
+                raise SettingsError(f"{name} must not be negative")
+        if self.max_ratio != 0 and not self.max_ratio >= 1:
+            raise SettingsError("max_ratio must be at least 1, or 0 for no limit")
+        if not 0 <= self.min_script <= 1:
+            raise SettingsError("min_script must be between 0 and 1")
+
+
+Check = Callable[[Pair], bool]
+"""True for a pair to remove."""
+
+
+class Rule(NamedTuple):
+    """One reason to remove a pair."""
+
+    name: str
+    meaning: str
+    make: Callable[[Cleaning, Sequence[Pair]], Check | None]
+    """The check under these settings, given the head of the corpus; None where the settings turn it off."""
+
+
+class Example(NamedTuple):
+    """A removed pair and its number in the corpus, counted from 1."""
+
+    number: int
+    pair: Pair
+
+
+@dataclass
+class Report:
+    """What cleaning did. It fills while the pairs are drawn."""
+
+    read: int = 0
+    kept: int = 0
+    removed: dict[str, int] = dataclasses.field(default_factory=lambda: {rule.name: 0 for rule in RULES})
+    """Pairs by the first rule that matched them, in the order of the table."""
+    examples: dict[str, list[Example]] = dataclasses.field(default_factory=lambda: {rule.name: [] for rule in RULES})
+    """The first few of them."""
+
+
+def clean(pairs: Iterable[Pair], settings: Cleaning, examples: int = 3) -> tuple[Iterator[Pair], Report]:
+    """The pairs that pass every rule, as a stream, and the report that fills while they are drawn."""
+    report = Report()
+    return _keep(iter(pairs), settings, examples, report), report
+
+
+def _keep(pairs: Iterator[Pair], settings: Cleaning, examples: int, report: Report) -> Iterator[Pair]:
+    head = list(itertools.islice(pairs, SAMPLE))
+    checks = [(rule.name, check) for rule in RULES if (check := rule.make(settings, head))]
+    for number, pair in enumerate(itertools.chain(head, pairs), 1):
+        report.read = number
+        name = next((name for name, check in checks if check(pair)), None)
+        if name is None:
+            report.kept += 1
+            yield pair
+            continue
+        report.removed[name] += 1
+        if len(report.examples[name]) < examples:
+            report.examples[name].append(Example(number, pair))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The rules
+
+# C0 and C1 controls but tab and line end (white space, to be met inside TMX and PO entries), the line and paragraph
+# separators at which other programs would break a line, and the replacement character.
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufffd]")
+# Names of HTML only: "<filename>" may well be what a sentence talks about.
+_TAG = re.compile(
+    r"</?(?:a|abbr|article|b|big|blockquote|body|br|button|center|code|dd|div|dl|dt|em|font|form|h[1-6]|head|hr|html|i"
+    r"|iframe|img|input|label|li|link|meta|ol|option|p|pre|s|script|section|select|small|span|strike|strong|style|sub"
+    r"|sup|table|tbody|td|th|thead|tr|tt|u|ul)(?:\s[^<>]*)?/?>|<!--",
+    re.IGNORECASE,
+)
+_ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|([A-Za-z][A-Za-z0-9]{1,30}));")
+
+
+def _empty(settings: Cleaning, head: Sequence[Pair]) -> Check:
+    return lambda pair: not (pair.source.strip() and pair.target.strip())
+
+
+def _control(settings: Cleaning, head: Sequence[Pair]) -> Check | None:
+    if not settings.drop_control:
+        return None
+    return lambda pair: any(map(_CONTROL.search, pair))
+
+
+def _html(settings: Cleaning, head: Sequence[Pair]) -> Check | None:
+    return (lambda pair: any(map(_has_html, pair))) if settings.drop_html else None
+
+
+def _has_html(text: str) -> bool:
+    if "<" in text and _TAG.search(text):
+        return True
+    if "&" not in text:
+        return False
+    return any(name is None or f"{name};" in html.entities.html5 for name in _entity_names(text))
+
+
+def _entity_names(text: str) -> Iterator[str | None]:
+    """The name of each entity, or None for one by number."""
+    return (match[1] for match in _ENTITY.finditer(text))
+
+
+def _too_long(settings: Cleaning, head: Sequence[Pair]) -> Check | None:
+    words, characters = settings.max_words or float("inf"), settings.max_characters or float("inf")
+
+    def is_too_long(text: str) -> bool:
+        return len(text) > characters or (len(text) > words and len(text.split()) > words)
+
+    return lambda pair: any(map(is_too_long, pair))
+
+
+def _unbalanced(settings: Cleaning, head: Sequence[Pair]) -> Check | None:
+    """Lengths far apart in characters and in UTF-8 bytes.
+
+    Chinese needs a third of English's characters, Russian twice its bytes: no fair pair is far apart in both.
+    """
+    if not settings.max_ratio:
+        return None
+
+    def is_far(one: int, other: int) -> bool:
+        return max(one, other) > settings.max_ratio * (min(one, other) + SHORT_ALLOWANCE)
+
+    def is_unbalanced(pair: Pair) -> bool:
+        source, target = pair
+        return is_far(len(source), len(target)) and is_far(len(source.encode()), len(target.encode()))
+
+    return is_unbalanced
+
+
+def _copied(settings: Cleaning, head: Sequence[Pair]) -> Check | None:
+    if not settings.drop_copies:
+        return None
+    # A number or a date is rightly copied; a sentence is not.
+    return lambda pair: _folded_words(pair.source) == _folded_words(pair.target) and any(map(str.isalpha, pair.source))
+
+
+def _folded_words(text: str) -> list[str]:
+    return text.casefold().split()
+
+
+def _wrong_script(settings: Cleaning, head: Sequence[Pair]) -> Check | None:
+    """Letters that the language does not write with. An unknown language is judged by the head of the corpus."""
+    if not settings.min_script:
+        return None
+    source = language_scripts(settings.source_language) or common_scripts(pair.source for pair in head)
+    target = language_scripts(settings.target_language) or common_scripts(pair.target for pair in head)
+
+    def is_foreign(pair: Pair) -> bool:
+        return min(share_in(pair.source, source), share_in(pair.target, target)) < settings.min_script
+
+    return is_foreign
+
+
+def _duplicate(settings: Cleaning, head: Sequence[Pair]) -> Check | None:
+    if not settings.drop_duplicates:
+        return None
+    seen = Numbering()
+    return lambda pair: not seen.is_new(pair_text(*pair))
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("empty", "nothing on one side", _empty),
+    Rule("control", "control characters, or U+FFFD where a character was lost", _control),
+    Rule("html", "HTML tags or entities left in the text", _html),
+    Rule("long", "too many words or characters", _too_long),
+    Rule("ratio", "one side much longer than the other", _unbalanced),
+    Rule("copy", "the target is the source once more", _copied),
+    Rule("script", "letters that the language is not written in", _wrong_script),
+    Rule("duplicate", "the same pair came before", _duplicate),  # last, so that only kept pairs are remembered
+)
+"""Every rule in the order in which they are tried."""

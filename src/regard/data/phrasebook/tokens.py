@@ -1,0 +1,67 @@
+"""Words that remember what they render, so that the word alignment of a pair follows from how it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+
+class Token(NamedTuple):
+    """One word of a sentence on its way to the page.
+
+    `marks` name the parts of the meaning that the word carries: a verb in the past carries its lexical and its finite
+    part ("ate"), a contraction its preposition and its article ("nella"). Two words of a pair are aligned when they
+    share a mark. `roles` holds "s", "v", "o": the word belongs to the subject, the verb, the object.
+    """
+
+    text: str
+    marks: tuple[str, ...]
+    roles: str = ""
+
+
+class Fixed(NamedTuple):
+    """A phrase that is rendered as a whole: `last/1 week/2` is `la/2 settimana/2 scorsa/1`."""
+
+    english: tuple[tuple[str, tuple[str, ...]], ...]
+    italian: tuple[tuple[str, tuple[str, ...]], ...]
+
+    @property
+    def name(self) -> str:
+        """The English words, which identify the phrase."""
+        return " ".join(text for text, _ in self.english)
+
+
+def parse_marked(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """`"la/2 settimana/2"` as words with their marks; a word without marks carries "0", and so do all its likes.
+
+    An elided word keeps its apostrophe: `d'/1 estate/2`.
+    """
+    pairs = (word.partition("/") for word in text.split())
+    return tuple((word, tuple(marks.split(",")) if marks else ("0",)) for word, _, marks in pairs)
+
+
+def parse_fixed(english: str, italian: str) -> Fixed:
+    """A fixed phrase from the marked text of its two sides."""
+    return Fixed(parse_marked(english), parse_marked(italian))
+
+
+def render(words: Iterable[tuple[str, tuple[str, ...]]], key: str, roles: str = "") -> list[Token]:
+    """Marked words as tokens; `key` keeps their marks apart from those of the rest of the sentence."""
+    return [Token(text, tuple([key + mark for mark in marks]), roles) for text, marks in words]
+
+
+def write(tokens: Sequence[Token]) -> str:
+    """The sentence as written: spaces between the words, none after an apostrophe or before a mark, a capital first."""
+    text = " ".join([token.text for token in tokens])
+    text = text.replace("' ", "'").replace(" .", ".").replace(" ?", "?")
+    return text[:1].upper() + text[1:]
+
+
+def align(source: Sequence[Token], target: Sequence[Token]) -> tuple[tuple[int, int], ...]:
+    """The pairs of positions whose words share a mark, in order of the source."""
+    places: dict[str, list[int]] = {}
+    for j, token in enumerate(target):
+        for mark in token.marks:
+            places.setdefault(mark, []).append(j)
+    links = {(i, j) for i, token in enumerate(source) for mark in token.marks for j in places.get(mark, ())}
+    return tuple(sorted(links))

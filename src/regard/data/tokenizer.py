@@ -1,0 +1,226 @@
+"""Text to token ids and back: what every kind of tokenizer promises, and how one is trained, stored and opened.
+
+A side of the data (source or target) has one tokenizer; joint vocabularies are one object used on both sides. The ids
+are laid out alike for every kind: EOS 0, UNK 1, SOS 2, then the tokens, and PAD last, where Marian and CTranslate2
+expect it. `subword.py` and `vocabulary.py` hold the kinds themselves.
+"""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import heapq
+import json
+import random
+import re
+import unicodedata
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from regard.errors import TokenizerError
+
+if TYPE_CHECKING:
+    from regard import config
+
+EOS, UNK, SOS = 0, 1, 2
+FIRST_SPECIALS = ("</s>", "<unk>", "<s>")
+PAD_TOKEN = "<pad>"
+SPECIAL_COUNT = len(FIRST_SPECIALS) + 1
+
+SPACE_MARK = "▁"
+"""Stands for a space inside a token."""
+UNKNOWN = "⁇"
+"""What an UNK id reads as."""
+
+SAMPLED_LINES = 1_000_000
+SAMPLED_CHARACTERS = 200_000_000
+LONGEST_LINE = 8_000
+"""A vocabulary learns from at most so many lines and characters, and from the beginning of a line of this length."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_SPACE_OR_CONTROL = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
+
+
+def normalize(text: str, lowercase: bool = False) -> str:
+    """The form of a text that tokens spell out exactly.
+
+    Canonical composition (NFC), after lower-casing if asked. White space of every kind and control characters become
+    spaces, runs of them one space, and none is left at the ends. "▁", which marks spaces inside tokens, becomes "_",
+    and half a surrogate pair, which no file can hold, U+FFFD. Normalising twice changes nothing more.
+    """
+    if lowercase:
+        text = text.lower()
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text).replace(SPACE_MARK, "_")
+    if not text.isprintable():  # most lines are, and skip the slow part
+        text = _SPACE_OR_CONTROL.sub(" ", _SURROGATE.sub("\ufffd", text))
+    return " ".join(text.split())
+
+
+class Piece(NamedTuple):
+    """A token and its place: characters `start` to `end` of the text, the space before it left out."""
+
+    id: int
+    text: str
+    start: int
+    end: int
+
+
+class Tokenizer(ABC):
+    """Turns normalised text into ids that spell it out: `decode(encode(text)) == normalize(text)` unless UNK occurs."""
+
+    unknown_bytes: ClassVar[bytes] = f" {UNKNOWN}".encode()
+
+    def __init__(self, kind: str, tokens: Sequence[str], lowercase: bool, scores: Sequence[float] = ()):
+        """`tokens` are all but the special ones, in the order of their ids; `scores`, if the kind has them, theirs."""
+        self.kind = kind
+        self.lowercase = lowercase
+        self.tokens = (*FIRST_SPECIALS, *tokens, PAD_TOKEN)
+        self.scores = tuple(scores)
+        self._bytes = [b"", self.unknown_bytes, b"", *(self._spell(token) for token in tokens), b""]
+
+    @property
+    def size(self) -> int:
+        """Number of ids, the special ones included."""
+        return len(self.tokens)
+
+    @property
+    def pad(self) -> int:
+        """The id of PAD: the last one."""
+        return len(self.tokens) - 1
+
+    def token(self, id: int) -> str:
+        """The text of a token for the eye: spaces are "▁", bytes "<0xE2>", special tokens in angle brackets."""
+        return self.tokens[id]
+
+    def normalize(self, text: str) -> str:
+        """The text as `decode` will give it back."""
+        return normalize(text, self.lowercase)
+
+    @abstractmethod
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, special ones not added."""
+
+    def encode_many(self, texts: list[str]) -> list[list[int]]:
+        """The ids of many texts; the fastest way."""
+        return [self.encode(text) for text in texts]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of any ids, always one line. EOS, SOS and PAD are skipped; UNK reads "⁇"."""
+        text = b"".join([self._bytes[id] for id in ids]).decode("utf-8", errors="replace")
+        if not text.isprintable():  # a model may write any byte, a line feed too
+            text = _SPACE_OR_CONTROL.sub(" ", text)
+        return text.removeprefix(" ")
+
+    def pieces(self, text: str) -> list[Piece]:
+        """The tokens of a text with their places in `normalize(text)`."""
+        return self.pieces_of(self.encode(text))
+
+    def pieces_of(self, ids: Sequence[int]) -> list[Piece]:
+        """Each id with its place in `decode(ids)`. The bytes of a character share its place; special ids have none."""
+        leading = next((spelling for id in ids if (spelling := self._bytes[id])), b"").startswith(b" ")
+        position = -1 if leading else 0  # `decode` takes the first space away
+        places: list[tuple[int, int]] = []
+        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        waiting = 0  # bytes whose character is not complete
+        for place, id in enumerate(ids):
+            spelled = decoder.decode(self._bytes[id], final=place + 1 == len(ids))
+            start = position + spelled.startswith(" ")
+            position += len(spelled)
+            places.append((max(start, 0), max(position, 0)))
+            if decoder.getstate()[0]:
+                waiting += 1
+            elif waiting:
+                places[-waiting - 1 :] = [(places[-waiting - 1][0], places[-1][1])] * (waiting + 1)
+                waiting = 0
+        return [Piece(id, self.tokens[id], *place) for id, place in zip(ids, places, strict=True)]
+
+    def hash(self) -> str:
+        """Fingerprint of everything that decides the ids of a text; a saved copy has the same."""
+        content = json.dumps([self.kind, self.lowercase, self.tokens, self.scores], ensure_ascii=False)
+        return hashlib.sha256(content.encode("utf-8", errors="surrogatepass")).hexdigest()
+
+    def save(self, folder: Path, name: str) -> None:
+        """Write `<name>.json` and whatever else the kind needs."""
+        header = {"kind": self.kind, "size": self.size, "lowercase": self.lowercase}
+        _header_path(folder, name).write_text(
+            json.dumps(header | self._save_tokens(folder, name), ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
+        )
+
+    @abstractmethod
+    def _save_tokens(self, folder: Path, name: str) -> dict[str, list[str]]:
+        """Store the tokens: in a file of their own, or returned to stand in the header."""
+
+    def _spell(self, token: str) -> bytes:
+        return token.replace(SPACE_MARK, " ").encode()
+
+
+def train_tokenizer(lines: Iterable[str], settings: config.Tokenizer, seed: int) -> Tokenizer:
+    """Learn a vocabulary from lines of text, of which a seeded sample is held in memory."""
+    sample = [text for line in sample_lines(lines, seed) if (text := normalize(line, settings.lowercase))]
+    if not sample:
+        raise TokenizerError("tokenizer: there is no text to learn a vocabulary from; check the training files")
+    if settings.kind in ("bpe", "unigram"):
+        from regard.data import subword
+
+        return subword.train(sample, settings)
+    from regard.data import vocabulary
+
+    return vocabulary.train(sample, settings)
+
+
+def sample_lines(
+    lines: Iterable[str], seed: int, most_lines: int = SAMPLED_LINES, most_characters: int = SAMPLED_CHARACTERS
+) -> list[str]:
+    """A uniform sample of the lines, in their order; all of them if they fit the limits.
+
+    Every line draws a number, and those below a threshold are held; when they no longer fit, the threshold falls.
+    """
+    draw = random.Random(seed).random
+    held: list[tuple[float, int, str]] = []
+    characters, threshold = 0, 1.0
+    for number, line in enumerate(lines):
+        key = draw()
+        if key >= threshold:
+            continue
+        line = line[:LONGEST_LINE]
+        heapq.heappush(held, (-key, number, line))
+        characters += len(line)
+        while len(held) > most_lines or characters > most_characters:
+            negative_key, _, dropped = heapq.heappop(held)
+            threshold = -negative_key
+            characters -= len(dropped)
+    held.sort(key=lambda entry: entry[1])
+    return [line for _, _, line in held]
+
+
+def load_tokenizer(folder: Path, name: str) -> Tokenizer:
+    """Open what `Tokenizer.save` wrote."""
+    path = _header_path(folder, name)
+    try:
+        header = json.loads(path.read_text(encoding="utf-8"))
+        kind, size, lowercase = header["kind"], header["size"], header["lowercase"]
+    except OSError as error:
+        raise TokenizerError(f"{path}: cannot read the tokenizer ({error.strerror})") from None
+    except (ValueError, KeyError, TypeError):
+        raise TokenizerError(f"{path}: not the header of a tokenizer; take the file from the run again") from None
+    tokenizer: Tokenizer
+    if kind in ("bpe", "unigram"):
+        from regard.data import subword
+
+        tokenizer = subword.load(folder / f"{name}.model", kind, lowercase)
+    elif kind in ("word", "character"):
+        from regard.data import vocabulary
+
+        tokenizer = vocabulary.VocabularyTokenizer(kind, header.get("tokens", []), lowercase)
+    else:
+        raise TokenizerError(f'{path}: unknown kind of tokenizer "{kind}"; a newer version may have written it')
+    if tokenizer.size != size:
+        raise TokenizerError(f"{path}: {size} tokens are announced, {tokenizer.size} found; the files do not belong together")
+    return tokenizer
+
+
+def _header_path(folder: Path, name: str) -> Path:
+    return folder / f"{name}.json"

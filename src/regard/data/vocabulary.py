@@ -1,0 +1,74 @@
+"""Whole words or single characters as tokens: a plain list of the most frequent ones, the rest unknown."""
+
+from __future__ import annotations
+
+import functools
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from regard import config
+from regard.data.tokenizer import FIRST_SPECIALS, SPACE_MARK, SPECIAL_COUNT, UNK, UNKNOWN, Piece, Tokenizer
+
+
+class VocabularyTokenizer(Tokenizer):
+    """Looks each word or character up in a list."""
+
+    def __init__(self, kind: str, tokens: Sequence[str], lowercase: bool):
+        """`tokens` in the order of their ids, the special ones left out."""
+        # An unknown word most likely had a space before it; an unknown character most likely not.
+        self.unknown_bytes = Tokenizer.unknown_bytes if kind == "word" else UNKNOWN.encode()
+        super().__init__(kind, tokens, lowercase)
+        self._ids = {token: id for id, token in enumerate(tokens, start=len(FIRST_SPECIALS))}
+
+    def encode(self, text: str) -> list[int]:
+        return [self._ids.get(token, UNK) for token in split(self.kind, self.normalize(text))]
+
+    def pieces(self, text: str) -> list[Piece]:
+        """The tokens of a text with their places in `normalize(text)`, those of unknown words too."""
+        pieces, position = [], -1 if self.kind == "word" else 0  # the first word's mark stands for no space
+        for token in split(self.kind, self.normalize(text)):
+            id = self._ids.get(token, UNK)
+            start = position + token.startswith(SPACE_MARK)
+            position += len(token)
+            pieces.append(Piece(id, self.tokens[id], start, position))
+        return pieces
+
+    def _save_tokens(self, folder: Path, name: str) -> dict[str, list[str]]:
+        return {"tokens": list(self.tokens[len(FIRST_SPECIALS) : -1])}
+
+
+def train(lines: list[str], settings: config.Tokenizer) -> VocabularyTokenizer:
+    """The most frequent tokens of normalised lines, at most `size` with the special ones; fewer if there are fewer."""
+    counts = Counter(token for line in lines for token in split(settings.kind, line))
+    ranked = sorted(counts, key=lambda token: (-counts[token], token))
+    return VocabularyTokenizer(settings.kind, ranked[: settings.size - SPECIAL_COUNT], settings.lowercase)
+
+
+def split(kind: str, text: str) -> Iterator[str]:
+    """The words or characters of a normalised text; joined, with "▁" read as a space, they are the text again.
+
+    The first word carries the mark of a space too, as any other would.
+    """
+    if kind == "character":
+        yield from text.replace(" ", SPACE_MARK)
+    elif text:
+        for word in text.split(" "):
+            yield from _split_word(word)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _split_word(word: str) -> tuple[str, ...]:
+    """A word without the punctuation around it, each mark of which is a token; the first token marks the space."""
+    start, end = 0, len(word)
+    while start < end and _is_punctuation(word[start]):
+        start += 1
+    while end > start and _is_punctuation(word[end - 1]):
+        end -= 1
+    first, *rest = [*word[:start], *filter(None, [word[start:end]]), *word[end:]]
+    return (SPACE_MARK + first, *rest)
+
+
+def _is_punctuation(character: str) -> bool:
+    return unicodedata.category(character)[0] in "PS"

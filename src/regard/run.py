@@ -1,0 +1,221 @@
+"""A run is a folder: complete, readable, and safe to open whoever made it, because nothing in it is ever unpickled.
+
+recipe.toml           every setting, resolved
+tokenizer.*           or source.* and target.* where the two sides have vocabularies of their own
+weights.safetensors   the weights that load
+metrics.jsonl         one line for each logged update and each validation
+card.json             data hashes, versions, scores with their signatures, cost
+report.html           the page to look at
+states/               what `regard resume` continues from
+store/                token ids of the training data, until training ends
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.config import Recipe, load_recipe, to_table
+from regard.data.tokenizer import Tokenizer, load_tokenizer
+from regard.errors import RunError, nearest
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from regard.models.base import Seq2Seq
+
+RECIPE, WEIGHTS, METRICS, CARD, REPORT = (
+    "recipe.toml",
+    "weights.safetensors",
+    "metrics.jsonl",
+    "card.json",
+    "report.html",
+)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """All of the content under this name, or what was there before; never a part of it, even after a power cut."""
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise RunError(f"{path}: cannot write ({error.strerror}); what was there before is untouched") from None
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class Run:
+    """One run folder. `Run.open` reads an existing one, `Run.create` makes an empty one."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    @classmethod
+    def create(cls, folder: str | Path) -> Run:
+        """Make the folder. One that already holds something is refused."""
+        folder = Path(folder)
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            hint = f'; "regard resume {folder}" continues it' if (folder / RECIPE).exists() else ""
+            raise RunError(f"{folder}: exists already; choose another --out{hint}")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"{folder}: cannot make the run folder ({error.strerror})") from None
+        return cls(folder)
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Run:
+        """An existing run."""
+        folder = Path(folder)
+        if not folder.is_dir():
+            siblings = [path.name for path in folder.parent.iterdir()] if folder.parent.is_dir() else []
+            raise RunError(f"{folder}: there is no such run folder{nearest(folder.name, siblings)}")
+        if not (folder / RECIPE).is_file():
+            raise RunError(f"{folder}: not a run folder (it has no {RECIPE})")
+        return cls(folder)
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """The settings that made this run."""
+        return load_recipe(self.folder / RECIPE)
+
+    def write_recipe(self, recipe: Recipe) -> None:
+        """Store the resolved settings."""
+        import tomli_w
+
+        self._write(RECIPE, tomli_w.dumps(to_table(recipe)).encode())
+        self.__dict__.pop("recipe", None)
+
+    @cached_property
+    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
+        """Source and target tokenizer; one object when the vocabulary is joint."""
+        if self.recipe.tokenizer.joint:
+            joint = load_tokenizer(self.folder, "tokenizer")
+            return joint, joint
+        return load_tokenizer(self.folder, "source"), load_tokenizer(self.folder, "target")
+
+    def write_tokenizers(self, source: Tokenizer, target: Tokenizer) -> None:
+        """Store the tokenizers."""
+        if source is target:
+            source.save(self.folder, "tokenizer")
+        else:
+            source.save(self.folder, "source")
+            target.save(self.folder, "target")
+
+    def build_model(self) -> Seq2Seq:
+        """The architecture of this run, with fresh weights."""
+        from regard.models import build_model
+
+        source, target = self.tokenizers
+        return build_model(self.recipe.model, source.size, target.size, joint=self.recipe.tokenizer.joint)
+
+    def load_model(self) -> Seq2Seq:
+        """The trained model, ready to run."""
+        import torch
+        from safetensors.torch import load_file
+
+        path = self.folder / WEIGHTS
+        if not path.is_file():
+            raise RunError(f'{self.folder}: has no {WEIGHTS} yet; "regard resume {self.folder}" goes on training')
+        try:
+            stored = load_file(path)
+        except Exception as error:  # safetensors raises its own untyped errors
+            raise RunError(f"{path}: damaged ({error}); take it from a copy, or resume the run") from None
+        model = self.build_model()
+        restore(model, stored, where=str(path))
+        model.eval()
+        return model.requires_grad_(False).to(torch.float32)
+
+    def write_weights(self, tensors: Mapping[str, Tensor]) -> None:
+        """Store the weights that load."""
+        from safetensors.torch import save
+
+        content = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+        self._write(WEIGHTS, save(content, metadata={"format": "regard", "arch": self.recipe.model.arch}))
+
+    @property
+    def card(self) -> dict[str, Any]:
+        """What is known about this run."""
+        path = self.folder / CARD
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise RunError(f"{path}: cannot read the card ({error})") from None
+
+    def write_card(self, card: Mapping[str, Any]) -> None:
+        """Store the card."""
+        self._write(CARD, (json.dumps(card, indent=2, ensure_ascii=False) + "\n").encode())
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The logged lines, oldest first."""
+        path = self.folder / METRICS
+        if not path.is_file():
+            return []
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+
+    def write_report(self, html: str) -> Path:
+        """Store the report page."""
+        self._write(REPORT, html.encode())
+        return self.folder / REPORT
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep a second process from training in this folder."""
+        try:
+            descriptor = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise RunError(f"{self.folder}: cannot lock the run folder ({error.strerror})") from None
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise RunError(f"{self.folder}: another process is training in this folder") from None
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _write(self, name: str, content: bytes) -> None:
+        write_atomically(self.folder / name, content)
+
+
+def restore(model: Seq2Seq, stored: Mapping[str, Tensor], *, where: str) -> None:
+    """Put stored weights into a model. A missing, unused or misshapen one is an error."""
+    import torch
+
+    parameters = dict(model.named_parameters())
+    missing, unused = sorted(parameters.keys() - stored.keys()), sorted(stored.keys() - parameters.keys())
+    if missing or unused:
+        what = f'lacks "{missing[0]}"' if missing else f'holds the unknown "{unused[0]}"'
+        raise RunError(f"{where}: does not fit the recipe: {what}")
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            if parameter.shape != stored[name].shape:
+                sizes = f"{tuple(stored[name].shape)}, not {tuple(parameter.shape)}"
+                raise RunError(f'{where}: does not fit the recipe: "{name}" has the shape {sizes}')
+            parameter.copy_(stored[name])

@@ -1,0 +1,98 @@
+"""States to resume from: two files each, written atomically, verified by checksum, the last two kept.
+
+states/00001500.safetensors   weights, their average, the optimizer's moments
+states/00001500.json          where training stands, and the checksum of the tensors; written last
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from safetensors.torch import load, save
+from torch import Tensor
+
+from regard.errors import RunError
+from regard.run import write_atomically
+
+KEPT = 2
+
+
+@dataclass
+class Progress:
+    """Where training stands. Together with the tensors and the recipe it decides every bit of what follows."""
+
+    step: int = 0
+    """Updates done."""
+    position: int = 0
+    """Batches taken from the endless stream."""
+    seconds: float = 0.0
+    """Time spent training, over all sessions."""
+    flops: float = 0.0
+    """Arithmetic spent, over all sessions."""
+    tokens: int = 0
+    """Target tokens seen."""
+    best_score: float | None = None
+    """The best validation so far, higher is better."""
+    best_step: int = 0
+    """The update at which it was."""
+    worse_in_a_row: int = 0
+    """Validations since then."""
+    first_loss: float | None = None
+    """The loss of the first update: what "exploding" is measured against."""
+    rate_factor: float = 1.0
+    """Halved each time training had to go back."""
+    rollbacks: int = 0
+    """How often it had to."""
+    stopped: str = ""
+    """Why training ended; empty while it has not."""
+
+
+def save_state(folder: Path, tensors: dict[str, Tensor], progress: Progress) -> None:
+    """Write a state and remove all but the last two."""
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{folder}: cannot write a state ({error.strerror}); the run folder may have vanished") from None
+    content = save({name: tensor.detach().contiguous() for name, tensor in tensors.items()})
+    stem = folder / f"{progress.step:08d}"
+    write_atomically(stem.with_suffix(".safetensors"), content)
+    record = {"progress": asdict(progress), "checksum": _checksum(content)}
+    write_atomically(stem.with_suffix(".json"), json.dumps(record, indent=1).encode())
+    for old in _stems(folder)[:-KEPT]:
+        old.with_suffix(".json").unlink(missing_ok=True)
+        old.with_suffix(".safetensors").unlink(missing_ok=True)
+
+
+def load_state(folder: Path) -> tuple[dict[str, Tensor], Progress, list[str]] | None:
+    """The newest sound state, with a line for each newer one that was damaged; None where there is no state at all."""
+    notes: list[str] = []
+    for stem in reversed(_stems(folder)):
+        try:
+            tensors, progress = _read(stem)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            notes.append(f"state {stem.name} is damaged ({error}); going back to the one before")
+            continue
+        return tensors, progress, notes
+    if notes:
+        raise RunError(f"{folder}: no state is sound: {'; '.join(notes)}; start the run anew")
+    return None
+
+
+def _read(stem: Path) -> tuple[dict[str, Tensor], Progress]:
+    record = json.loads(stem.with_suffix(".json").read_text(encoding="utf-8"))
+    content = stem.with_suffix(".safetensors").read_bytes()
+    if _checksum(content) != record["checksum"]:
+        raise ValueError("its checksum is wrong")
+    known = {field.name for field in fields(Progress)}
+    return load(content), Progress(**{key: value for key, value in record["progress"].items() if key in known})
+
+
+def _stems(folder: Path) -> list[Path]:
+    return sorted(path.with_suffix("") for path in folder.glob("[0-9]*.json")) if folder.is_dir() else []
+
+
+def _checksum(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
