@@ -50,9 +50,13 @@ class Data:
     train: tuple[Corpus, ...] = ()
     """The corpora to train on, as [[data.train]] tables."""
     valid: tuple[Corpus, ...] = ()
-    """The corpora to validate on; empty: `valid_pairs` sentences are held out of the training data."""
+    """The corpora to validate on; empty: `valid_pairs` pairs are held out of the training data."""
+    test: tuple[Corpus, ...] = ()
+    """The corpora to score once, after training."""
     valid_pairs: int = 1000
-    """How many pairs to hold out when `valid` is empty; never more than a tenth of the data."""
+    """How many pairs to hold out when `valid` is empty; never more than a twentieth of the data."""
+    test_pairs: int = 1000
+    """How many pairs to hold out for the last score when `valid` and `test` are empty; at most a twentieth."""
     source_language: str = ""
     """Language code of the source, e.g. "en": names the run's card and finds the side of a TMX or PO file."""
     target_language: str = ""
@@ -62,7 +66,7 @@ class Data:
 
     def __post_init__(self) -> None:
         _require(self.max_length >= 4, "data.max_length must be at least 4")
-        _require(self.valid_pairs >= 0, "data.valid_pairs must not be negative")
+        _require(self.valid_pairs >= 0 and self.test_pairs >= 0, "data.valid_pairs and test_pairs cannot be negative")
 
 
 @dataclass(frozen=True)
@@ -288,25 +292,35 @@ class Recipe:
 
 def load_recipe(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
     """Read a recipe file, then apply `section.key=value` overrides."""
+    return make_recipe(with_overrides(read_table(path), overrides), where=str(path))
+
+
+def read_table(path: str | Path) -> dict[str, Any]:
+    """A recipe file as nested tables, not yet checked."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise SettingsError(f"{path}: cannot read the recipe ({reason})") from None
-    try:
-        table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{path}: not valid TOML: {error}") from None
-    return make_recipe(table, overrides, where=str(path))
 
 
-def make_recipe(table: Mapping[str, Any], overrides: Iterable[str] = (), *, where: str = "recipe") -> Recipe:
-    """Build a recipe from nested tables, with `section.key=value` overrides on top."""
+def with_overrides(table: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
+    """Nested tables with `section.key=value` overrides on top."""
     merged = {key: dict(value) if isinstance(value, Mapping) else value for key, value in table.items()}
     for override in overrides:
         section, key, value = _parse_override(override)
-        merged.setdefault(section, {})[key] = value
-    return _build(Recipe, merged, where, "")
+        home = merged.setdefault(section, {})
+        if not isinstance(home, dict):
+            raise SettingsError(f"--set {override}: {section} is not a table of settings")
+        home[key] = value
+    return merged
+
+
+def make_recipe(table: Mapping[str, Any], *, where: str = "settings") -> Recipe:
+    """Build a recipe from nested tables, checking every name and every value."""
+    return _build(Recipe, table, where, "")
 
 
 def to_table(settings: Any) -> dict[str, Any]:

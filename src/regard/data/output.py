@@ -8,7 +8,7 @@ import io
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import BinaryIO, TextIO, cast
 
@@ -24,8 +24,10 @@ def atomic_files(paths: Sequence[Path], *, force: bool = False) -> Iterator[list
     Until then they lie beside their place under another name; an error removes them. What exists is refused unless
     `force` says otherwise.
     """
+    refuse_existing(paths, force=force)
     for path in paths:
-        _check_place(path, force)
+        if not path.parent.is_dir():
+            raise SettingsError(f"{path}: there is no folder {path.parent}")
     drafts = [path.with_name(f".{path.name}.{os.getpid()}.part") for path in paths]
     try:
         with ExitStack() as stack:
@@ -35,10 +37,23 @@ def atomic_files(paths: Sequence[Path], *, force: bool = False) -> Iterator[list
         for folder in {path.parent for path in paths}:
             _sync_folder(folder)
     except OSError as error:
-        raise CorpusError(error.filename or paths[0], f"cannot be written ({error.strerror})") from None
+        raise CorpusError(
+            error.filename or ", ".join(map(str, paths)), f"cannot be written ({error.strerror})"
+        ) from None
     finally:
         for draft in drafts:
             draft.unlink(missing_ok=True)
+
+
+def refuse_existing(paths: Sequence[Path], *, force: bool) -> None:
+    """Say so where a place to write to is taken. With `force` only what is no plain file is in the way."""
+    for path in paths:
+        if path.is_dir():
+            raise SettingsError(f"{path}: a folder; name a file to write")
+        if path.exists() and not path.is_file():
+            raise SettingsError(f"{path}: not a plain file; name another to write")
+        if path.exists() and not force:
+            raise SettingsError(f"{path}: exists already; add --force to write over it")
 
 
 class PairWriter:
@@ -68,49 +83,28 @@ class PairWriter:
         return flat
 
 
-def _check_place(path: Path, force: bool) -> None:
-    if path.is_dir():
-        raise SettingsError(f"{path}: a folder; name a file to write")
-    if path.exists() and not path.is_file():
-        raise SettingsError(f"{path}: not a regular file; name another to write")
-    if path.exists() and not force:
-        raise SettingsError(f"{path}: exists already; add --force to write over it")
-    if not path.parent.is_dir():
-        raise SettingsError(f"{path}: there is no folder {path.parent}")
-
-
 @contextmanager
 def _draft(path: Path, draft: Path) -> Iterator[TextIO]:
     with draft.open("xb") as raw:
-        with _pack(path, raw) as packed, io.TextIOWrapper(packed, encoding="utf-8", newline="\n") as text:
-            yield text
+        with _pack(path, raw) as packed:
+            text = io.TextIOWrapper(packed, encoding="utf-8", newline="\n")
+            try:
+                yield text
+            finally:
+                text.detach()  # closing it would close the file, which has yet to be synced
         raw.flush()
         os.fsync(raw.fileno())
 
 
-@contextmanager
-def _pack(path: Path, raw: BinaryIO) -> Iterator[BinaryIO]:
+def _pack(path: Path, raw: BinaryIO) -> AbstractContextManager[BinaryIO]:
     compression = split_suffix(path)[1]
     if compression == ".gz":
         # No time and no name inside: the same corpus gives the same bytes.
-        with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
-            yield cast(BinaryIO, packed)
-    elif compression == ".zst":
+        return cast(AbstractContextManager[BinaryIO], gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0))
+    if compression == ".zst":
         zstandard = require("zstandard", path, "writing .zst")
-        with zstandard.ZstdCompressor().stream_writer(raw, closefd=False) as packed:
-            yield packed
-    else:
-        yield cast(BinaryIO, _KeptOpen(raw))
-
-
-class _KeptOpen(io.BufferedWriter):
-    """A buffer over a file that stays open when the buffer is closed, so that the file can still be synced."""
-
-    def __init__(self, raw: BinaryIO):
-        super().__init__(cast(io.RawIOBase, raw))
-
-    def close(self) -> None:
-        self.flush()
+        return cast(AbstractContextManager[BinaryIO], zstandard.ZstdCompressor().stream_writer(raw, closefd=False))
+    return nullcontext(raw)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -32,6 +32,8 @@ class Split:
 
     parts: bytes
     """The number in `PARTS` of each pair, in the order of the corpus: one byte a pair."""
+    wanted: dict[str, int]
+    """Pairs asked for in each part."""
     components: int
     """Groups of pairs that hang together."""
     largest: int
@@ -66,11 +68,12 @@ def plan_split(pairs: Iterable[Pair], valid: int | float, test: int | float, see
     part_of_root = _draw(sizes, wanted, random.Random(seed))
     split = Split(
         parts=bytes(part_of_root[root] for root in roots),
+        wanted=dict(zip(PARTS, wanted, strict=True)),
         components=sum(size > 0 for size in sizes),
         largest=max(sizes, default=0),
     )
-    for number, name in enumerate(PARTS):
-        if wanted[number] and not split.parts.count(number):
+    for name, size in split.sizes.items():
+        if split.wanted[name] and not size:
             problem = f"{split.largest:,} of {len(roots):,} pairs hang together through shared sentences"
             raise CorpusError("corpus", f"nothing is left for {name}: {problem}")
     return split

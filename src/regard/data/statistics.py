@@ -59,7 +59,8 @@ class Statistics:
     """A corpus in numbers."""
 
     pairs: int
-    distinct_pairs: int
+    duplicates: int
+    """Pairs that came before, both sides exactly the same."""
     ratio: float
     """Characters of the target for each character of the source, over the whole corpus."""
     ratio_p05: float
@@ -67,11 +68,6 @@ class Statistics:
     ratio_p95: float
     source: Side
     target: Side
-
-    @property
-    def duplicates(self) -> int:
-        """Pairs that came before, exactly the same."""
-        return self.pairs - self.distinct_pairs
 
 
 def measure(pairs: Iterable[Pair]) -> Statistics:
@@ -89,7 +85,7 @@ def measure(pairs: Iterable[Pair]) -> Statistics:
             ratios[round(100 * len(pair.target) / len(pair.source))] += 1
     return Statistics(
         pairs=count,
-        distinct_pairs=len(distinct),
+        duplicates=count - len(distinct),
         ratio=round(_total(target.characters) / max(1, _total(source.characters)), 4),
         ratio_p05=_quantile(ratios, 0.05) / 100,
         ratio_p95=_quantile(ratios, 0.95) / 100,

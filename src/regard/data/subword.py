@@ -13,10 +13,12 @@ from pathlib import Path
 import sentencepiece
 
 from regard import config
-from regard.data.tokenizer import EOS, FIRST_SPECIALS, LONGEST_LINE, SOS, SPECIAL_COUNT, UNK, Tokenizer
+from regard.data.tokenizer import EOS, FIRST_SPECIALS, LONGEST_LINE, SOS, SPECIAL_COUNT, UNK, Tokenizer, spell
 from regard.errors import TokenizerError
 
 BYTE_COUNT = 256
+FIRST_BYTE = len(FIRST_SPECIALS)
+"""The tokens of the 256 bytes come first, then those of the alphabet and the subwords."""
 THREADS = 8
 """Fixed, because the unigram vocabulary depends on it (not on the cores that run them); BPE's does not."""
 QUIET = 2
@@ -26,27 +28,25 @@ QUIET = 2
 class SubwordTokenizer(Tokenizer):
     """A SentencePiece model, with PAD appended to its ids."""
 
-    def __init__(self, kind: str, model: bytes, lowercase: bool):
+    def __init__(self, kind: str, lowercase: bool, model: bytes):
         """`model` is the content of a SentencePiece file that `train` made."""
         self._model = model
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         ids = list(range(len(FIRST_SPECIALS), self._processor.get_piece_size()))
-        scores = self._processor.get_score(ids)
-        super().__init__(kind, self._processor.id_to_piece(ids), lowercase, scores)
+        tokens: list[str] = self._processor.id_to_piece(ids)
+        # Of each token from FIRST_BYTE on: the order of merges in BPE, log-probabilities in unigram.
+        self.scores: list[float] = self._processor.get_score(ids)
+        single_bytes = [bytes([byte]) for byte in range(BYTE_COUNT)]
+        super().__init__(kind, lowercase, tokens, single_bytes + [spell(token) for token in tokens[BYTE_COUNT:]])
 
     def encode(self, text: str) -> list[int]:
-        return self._processor.encode(self.normalize(text))  # type: ignore[no-any-return]
+        return self._processor.encode(self.normalize(text))
 
     def encode_many(self, texts: list[str]) -> list[list[int]]:
-        return self._processor.encode([self.normalize(text) for text in texts])  # type: ignore[no-any-return]
+        return self._processor.encode([self.normalize(text) for text in texts])
 
-    def is_byte(self, id: int) -> bool:
-        """Whether a token stands for one byte of a character outside the alphabet."""
-        return id != self.pad and bool(self._processor.is_byte(id))
-
-    def _spell(self, token: str) -> bytes:
-        id = self._processor.piece_to_id(token)
-        return bytes([int(token[1:-1], 16)]) if self._processor.is_byte(id) else super()._spell(token)
+    def _scores(self) -> list[float]:
+        return self.scores
 
     def _save_tokens(self, folder: Path, name: str) -> dict[str, list[str]]:
         (folder / f"{name}.model").write_bytes(self._model)
@@ -80,7 +80,7 @@ def train(lines: list[str], settings: config.Tokenizer) -> SubwordTokenizer:
         )
     except RuntimeError as error:
         raise TokenizerError(f"tokenizer: SentencePiece cannot learn from this text ({error})") from None
-    tokenizer = SubwordTokenizer(settings.kind, model.getvalue(), settings.lowercase)
+    tokenizer = SubwordTokenizer(settings.kind, settings.lowercase, model.getvalue())
     if tokenizer.size < settings.size:
         raise TokenizerError(
             f"tokenizer.size {settings.size} is more than the data supports; set it to {tokenizer.size} or less"
@@ -90,13 +90,16 @@ def train(lines: list[str], settings: config.Tokenizer) -> SubwordTokenizer:
 
 def load(path: Path, kind: str, lowercase: bool) -> SubwordTokenizer:
     """Open a stored model."""
+    model = path.read_bytes()
     try:
-        model = path.read_bytes()
-        return SubwordTokenizer(kind, model, lowercase)
-    except OSError as error:
-        raise TokenizerError(f"{path}: cannot read the tokenizer ({error.strerror})") from None
+        tokenizer = SubwordTokenizer(kind, lowercase, model)
     except RuntimeError:
         raise TokenizerError(f"{path}: not a SentencePiece model, or damaged; take it from the run again") from None
+    if tokenizer.token(FIRST_BYTE) != "<0x00>":
+        raise TokenizerError(
+            f"{path}: a SentencePiece model whose ids are laid out differently; it cannot be used here"
+        )
+    return tokenizer
 
 
 def _alphabet_share(lines: list[str], size: int) -> float:

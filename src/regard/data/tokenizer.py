@@ -17,7 +17,7 @@ import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from regard.errors import TokenizerError
 
@@ -59,6 +59,11 @@ def normalize(text: str, lowercase: bool = False) -> str:
     return " ".join(text.split())
 
 
+def spell(token: str) -> bytes:
+    """The UTF-8 text of a token."""
+    return token.replace(SPACE_MARK, " ").encode()
+
+
 class Piece(NamedTuple):
     """A token and its place: characters `start` to `end` of the text, the space before it left out."""
 
@@ -71,15 +76,19 @@ class Piece(NamedTuple):
 class Tokenizer(ABC):
     """Turns normalised text into ids that spell it out: `decode(encode(text)) == normalize(text)` unless UNK occurs."""
 
-    unknown_bytes: ClassVar[bytes] = f" {UNKNOWN}".encode()
-
-    def __init__(self, kind: str, tokens: Sequence[str], lowercase: bool, scores: Sequence[float] = ()):
-        """`tokens` are all but the special ones, in the order of their ids; `scores`, if the kind has them, theirs."""
+    def __init__(
+        self,
+        kind: str,
+        lowercase: bool,
+        tokens: Sequence[str],
+        spellings: Sequence[bytes],
+        unknown: str = f" {UNKNOWN}",
+    ):
+        """`tokens`, all but the special ones, as they are shown, and the UTF-8 text that each of them spells."""
         self.kind = kind
         self.lowercase = lowercase
         self.tokens = (*FIRST_SPECIALS, *tokens, PAD_TOKEN)
-        self.scores = tuple(scores)
-        self._bytes = [b"", self.unknown_bytes, b"", *(self._spell(token) for token in tokens), b""]
+        self._spellings = (b"", unknown.encode(), b"", *spellings, b"")
 
     @property
     def size(self) -> int:
@@ -109,10 +118,9 @@ class Tokenizer(ABC):
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of any ids, always one line. EOS, SOS and PAD are skipped; UNK reads "⁇"."""
-        text = b"".join([self._bytes[id] for id in ids]).decode("utf-8", errors="replace")
-        if not text.isprintable():  # a model may write any byte, a line feed too
-            text = _SPACE_OR_CONTROL.sub(" ", text)
-        return text.removeprefix(" ")
+        text = b"".join([self._spellings[id] for id in ids]).decode("utf-8", errors="replace")
+        text = text.removeprefix(" ")
+        return text if text.isprintable() else _SPACE_OR_CONTROL.sub(" ", text)  # a model may write any byte
 
     def pieces(self, text: str) -> list[Piece]:
         """The tokens of a text with their places in `normalize(text)`."""
@@ -120,13 +128,13 @@ class Tokenizer(ABC):
 
     def pieces_of(self, ids: Sequence[int]) -> list[Piece]:
         """Each id with its place in `decode(ids)`. The bytes of a character share its place; special ids have none."""
-        leading = next((spelling for id in ids if (spelling := self._bytes[id])), b"").startswith(b" ")
+        leading = next((spelling for id in ids if (spelling := self._spellings[id])), b"").startswith(b" ")
         position = -1 if leading else 0  # `decode` takes the first space away
         places: list[tuple[int, int]] = []
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         waiting = 0  # bytes whose character is not complete
         for place, id in enumerate(ids):
-            spelled = decoder.decode(self._bytes[id], final=place + 1 == len(ids))
+            spelled = decoder.decode(self._spellings[id], final=place + 1 == len(ids))
             start = position + spelled.startswith(" ")
             position += len(spelled)
             places.append((max(start, 0), max(position, 0)))
@@ -139,8 +147,8 @@ class Tokenizer(ABC):
 
     def hash(self) -> str:
         """Fingerprint of everything that decides the ids of a text; a saved copy has the same."""
-        content = json.dumps([self.kind, self.lowercase, self.tokens, self.scores], ensure_ascii=False)
-        return hashlib.sha256(content.encode("utf-8", errors="surrogatepass")).hexdigest()
+        content = json.dumps([self.kind, self.lowercase, self.tokens, self._scores()])
+        return hashlib.sha256(content.encode()).hexdigest()
 
     def save(self, folder: Path, name: str) -> None:
         """Write `<name>.json` and whatever else the kind needs."""
@@ -153,8 +161,9 @@ class Tokenizer(ABC):
     def _save_tokens(self, folder: Path, name: str) -> dict[str, list[str]]:
         """Store the tokens: in a file of their own, or returned to stand in the header."""
 
-    def _spell(self, token: str) -> bytes:
-        return token.replace(SPACE_MARK, " ").encode()
+    def _scores(self) -> Sequence[float]:
+        """What decides between tokens, besides their order."""
+        return ()
 
 
 def train_tokenizer(lines: Iterable[str], settings: config.Tokenizer, seed: int) -> Tokenizer:
@@ -201,25 +210,31 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
     path = _header_path(folder, name)
     try:
         header = json.loads(path.read_text(encoding="utf-8"))
-        kind, size, lowercase = header["kind"], header["size"], header["lowercase"]
+        kind, size, lowercase = str(header["kind"]), int(header["size"]), bool(header["lowercase"])
+        tokenizer = _open(folder, name, kind, lowercase, [str(token) for token in header.get("tokens", [])])
     except OSError as error:
-        raise TokenizerError(f"{path}: cannot read the tokenizer ({error.strerror})") from None
-    except (ValueError, KeyError, TypeError):
+        raise TokenizerError(f"{error.filename}: cannot read the tokenizer ({error.strerror})") from None
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise TokenizerError(f"{path}: not the header of a tokenizer; take the file from the run again") from None
-    tokenizer: Tokenizer
+    if tokenizer.size != size:
+        raise TokenizerError(
+            f"{path}: says {size} tokens, but {tokenizer.size} are stored; restore both files together"
+        )
+    return tokenizer
+
+
+def _open(folder: Path, name: str, kind: str, lowercase: bool, tokens: list[str]) -> Tokenizer:
     if kind in ("bpe", "unigram"):
         from regard.data import subword
 
-        tokenizer = subword.load(folder / f"{name}.model", kind, lowercase)
-    elif kind in ("word", "character"):
+        return subword.load(folder / f"{name}.model", kind, lowercase)
+    if kind in ("word", "character"):
         from regard.data import vocabulary
 
-        tokenizer = vocabulary.VocabularyTokenizer(kind, header.get("tokens", []), lowercase)
-    else:
-        raise TokenizerError(f'{path}: unknown kind of tokenizer "{kind}"; a newer version may have written it')
-    if tokenizer.size != size:
-        raise TokenizerError(f"{path}: {size} tokens are announced, {tokenizer.size} found; the files do not belong together")
-    return tokenizer
+        return vocabulary.VocabularyTokenizer(kind, lowercase, tokens)
+    raise TokenizerError(
+        f'{folder / name}.json: unknown kind of tokenizer "{kind}"; a newer version may have written it'
+    )
 
 
 def _header_path(folder: Path, name: str) -> Path:

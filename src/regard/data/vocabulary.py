@@ -9,17 +9,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from regard import config
-from regard.data.tokenizer import FIRST_SPECIALS, SPACE_MARK, SPECIAL_COUNT, UNK, UNKNOWN, Piece, Tokenizer
+from regard.data.tokenizer import FIRST_SPECIALS, SPACE_MARK, SPECIAL_COUNT, UNK, UNKNOWN, Piece, Tokenizer, spell
 
 
 class VocabularyTokenizer(Tokenizer):
     """Looks each word or character up in a list."""
 
-    def __init__(self, kind: str, tokens: Sequence[str], lowercase: bool):
+    def __init__(self, kind: str, lowercase: bool, tokens: Sequence[str]):
         """`tokens` in the order of their ids, the special ones left out."""
-        # An unknown word most likely had a space before it; an unknown character most likely not.
-        self.unknown_bytes = Tokenizer.unknown_bytes if kind == "word" else UNKNOWN.encode()
-        super().__init__(kind, tokens, lowercase)
+        # An unknown word most likely had a space before it, an unknown character most likely not.
+        unknown = f" {UNKNOWN}" if kind == "word" else UNKNOWN
+        super().__init__(kind, lowercase, tokens, [spell(token) for token in tokens], unknown)
         self._ids = {token: id for id, token in enumerate(tokens, start=len(FIRST_SPECIALS))}
 
     def encode(self, text: str) -> list[int]:
@@ -43,7 +43,7 @@ def train(lines: list[str], settings: config.Tokenizer) -> VocabularyTokenizer:
     """The most frequent tokens of normalised lines, at most `size` with the special ones; fewer if there are fewer."""
     counts = Counter(token for line in lines for token in split(settings.kind, line))
     ranked = sorted(counts, key=lambda token: (-counts[token], token))
-    return VocabularyTokenizer(settings.kind, ranked[: settings.size - SPECIAL_COUNT], settings.lowercase)
+    return VocabularyTokenizer(settings.kind, settings.lowercase, ranked[: settings.size - SPECIAL_COUNT])
 
 
 def split(kind: str, text: str) -> Iterator[str]:

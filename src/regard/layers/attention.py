@@ -127,35 +127,28 @@ def causal_mask(queries: int, keys: int, device: torch.device) -> Tensor:
 def attend_nearby(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, window: int, *, tap: Tap | None = None
 ) -> Tensor:
-    """Restricted self-attention: each of n positions sees the `window` positions centred on it, in O(window n d).
+    """Restricted self-attention: each of n positions sees `window // 2` neighbours on either side, in O(window n d).
 
-    Tensors are [B, H, N, K], `mask` is [B, N]. Queries are cut into blocks of half a window; a block can only see
-    itself and its two neighbours, so it is attended as a short sequence of its own, and no n by n matrix ever exists.
-    A listening tap still receives weights [B, H, N, N], spread out for looking at.
+    Tensors are [B, H, N, K], `mask` is [B, N]. Queries are cut into blocks; each is attended, a short sequence of its
+    own, against the keys that it can reach, so no n by n matrix ever exists. A listening tap still receives weights
+    [B, H, N, N], spread out for looking at.
     """
-    length, reach = query.shape[-2], window // 2
-    if tap is not None and not tap.idle:
-        return attend(query, key, value, _band(length, reach, mask, query.device), tap=tap)
+    batch, length, reach = query.shape[0], query.shape[-2], window // 2
     block = max(reach, 16)
-    blocks = -(-length // block)
-    tail = blocks * block - length
-    query = F.pad(query, (0, 0, 0, tail)).unflatten(-2, (blocks, block))
-    key, value = (_with_neighbours(x, block, tail) for x in (key, value))
-    real = torch.ones(1, length, dtype=torch.bool, device=query.device) if mask is None else mask
-    seen = _with_neighbours(real[:, None, :, None], block, tail)[..., 0].unsqueeze(-2)  # [B, 1, blocks, 1, 3 block]
-    place = torch.arange(3 * block, device=query.device)
-    near = (place[None, :] - block - place[:block, None]).abs() <= reach
-    batch, heads = query.shape[:2]
-    mask = (seen & near).expand(batch, heads, -1, -1, -1)
-    # blocks join the heads' axis: short sequences side by side for one call of the kernel
-    mixed = attend(query.flatten(1, 2), key.flatten(1, 2), value.flatten(1, 2), mask.flatten(1, 2))
-    return mixed.unflatten(1, (heads, blocks)).flatten(2, 3)[:, :, :length]
+    if length <= 3 * block or (tap is not None and not tap.idle):  # too short to gain by cutting, or looked at
+        return attend(query, key, value, _band(length, reach, mask, query.device), tap=tap)
+    real = torch.ones(batch, length, dtype=torch.bool, device=query.device) if mask is None else mask
+    seen = _cut(real[:, None, :, None], block, reach).transpose(-1, -2)  # [B blocks, 1, 1, block + 2 reach]
+    place = torch.arange(block + 2 * reach, device=query.device)
+    near = (place[None, :] - reach - place[:block, None]).abs() <= reach
+    mixed = attend(_cut(query, block), _cut(key, block, reach), _cut(value, block, reach), seen & near)
+    return mixed.unflatten(0, (batch, -1)).transpose(1, 2).flatten(2, 3)[:, :, :length]
 
 
-def _with_neighbours(x: Tensor, block: int, tail: int) -> Tensor:
-    """[B, H, N, K] to [B, H, blocks, 3 block, K]: each block with the one before and the one after it, zero-padded."""
-    padded = F.pad(x, (0, 0, block, block + tail))
-    return padded.unfold(-2, 3 * block, block).transpose(-1, -2)
+def _cut(x: Tensor, block: int, reach: int = 0) -> Tensor:
+    """[B, H, N, K] to [B blocks, H, block + 2 reach, K]: each block with what lies within reach of it, zero-padded."""
+    padded = F.pad(x, (0, 0, reach, reach + -x.shape[-2] % block))
+    return padded.unfold(-2, block + 2 * reach, block).permute(0, 2, 1, 4, 3).flatten(0, 1)
 
 
 def _band(length: int, reach: int, mask: Tensor | None, device: torch.device) -> Tensor:

@@ -39,7 +39,7 @@ class Dropout(nn.Module):
 
     def __init__(self, rate: float):
         super().__init__()
-        self.dropped = round(rate * 256)
+        self.dropped = min(round(rate * 256), 255)  # something must be left to scale up
 
     def forward(self, x: Tensor) -> Tensor:
         """Drop when training; otherwise give x back untouched."""

@@ -32,7 +32,8 @@ class _Table(nn.Module):
 
     def between(self, start: int, stop: int) -> Tensor:
         if stop > self.rows.shape[0]:
-            self.rows = sinusoids(max(stop, 2 * self.rows.shape[0], 64), self.width).to(self.rows)
+            with torch.inference_mode(False):  # rows that grew while translating must still do for training
+                self.rows = sinusoids(max(stop, 2 * self.rows.shape[0], 64), self.width).to(self.rows)
         return self.rows[start:stop]
 
 

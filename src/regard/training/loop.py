@@ -84,8 +84,11 @@ class Watcher(Protocol):
     def validated(self, validation: Validation, progress: Progress, *, best: bool) -> None:
         """A validation was made."""
 
-    def noticed(self, message: str) -> None:
+    def noticed(self, message: str, progress: Progress) -> None:
         """Something happened that the user should know."""
+
+    def close(self) -> None:
+        """Training ended or was interrupted."""
 
 
 class Trainer:
@@ -105,6 +108,14 @@ class Trainer:
             self.save()
         for watcher in self.watchers:
             watcher.began(self.progress)
+        try:
+            self._train(keep, stop)
+        finally:
+            for watcher in self.watchers:
+                watcher.close()
+        return self.progress
+
+    def _train(self, keep: Keep, stop: StopRequest) -> None:
         clock = time.monotonic()
         while not self.progress.stopped:
             if not self.update():
@@ -123,7 +134,6 @@ class Trainer:
                 self.save()
             if stop.requested:
                 break
-        return self.progress
 
     def update(self) -> bool:
         """One update of the weights; False when the loss is not a number or has exploded."""
@@ -228,7 +238,7 @@ class Trainer:
 
     def _notice(self, message: str) -> None:
         for watcher in self.watchers:
-            watcher.noticed(message)
+            watcher.noticed(message, self.progress)
 
 
 def make_optimizer(model: Seq2Seq, settings: Train) -> torch.optim.AdamW:

@@ -1,0 +1,51 @@
+# Every target sets up what it needs: a bare clone and python3 are enough.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+# torch comes first and alone: an open range would pull several GB of GPU packages. The PyTorch project's CPU index is
+# tried once, then whatever index pip is set up for.
+TORCH := torch==2.13.0
+TORCH_INDEX := https://download.pytorch.org/whl/cpu
+EXTRAS := dev,formats
+
+.PHONY: install demo test test-slow lint format bench clean
+
+install: $(READY)
+
+$(READY): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -c "import torch" 2>/dev/null \
+	  || $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --retries 0 --timeout 20 --extra-index-url $(TORCH_INDEX) $(TORCH) 2>/dev/null \
+	  || $(BIN)/pip install --quiet --disable-pip-version-check --no-deps $(TORCH)
+	@$(BIN)/pip install --quiet --disable-pip-version-check uv 2>/dev/null || true
+	@if test -x $(BIN)/uv; then $(BIN)/uv pip install --quiet --python $(BIN)/python -e ".[$(EXTRAS)]"; \
+	  else $(BIN)/pip install --quiet --disable-pip-version-check -e ".[$(EXTRAS)]"; fi
+	@touch $(READY)
+
+demo: install
+	@$(BIN)/regard demo
+
+test: install
+	@$(BIN)/pytest -n 2 -m "not slow"
+
+test-slow: install
+	@$(BIN)/pytest -m slow
+
+lint: install
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+
+format: install
+	@$(BIN)/ruff format
+	@$(BIN)/ruff check --fix
+
+bench: install
+	@$(BIN)/python benchmarks/data.py
+	@$(BIN)/python benchmarks/layers.py
+	@$(BIN)/python benchmarks/step.py
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/out build dist

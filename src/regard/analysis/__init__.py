@@ -1,0 +1,1 @@
+"""Looking inside: record what passes, then tensors to tensors."""

@@ -1,0 +1,106 @@
+"""The command line. One small file a command, which parses, calls the public API and prints.
+
+A command's module has `configure(parser)` and `run(options) -> exit code`. Modules are imported when their command is
+called, and nothing here imports torch, so that help and errors are immediate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from importlib import import_module
+from typing import NoReturn
+
+from regard.errors import RegardError, SettingsError, nearest
+
+COMMANDS = {
+    "demo": "train on the built-in corpus, test, translate, and write a report",
+    "train": "train a translator on your own sentence pairs",
+    "resume": "continue a run exactly where it stopped",
+    "translate": "translate a file or standard input",
+    "evaluate": "score a run on a test set: BLEU, chrF, TER",
+    "info": "show what is known about a run, or about an architecture",
+    "data": "look at, clean and split a corpus",
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose complaints are one line, with the nearest right name."""
+
+    def __init__(self, prog: str):
+        super().__init__(prog=prog, allow_abbrev=False, formatter_class=HelpText)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing the usage and leaving."""
+        for word in message.partition("unrecognized arguments: ")[2].split():
+            if word.startswith("-"):
+                known = [option for action in self._actions for option in action.option_strings]
+                message = f"unknown option {word}{nearest(word, known)}"
+                break
+        raise SettingsError(f'{message} (see "{self.prog} --help")')
+
+
+class HelpText(argparse.RawDescriptionHelpFormatter):
+    """Help that keeps the line breaks of a description and uses the width of the terminal."""
+
+    def __init__(self, prog: str):
+        super().__init__(
+            prog, max_help_position=30, width=min(os.get_terminal_size().columns, 110) if _has_tty() else 100
+        )
+
+
+def _has_tty() -> bool:
+    return sys.stdout.isatty()
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; returns 0 when all went well, 2 for bad input, 130 when interrupted."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(overview())
+        return 0
+    if arguments[0] in ("-V", "--version"):
+        from regard import __version__
+
+        print(f"regard {__version__}")
+        return 0
+    name = arguments[0]
+    try:
+        if name not in COMMANDS:
+            raise SettingsError(f'there is no command "{name}"{nearest(name, COMMANDS)} (see "regard --help")')
+        return _run(name, arguments[1:])
+    except RegardError as error:
+        print(f"regard: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\nregard: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output has left, e.g. `| head`
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        return 0
+
+
+def _run(name: str, arguments: list[str]) -> int:
+    module = import_module(f"regard.cli.{name}")
+    parser = Parser(prog=f"regard {name}")
+    module.configure(parser)
+    code: int = module.run(parser.parse_args(arguments))
+    return code
+
+
+def overview() -> str:
+    """What `regard --help` says."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {text}" for name, text in COMMANDS.items()]
+    return "\n".join(
+        [
+            "Regard trains, runs and explains attention models that turn one sequence into another.",
+            "",
+            "usage: regard COMMAND [options]        regard COMMAND --help for details and an example",
+            "",
+            *lines,
+            "",
+            "Start with:  regard demo",
+        ]
+    )

@@ -1,0 +1,81 @@
+"""`regard train`: from sentence pairs to a run folder."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from regard.cli.settings import add_set, add_setting, given_settings, settings_help
+from regard.config import Search, Tokenizer, Train
+from regard.errors import SettingsError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.description = (
+        "Train a translator. What is not said is chosen from the data and the machine, or taken from a recipe.\n\n"
+        "  regard train --source train.en --target train.de --out runs/en-de\n"
+        "  regard train --source memory.tmx --from en --to de --minutes 20\n"
+        "  regard train recipe.toml --set train.seed=2"
+    )
+    parser.add_argument("recipe", nargs="?", metavar="RECIPE", help="a recipe file (TOML)")
+    data = parser.add_argument_group("data")
+    data.add_argument(
+        "--source", action="append", metavar="FILE", default=[],
+        help="source sentences, or one file with both sides (.tsv .jsonl .tmx .po .parquet, also .gz .zst); repeatable",
+    )  # fmt: skip
+    data.add_argument("--target", action="append", metavar="FILE", default=[], help="target sentences, line by line")
+    for part in ("valid", "test"):
+        data.add_argument(f"--{part}-source", metavar="FILE", help=f"source side of the {part} data")
+        data.add_argument(f"--{part}-target", metavar="FILE", help=f"target side of the {part} data")
+    add_setting(data, "--from", "data.source_language", "CODE")
+    add_setting(data, "--to", "data.target_language", "CODE")
+    run = parser.add_argument_group("run")
+    run.add_argument("--out", metavar="DIR", help="the run folder to make (default: runs/ and the languages)")
+    run.add_argument("--arch", metavar="NAME", dest="model.arch", help="architecture, e.g. transformer-small, bahdanau")
+    add_setting(run, "--seed", "train.seed", "N")
+    add_setting(run, "--minutes", "train.minutes", "N")
+    add_set(run)
+    parser.add_argument("--dry-run", action="store_true", help="print the plan and leave")
+    parser.epilog = settings_help(Train, Tokenizer, Search)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Train."""
+    table = given_settings(options)
+    data = table.setdefault("data", {})
+    corpora = pair_up(options.source, options.target)
+    if corpora:
+        data["train"] = corpora
+    for part in ("valid", "test"):
+        source, target = getattr(options, f"{part}_source"), getattr(options, f"{part}_target")
+        if source or target:
+            data[part] = pair_up([source] if source else [], [target] if target else [], f"--{part}-")
+    guess_languages(data)
+    if not options.recipe and not corpora:
+        raise SettingsError('nothing to train on: give --source and --target, or a recipe (see "regard train --help")')
+
+    from regard.tasks.train import train_with
+
+    return train_with(table, recipe=options.recipe, overrides=options.set, out=options.out, dry_run=options.dry_run)
+
+
+def pair_up(sources: Sequence[str], targets: Sequence[str], prefix: str = "--") -> list[dict[str, Any]]:
+    """Corpora from the files named with --source and --target."""
+    if targets and len(sources) != len(targets):
+        raise SettingsError(f"{len(sources)} {prefix}source for {len(targets)} {prefix}target: they must come in pairs")
+    if not targets:
+        return [{"source": source} for source in sources]
+    return [{"source": source, "target": target} for source, target in zip(sources, targets, strict=True)]
+
+
+def guess_languages(data: dict[str, Any]) -> None:
+    """Take the languages from file names such as train.en and train.de, where they were not given."""
+    first = next(iter(data.get("train", [])), {})
+    for side in ("source", "target"):
+        name = Path(first.get(side, "")).name.removesuffix(".gz").removesuffix(".zst")
+        code = Path(name).suffix[1:]
+        if first.get("target") and 2 <= len(code) <= 3 and code.isalpha() and code != "txt":
+            data.setdefault(f"{side}_language", code)

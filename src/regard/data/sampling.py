@@ -1,0 +1,154 @@
+"""Subword regularisation: the same text cut into other subwords each time it is shown.
+
+BPE-dropout (Provilkov et al. 2020) and sampling from the unigram lattice (Kudo 2018). Both are written out here because
+SentencePiece's own sampling cannot be seeded. Subwords never reach across a space, so words are cut independently.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import random
+from bisect import bisect
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, pairwise
+
+from regard.data.subword import BYTE_COUNT, FIRST_BYTE, SubwordTokenizer
+from regard.data.tokenizer import SPACE_MARK, Tokenizer
+from regard.errors import TokenizerError
+
+REMEMBERED_WORDS = 1 << 16
+"""The same words come back all the time, so what can be computed before the dice fall is kept for this many."""
+
+NEVER = math.inf
+"""The rank of a pair that is no token."""
+
+Draw = Callable[[], float]
+"""The next uniform random number in [0, 1)."""
+
+
+def resample(tokenizer: Tokenizer, ids: Sequence[int], strength: float, generator: random.Random) -> list[int]:
+    """Other ids that spell the same text as `ids`, which `encode` made.
+
+    `strength` is the probability that a BPE merge is dropped, or for unigram Kudo's alpha: the exponent of a cut's
+    probability, so that cuts vary more the smaller it is. 0 samples nothing and gives the ids of `encode`.
+    """
+    text = tokenizer.decode(ids)
+    if not strength:
+        return tokenizer.encode(text)
+    return _resampler(tokenizer, strength).encode(text, generator.random)
+
+
+@functools.lru_cache(maxsize=4)  # the two tokenizers of a run, with its one strength
+def _resampler(tokenizer: Tokenizer, strength: float) -> _Resampler:
+    if not isinstance(tokenizer, SubwordTokenizer):
+        raise TokenizerError('tokenizer.sampling needs subwords; set it to 0, or tokenizer.kind to "bpe" or "unigram"')
+    return _Resampler(tokenizer, strength)
+
+
+class _Resampler:
+    def __init__(self, tokenizer: SubwordTokenizer, strength: float):
+        start = FIRST_BYTE + BYTE_COUNT
+        self.ids = {tokenizer.token(id): id for id in range(start, tokenizer.pad)}
+        scores = {token: tokenizer.scores[id - FIRST_BYTE] for token, id in self.ids.items()}
+        self.cut = (BpeDropout if tokenizer.kind == "bpe" else UnigramLattice)(scores, strength).cut
+
+    def encode(self, text: str, draw: Draw) -> list[int]:
+        ids: list[int] = []
+        for word in text.split(" ") if text else ():
+            for token in self.cut(SPACE_MARK + word, draw):
+                id = self.ids.get(token)
+                if id is None:  # a character outside the alphabet
+                    ids.extend(FIRST_BYTE + byte for byte in token.encode())
+                else:
+                    ids.append(id)
+        return ids
+
+
+class BpeDropout:
+    """Merges the best-ranked pair of neighbours again and again, as BPE does, while chance hides some of them.
+
+    At each merge every pair is hidden with the same probability, independently of the merges before.
+    """
+
+    def __init__(self, scores: Mapping[str, float], drop: float):
+        """`scores` fall with the order in which the merges were learned."""
+        self.rank = {token: -score for token, score in scores.items()}
+        self.log_shown = math.log1p(-drop)
+        self.plain = functools.lru_cache(maxsize=REMEMBERED_WORDS)(self._plain)
+
+    def cut(self, word: str, draw: Draw) -> list[str]:
+        """The tokens of a word."""
+        plain = self.plain(word)
+        shown = self._shown(draw)
+        if shown >= len(word) - len(plain):  # nothing is hidden before the last merge of plain BPE
+            return plain
+        return self._merge(word, shown, draw)
+
+    def _plain(self, word: str) -> list[str]:
+        return self._merge(word, len(word), lambda: 0.0)
+
+    def _shown(self, draw: Draw) -> int:
+        """How many pairs are looked at before the next hidden one: one draw instead of one a pair."""
+        return int(math.log(1.0 - draw()) / self.log_shown)
+
+    def _merge(self, word: str, shown: int, draw: Draw) -> list[str]:
+        rank_of = self.rank.get
+        symbols = list(word)
+        ranks = [rank_of(left + right, NEVER) for left, right in pairwise(word)]
+        hidden: list[tuple[int, float]] = []
+        while (best := min(ranks, default=NEVER)) < NEVER:
+            place = ranks.index(best)
+            if shown == 0:
+                hidden.append((place, best))
+                ranks[place] = NEVER
+                shown = self._shown(draw)
+                continue
+            shown -= 1
+            for other, rank in hidden:  # hidden from one merge only
+                ranks[other] = rank
+            hidden.clear()
+            symbols[place] += symbols.pop(place + 1)
+            del ranks[place]
+            if place > 0:
+                ranks[place - 1] = rank_of(symbols[place - 1] + symbols[place], NEVER)
+            if place < len(ranks):
+                ranks[place] = rank_of(symbols[place] + symbols[place + 1], NEVER)
+        return symbols
+
+
+class UnigramLattice:
+    """Draws a cut of a word with probability proportional to (the product of its tokens' probabilities) ** alpha."""
+
+    def __init__(self, scores: Mapping[str, float], alpha: float):
+        """`scores` are log-probabilities."""
+        self.scores = scores
+        self.alpha = alpha
+        self.longest = max(map(len, scores), default=1)
+        self.last_cuts = functools.lru_cache(maxsize=REMEMBERED_WORDS)(self._last_cuts)
+
+    def cut(self, word: str, draw: Draw) -> list[str]:
+        """The tokens of a word, drawn from its end to its beginning."""
+        tokens = []
+        last_cuts, end = self.last_cuts(word), len(word)
+        while end:
+            starts, cumulative = last_cuts[end]
+            start = starts[bisect(cumulative, draw() * cumulative[-1])] if len(starts) > 1 else starts[0]
+            tokens.append(word[start:end])
+            end = start
+        return tokens[::-1]
+
+    def _last_cuts(self, word: str) -> list[tuple[list[int], list[float]]]:
+        """The forward pass. For each end: where the token before it may start, and how likely that is, cumulatively."""
+        log_sums = [0.0]
+        last_cuts: list[tuple[list[int], list[float]]] = [([], [])]
+        for end in range(1, len(word) + 1):
+            starts = [s for s in range(max(0, end - self.longest), end) if word[s:end] in self.scores]
+            if not starts or starts[-1] < end - 1:
+                starts.append(end - 1)  # outside the alphabet: spelled in bytes whatever its neighbours do
+            weights = [log_sums[start] + self.alpha * self.scores.get(word[start:end], 0.0) for start in starts]
+            best = max(weights)
+            cumulative = list(accumulate(math.exp(weight - best) for weight in weights))
+            log_sums.append(best + math.log(cumulative[-1]))
+            last_cuts.append((starts, cumulative))
+        return last_cuts

@@ -1,0 +1,134 @@
+"""Recurrent cells and the loop that runs one over a sequence.
+
+Inside this file time comes first ([S, B, D]): a step of the loop is then one contiguous slice. What a cell reads from
+below is projected for all steps in one product before the loop; only what depends on the step before stays inside.
+Gates stand in the order of `torch.nn.LSTM` and `torch.nn.GRU`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from regard.layers.initialise import glorot
+
+CellState = tuple[Tensor, ...]
+"""What a cell carries from step to step, each [N, D]; the first is the hidden state that others read."""
+
+
+class Cell(nn.Module):
+    """A recurrent cell. `fed` is the width of what reaches it only during the loop, such as an attended context."""
+
+    gates: int
+    carried: int
+
+    def __init__(self, inputs: int, width: int, fed: int = 0):
+        super().__init__()
+        self.width = width
+        self.inward = glorot(nn.Linear(inputs, self.gates * width), self.gates)
+        self.feed = glorot(nn.Linear(fed, self.gates * width, bias=False), self.gates) if fed else None
+        self.recur = nn.Linear(width, self.gates * width, bias=False)
+        for gate in self.recur.weight.chunk(self.gates):
+            nn.init.orthogonal_(gate)
+
+    def read(self, x: Tensor) -> Tensor:
+        """The part of the gates that comes from below: any number of steps and rows at once."""
+        return self.inward(x)
+
+    def feed_in(self, read_NG: Tensor, fed_ND: Tensor) -> Tensor:
+        """Add what came up during the loop to what was read before it."""
+        assert self.feed is not None
+        return torch.addmm(read_NG, fed_ND, self.feed.weight.t())
+
+    def start(self, rows: int) -> CellState:
+        """A state of zeros."""
+        return (self.recur.weight.new_zeros(rows, self.width),) * self.carried
+
+    @abstractmethod
+    def forward(self, read_NG: Tensor, state: CellState) -> CellState:
+        """One step."""
+
+
+class LSTM(Cell):
+    """Long short-term memory (Hochreiter and Schmidhuber 1997) with a forget gate that starts open."""
+
+    gates, carried = 4, 2
+
+    def __init__(self, inputs: int, width: int, fed: int = 0):
+        super().__init__(inputs, width, fed)
+        nn.init.ones_(self.inward.bias[width : 2 * width])
+
+    def forward(self, read_NG: Tensor, state: CellState) -> CellState:
+        """One step: forget, write, show."""
+        hidden, memory = state
+        gates = torch.addmm(read_NG, hidden, self.recur.weight.t())
+        keep, candidate, show = gates.split([2 * self.width, self.width, self.width], dim=-1)
+        write, forget = keep.sigmoid().chunk(2, dim=-1)
+        memory = torch.addcmul(forget * memory, write, candidate.tanh())
+        return show.sigmoid() * memory.tanh(), memory
+
+
+class GRU(Cell):
+    """Gated recurrent unit (Cho et al. 2014), with the reset gate after the recurrent product, as in cuDNN."""
+
+    gates, carried = 3, 1
+
+    def __init__(self, inputs: int, width: int, fed: int = 0):
+        super().__init__(inputs, width, fed)
+        self.candidate_bias = nn.Parameter(torch.zeros(width))
+
+    def forward(self, read_NG: Tensor, state: CellState) -> CellState:
+        """One step: between the old state and a candidate made of what the reset gate lets through."""
+        (hidden,) = state
+        split = [2 * self.width, self.width]
+        read, candidate = read_NG.split(split, dim=-1)
+        recur, recalled = torch.nn.functional.linear(hidden, self.recur.weight).split(split, dim=-1)
+        reset, update = (read + recur).sigmoid().chunk(2, dim=-1)
+        candidate = torch.addcmul(candidate, reset, recalled + self.candidate_bias).tanh()
+        return (torch.lerp(candidate, hidden, update),)
+
+
+CELLS: dict[str, type[Cell]] = {"lstm": LSTM, "gru": GRU}
+
+
+def unroll(
+    cell: Cell, read_SBG: Tensor, state: CellState, mask_SB: Tensor | None = None, *, backward: bool = False
+) -> tuple[Tensor, CellState]:
+    """Run a cell over a sequence it has read: hidden states [S, B, D] in the order of the sequence, and the last state.
+
+    Where the mask is False the state stands still: padding changes nothing, whichever direction the cell comes from.
+    """
+    reads = read_SBG.unbind(0)
+    padded = [] if mask_SB is None else (~mask_SB.all(dim=1)).tolist()
+    outputs: list[Tensor] = [read_SBG] * len(reads)
+    for place in reversed(range(len(reads))) if backward else range(len(reads)):
+        new = cell(reads[place], state)
+        if mask_SB is not None and padded[place]:
+            real = mask_SB[place].unsqueeze(-1)
+            new = tuple(torch.where(real, after, before) for after, before in zip(new, state, strict=True))
+        state = new
+        outputs[place] = state[0]
+    return torch.stack(outputs), state
+
+
+class Layer(nn.Module):
+    """One cell over a sequence, or two from both ends whose states stand side by side."""
+
+    def __init__(self, kind: str, inputs: int, width: int, backward: tuple[bool, ...]):
+        super().__init__()
+        self.backward = backward
+        self.cells = nn.ModuleList(CELLS[kind](inputs, width) for _ in backward)
+        self.width = width * len(backward)
+
+    def forward(self, x_SBD: Tensor, mask_SB: Tensor | None) -> tuple[Tensor, CellState]:
+        """States [S, B, D] and the last state of each direction, joined."""
+        outputs, lasts = [], []
+        for cell, backward in zip(self.cells, self.backward, strict=True):
+            assert isinstance(cell, Cell)
+            output, last = unroll(cell, cell.read(x_SBD), cell.start(x_SBD.shape[1]), mask_SB, backward=backward)
+            outputs.append(output)
+            lasts.append(last)
+        joined = tuple(torch.cat(parts, dim=-1) for parts in zip(*lasts, strict=True))
+        return torch.cat(outputs, dim=-1), joined

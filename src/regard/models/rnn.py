@@ -1,0 +1,387 @@
+"""Recurrent encoder-decoders, one family from 2014 to 2016. Three decoders, one encoder.
+
+`PassOn`, without attention: "Sequence to Sequence Learning with Neural Networks", Sutskever et al. 2014. The last state
+of each encoder layer starts the decoder layer of the same height; the source is read from its end. Departures: the
+end token of the source is read in reverse with the rest, and decoding begins with a start token of its own.
+
+`Bahdanau`, attend and then step: "Neural Machine Translation by Jointly Learning to Align and Translate", Bahdanau et
+al. 2015. Departures: the reset gate acts after the recurrent product; the first state sees the last states of both
+directions, not of the backward one alone; the deep output reads the new state, as equation 4 says, where the appendix
+has the old one, and its maxout layer is as wide as the state.
+
+`Luong`, step and then attend: "Effective Approaches to Attention-based Neural Machine Translation", Luong et al. 2015,
+global attention with input feeding. Departures: no local attention, no location score; a scaled dot product beside the
+paper's scores.
+
+`gnmt`: "Google's Neural Machine Translation System", Wu et al. 2016. It is Bahdanau's decoder made deep: the bottom
+layer alone attends, every layer reads the context, and so only the bottom layer needs a loop with attention in it.
+Departures: the decoder starts from the encoder's last states; the output is Bahdanau's deep output instead of a softmax
+on the top state; word pieces, quantised inference and the length and coverage penalties belong to other files.
+
+All: Adam instead of the papers' SGD or Adadelta; orthogonal recurrent weights and an open forget gate instead of small
+random numbers; dropout (Luong et al., Wu et al.) on what every layer and the output map read, never on what a
+cell carries. The presets are smaller than the papers' models: the recipes name the sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import SettingsError
+from regard.layers.attention import Bilinear, Dot, Perceptron, ScaledDot, attend
+from regard.layers.dropout import Dropout
+from regard.layers.initialise import glorot
+from regard.layers.recurrent import CELLS, Cell, CellState, Layer, unroll
+from regard.layers.taps import Seen, Tap
+from regard.models.base import Layers, Memory, Seq2Seq, Source, visible
+
+
+class Shape(NamedTuple):
+    """The numbers that every part of a recurrent model shares."""
+
+    cell: str
+    width: int
+    embedding: int
+    dropout: float
+    residual_from: int
+
+    def adds_input(self, layer: int, inputs: int, outputs: int) -> bool:
+        """Whether this layer, counted from 1, adds its input to its output."""
+        wanted = 0 < self.residual_from <= layer
+        if wanted and inputs != outputs:
+            raise SettingsError(
+                f"model.residual_from = {self.residual_from}: layer {layer} reads {inputs} numbers and gives {outputs};"
+                " start from a higher layer"
+            )
+        return wanted
+
+
+class Recall(NamedTuple):
+    """What the decoder keeps of a source beside its states: keys to score against, and the states to start from."""
+
+    key_BSK: Tensor
+    first: tuple[CellState, ...]
+
+
+class State(NamedTuple):
+    """Where a decoding stands: what each layer carries, and (Luong) the combined state that is fed back."""
+
+    layers: tuple[CellState, ...]
+    fed: tuple[Tensor, ...] = ()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Encoder
+
+
+class Encoder(nn.Module):
+    """Embedding and recurrent layers. `reverse` reads from the end; states stay at the places of their tokens."""
+
+    def __init__(self, vocabulary: int, layers: int, directions: str, reverse: bool, shape: Shape):
+        super().__init__()
+        self.embed = _embedding(vocabulary, shape.embedding)
+        self.drop = Dropout(shape.dropout)
+        stack: list[Layer] = []
+        self.residual: list[bool] = []
+        inputs = shape.embedding
+        for number in range(1, layers + 1):
+            both = directions == "both" or (directions == "both-first" and number == 1)
+            layer = Layer(shape.cell, inputs, shape.width, (reverse, not reverse) if both else (reverse,))
+            self.residual.append(shape.adds_input(number, inputs, layer.width))
+            stack.append(layer)
+            inputs = layer.width
+        self.layers = Layers(stack)
+        self.width = inputs
+
+    def forward(self, source: Source) -> tuple[Tensor, list[CellState]]:
+        """States [B, S, D] of the top layer, and the last state of every layer."""
+        mask_BS = visible(source.mask_BS)
+        mask_SB = None if mask_BS is None else mask_BS.t()
+        x_SBD = self.embed(source.ids_BS.t())
+        lasts = []
+        for layer, adds_input in zip(self.layers, self.residual, strict=True):
+            output_SBD, last = layer(self.drop(x_SBD), mask_SB)
+            x_SBD = x_SBD + output_SBD if adds_input else output_SBD
+            lasts.append(last)
+        return x_SBD.transpose(0, 1), lasts
+
+
+class Bridge(nn.Module):
+    """The decoder's first states from the encoder's last: tanh(W h), or as they are where the widths agree."""
+
+    def __init__(self, encoder_widths: Sequence[int], decoder_layers: int, shape: Shape):
+        super().__init__()
+        lowest = len(encoder_widths) - decoder_layers  # stacks of different height are aligned at the top
+        self.origin = [max(0, lowest + layer) for layer in range(decoder_layers)]
+        self.maps = nn.ModuleList()
+        for origin in self.origin:
+            parts = CELLS[shape.cell].carried if encoder_widths[origin] != shape.width else 0
+            self.maps.append(nn.ModuleList(glorot(nn.Linear(encoder_widths[origin], shape.width)) for _ in range(parts)))
+
+    def forward(self, lasts: Sequence[CellState]) -> tuple[CellState, ...]:
+        """A state for every decoder layer."""
+        first = []
+        for origin, maps in zip(self.origin, self.maps, strict=True):
+            assert isinstance(maps, nn.ModuleList)
+            parts = [torch.tanh(map_part(part)) for map_part, part in zip(maps, lasts[origin], strict=False)]
+            first.append(tuple(parts) or lasts[origin])
+        return tuple(first)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Attention to the source
+
+
+class Look(nn.Module):
+    """Single-headed attention of decoder states to the encoder's: N queries, W for each of B sentences."""
+
+    def __init__(self, score: str, width: int, memory_width: int):
+        super().__init__()
+        if score in ("dot", "scaled") and width != memory_width:
+            raise SettingsError(
+                f'model.score = "{score}" needs decoder and encoder states of one width, not {width} and {memory_width};'
+                ' choose "general" or "concat"'
+            )
+        self.score: Dot | Perceptron
+        if score == "concat":
+            self.score = Perceptron(width, memory_width, width)
+        elif score == "general":
+            self.score = Bilinear(width, memory_width)
+        else:
+            self.score = ScaledDot() if score == "scaled" else Dot()
+        self.tap = Tap("decoder.cross")
+
+    def remember(self, states_BSD: Tensor) -> Tensor:
+        """The keys, as far as they do not depend on the query."""
+        return self.score.prepare(states_BSD) if isinstance(self.score, Perceptron) else states_BSD
+
+    def forward(self, query_ND: Tensor, memory: Memory, mask_BS: Tensor | None, tap: Tap) -> Tensor:
+        """What the queries see, [N, D]."""
+        query = query_ND.unflatten(0, (memory.states_BSD.shape[0], 1, -1))  # [B, 1 head, W, D]
+        mask = None if mask_BS is None else mask_BS[:, None, None, :]
+        key, value = memory.extra.key_BSK.unsqueeze(1), memory.states_BSD.unsqueeze(1)
+        return attend(query, key, value, mask, score=self.score, tap=tap).flatten(0, 2)
+
+    @contextmanager
+    def one_pass(self) -> Iterator[Tap]:
+        """A tap for the steps of a loop, which are recorded as one pass when the loop is over.
+
+        Listeners are asked at every step: what they change decides what the next step sees.
+        """
+        if self.tap.idle:
+            yield self.tap
+            return
+        steps: list[Seen] = []
+        each = Tap(self.tap.name)
+        each.listeners = self.tap.listeners
+        with each.attached(recorder=steps.append):
+            yield each
+        query, weights, output = (
+            torch.cat([getattr(seen, name) for seen in steps], dim=-2)
+            for name in ("query_BHTK", "weights_BHTS", "output_BHTK")
+        )
+        self.tap.record(Seen(self.tap.name, query, steps[0].key_BHSK, steps[0].value_BHSK, weights, output))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Decoders. Each maps T embedded tokens [T, N, E] of N rows and a state to T readouts [T, N, D] and the state after them.
+# Teacher forcing is one call with the whole target (N = B), search a call a token (T = 1, N = B W).
+
+
+class Stack(nn.Module):
+    """Decoder layers that wait for nothing from above: each runs over all steps before the next one starts."""
+
+    def __init__(self, shape: Shape, layers: range, inputs: int, beside: int = 0):
+        super().__init__()
+        widths = [inputs if layer == layers.start else shape.width for layer in layers]
+        self.cells = Layers(CELLS[shape.cell](width + beside, shape.width) for width in widths)
+        self.residual = [
+            shape.adds_input(layer, width, shape.width) for layer, width in zip(layers, widths, strict=True)
+        ]
+        self.drop = Dropout(shape.dropout)
+
+    def forward(
+        self, x_TND: Tensor, states: Sequence[CellState], beside_TND: Tensor | None = None
+    ) -> tuple[Tensor, tuple[CellState, ...]]:
+        """States of the top layer and what each layer carries; every layer also reads what is given `beside`."""
+        lasts = []
+        for cell, adds_input, state in zip(self.cells, self.residual, states, strict=True):
+            read = self.drop(x_TND)
+            read = read if beside_TND is None else torch.cat([read, beside_TND], dim=-1)
+            output_TND, last = unroll(cell, cell.read(read), state)
+            x_TND = x_TND + output_TND if adds_input else output_TND
+            lasts.append(last)
+        return x_TND, tuple(lasts)
+
+
+class PassOn(nn.Module):
+    """Sutskever et al.: all that the decoder knows of the source is the state it starts from."""
+
+    def __init__(self, shape: Shape, layers: int):
+        super().__init__()
+        self.stack = Stack(shape, range(1, layers + 1), shape.embedding)
+
+    def forward(self, x_TNE: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
+        """Read T tokens."""
+        top_TND, layers = self.stack(x_TNE, state.layers)
+        return top_TND, State(layers)
+
+
+class Bahdanau(nn.Module):
+    """Bahdanau et al.: the bottom cell's last state looks, then the cell reads [token; context].
+
+    Layers above it read [state below; context] (Wu et al.).
+    """
+
+    def __init__(self, shape: Shape, layers: int, score: str, memory_width: int):
+        super().__init__()
+        self.look = Look(score, shape.width, memory_width)
+        self.drop = Dropout(shape.dropout)
+        self.bottom = CELLS[shape.cell](shape.embedding, shape.width, memory_width)
+        self.adds_input = shape.adds_input(1, shape.embedding, shape.width)
+        self.above = Stack(shape, range(2, layers + 1), shape.width, memory_width)
+        self.deep = glorot(nn.Linear(shape.width + shape.embedding + memory_width, 2 * shape.width), parts=2)
+
+    def forward(self, x_TNE: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
+        """Read T tokens."""
+        bottom, *above = state.layers
+        mask_BS = visible(memory.mask_BS)
+        contexts, outputs = [], []
+        with self.look.one_pass() as tap:
+            for read_NG in self.bottom.read(self.drop(x_TNE)).unbind(0):
+                context_ND = self.look(bottom[0], memory, mask_BS, tap)
+                bottom = self.bottom(self.bottom.feed_in(read_NG, context_ND), bottom)
+                contexts.append(context_ND)
+                outputs.append(bottom[0])
+        context_TND, x_TND = torch.stack(contexts), torch.stack(outputs)
+        top_TND, layers = self.above(x_TND + x_TNE if self.adds_input else x_TND, above, context_TND)
+        return self._maxout(torch.cat([top_TND, x_TNE, context_TND], dim=-1)), State((bottom, *layers))
+
+    def _maxout(self, x: Tensor) -> Tensor:
+        return torch.maximum(*self.deep(x).chunk(2, dim=-1))
+
+
+class Luong(nn.Module):
+    """Luong et al.: the top state looks, tanh(W [context; state]) speaks and is fed to the bottom cell's next step."""
+
+    def __init__(self, shape: Shape, layers: int, score: str, memory_width: int):
+        super().__init__()
+        self.look = Look(score, shape.width, memory_width)
+        self.drop = Dropout(shape.dropout)
+        kind, width = CELLS[shape.cell], shape.width
+        self.bottom = kind(shape.embedding, width, fed=width)
+        self.above = Layers(kind(width, width) for _ in range(1, layers))
+        self.residual = [shape.adds_input(1, shape.embedding, width)]
+        self.residual += [shape.adds_input(layer, width, width) for layer in range(2, layers + 1)]
+        self.combine = glorot(nn.Linear(memory_width + width, width, bias=False))
+
+    def forward(self, x_TNE: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
+        """Read T tokens."""
+        layers, (fed_ND,) = state
+        mask_BS = visible(memory.mask_BS)
+        tops = []
+        with self.look.one_pass() as tap:
+            for x_NE, read_NG in zip(x_TNE, self.bottom.read(self.drop(x_TNE)).unbind(0), strict=True):
+                top_ND, layers = self._climb(x_NE, self.bottom.feed_in(read_NG, fed_ND), layers)
+                context_ND = self.look(top_ND, memory, mask_BS, tap)
+                fed_ND = torch.tanh(self.combine(torch.cat([context_ND, top_ND], dim=-1)))
+                tops.append(fed_ND)
+        return torch.stack(tops), State(layers, (fed_ND,))
+
+    def _climb(self, x: Tensor, read_NG: Tensor, layers: tuple[CellState, ...]) -> tuple[Tensor, tuple[CellState, ...]]:
+        """One step of every layer, from the bottom up."""
+        states = [self.bottom(read_NG, layers[0])]
+        x = x + states[0][0] if self.residual[0] else states[0][0]
+        for cell, adds_input, state in zip(self.above, self.residual[1:], layers[1:], strict=True):
+            states.append(cell(cell.read(self.drop(x)), state))
+            x = x + states[-1][0] if adds_input else states[-1][0]
+        return x, tuple(states)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The model
+
+
+class Recurrent(Seq2Seq):
+    """Recurrent encoder and one of the three decoders."""
+
+    def __init__(
+        self,
+        source_vocabulary: int,
+        target_vocabulary: int,
+        *,
+        cell: str,
+        encoder_layers: int,
+        decoder_layers: int,
+        width: int,
+        embedding: int,
+        directions: str,
+        attention: str,
+        score: str,
+        reverse_source: bool,
+        residual_from: int,
+        dropout: float,
+        tie: str,
+    ):
+        super().__init__()
+        shape = Shape(cell, width, embedding, dropout, residual_from)
+        self.encoder = Encoder(source_vocabulary, encoder_layers, directions, reverse_source, shape)
+        self.bridge = Bridge([layer.width for layer in self.encoder.layers], decoder_layers, shape)
+        self.embed = _embedding(target_vocabulary, embedding)
+        self.decoder: PassOn | Bahdanau | Luong
+        if attention == "none":
+            self.decoder = PassOn(shape, decoder_layers)
+        elif attention == "bahdanau":
+            self.decoder = Bahdanau(shape, decoder_layers, score, self.encoder.width)
+        else:
+            self.decoder = Luong(shape, decoder_layers, score, self.encoder.width)
+        self.drop = Dropout(dropout)
+        self.output = nn.Linear(width, target_vocabulary, bias=False)
+        nn.init.normal_(self.output.weight, std=width**-0.5)
+        if tie == "target":
+            self.output.weight = self.embed.weight
+
+    def encode(self, source: Source) -> Memory:
+        """Read the source; prepare keys and first states, once."""
+        states_BSD, lasts = self.encoder(source)
+        key_BSK = states_BSD if isinstance(self.decoder, PassOn) else self.decoder.look.remember(states_BSD)
+        return Memory(states_BSD, source.mask_BS, Recall(key_BSK, self.bridge(lasts)))
+
+    def start(self, memory: Memory) -> State:
+        """The encoder's last states; nothing fed back yet."""
+        layers = tuple(tuple(part.unsqueeze(1) for part in layer) for layer in memory.extra.first)
+        return State(layers, (torch.zeros_like(layers[0][0]),) if isinstance(self.decoder, Luong) else ())
+
+    def step(self, token_BW: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
+        """One token further."""
+        top_TND, after = self.decoder(self.embed(token_BW.flatten())[None], _rows(state), memory)
+        return self.output(top_TND[0]).unflatten(0, token_BW.shape), _beams(after, token_BW.shape)
+
+    def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
+        """Decoder readouts with the whole target given."""
+        memory = self.encode(source)
+        top_TBD, _ = self.decoder(self.embed(target_BT.t()), _rows(self.start(memory)), memory)
+        return self.drop(top_TBD.transpose(0, 1))
+
+
+def _rows(state: State) -> State:
+    """[B, W, ...] to [B W, ...]: to a cell, beams are rows."""
+    layers = tuple(tuple(part.flatten(0, 1) for part in layer) for layer in state.layers)
+    return State(layers, tuple(part.flatten(0, 1) for part in state.fed))
+
+
+def _beams(state: State, shape: torch.Size) -> State:
+    """[B W, ...] back to [B, W, ...]."""
+    layers = tuple(tuple(part.unflatten(0, shape) for part in layer) for layer in state.layers)
+    return State(layers, tuple(part.unflatten(0, shape) for part in state.fed))
+
+
+def _embedding(vocabulary: int, width: int) -> nn.Embedding:
+    embed = nn.Embedding(vocabulary, width)
+    nn.init.normal_(embed.weight, std=width**-0.5)
+    return embed

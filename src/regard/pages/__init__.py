@@ -1,0 +1,86 @@
+"""Pages: one self-contained HTML file each, drawn in the browser from JSON that stands in the file itself.
+
+A skeleton (`report.html`) names its styles and scripts as any page would; `render_page` puts them, and the data, in
+their places. The file then asks nothing of the network, and its policy lets nothing run but what was put there.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import math
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+from regard.errors import SettingsError, nearest
+
+__all__ = ["render_page"]
+
+_PARTS = re.compile(
+    r'<link rel="stylesheet" href="(?P<style>[a-z]+\.css)">'
+    r'|<script src="(?P<script>[a-z]+\.js)"></script>'
+    r"|\{\{(?P<slot>policy|title|data)\}\}"
+)
+# What could end a script element or a line of script, and halves of characters, which UTF-8 cannot write.
+_UNSAFE = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
+
+
+def render_page(name: str, data: Mapping[str, Any]) -> str:
+    """The page `name` ("report") that draws `data`, as the text of one HTML file."""
+    folder = files(__name__)
+    known = sorted(entry.name.removesuffix(".html") for entry in folder.iterdir() if entry.name.endswith(".html"))
+    if name not in known:
+        raise SettingsError(f'there is no page "{name}"{nearest(name, known)} (pages: {", ".join(known)})')
+    skeleton = folder.joinpath(f"{name}.html").read_text(encoding="utf-8")
+
+    inlined: dict[str, list[str]] = {"style": [], "script": []}
+    for found in _PARTS.finditer(skeleton):
+        if found.lastgroup in inlined:
+            inlined[found.lastgroup].append(folder.joinpath(found[found.lastgroup]).read_text(encoding="utf-8"))
+    slots = {
+        "policy": _policy(inlined["style"], inlined["script"]),
+        "title": html.escape(str(data.get("title") or "Training report")),
+        "data": _embed(data),
+    }
+    waiting = {element: iter(texts) for element, texts in inlined.items()}
+
+    def fill(found: re.Match[str]) -> str:
+        element = found.lastgroup or ""
+        if element == "slot":
+            return slots[found["slot"]]
+        return f"<{element}>{next(waiting[element])}</{element}>"
+
+    # One pass: what a user wrote is put in last and never looked at again.
+    return _PARTS.sub(fill, skeleton)
+
+
+def _policy(styles: list[str], scripts: list[str]) -> str:
+    """A Content-Security-Policy that allows these very texts, images inside the file, and nothing else."""
+
+    def hashes(texts: list[str]) -> str:
+        digests = (hashlib.sha256(text.encode()).digest() for text in texts)
+        return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests) or "'none'"
+
+    return (
+        f"default-src 'none'; style-src {hashes(styles)}; script-src {hashes(scripts)}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _embed(data: Mapping[str, Any]) -> str:
+    """JSON that is safe inside a script element."""
+    text = json.dumps(_finite(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _finite(value: Any) -> Any:
+    """The same data with null for every number that JSON cannot write (a loss that became nan)."""
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,1 @@
+"""From raw input to an answer object: each task joins data, model, search and loss."""

@@ -1,0 +1,146 @@
+"""From text files to what training reads: held-out pairs, vocabularies, and the token store, all in the run folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from regard.config import Corpus, Data, Recipe
+from regard.data.corpus import Pair, read_corpus
+from regard.data.split import PARTS, plan_split
+from regard.data.store import Store, build_store, open_store
+from regard.data.tokenizer import Tokenizer, train_tokenizer
+from regard.errors import CorpusError, SettingsError
+from regard.run import Run, write_atomically
+
+FEWEST_PAIRS = 20
+HELD_OUT_SHARE = 20  # at most one pair in so many is held out for each part
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything that training reads."""
+
+    source: Tokenizer
+    target: Tokenizer
+    train: Store
+    valid: list[Pair]
+    test: list[Pair]
+
+
+class TrainingPairs:
+    """The training corpora as streams that can be read again and again, without the pairs that are held out."""
+
+    def __init__(self, data: Data, seed: int):
+        self.data = data
+        self.counts = [0] * len(data.train)
+        self.parts = b""
+        if not data.train:
+            raise SettingsError("nothing to train on: give --source and --target, or [[data.train]] in a recipe")
+        total = sum(1 for _ in self._count())
+        if total < FEWEST_PAIRS:
+            raise CorpusError(
+                data.train[0].source, f"{total} pairs are too few to train on; give at least {FEWEST_PAIRS}"
+            )
+        most = max(total // HELD_OUT_SHARE, 1)
+        valid = 0 if data.valid else min(data.valid_pairs, most)
+        test = 0 if data.valid or data.test else min(data.test_pairs, most)
+        if not data.valid and not valid:
+            raise SettingsError("data.valid_pairs = 0 and no validation corpus: training could not tell when to stop")
+        if valid or test:
+            self.parts = plan_split(chain.from_iterable(map(self._read, data.train)), valid, test, seed).parts
+
+    def __len__(self) -> int:
+        return sum(self.counts) - self.parts.count(PARTS.index("valid")) - self.parts.count(PARTS.index("test"))
+
+    def corpora(self) -> Iterator[tuple[Iterator[Pair], float]]:
+        """Each corpus with its weight."""
+        for number, corpus in enumerate(self.data.train):
+            yield self._part(number, "train"), corpus.weight
+
+    def train(self) -> Iterator[Pair]:
+        """All training pairs."""
+        return chain.from_iterable(pairs for pairs, _ in self.corpora())
+
+    def held_out(self, part: str) -> list[Pair]:
+        """The pairs of "valid" or "test": from their own corpora, or held out of the training data."""
+        own: tuple[Corpus, ...] = getattr(self.data, part)
+        if own:
+            return [pair for corpus in own for pair in self._read(corpus)]
+        return [pair for number in range(len(self.counts)) for pair in self._part(number, part)]
+
+    def _part(self, number: int, part: str) -> Iterator[Pair]:
+        pairs = self._read(self.data.train[number])
+        if not self.parts:
+            return pairs if part == "train" else iter(())
+        first, wanted = sum(self.counts[:number]), PARTS.index(part)
+        return (pair for place, pair in enumerate(pairs, first) if self.parts[place] == wanted)
+
+    def _count(self) -> Iterator[Pair]:
+        for number, corpus in enumerate(self.data.train):
+            for pair in self._read(corpus):
+                self.counts[number] += 1
+                yield pair
+
+    def _read(self, corpus: Corpus) -> Iterator[Pair]:
+        return read_corpus(corpus, self.data.source_language, self.data.target_language)
+
+
+def prepare(run: Run, recipe: Recipe, pairs: TrainingPairs, tell: Tell) -> Prepared:
+    """Make vocabularies, the token store and the held-out parts, and write them into the run."""
+    valid, test = (_real(pairs.held_out(part)) for part in ("valid", "test"))
+    if not valid:
+        raise CorpusError("validation data", "has no pair with text on both sides")
+    source, target = _make_tokenizers(recipe, pairs, tell)
+    run.write_tokenizers(source, target)
+    tell(f"encoding {len(pairs):,} pairs")
+    folder = run.folder / "store"
+    folder.mkdir()
+    store = build_store(folder / "train", pairs.corpora(), source, target, recipe.data.max_length)
+    if not len(store):
+        raise CorpusError("training data", f"no pair has text on both sides within {recipe.data.max_length} tokens")
+    for part, held_out in (("valid", valid), ("test", test)):
+        lines = "".join(json.dumps(pair, ensure_ascii=False) + "\n" for pair in held_out)
+        write_atomically(folder / f"{part}.jsonl", lines.encode())
+    return Prepared(source, target, store, valid, test)
+
+
+def open_prepared(run: Run) -> Prepared:
+    """What `prepare` made, for going on."""
+    folder = run.folder / "store"
+    source, target = run.tokenizers
+    return Prepared(
+        source, target, open_store(folder / "train"), _read_pairs(folder / "valid.jsonl"),
+        _read_pairs(folder / "test.jsonl"),
+    )  # fmt: skip
+
+
+def _make_tokenizers(recipe: Recipe, pairs: TrainingPairs, tell: Tell) -> tuple[Tokenizer, Tokenizer]:
+    settings, seed = recipe.tokenizer, recipe.train.seed
+    tell(f"learning a vocabulary of {settings.size:,} {_NAMES[settings.kind]}")
+    if settings.joint:
+        joint = train_tokenizer(chain.from_iterable(pairs.train()), settings, seed)
+        return joint, joint
+    return (
+        train_tokenizer((pair.source for pair in pairs.train()), settings, seed),
+        train_tokenizer((pair.target for pair in pairs.train()), settings, seed),
+    )
+
+
+_NAMES = {"bpe": "subwords (BPE)", "unigram": "subwords (unigram)", "word": "words", "character": "characters"}
+
+
+def _real(pairs: list[Pair]) -> list[Pair]:
+    return [pair for pair in pairs if pair.source.strip() and pair.target.strip()]
+
+
+def _read_pairs(path: Path) -> list[Pair]:
+    try:
+        return [Pair(*json.loads(line)) for line in path.read_text(encoding="utf-8").split("\n") if line]
+    except OSError:
+        raise CorpusError(path, "the held-out pairs are gone; start the run anew") from None

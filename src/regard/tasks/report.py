@@ -1,0 +1,124 @@
+"""The report of a run: what happened, as data, and the page that draws it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from regard import __version__
+from regard.analysis.trace import Trace
+from regard.config import to_table
+from regard.pages import render_page
+from regard.run import Run
+from regard.tasks.translate import Translator
+
+SHOWN_SAMPLES = 40
+LANGUAGES = {
+    "ar": "Arabic", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek", "en": "English", "es": "Spanish",
+    "et": "Estonian", "fi": "Finnish", "fr": "French", "he": "Hebrew", "hi": "Hindi", "hu": "Hungarian",
+    "it": "Italian", "ja": "Japanese", "ko": "Korean", "lt": "Lithuanian", "lv": "Latvian", "nl": "Dutch",
+    "no": "Norwegian", "pl": "Polish", "pt": "Portuguese", "ro": "Romanian", "ru": "Russian", "sk": "Slovak",
+    "sl": "Slovenian", "sv": "Swedish", "tr": "Turkish", "uk": "Ukrainian", "vi": "Vietnamese", "zh": "Chinese",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A held-out sentence, what the model made of it, and what it should have been."""
+
+    source: str
+    translation: str
+    reference: str
+    score: float
+
+
+def write_report(run: Run, translator: Translator, samples: Sequence[Sample], lengths: tuple[Any, Any]) -> Path:
+    """Collect the report of a run and write its page."""
+    return run.write_report(render_page("report", report_data(run, translator, samples, lengths)))
+
+
+def report_data(
+    run: Run, translator: Translator, samples: Sequence[Sample], lengths: tuple[Any, Any]
+) -> dict[str, Any]:
+    """Everything the page shows, ready for JSON."""
+    card, metrics = run.card, run.metrics()
+    drop = {"kind", "samples", "flops"}
+    lines = {
+        kind: [
+            {key: value for key, value in line.items() if key not in drop} for line in metrics if line["kind"] == kind
+        ]
+        for kind in ("update", "validation")
+    }
+    return {
+        "title": title(run),
+        "run": run.folder.name,
+        "created": card["created"],
+        "version": __version__,
+        "languages": card["languages"],
+        "summary": summary(card),
+        "updates": lines["update"],
+        "validations": lines["validation"],
+        "samples": [
+            asdict(sample) | {"correct": sample.translation == sample.reference} for sample in samples[:SHOWN_SAMPLES]
+        ],
+        "attention": attention_data(translator.trace(_typical(samples).source)) if samples else {},
+        "lengths": dict(zip(("source", "target"), map(_histogram, lengths), strict=True)),
+        "score_histogram": _histogram(round(sample.score, 1) for sample in samples),
+        "plan": [{**choice, "value": str(choice["value"])} for choice in card["plan"]],
+        "settings": to_table(run.recipe),
+        "card": {key: value for key, value in card.items() if key != "plan"},
+    }
+
+
+def title(run: Run) -> str:
+    """E.g. English to Italian, or the name of the run where the languages are not known."""
+    codes = (run.recipe.data.source_language, run.recipe.data.target_language)
+    return " to ".join(LANGUAGES.get(code, code) for code in codes) if all(codes) else run.folder.name
+
+
+def summary(card: dict[str, Any]) -> list[dict[str, str]]:
+    """The figures at the top of the page."""
+    part = "test" if "test" in card["scores"] else "valid"
+    scores, training = card["scores"][part], card["training"]
+    named = {"test": "unseen sentences", "valid": "held-out sentences"}[part]
+    return [
+        {"label": f"BLEU on {scores['sentences']:,} {named}", "value": f"{scores['bleu']:.1f}", "note": scores["signatures"]["bleu"]},
+        {"label": "chrF", "value": f"{scores['chrf']:.1f}", "note": scores["signatures"]["chrf"]},
+        {"label": "training", "value": duration(training["seconds"]), "note": f"{training['step']:,} updates"},
+        {"label": "parameters", "value": f"{card['parameters']:,}", "note": card["arch"]},
+        {"label": "training pairs", "value": f"{card['pairs']['train']:,}", "note": f"{training['tokens']:,} target tokens read"},
+        {"label": "arithmetic", "value": f"{training['flops']:.2g} FLOP", "note": "forward and backward"},
+    ]  # fmt: skip
+
+
+def attention_data(trace: Trace) -> dict[str, Any]:
+    """Tokens and all maps from target to source, rounded to what an eye can see."""
+    maps = [
+        {"name": name, "heads": [[[round(w, 3) for w in row] for row in head] for head in weights.tolist()]}
+        for name, weights in trace.weights.items()
+        if name.endswith("cross")
+    ]
+    return {"source": _readable(trace.source_tokens), "target": _readable(trace.target_tokens), "maps": maps}
+
+
+def duration(seconds: float) -> str:
+    """For people: 3 min 20 s."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def _readable(tokens: Iterable[str]) -> list[str]:
+    return ["end" if token == "</s>" else token for token in tokens]
+
+
+def _typical(samples: Sequence[Sample]) -> Sample:
+    """A sentence that is neither short nor long, for the picture."""
+    return min(samples, key=lambda sample: (abs(len(sample.source.split()) - 9), sample.source))
+
+
+def _histogram(values: Iterable[float]) -> list[list[float]]:
+    return [[float(value), count] for value, count in sorted(Counter(values).items())]

@@ -1,0 +1,227 @@
+"""Those who watch training: the metrics file always, and a live bar on a terminal or plain lines elsewhere."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from regard.config import Train
+from regard.errors import RunError
+from regard.training.machine import matmul_peak
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+    from regard.training.loop import Update, Validation, Watcher
+    from regard.training.state import Progress
+
+
+class MetricsFile:
+    """JSON lines: {"kind": "update" | "validation" | "notice", "step": ..., ...}."""
+
+    def __init__(self, path: Path, every: int):
+        self.path, self.every = path, every
+        self._file: TextIO | None = None
+        self._losses: list[float] = []
+        self._tokens, self._seconds = 0, 0.0
+
+    def began(self, progress: Progress) -> None:
+        """Forget what was logged after the state that training goes on from: it will be logged again, identically."""
+        kept = []
+        if self.path.is_file():
+            lines = self.path.read_text(encoding="utf-8").splitlines()
+            kept = [line for line in lines if line.endswith("}") and json.loads(line)["step"] <= progress.step]
+        try:
+            self.path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+            self._file = self.path.open("a", encoding="utf-8")
+        except OSError as error:
+            raise RunError(f"{self.path}: cannot write ({error.strerror})") from None
+
+    def updated(self, update: Update, progress: Progress) -> None:
+        """Log the mean of the updates since the last line."""
+        self._losses.append(update.loss)
+        self._tokens += update.tokens
+        self._seconds += update.seconds
+        if update.step % self.every == 0:
+            mean = sum(self._losses) / len(self._losses)
+            speed = self._tokens / max(self._seconds, 1e-9)
+            self._write(
+                "update", progress, loss=mean, rate=update.rate, norm=update.norm, tokens_per_second=round(speed, 1)
+            )
+            self._losses, self._tokens, self._seconds = [], 0, 0.0
+
+    def validated(self, validation: Validation, progress: Progress, *, best: bool) -> None:
+        """Log the scores and the samples."""
+        self._write("validation", progress, **validation.scores, best=best, samples=list(validation.samples))
+
+    def noticed(self, message: str, progress: Progress) -> None:
+        """Log what happened."""
+        self._write("notice", progress, message=message)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _write(self, kind: str, progress: Progress, **values: Any) -> None:
+        if self._file is None:
+            return
+        line = {"kind": kind, "step": progress.step, "seconds": round(progress.seconds, 2), "flops": progress.flops}
+        try:
+            self._file.write(json.dumps(line | values, ensure_ascii=False) + "\n")
+            self._file.flush()
+        except OSError as error:
+            raise RunError(f"{self.path}: cannot write ({error.strerror})") from None
+
+
+class PlainLog:
+    """A line now and then, for log files."""
+
+    def __init__(self, settings: Train, out: TextIO | None = None, every_seconds: float = 20.0):
+        self.settings, self.every_seconds = settings, every_seconds
+        self.out = out or sys.stderr
+        self._speed = Speed()
+        self._last = 0.0
+
+    def began(self, progress: Progress) -> None:
+        """Say where training starts."""
+        self._last = time.monotonic()
+        if progress.step:
+            self._print(f"going on from update {progress.step:,}")
+
+    def updated(self, update: Update, progress: Progress) -> None:
+        """A line every so many seconds."""
+        self._speed.add(update)
+        if time.monotonic() - self._last < self.every_seconds and update.step != 1:
+            return
+        self._last = time.monotonic()
+        self._print(f"update {update.step:,}  {self._speed}  {_time_left(progress, self.settings)}")
+
+    def validated(self, validation: Validation, progress: Progress, *, best: bool) -> None:
+        """A line for each validation."""
+        mark = "  best so far" if best else ""
+        self._print(f"update {progress.step:,}  validation: {format_scores(validation.scores)}{mark}")
+
+    def noticed(self, message: str, progress: Progress) -> None:
+        """A line."""
+        self._print(message)
+
+    def close(self) -> None:
+        """Nothing is left open."""
+
+    def _print(self, text: str) -> None:
+        print(text, file=self.out, flush=True)
+
+
+class LiveBar:
+    """A bar at the bottom of the terminal, and a line with a sample above it for each validation."""
+
+    def __init__(self, settings: Train):
+        from rich.console import Console
+
+        self.settings = settings
+        self.console = Console(stderr=True, highlight=False)
+        self._bar: Bar | None = None
+        self._speed = Speed()
+        self._score = ""
+
+    def began(self, progress: Progress) -> None:
+        """Draw the bar."""
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        if progress.step:
+            self.console.print(f"  [dim]going on from update {progress.step:,}[/]")
+        self._bar = Progress(
+            TextColumn("  [bold]{task.fields[what]}[/]"),
+            BarColumn(bar_width=24, complete_style="cyan", finished_style="cyan"),
+            TextColumn("{task.fields[numbers]}"),
+            console=self.console,
+            transient=True,
+        )
+        self._bar.add_task("", total=1.0, what="training", numbers="")
+        self._bar.start()
+
+    def updated(self, update: Update, progress: Progress) -> None:
+        """Move the bar."""
+        self._speed.add(update)
+        if self._bar is not None:
+            parts = [str(self._speed), self._score, _time_left(progress, self.settings)]
+            self._bar.update(
+                self._bar.task_ids[0],
+                completed=share_done(progress, self.settings),
+                numbers="  ".join(part for part in parts if part),
+            )
+
+    def validated(self, validation: Validation, progress: Progress, *, best: bool) -> None:
+        """Print the scores and one sample."""
+        from rich.markup import escape
+
+        self._score = f"[bold]{format_scores(validation.scores, 'bleu')}[/]"
+        star = "[green]*[/]" if best else " "
+        self.console.print(f" {star}[dim]{progress.step:>7,}[/]  {format_scores(validation.scores)}")
+        for sample in validation.samples[:1]:
+            self.console.print(
+                f"           [dim]{escape(sample['source'])}[/]\n           [cyan]{escape(sample['translation'])}[/]"
+            )
+
+    def noticed(self, message: str, progress: Progress) -> None:
+        """Print it."""
+        from rich.markup import escape
+
+        self.console.print(f"  [yellow]{escape(message)}[/]")
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.stop()
+
+
+class Speed:
+    """Loss, throughput and share of the machine's matmul peak, over the last few updates."""
+
+    def __init__(self) -> None:
+        self._loss, self._tokens, self._flops = 0.0, 0.0, 0.0
+
+    def add(self, update: Update) -> None:
+        """Take in one update."""
+        share = 0.1 if self._tokens else 1.0
+        seconds = max(update.seconds, 1e-9)
+        self._loss += share * (update.loss - self._loss)
+        self._tokens += share * (update.tokens / seconds - self._tokens)
+        self._flops += share * (update.flops / seconds - self._flops)
+
+    def __str__(self) -> str:
+        text = f"loss {self._loss:.2f}  {self._tokens:,.0f} tokens/s"
+        return text + (f"  {self._flops / matmul_peak():.0%} of peak" if self._flops else "")
+
+
+def share_done(progress: Progress, settings: Train) -> float:
+    """How much of the training is done, by updates or by minutes, whichever ends first."""
+    by_steps = progress.step / settings.max_steps
+    return max(by_steps, progress.seconds / (60 * settings.minutes)) if settings.minutes else by_steps
+
+
+def _time_left(progress: Progress, settings: Train) -> str:
+    share = share_done(progress, settings)
+    if share <= 0 or progress.seconds <= 0:
+        return ""
+    minutes, seconds = divmod(int(progress.seconds * (1 - share) / share), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d} left at most" if hours else f"{minutes}:{seconds:02d} left at most"
+
+
+def format_scores(scores: Mapping[str, float], only: str = "") -> str:
+    """Scores in a line, e.g. BLEU 34.1  chrF 60.2  loss 1.93."""
+    names = {"bleu": "BLEU {:.1f}", "chrf": "chrF {:.1f}", "loss": "loss {:.3f}"}
+    return "  ".join(text.format(scores[name]) for name, text in names.items() if name in scores and only in ("", name))
+
+
+def make_watchers(path: Path, settings: Train) -> list[Watcher]:
+    """The metrics file, and what suits the place where messages go."""
+    shown: Watcher = LiveBar(settings) if sys.stderr.isatty() else PlainLog(settings)
+    return [MetricsFile(path, settings.log_every), shown]

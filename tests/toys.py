@@ -1,0 +1,98 @@
+"""Every preset at toy size, sentences to feed it, and the few moves that a search makes with a model."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.config import PRESETS, Model, Transformer
+from regard.models import build_model
+from regard.models.base import Seq2Seq, Source, Tree
+
+VOCABULARY = 19
+
+
+def toy(arch: str, **changes: Any) -> Model:
+    """A preset in small: wired like the large one, with enough layers for each kind of layer to be there."""
+    preset = PRESETS[arch]
+    if isinstance(preset, Transformer):
+        width = 4 * preset.heads
+        small = dataclasses.replace(preset, encoder_layers=3, decoder_layers=2, width=width, inner=2 * width)
+    else:
+        small = dataclasses.replace(
+            preset,
+            encoder_layers=min(preset.encoder_layers, 4),
+            decoder_layers=min(preset.decoder_layers, 4),
+            width=16,
+            embedding=16 if preset.tie == "target" else 12,
+        )
+    return dataclasses.replace(small, **changes)
+
+
+TOYS = {arch: toy(arch) for arch in PRESETS}
+
+VARIANTS = {
+    "learned positions": toy("transformer-small", positions="learned", max_positions=32),
+    "rotary positions": toy("transformer-small", positions="rotary"),
+    "no positions": toy("transformer-small", positions="none"),
+    "concatenated positions": toy("transformer-small", join="concatenate"),
+    "window of 5": toy("transformer-small", window=5),
+    "SwiGLU, norm before": toy("transformer-small", activation="swiglu", norm="before"),
+    "GELU, heads of 6, untied": toy("transformer-small", activation="gelu", head_width=6, tie="none"),
+}
+"""Options of the Transformer that no preset takes."""
+
+
+def build(settings: Model, seed: int = 0) -> Seq2Seq:
+    """A model in evaluation mode; noise on all weights, so that no bias is zero and no norm an identity."""
+    torch.manual_seed(seed)
+    model = build_model(settings, VOCABULARY, VOCABULARY, joint=True).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return model
+
+
+class Sentences(NamedTuple):
+    """The source side of a batch."""
+
+    ids_BS: Tensor
+    mask_BS: Tensor
+
+
+def sentences(lengths: Sequence[int]) -> Sentences:
+    """Random sentences of these lengths. The padding holds random tokens too: nobody may read it."""
+    size = max(lengths)
+    mask_BS = torch.arange(size) < torch.tensor(lengths)[:, None]
+    return Sentences(tokens(len(lengths), size), mask_BS)
+
+
+def tokens(*shape: int) -> Tensor:
+    """Random token ids."""
+    return torch.randint(VOCABULARY, shape)
+
+
+def map_tree(change: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
+    """The same tree with every tensor changed: all that a search may do to a state or a memory."""
+    if isinstance(tree, Tensor):
+        return change(tree)
+    if isinstance(tree, dict):
+        return {key: map_tree(change, item) for key, item in tree.items()}
+    items = [map_tree(change, item) for item in tree]
+    return type(tree)(*items) if hasattr(tree, "_fields") else tuple(items)
+
+
+def walk(model: Seq2Seq, source: Source, target_BWT: Tensor) -> Tensor:
+    """Logits [B, W, T, V] by `step`, W hypotheses a sentence side by side."""
+    memory = model.encode(source)
+    width = target_BWT.shape[1]
+    state = map_tree(lambda x: x.repeat_interleave(width, dim=1), model.start(memory))
+    logits = []
+    for token_BW in target_BWT.unbind(-1):
+        logits_BWV, state = model.step(token_BW, state, memory)
+        logits.append(logits_BWV)
+    return torch.stack(logits, dim=2)

@@ -1,0 +1,54 @@
+"""States: written whole, verified, the last two kept."""
+
+import pytest
+import torch
+
+from regard.errors import RunError
+from regard.training.state import Progress, load_state, save_state
+
+
+def tensors(value: float) -> dict[str, torch.Tensor]:
+    return {"weights.a": torch.full((3,), value), "optimizer.step.a": torch.tensor(value)}
+
+
+def test_round_trip_and_only_two_are_kept(tmp_path):
+    folder = tmp_path / "states"
+    for step in (1, 2, 3):
+        save_state(folder, tensors(step), Progress(step=step, best_score=step / 2))
+    assert sorted(path.name for path in folder.iterdir()) == [
+        f"0000000{step}.{kind}" for step in (2, 3) for kind in ("json", "safetensors")
+    ]
+    found, progress, notes = load_state(folder)
+    assert progress == Progress(step=3, best_score=1.5)
+    assert notes == []
+    assert torch.equal(found["weights.a"], torch.full((3,), 3.0))
+    assert found["optimizer.step.a"].shape == ()
+
+
+@pytest.mark.parametrize("damage", ["truncate", "flip", "no tensors", "bad json"])
+def test_a_damaged_newest_state_falls_back_and_says_so(tmp_path, damage):
+    save_state(tmp_path, tensors(1.0), Progress(step=1))
+    save_state(tmp_path, tensors(2.0), Progress(step=2))
+    newest = tmp_path / "00000002.safetensors"
+    content = newest.read_bytes()
+    if damage == "truncate":
+        newest.write_bytes(content[: len(content) // 2])
+    elif damage == "flip":
+        newest.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    elif damage == "no tensors":
+        newest.unlink()
+    else:
+        newest.with_suffix(".json").write_text('{"progress": {')
+    found, progress, notes = load_state(tmp_path)
+    assert progress.step == 1
+    assert found["weights.a"][0] == 1.0
+    assert len(notes) == 1
+    assert notes[0].startswith("state 00000002 is damaged")
+
+
+def test_no_state_and_no_sound_state(tmp_path):
+    assert load_state(tmp_path / "states") is None
+    save_state(tmp_path, tensors(1.0), Progress(step=1))
+    (tmp_path / "00000001.safetensors").write_bytes(b"")
+    with pytest.raises(RunError, match="no state is sound"):
+        load_state(tmp_path)
