@@ -76,6 +76,13 @@ def tokens(*shape: int) -> Tensor:
     return torch.randint(VOCABULARY, shape)
 
 
+def close(actual: Tensor, expected: Tensor, tolerance: float = 1e-5) -> None:
+    """Assert that two tensors agree everywhere. (`torch.testing` takes seconds to import.)"""
+    assert actual.shape == expected.shape
+    gap = (actual - expected).abs().max().item()
+    assert gap <= tolerance, f"differ by {gap:.1e}, more than {tolerance:.0e}"
+
+
 def map_tree(change: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
     """The same tree with every tensor changed: all that a search may do to a state or a memory."""
     if isinstance(tree, Tensor):

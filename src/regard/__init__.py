@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from regard.errors import RegardError
     from regard.layers.taps import trace
     from regard.tasks.translate import Translator, load
-    from regard.training.api import train
+    from regard.tasks.train import train
 
 __version__ = "0.1.0"
 __all__ = ["RegardError", "Translator", "__version__", "load", "trace", "train"]
@@ -20,7 +20,7 @@ _HOMES = {
     "Translator": "regard.tasks.translate",
     "load": "regard.tasks.translate",
     "trace": "regard.layers.taps",
-    "train": "regard.training.api",
+    "train": "regard.tasks.train",
 }
 
 

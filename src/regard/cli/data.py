@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar, get_type_hints
 
-from regard.config import Corpus, Data, describe
+from regard.config import Corpus, describe
 from regard.data.clean import Cleaning, Report, clean
 from regard.data.corpus import Pair, read_corpus
 from regard.data.files import split_suffix
@@ -22,22 +22,21 @@ from regard.errors import SettingsError
 
 Item = TypeVar("Item")
 
-_EXAMPLES = """examples:
-  regard data stats --source a.en --target a.de
-  regard data clean --source a.tsv.gz --from en --to es --out clean.tsv.gz --report
-  regard data split --source memory.tmx --from en --to de --valid 1000 --test 0.05 --out parts
-"""
+_EXAMPLES = {
+    "stats": "regard data stats --source a.en --target a.de",
+    "clean": "regard data clean --source a.tsv.gz --from en --to es --out clean.tsv.gz --report",
+    "split": "regard data split --source memory.tmx --from en --to de --valid 1000 --test 0.05 --out parts",
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `regard data`."""
-    parser.description = "Look at, clean and split a corpus of sentence pairs."
-    parser.epilog = _EXAMPLES
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    actions = parser.add_subparsers(dest="action", required=True, metavar="clean|stats|split")
+    """Add the actions and their options."""
+    examples = "\n".join(f"  {example}" for example in _EXAMPLES.values())
+    parser.description = f"Look at, clean and split a corpus of sentence pairs.\n\n{examples}"
+    actions = parser.add_subparsers(dest="action", required=True, metavar="stats|clean|split")
     _add_action(actions, "stats", "count sentences, words and repetitions, and draw their lengths")
     _configure_clean(_add_action(actions, "clean", "remove pairs that would harm training, and say why each went"))
-    _configure_split(_add_action(actions, "split", "cut into train, valid and test without a sentence in two of them"))
+    _configure_split(_add_action(actions, "split", "cut into train, valid and test, with no sentence in two of them"))
 
 
 def run(options: argparse.Namespace) -> int:
@@ -52,29 +51,24 @@ def run(options: argparse.Namespace) -> int:
 def _add_action(
     actions: argparse._SubParsersAction[argparse.ArgumentParser], name: str, purpose: str
 ) -> argparse.ArgumentParser:
-    example = next(line.strip() for line in _EXAMPLES.splitlines() if f"regard data {name}" in line)
-    parser = actions.add_parser(
-        name,
-        help=purpose,
-        description=f"{purpose[0].upper()}{purpose[1:]}.",
-        epilog=f"example:\n  {example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    corpus, data = describe(Corpus), describe(Data)
+    parser = actions.add_parser(name, help=purpose)
+    parser.description = f"{purpose[0].upper()}{purpose[1:]}.\n\n  {_EXAMPLES[name]}"
+    corpus = describe(Corpus)
+    language = "language code of the {}: finds it in files that name their languages, and its script"
     parser.add_argument("--source", metavar="FILE", required=True, help=corpus["source"])
     parser.add_argument("--target", metavar="FILE", default="", help=corpus["target"])
-    parser.add_argument("--from", dest="source_language", metavar="CODE", default="", help=data["source_language"])
-    parser.add_argument("--to", dest="target_language", metavar="CODE", default="", help=data["target_language"])
-    parser.add_argument("--json", action="store_true", help="Print the answer as JSON.")
+    for option, side in (("--from", "source"), ("--to", "target")):
+        parser.add_argument(option, dest=f"{side}_language", metavar="CODE", default="", help=language.format(side))
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
     return parser
 
 
 def _configure_clean(parser: argparse.ArgumentParser) -> None:
     where = parser.add_argument_group("where to (nowhere: a trial run that only counts)")
-    where.add_argument("--out", metavar="FILE.tsv", type=Path, help="One TSV file, packed if it ends in .gz or .zst.")
-    where.add_argument("--out-source", metavar="FILE", type=Path, help="File of source sentences.")
-    where.add_argument("--out-target", metavar="FILE", type=Path, help="File of target sentences.")
-    where.add_argument("--force", action="store_true", help="Write over files that exist.")
+    where.add_argument("--out", metavar="FILE.tsv", type=Path, help="one TSV file, packed if it ends in .gz or .zst")
+    where.add_argument("--out-source", metavar="FILE", type=Path, help="file of source sentences")
+    where.add_argument("--out-target", metavar="FILE", type=Path, help="file of target sentences")
+    where.add_argument("--force", action="store_true", help="write over files that exist")
     parser.add_argument(
         "--report",
         metavar="N",
@@ -82,7 +76,7 @@ def _configure_clean(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=3,
         default=0,
-        help="Show the first N (3) pairs of each rule.",
+        help="show the first N (3) pairs that each rule removed",
     )
     rules = parser.add_argument_group("rules")
     hints, texts = get_type_hints(Cleaning), describe(Cleaning)
@@ -98,20 +92,27 @@ def _configure_clean(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_split(parser: argparse.ArgumentParser) -> None:
-    amount = "Pairs to hold out: a number, or a share such as 0.05."
-    parser.add_argument("--valid", metavar="N", type=_amount, required=True, help=f"For validation. {amount}")
-    parser.add_argument("--test", metavar="N", type=_amount, default=0, help="For the test; the same (0).")
-    parser.add_argument("--seed", metavar="N", type=int, default=1, help="The same seed gives the same split (1).")
-    parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="Folder for the parts, two files each.")
-    parser.add_argument("--force", action="store_true", help="Write over files that exist.")
+    parser.add_argument(
+        "--valid",
+        metavar="N",
+        type=_amount,
+        required=True,
+        help="pairs to hold out for validation: a number, or a share such as 0.05",
+    )
+    parser.add_argument(
+        "--test", metavar="N", type=_amount, default=0, help="pairs to hold out for the test, likewise (0)"
+    )
+    parser.add_argument("--seed", metavar="N", type=int, default=1, help="the same seed gives the same split (1)")
+    parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="folder for the parts, two files each")
+    parser.add_argument("--force", action="store_true", help="write over files that exist")
 
 
 def _amount(text: str) -> int | float:
     """A count is written as a whole number, a share with a point."""
-    return float(text) if "." in text else int(text)
-
-
-_amount.__name__ = "number of pairs or share"  # argparse names the type so in its error
+    try:
+        return float(text) if "." in text else int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f'"{text}" is neither a number of pairs nor a share such as 0.05') from None
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -20,8 +20,8 @@ SOURCE, TARGET, QUIET = "cyan", "magenta", "dim"
 _WIDEST = 110
 _GUTTER = 22
 _MARGIN = 2
-# Whatever would move the cursor or hide text when printed.
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+# Whatever would move the cursor or turn the direction of writing when printed.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 Row = tuple[str, str, str]
 """Source, label, target."""
@@ -41,7 +41,7 @@ def show_statistics(statistics: Statistics, title: str, names: tuple[str, str]) 
     if not console.is_terminal:
         _print_plain(statistics, counts)
         return
-    console.print(Text.assemble("\n  ", (title, "bold"), f"  {_number(statistics.pairs)} pairs\n"))
+    console.print(Text.assemble("\n  ", (title, "bold"), f"  {_pairs(statistics.pairs)}\n"))
     _print_facing(console, [(names[0], "", names[1])], style="bold")
     _print_facing(console, [(_number(left), label, _number(right)) for left, label, right in counts])
     for what, left, right in (
@@ -64,7 +64,7 @@ def show_report(report: Report, title: str) -> None:
                 print(f"{name}\t{number}\t{_printable(pair.source)}\t{_printable(pair.target)}")
         return
     removed = report.read - report.kept
-    console.print(Text.assemble("\n  ", (title, "bold"), f"  {_number(report.read)} pairs"))
+    console.print(Text.assemble("\n  ", (title, "bold"), f"  {_pairs(report.read)}"))
     console.print(f"  {_number(report.kept)} kept, {_number(removed)} removed ({_percent(removed, report.read)})\n")
     width = max(len(_number(count)) for count in report.removed.values())
     for rule in RULES:
@@ -88,7 +88,7 @@ def show_split(split: Split, title: str) -> None:
             print(f"{part}\t{sizes[part]}")
         print(f"components\t{split.components}\nlargest\t{split.largest}")
         return
-    console.print(Text.assemble("\n  ", (title, "bold"), f"  {_number(total)} pairs\n"))
+    console.print(Text.assemble("\n  ", (title, "bold"), f"  {_pairs(total)}\n"))
     width = len(_number(total))
     bar = min(console.width, _WIDEST) - 24 - width
     for part in PARTS:
@@ -98,8 +98,8 @@ def show_split(split: Split, title: str) -> None:
     for part in ("valid", "test"):
         if sizes[part] < split.wanted[part]:
             asked = f"{part} was to have {_number(split.wanted[part])}"
-            console.print(f"\n  {asked}; what is left hangs together in groups that are too large for it")
-    together = f"{_number(split.components)} groups share no sentence; the largest has {_number(split.largest)} pairs"
+            console.print(f"\n  {asked}; the groups that are left are too large for it")
+    together = f"{_number(split.components)} groups share no sentence; the largest has {_pairs(split.largest)}"
     console.print(Text(f"\n  {together}\n"))
 
 
@@ -115,7 +115,7 @@ def show_written(outputs: Sequence[Path], flattened: int) -> None:
     for path in outputs:
         print(f"  wrote {path}")
     if flattened:
-        print(f"  {_number(flattened)} sentences held line ends or tabs, now spaces")
+        print(f"  sentences in which line ends or tabs became spaces: {_number(flattened)}")
     print()
 
 
@@ -199,7 +199,7 @@ def _print_plain(statistics: Statistics, counts: Sequence[tuple[int, str, int]])
 
 def _repetition(statistics: Statistics) -> str:
     repeated = statistics.duplicates
-    return "no pair comes twice" if not repeated else f"{_number(repeated)} pairs came before, exactly the same"
+    return "no pair comes twice" if not repeated else f"{_pairs(repeated)} came before, exactly the same"
 
 
 def _ratio(statistics: Statistics) -> str:
@@ -212,11 +212,15 @@ def _print_line(console: Console, line: Text) -> None:
 
 
 def _printable(text: str) -> str:
-    return _UNPRINTABLE.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+    return _UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def _number(value: int) -> str:
     return f"{value:,}"
+
+
+def _pairs(count: int) -> str:
+    return "1 pair" if count == 1 else f"{_number(count)} pairs"
 
 
 def _percent(part: int, whole: int) -> str:

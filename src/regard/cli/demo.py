@@ -42,8 +42,8 @@ SHOWN = 12
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.description = (
-        "Train a small Transformer on the built-in English-Italian phrasebook, score it on sentences it has never seen,\n"
-        "show translations, and write a report page. Interrupted, it goes on where it stopped when started again.\n\n"
+        "Train a small Transformer on the built-in English-Italian phrasebook, score it on sentences it has never\n"
+        "seen, show translations, and write a report page. Interrupted, it goes on when started again.\n\n"
         "  regard demo"
     )
     parser.add_argument("--out", default="runs/demo", metavar="DIR", help="the run folder (default: runs/demo)")

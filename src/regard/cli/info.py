@@ -82,19 +82,23 @@ def show_arch(facts: dict[str, Any]) -> None:
         if key != "arch":
             print(f"  {key:<{width}}  {value!s:<12} {texts[key]}")
     rows = [
-        (layer["name"], f"x{layer['count']}", " ".join("x".join(map(str, shape)) for shape in layer["shapes"]), f"{layer['parameters']:,}")
+        (layer["name"], f"x{layer['count']}", _shapes(layer["shapes"]), f"{layer['parameters']:,}")
         for layer in facts["layers"]
-    ]  # fmt: skip
+    ]
     rows = [("layer", "", "weights", "parameters"), *rows, ("all", "", "", f"{facts['parameters']:,}")]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     print()
     for name, count, shapes, parameters in rows:
         print(f"  {name:<{widths[0]}}  {count:>{widths[1]}}  {shapes:<{widths[2]}}  {parameters:>{widths[3]}}")
     flops = facts["flops"]
+    source, target = flops["source_token"] / 1e6, flops["target_token"] / 1e6
     print(
-        f"\n  {flops['source_token'] / 1e6:.1f} MFLOP a source token and {flops['target_token'] / 1e6:.1f} MFLOP a target "
-        "token forward; training takes three times that"
+        f"\n  forward: {source:.1f} MFLOP a source token, {target:.1f} a target token; training takes three times that"
     )
+
+
+def _shapes(shapes: list[tuple[int, ...]]) -> str:
+    return " ".join("x".join(map(str, shape)) for shape in shapes)
 
 
 def show_card(card: dict[str, Any]) -> None:

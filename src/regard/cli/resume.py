@@ -23,4 +23,5 @@ def run(options: argparse.Namespace) -> int:
     """Go on."""
     from regard.tasks.train import resume
 
-    return resume(options.run, options.set)
+    resume(options.run, options.set)
+    return 0

@@ -57,9 +57,15 @@ def run(options: argparse.Namespace) -> int:
     if not options.recipe and not corpora:
         raise SettingsError('nothing to train on: give --source and --target, or a recipe (see "regard train --help")')
 
-    from regard.tasks.train import train_with
+    from regard.tasks.train import resolve, start, tell
 
-    return train_with(table, recipe=options.recipe, overrides=options.set, out=options.out, dry_run=options.dry_run)
+    job = resolve(table, options.recipe, options.set)
+    for choice in job.plan:
+        tell(f"{choice.name} = {choice.value}   {choice.reason}")
+    if not options.dry_run:
+        run = start(job, options.out or "")
+        tell(f'the run is in {run.folder}; look at {run.folder / "report.html"}, or "regard translate {run.folder}"')
+    return 0
 
 
 def pair_up(sources: Sequence[str], targets: Sequence[str], prefix: str = "--") -> list[dict[str, Any]]:

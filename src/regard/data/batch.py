@@ -10,6 +10,7 @@ from bisect import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -105,6 +106,16 @@ def _pad(rows: Sequence[Ids | list[int]], pad: int) -> tuple[NDArray[np.int64], 
     return ids_BS, place_S <= lengths_B[:, None]
 
 
+class Mark(NamedTuple):
+    """An epoch, counted from 0, and the position of its first batch in the stream."""
+
+    epoch: int
+    position: int
+
+
+START = Mark(0, 0)
+
+
 class BatchStream:
     """The endless stream of batches that training sees, by position; batches hold the numbers of pairs.
 
@@ -112,24 +123,38 @@ class BatchStream:
     takes the positions p with p % n == r, so that together the processes see what one alone would.
     """
 
-    def __init__(self, lengths: tuple[Ids, Ids], budget: int, seed: int, weights: Sequence[Part] = ()):
-        """`lengths` and `weights` as a `Store` has them; for the others see `epoch_batches`."""
+    def __init__(
+        self,
+        lengths: tuple[Ids, Ids],
+        budget: int,
+        seed: int,
+        weights: Sequence[Part] = (),
+        known: Mark = START,
+    ):
+        """`lengths` and `weights` as a `Store` has them, `budget` and `seed` as in `epoch_batches`.
+
+        `known`, from `mark` of an equal stream, saves planning the epochs before it again; no position before it can
+        be asked for.
+        """
         if not len(lengths[0]):
             raise TrainingError("there is nothing to train on: every pair has an empty side or exceeds data.max_length")
         self._lengths, self._budget, self._seed, self._weights = lengths, budget, seed, weights
-        self._starts = [0]  # the first position of each epoch, as far as known
+        self._marks = [known]
         self._planned: tuple[int, list[Index]] = (-1, [])  # the last epoch planned, and its batches
 
     def at(self, position: int) -> Index:
         """The batch at a position of the stream."""
-        epoch = self.epoch(position)
-        return self._plan(epoch)[position - self._starts[epoch]]
+        mark = self.mark(position)
+        return self._plan(mark.epoch)[position - mark.position]
 
-    def epoch(self, position: int) -> int:
-        """The epoch, counted from 0, that a position falls into."""
-        while self._starts[-1] <= position:  # how many batches an epoch has is known once it is planned
-            self._starts.append(self._starts[-1] + len(self._plan(len(self._starts) - 1)))
-        return bisect(self._starts, position) - 1
+    def mark(self, position: int) -> Mark:
+        """The epoch that a position falls into."""
+        while (last := self._marks[-1]).position <= position:  # only a planned epoch tells how many batches it has
+            self._marks.append(Mark(last.epoch + 1, last.position + len(self._plan(last.epoch))))
+        place = bisect(self._marks, position, key=lambda mark: mark.position) - 1
+        if place < 0:
+            raise ValueError(f"position {position} lies before {self._marks[0]}, from where this stream is known")
+        return self._marks[place]
 
     def shard(self, start: int, process: int = 0, processes: int = 1) -> Iterator[Index]:
         """The batches of one process, from the position `start` on, without end."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from regard.errors import CorpusError, nearest
 
 __all__ = ["Pair", "content_hash", "read_corpus", "read_lines"]
 
-_PHRASEBOOK = {"phrasebook": "train", "phrasebook:valid": "valid", "phrasebook:test": "test"}
+_PHRASEBOOK = ("phrasebook", "phrasebook:valid", "phrasebook:test")
 _BOTH_SIDES = ", ".join(READERS)
 
 
@@ -87,7 +88,14 @@ def _read_phrasebook(corpus: Corpus) -> Iterator[Pair]:
     if corpus.source not in _PHRASEBOOK:
         hint = nearest(corpus.source, _PHRASEBOOK) or f"; its parts are {', '.join(_PHRASEBOOK)}"
         raise CorpusError(corpus.source, f"no such part of the phrasebook{hint}")
+    return iter(_phrasebook_parts()[corpus.source])
+
+
+@functools.cache  # it takes seconds to write, and a training run asks for several parts
+def _phrasebook_parts() -> dict[str, tuple[Pair, ...]]:
     from regard.data.phrasebook import phrasebook
 
-    part = getattr(phrasebook(), _PHRASEBOOK[corpus.source])
-    return (Pair(entry.source, entry.target) for entry in part)
+    book = phrasebook()
+    parts = (book.train, book.valid, book.test)
+    pairs = (tuple(Pair(phrase.source, phrase.target) for phrase in part) for part in parts)
+    return dict(zip(_PHRASEBOOK, pairs, strict=True))

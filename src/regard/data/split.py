@@ -58,7 +58,7 @@ class Split:
 def plan_split(pairs: Iterable[Pair], valid: int | float, test: int | float, seed: int = 1) -> Split:
     """Read a corpus once and decide where each pair goes. A whole number is a count of pairs, a fraction a share.
 
-    The same corpus and seed give the same split. Memory: about 50 bytes a pair, never the text itself.
+    The same corpus and seed give the same split. Memory: 50 to 70 bytes a pair, never the text itself.
     """
     roots = _find_components(pairs)
     sizes = array("I", [0]) * len(roots)

@@ -7,6 +7,7 @@ bytes, so that nothing is lost and UNK is never needed.
 from __future__ import annotations
 
 import io
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -21,6 +22,8 @@ FIRST_BYTE = len(FIRST_SPECIALS)
 """The tokens of the 256 bytes come first, then those of the alphabet and the subwords."""
 THREADS = 8
 """Fixed, because the unigram vocabulary depends on it (not on the cores that run them); BPE's does not."""
+LEAST_SHARE = 0.98
+"""SentencePiece takes no smaller alphabet."""
 QUIET = 2
 """SentencePiece's level of errors: nothing below it is printed."""
 
@@ -55,18 +58,26 @@ class SubwordTokenizer(Tokenizer):
 
 def train(lines: list[str], settings: config.Tokenizer) -> SubwordTokenizer:
     """Learn subwords from normalised lines."""
-    smallest = SPECIAL_COUNT + BYTE_COUNT + 2
-    if settings.size < smallest:
-        raise TokenizerError(f"tokenizer.size {settings.size} is too small for subwords; set it to {smallest} or more")
+    tokenizer = _learn(lines, settings, settings.size)
+    if tokenizer.size == settings.size:
+        return tokenizer
+    largest = tokenizer.size
+    while (smaller := _learn(lines, settings, largest).size) < largest:  # with fewer letters it may come out smaller
+        largest = smaller
+    raise TokenizerError(f"tokenizer.size {settings.size} is more than the data supports; set it to {largest} or less")
+
+
+def _learn(lines: list[str], settings: config.Tokenizer, size: int) -> SubwordTokenizer:
+    """A vocabulary of this size, or of the largest that the text supports."""
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(lines),
             model_writer=model,
             model_type=settings.kind,
-            vocab_size=settings.size - 1,  # PAD is ours
-            hard_vocab_limit=False,  # what is too large is said below, with the size that would do
-            character_coverage=_alphabet_share(lines, settings.size),
+            vocab_size=size - 1,  # PAD is ours
+            hard_vocab_limit=False,
+            character_coverage=_alphabet_share(lines, size),
             byte_fallback=True,
             normalization_rule_name="identity",
             remove_extra_whitespaces=False,
@@ -79,13 +90,15 @@ def train(lines: list[str], settings: config.Tokenizer) -> SubwordTokenizer:
             minloglevel=QUIET,
         )
     except RuntimeError as error:
-        raise TokenizerError(f"tokenizer: SentencePiece cannot learn from this text ({error})") from None
-    tokenizer = SubwordTokenizer(settings.kind, settings.lowercase, model.getvalue())
-    if tokenizer.size < settings.size:
-        raise TokenizerError(
-            f"tokenizer.size {settings.size} is more than the data supports; set it to {tokenizer.size} or less"
-        )
-    return tokenizer
+        raise TokenizerError(_explain(str(error), size)) from None
+    return SubwordTokenizer(settings.kind, settings.lowercase, model.getvalue())
+
+
+def _explain(error: str, size: int) -> str:
+    if numbers := re.search(r"smaller than required_chars\. \d+ vs (\d+)", error):
+        smallest = int(numbers[1]) + 1  # PAD
+        return f"tokenizer.size {size} has no room for bytes and letters; set it to {smallest} or more"
+    return f"tokenizer: SentencePiece cannot learn from this text ({error})"
 
 
 def load(path: Path, kind: str, lowercase: bool) -> SubwordTokenizer:
@@ -103,13 +116,14 @@ def load(path: Path, kind: str, lowercase: bool) -> SubwordTokenizer:
 
 
 def _alphabet_share(lines: list[str], size: int) -> float:
-    """Which share of the characters in the text get a token: all, while those leave half of the room to subwords.
+    """The share of the text whose characters get a token each: all of it, while that leaves half the room to subwords.
 
-    The usual 0.9995 would spell Ä, Ö, Ü and every digit of Multi30k in bytes; all of Chinese would leave no room.
+    The usual 0.9995 would spell Ä, Ö, Ü and every digit of Multi30k in bytes. All of Chinese, though, would leave no
+    room; then its rare characters are spelled in bytes.
     """
     counts = Counter[str]()
     for line in lines:
         counts.update(line)
     room = size - SPECIAL_COUNT - BYTE_COUNT
-    kept = sum(count for _, count in counts.most_common(room // 2))
-    return kept / counts.total()
+    kept = sum(count for _, count in counts.most_common(max(0, room // 2)))
+    return max(kept / counts.total(), LEAST_SHARE)

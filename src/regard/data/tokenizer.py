@@ -143,7 +143,7 @@ class Tokenizer(ABC):
             elif waiting:
                 places[-waiting - 1 :] = [(places[-waiting - 1][0], places[-1][1])] * (waiting + 1)
                 waiting = 0
-        return [Piece(id, self.tokens[id], *place) for id, place in zip(ids, places, strict=True)]
+        return [Piece(int(id), self.tokens[id], *place) for id, place in zip(ids, places, strict=True)]
 
     def hash(self) -> str:
         """Fingerprint of everything that decides the ids of a text; a saved copy has the same."""

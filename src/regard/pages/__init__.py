@@ -14,6 +14,7 @@ import math
 import re
 from collections.abc import Mapping
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any
 
 from regard.errors import SettingsError, nearest
@@ -25,6 +26,7 @@ _PARTS = re.compile(
     r'|<script src="(?P<script>[a-z]+\.js)"></script>'
     r"|\{\{(?P<slot>policy|title|data)\}\}"
 )
+_COMMENT = re.compile(r"//|/\*.*\*/$")
 # What could end a script element or a line of script, and halves of characters, which UTF-8 cannot write.
 _UNSAFE = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
 
@@ -35,34 +37,38 @@ def render_page(name: str, data: Mapping[str, Any]) -> str:
     known = sorted(entry.name.removesuffix(".html") for entry in folder.iterdir() if entry.name.endswith(".html"))
     if name not in known:
         raise SettingsError(f'there is no page "{name}"{nearest(name, known)} (pages: {", ".join(known)})')
-    skeleton = folder.joinpath(f"{name}.html").read_text(encoding="utf-8")
+    skeleton = (folder / f"{name}.html").read_text(encoding="utf-8")
 
-    inlined: dict[str, list[str]] = {"style": [], "script": []}
-    for found in _PARTS.finditer(skeleton):
-        if found.lastgroup in inlined:
-            inlined[found.lastgroup].append(folder.joinpath(found[found.lastgroup]).read_text(encoding="utf-8"))
+    styles = {found["style"]: _part(folder, found["style"]) for found in _PARTS.finditer(skeleton) if found["style"]}
+    scripts = {found["script"]: _part(folder, found["script"]) for found in _PARTS.finditer(skeleton) if found["script"]}
     slots = {
-        "policy": _policy(inlined["style"], inlined["script"]),
+        "policy": _policy(styles, scripts),
         "title": html.escape(str(data.get("title") or "Training report")),
         "data": _embed(data),
     }
-    waiting = {element: iter(texts) for element, texts in inlined.items()}
 
     def fill(found: re.Match[str]) -> str:
-        element = found.lastgroup or ""
-        if element == "slot":
-            return slots[found["slot"]]
-        return f"<{element}>{next(waiting[element])}</{element}>"
+        if found["style"]:
+            return f"<style>{styles[found['style']]}</style>"
+        if found["script"]:
+            return f"<script>{scripts[found['script']]}</script>"
+        return slots[found["slot"]]
 
-    # One pass: what a user wrote is put in last and never looked at again.
+    # One pass over the skeleton: what a user wrote is put in and never looked at again.
     return _PARTS.sub(fill, skeleton)
 
 
-def _policy(styles: list[str], scripts: list[str]) -> str:
-    """A Content-Security-Policy that allows these very texts, images inside the file, and nothing else."""
+def _part(folder: Traversable, name: str) -> str:
+    """A style or script without its indentation and its lines of comment, which are for those who read the source."""
+    lines = (line.strip() for line in (folder / name).read_text(encoding="utf-8").splitlines())
+    return "\n".join(line for line in lines if line and not _COMMENT.match(line))
 
-    def hashes(texts: list[str]) -> str:
-        digests = (hashlib.sha256(text.encode()).digest() for text in texts)
+
+def _policy(styles: Mapping[str, str], scripts: Mapping[str, str]) -> str:
+    """A Content-Security-Policy that allows these very texts, the icon inside the file, and nothing else."""
+
+    def hashes(parts: Mapping[str, str]) -> str:
+        digests = (hashlib.sha256(text.encode()).digest() for text in parts.values())
         return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests) or "'none'"
 
     return (

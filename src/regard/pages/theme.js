@@ -13,7 +13,10 @@
 
   document.addEventListener("DOMContentLoaded", () => {
     const button = document.getElementById("theme");
-    const label = () => { button.textContent = isDark() ? "Light" : "Dark"; button.ariaLabel = `${button.textContent} colours`; };
+    const label = () => {
+      button.textContent = isDark() ? "Light" : "Dark";
+      button.ariaLabel = `${button.textContent} colours`;
+    };
     button.addEventListener("click", () => {
       root.dataset.theme = isDark() ? "light" : "dark";
       remember(root.dataset.theme);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -39,10 +40,12 @@ class TrainingPairs:
     def __init__(self, data: Data, seed: int):
         self.data = data
         self.counts = [0] * len(data.train)
+        self.characters = 0
         self.parts = b""
         if not data.train:
             raise SettingsError("nothing to train on: give --source and --target, or [[data.train]] in a recipe")
-        total = sum(1 for _ in self._count())
+        self._count()
+        total = sum(self.counts)
         if total < FEWEST_PAIRS:
             raise CorpusError(
                 data.train[0].source, f"{total} pairs are too few to train on; give at least {FEWEST_PAIRS}"
@@ -57,6 +60,11 @@ class TrainingPairs:
 
     def __len__(self) -> int:
         return sum(self.counts) - self.parts.count(PARTS.index("valid")) - self.parts.count(PARTS.index("test"))
+
+    @property
+    def mean_characters(self) -> float:
+        """Mean length of a sentence, over both sides."""
+        return self.characters / (2 * sum(self.counts))
 
     def corpora(self) -> Iterator[tuple[Iterator[Pair], float]]:
         """Each corpus with its weight."""
@@ -81,11 +89,11 @@ class TrainingPairs:
         first, wanted = sum(self.counts[:number]), PARTS.index(part)
         return (pair for place, pair in enumerate(pairs, first) if self.parts[place] == wanted)
 
-    def _count(self) -> Iterator[Pair]:
+    def _count(self) -> None:
         for number, corpus in enumerate(self.data.train):
             for pair in self._read(corpus):
                 self.counts[number] += 1
-                yield pair
+                self.characters += len(pair.source) + len(pair.target)
 
     def _read(self, corpus: Corpus) -> Iterator[Pair]:
         return read_corpus(corpus, self.data.source_language, self.data.target_language)
@@ -93,31 +101,43 @@ class TrainingPairs:
 
 def prepare(run: Run, recipe: Recipe, pairs: TrainingPairs, tell: Tell) -> Prepared:
     """Make vocabularies, the token store and the held-out parts, and write them into the run."""
-    valid, test = (_real(pairs.held_out(part)) for part in ("valid", "test"))
-    if not valid:
-        raise CorpusError("validation data", "has no pair with text on both sides")
     source, target = _make_tokenizers(recipe, pairs, tell)
     run.write_tokenizers(source, target)
-    tell(f"encoding {len(pairs):,} pairs")
-    folder = run.folder / "store"
-    folder.mkdir()
-    store = build_store(folder / "train", pairs.corpora(), source, target, recipe.data.max_length)
-    if not len(store):
-        raise CorpusError("training data", f"no pair has text on both sides within {recipe.data.max_length} tokens")
-    for part, held_out in (("valid", valid), ("test", test)):
-        lines = "".join(json.dumps(pair, ensure_ascii=False) + "\n" for pair in held_out)
-        write_atomically(folder / f"{part}.jsonl", lines.encode())
-    return Prepared(source, target, store, valid, test)
+    return _build(run, recipe, pairs, source, target, tell)
 
 
-def open_prepared(run: Run) -> Prepared:
-    """What `prepare` made, for going on."""
+def open_prepared(run: Run, tell: Tell) -> Prepared:
+    """What `prepare` made, for going on; made again from the corpora where a finished run has put it away."""
     folder = run.folder / "store"
     source, target = run.tokenizers
+    if not folder.is_dir():
+        pairs = TrainingPairs(run.recipe.data, run.recipe.train.seed)
+        return _build(run, run.recipe, pairs, source, target, tell)
     return Prepared(
         source, target, open_store(folder / "train"), _read_pairs(folder / "valid.jsonl"),
         _read_pairs(folder / "test.jsonl"),
     )  # fmt: skip
+
+
+def _build(
+    run: Run, recipe: Recipe, pairs: TrainingPairs, source: Tokenizer, target: Tokenizer, tell: Tell
+) -> Prepared:
+    """Fill a folder beside the store's place, then give it its name."""
+    valid, test = (_real(pairs.held_out(part)) for part in ("valid", "test"))
+    if not valid:
+        raise CorpusError("validation data", "has no pair with text on both sides")
+    tell(f"encoding {len(pairs):,} pairs")
+    draft = run.folder / "store.part"
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir()
+    store = build_store(draft / "train", pairs.corpora(), source, target, recipe.data.max_length)
+    if not len(store):
+        raise CorpusError("training data", f"no pair has text on both sides within {recipe.data.max_length} tokens")
+    for part, held_out in (("valid", valid), ("test", test)):
+        lines = "".join(json.dumps(pair, ensure_ascii=False) + "\n" for pair in held_out)
+        write_atomically(draft / f"{part}.jsonl", lines.encode())
+    draft.rename(run.folder / "store")
+    return Prepared(source, target, open_store(run.folder / "store" / "train"), valid, test)
 
 
 def _make_tokenizers(recipe: Recipe, pairs: TrainingPairs, tell: Tell) -> tuple[Tokenizer, Tokenizer]:

@@ -85,13 +85,16 @@ def summary(card: dict[str, Any]) -> list[dict[str, str]]:
     scores, training = card["scores"][part], card["training"]
     named = {"test": "unseen sentences", "valid": "held-out sentences"}[part]
     return [
-        {"label": f"BLEU on {scores['sentences']:,} {named}", "value": f"{scores['bleu']:.1f}", "note": scores["signatures"]["bleu"]},
-        {"label": "chrF", "value": f"{scores['chrf']:.1f}", "note": scores["signatures"]["chrf"]},
-        {"label": "training", "value": duration(training["seconds"]), "note": f"{training['step']:,} updates"},
-        {"label": "parameters", "value": f"{card['parameters']:,}", "note": card["arch"]},
-        {"label": "training pairs", "value": f"{card['pairs']['train']:,}", "note": f"{training['tokens']:,} target tokens read"},
-        {"label": "arithmetic", "value": f"{training['flops']:.2g} FLOP", "note": "forward and backward"},
-    ]  # fmt: skip
+        {"label": label, "value": value, "note": note}
+        for label, value, note in (
+            (f"BLEU on {scores['sentences']:,} {named}", f"{scores['bleu']:.1f}", scores["signatures"]["bleu"]),
+            ("chrF", f"{scores['chrf']:.1f}", scores["signatures"]["chrf"]),
+            ("training", duration(training["seconds"]), f"{training['step']:,} updates"),
+            ("parameters", f"{card['parameters']:,}", card["arch"]),
+            ("training pairs", f"{card['pairs']['train']:,}", f"{training['tokens']:,} target tokens read"),
+            ("arithmetic", f"{training['flops']:.2g} FLOP", "forward and backward"),
+        )
+    ]
 
 
 def attention_data(trace: Trace) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import torch
 
 from regard.analysis.trace import Trace, record_trace
 from regard.config import Search
-from regard.data.batch import Source, make_source
+from regard.data.batch import Source, make_sources
 from regard.data.tokenizer import EOS, SOS, UNK, Tokenizer
 from regard.decoding.beam import Hypothesis, Tokens, beam_search
 from regard.decoding.greedy import greedy
@@ -86,7 +86,7 @@ class Translator:
         )  # fmt: skip
 
     def _sources(self, ids: list[list[int]]) -> Source:
-        return make_source(ids, self.source.pad)
+        return make_sources(ids, self.source.pad)
 
     def _answer(self, text: str, hypotheses: list[Hypothesis], nbest: int) -> Answer:
         made = [

@@ -7,6 +7,7 @@ import random
 from regard.config import Recipe
 from regard.data.batch import Batch, BatchStream, make_batch
 from regard.data.sampling import resample
+from regard.data.store import Ids
 from regard.models.base import Seq2Seq
 from regard.tasks.evaluate import quick_scores
 from regard.tasks.prepare import Prepared
@@ -25,19 +26,24 @@ class TranslationTask:
     def __init__(self, recipe: Recipe, prepared: Prepared, model: Seq2Seq):
         self.recipe, self.data = recipe, prepared
         self.cost = count_cost(model)
-        self.stream = BatchStream(prepared.train, recipe.train.batch_tokens, recipe.train.seed)
+        store = prepared.train
+        self.stream = BatchStream(store.lengths, recipe.train.batch_tokens, recipe.train.seed, store.weights)
         kept = recipe.train.valid_sentences or len(prepared.valid)
         self.translated = prepared.valid[:kept]
 
     def batch(self, position: int) -> Batch:
         """The pairs at this place of the stream, with other subwords each time if that was asked for."""
-        pairs = [self.data.train[place] for place in self.stream.at(position)]
+        index = self.stream.at(position)
+        pairs: list[tuple[Ids | list[int], Ids | list[int]]] = [self.data.train[place] for place in index]
         strength = self.recipe.tokenizer.sampling
         if strength:
             draw = random.Random(f"{self.recipe.train.seed} {position}")
             source, target = self.data.source, self.data.target
-            pairs = [(resample(source, s, strength, draw), resample(target, t, strength, draw)) for s, t in pairs]
-        return make_batch(pairs, self.data.source.pad, self.data.target.pad)
+            pairs = [
+                (resample(source, s.tolist(), strength, draw), resample(target, t.tolist(), strength, draw))
+                for s, t in pairs
+            ]
+        return make_batch(pairs, self.data.source.pad, self.data.target.pad, index)
 
     def loss(self, model: Seq2Seq, batch: Batch) -> Loss:
         """Of the real target tokens; padding is left out before the vocabulary is scored."""

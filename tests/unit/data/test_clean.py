@@ -79,8 +79,9 @@ def test_rules_spare(source: str, target: str) -> None:
 
 
 def test_fair_lengths_differ_by_script() -> None:
-    # From the first article of the Universal Declaration of Human Rights: 3.6 times the characters, 1.3 times the bytes.
-    english = "All human beings are born free and equal in dignity and rights. They are endowed with reason and conscience"
+    # Universal Declaration of Human Rights, article 1: 3.7 times the characters, 1.3 times the bytes.
+    english = "All human beings are born free and equal in dignity and rights. They are endowed with reason and "
+    english += "conscience."
     chinese = "人人生而自由,在尊严和权利上一律平等。他们赋有理性和良心。"
     assert len(english) > 3 * (len(chinese) + 5)
     assert removed_by(Pair(english, chinese), Cleaning("en", "zh", max_ratio=3)) is None
@@ -212,12 +213,12 @@ class TestFingerprints:
         tracemalloc.start()
         try:
             numbering = Numbering()
-            assert all(numbering.is_new(str(number)) for number in range(50_000))
+            assert all(numbering.is_new(str(number)) for number in range(20_000))
             held = tracemalloc.get_traced_memory()[0]
         finally:
             tracemalloc.stop()
-        assert not any(numbering.is_new(str(number)) for number in range(50_000))
-        assert held < 24 * 50_000
+        assert not any(numbering.is_new(str(number)) for number in range(20_000))
+        assert held < 24 * 20_000
 
     def test_normalise(self) -> None:
         assert normalise("  Cafe\u0301\u00a0 STRASSE ") == normalise("café straße") == "café strasse"
@@ -225,13 +226,13 @@ class TestFingerprints:
 
 def test_duplicates_take_a_few_bytes_a_pair() -> None:
     def generate() -> Iterator[Pair]:
-        for number in range(30_000):
+        for number in range(12_000):
             yield Pair(f"a sentence of some length with number {number}", f"una frase di una certa lunghezza {number}")
 
     tracemalloc.start()
     try:
-        assert sum(1 for _ in clean(generate(), Cleaning("en", "it"))[0]) == 30_000
-        assert tracemalloc.get_traced_memory()[1] < 3_000_000  # the text itself is 4 MB in memory
+        assert sum(1 for _ in clean(generate(), Cleaning("en", "it"))[0]) == 12_000
+        assert tracemalloc.get_traced_memory()[1] < 900_000  # the text itself takes more than 2 MB
     finally:
         tracemalloc.stop()
 

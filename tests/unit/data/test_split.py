@@ -155,7 +155,7 @@ def test_a_corpus_that_changes_meanwhile_is_told() -> None:
 
 
 def test_memory_is_a_few_bytes_a_pair() -> None:
-    count = 20_000
+    count = 10_000
 
     def generate() -> Iterator[Pair]:
         for number in range(count):

@@ -24,8 +24,7 @@ from regard.layers.attention import (
 )
 from regard.layers.positions import Rotary
 from regard.layers.taps import Tap, listen, trace, without_heads
-
-close = torch.testing.assert_close
+from tests.toys import close
 
 
 def heard() -> Tap:
@@ -145,7 +144,7 @@ def test_masked_keys_and_values_do_not_matter(make_tap) -> None:
     mask = torch.tensor([True, False, True, True, False])
     expected = attend(query, key[..., mask, :], value[..., mask, :])
     key[..., ~mask, :], value[..., ~mask, :] = 1e4, -1e4
-    close(attend(query, key, value, mask, tap=make_tap()), expected)
+    close(attend(query, key, value, mask[None], tap=make_tap()), expected)
 
 
 @both_ways
@@ -174,7 +173,7 @@ def test_the_fused_way_equals_the_open_way(shape: tuple[int, ...], seed: int) ->
     query = torch.randn(batch, heads, queries, width)
     key, value = torch.randn(batch, heads, keys, width), torch.randn(batch, heads, keys, width)
     mask = torch.rand(batch, 1, queries, keys) < 0.6
-    close(attend(query, key, value, mask), attend(query, key, value, mask, tap=heard()), rtol=0, atol=1e-5)
+    close(attend(query, key, value, mask), attend(query, key, value, mask, tap=heard()))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -205,8 +204,8 @@ def test_nearby_equals_a_band_mask(batch: int, length: int, window: int, padded:
     query, key, value = (torch.randn(batch, 2, length, 4) for _ in range(3))
     mask_BN = torch.arange(length) < torch.randint(length + 1, (batch, 1)) if padded else None
     expected = by_band_mask(query, key, value, mask_BN, window)
-    close(attend_nearby(query, key, value, mask_BN, window), expected, rtol=0, atol=1e-5)
-    close(attend_nearby(query, key, value, mask_BN, window, tap=heard()), expected, rtol=0, atol=1e-5)
+    close(attend_nearby(query, key, value, mask_BN, window), expected)
+    close(attend_nearby(query, key, value, mask_BN, window, tap=heard()), expected)
 
 
 @pytest.mark.parametrize(("length", "window"), [(48, 32), (49, 32), (64, 32), (65, 33), (97, 64), (100, 64), (192, 64)])
@@ -215,7 +214,7 @@ def test_nearby_at_the_edges_of_a_block(length: int, window: int) -> None:
     query, key, value = (torch.randn(2, 2, length, 4) for _ in range(3))
     mask_BN = torch.arange(length) < torch.tensor([[length], [length - 40]])
     expected = by_band_mask(query, key, value, mask_BN, window)
-    close(attend_nearby(query, key, value, mask_BN, window), expected, rtol=0, atol=1e-5)
+    close(attend_nearby(query, key, value, mask_BN, window), expected)
 
 
 def test_a_wide_window_sees_everything() -> None:
@@ -242,7 +241,8 @@ def test_gradient_of_nearby_equals_that_of_the_band_mask() -> None:
         torch.autograd.grad((way(*inputs, mask_BN, 21) * tilt)[mask_BN[:, None].expand(-1, 2, -1)].sum(), inputs)
         for way in (attend_nearby, by_band_mask)
     )
-    close(near, band, rtol=0, atol=1e-5)
+    for ours, expected in zip(near, band, strict=True):
+        close(ours, expected)
 
 
 def test_nearby_never_holds_a_square_matrix() -> None:
@@ -274,7 +274,7 @@ def test_steps_of_self_attention_equal_the_causal_layer() -> None:
     for x_BD in x_BTD.unbind(1):
         output, cache = layer.step(x_BD[:, None], cache)
         outputs.append(output)
-    close(torch.cat(outputs, dim=1), layer(x_BTD), rtol=0, atol=1e-5)
+    close(torch.cat(outputs, dim=1), layer(x_BTD))
 
 
 def test_the_cache_grows_by_one_token_a_step() -> None:
@@ -289,7 +289,7 @@ def test_cross_attention_holds_one_memory_for_all_queries() -> None:
     assert memory.key.shape == memory.value.shape == (3, 2, 7, 6)
     together = layer(x_BTD, memory, None)
     for place in range(4):
-        close(together[:, place : place + 1], layer(x_BTD[:, place : place + 1], memory, None), rtol=0, atol=1e-6)
+        close(together[:, place : place + 1], layer(x_BTD[:, place : place + 1], memory, None), 1e-6)
 
 
 @pytest.mark.parametrize("head", [0, 1, 3])
@@ -300,7 +300,7 @@ def test_a_head_switched_off_is_its_columns_zeroed(head: int) -> None:
         switched_off = layer(x_BTD)
     with torch.no_grad():
         layer.outward.weight[:, 3 * head : 3 * (head + 1)] = 0
-    close(switched_off, layer(x_BTD), rtol=0, atol=1e-6)
+    close(switched_off, layer(x_BTD), 1e-6)
 
 
 def test_heads_are_independent() -> None:
@@ -314,4 +314,4 @@ def test_heads_are_independent() -> None:
             alone.inward.weight.copy_(layer.inward.weight.view(3, 12, 8)[:, rows].flatten(0, 1))
             alone.outward.weight.copy_(layer.outward.weight[:, rows])
         parts.append(alone(x_BTD))
-    close(torch.stack(parts).sum(0), layer(x_BTD), rtol=0, atol=1e-5)
+    close(torch.stack(parts).sum(0), layer(x_BTD))

@@ -21,8 +21,7 @@ from regard.layers.positions import (
     position_layer,
     sinusoids,
 )
-
-close = torch.testing.assert_close
+from tests.toys import close
 
 
 @pytest.mark.parametrize("width", [2, 7, 20, 50])
@@ -75,12 +74,11 @@ def test_the_table_follows_the_model_to_another_precision() -> None:
 
 @pytest.mark.parametrize("step", [1, 5, 40])
 def test_a_shift_is_a_rotation_that_does_not_depend_on_the_place(step: int) -> None:
-    """PE(pos + k) = M_k PE(pos): M_k, fitted on some places, holds at all others and is orthogonal."""
-    table = sinusoids(400, 10).double()
-    before, after = table[:-step], table[step:]
-    turn = torch.linalg.lstsq(before[:60], after[:60]).solution
-    close(before @ turn, after, rtol=0, atol=1e-4)
-    close(turn @ turn.T, torch.eye(10, dtype=torch.float64), rtol=0, atol=1e-3)
+    """PE(pos + k) = M_k PE(pos), with M_k made of one turn a pair of dimensions."""
+    angles = [step / 10000 ** (2 * pair / 10) for pair in range(5)]
+    turn = torch.block_diag(*(torch.tensor([[math.cos(a), math.sin(a)], [-math.sin(a), math.cos(a)]]) for a in angles))
+    table = sinusoids(400, 10)
+    close(table[:-step] @ turn.T, table[step:])
 
 
 def test_learned_rows_are_the_weights() -> None:
@@ -105,7 +103,7 @@ def test_rotary_scores_depend_on_distance_alone(first: int, second: int, shift: 
     turn, query, key = Rotary(8), torch.randn(1, 1, 1, 8), torch.randn(1, 1, 1, 8)
     score = (turn(query, first) * turn(key, second)).sum()
     shifted = (turn(query, first + shift) * turn(key, second + shift)).sum()
-    close(score, shifted, rtol=0, atol=1e-4)
+    close(score, shifted, 1e-4)
 
 
 def test_rotary_turns_and_does_not_stretch() -> None:
@@ -164,7 +162,7 @@ def test_without_positions_order_is_unsaid(seed: int) -> None:
     torch.manual_seed(seed)
     layer, x_BTD, order = SelfAttention(8, 2, 4, "here"), torch.randn(2, 6, 8), torch.randperm(6)
     place = position_layer("none", "add", 8, 9)
-    close(layer(place(x_BTD[:, order])), layer(place(x_BTD))[:, order], rtol=0, atol=1e-5)
+    close(layer(place(x_BTD[:, order])), layer(place(x_BTD))[:, order])
 
 
 @pytest.mark.parametrize("kind", ["sinusoidal", "learned", "rotary"])

@@ -13,9 +13,7 @@ from regard.errors import ModelError
 from regard.layers.attention import SelfAttention
 from regard.layers.taps import Seen, Tap, listen, match_taps, taps, trace, without_heads
 from regard.models.base import Seq2Seq
-from tests.toys import TOYS, Sentences, build, sentences, tokens, walk
-
-close = torch.testing.assert_close
+from tests.toys import TOYS, Sentences, build, close, sentences, tokens, walk
 
 
 @pytest.fixture
@@ -108,7 +106,7 @@ def test_a_tape_keeps_every_pass_in_order(model: Seq2Seq, source: Sentences) -> 
         model(source, target_BT)
     for name in at_once:
         assert len(stepwise.calls[name]) == 5
-        close(stepwise.steps(name), at_once[name].weights_BHTS, rtol=0, atol=1e-5)
+        close(stepwise.steps(name), at_once[name].weights_BHTS)
 
 
 def test_gradients_flow_through_recorded_weights() -> None:

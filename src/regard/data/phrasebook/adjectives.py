@@ -2,7 +2,8 @@
 
 One adjective a line: `english | italian | tags`. Besides the tags of nouns, `before` puts the Italian one before its
 noun, `absolute` ones take no very or too, `attribute` ones only stand beside the noun, and after to be people have
-`mood` ones (which pass) and `trait` ones (which do not); animals can be `weary` ones.
+`mood` ones (which pass) and `trait` ones (which do not); animals can be `weary` ones. A `fault` of a thing
+and the `excuse` of a person explain why something was not done.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from regard.data.phrasebook.nouns import Noun
 _ADJECTIVES = """
 beautiful | bello | before clothes vehicle sight building sung told instrument drawn
 good | buono | before food drink text show sung
-old | vecchio | before vehicle furniture building luggage instrument pet trade adult
+old | vecchio | before vehicle furniture building luggage instrument pet trade adult fault
 young | giovane | before trade adult trait
 dear | caro | before attribute absolute kin companion
 new | nuovo | absolute clothes vehicle machine furniture instrument luggage
-big | grande | animal building vehicle luggage room surface baked
-small | piccolo | animal building vehicle luggage room surface
+big | grande | animal building vehicle luggage room surface baked fault
+small | piccolo | animal building vehicle luggage room surface fault
 red | rosso | absolute coloured
 green | verde | absolute coloured
 yellow | giallo | absolute coloured
@@ -32,10 +33,10 @@ brown | marrone | absolute coloured pet
 pink | rosa | absolute coloured
 elegant | elegante | clothes
 warm | caldo | warm
-expensive | caro | clothes vehicle machine furniture instrument
+expensive | costoso | clothes vehicle machine furniture instrument fault
 cheap | economico | clothes vehicle machine furniture
-long | lungo | long
-heavy | pesante | heavy luggage furniture
+long | lungo | long fault
+heavy | pesante | heavy luggage furniture fault
 full | pieno | absolute full container
 empty | vuoto | absolute full container
 clean | pulito | clothes cleaned dishes vehicle
@@ -44,27 +45,27 @@ open | aperto | absolute opened
 closed | chiuso | absolute opened
 broken | rotto | absolute machine fragile fixed
 fresh | fresco | fresh fruit vegetable
-hot | caldo | hot hotdrink
-cold | freddo | hot hotdrink cool
+hot | caldo | hot hotdrink fault
+cold | freddo | hot hotdrink cool fault
 sweet | dolce | fruit sweet
 delicious | squisito | absolute food
 ripe | maturo | fruit
 interesting | interessante | text show lesson subject
-boring | noioso | text show lesson subject
+boring | noioso | text show lesson subject fault
 funny | divertente | text show
-difficult | difficile | lesson subject language
+difficult | difficile | lesson subject language fault
 easy | facile | lesson subject language
 important | importante | lesson mail
-strange | strano | noise text
+strange | strano | noise text fault
 loud | forte | noise
 famous | famoso | trade sight sung
-wide | largo | wide
-narrow | stretto | narrow
-dangerous | pericoloso | road wild
-crowded | affollato | crowded transport
-deep | profondo | deep
-dark | buio | dark room
-muddy | fangoso | muddy
+wide | largo | wide fault
+narrow | stretto | narrow fault
+dangerous | pericoloso | road wild fault
+crowded | affollato | crowded transport fault
+deep | profondo | deep fault
+dark | buio | dark room fault
+muddy | fangoso | muddy fault
 modern | moderno | building furniture
 ancient | antico | sight
 bright | luminoso | room
@@ -86,14 +87,14 @@ French | francese | absolute trade show choice trait
 English | inglese | absolute trade text trait
 German | tedesco | absolute trade vehicle trait
 happy | felice | mood
-sad | triste | mood sung told show
-tired | stanco | mood weary
-busy | occupato | mood
+sad | triste | mood sung told show excuse
+tired | stanco | mood weary excuse
+busy | occupato | mood excuse
 ready | pronto | absolute mood
-ill | malato | mood
-angry | arrabbiato | mood
-worried | preoccupato | mood
-nervous | nervoso | mood weary
+ill | malato | mood excuse
+angry | arrabbiato | mood excuse
+worried | preoccupato | mood excuse
+nervous | nervoso | mood weary excuse
 calm | calmo | mood
 alone | solo | absolute mood
 surprised | sorpreso | mood
@@ -134,7 +135,9 @@ class Adjective:
 def adjectives() -> tuple[Adjective, ...]:
     """Every adjective, in the order of the table."""
     rows = (line.split("|") for line in _ADJECTIVES.splitlines() if line)
-    return tuple(Adjective(english.strip(), italian.strip(), frozenset(tags.split())) for english, italian, tags in rows)
+    return tuple(
+        Adjective(english.strip(), italian.strip(), frozenset(tags.split())) for english, italian, tags in rows
+    )
 
 
 @functools.cache
@@ -147,3 +150,8 @@ def adjectives_with(tag: str) -> tuple[Adjective, ...]:
 def adjectives_for(noun: Noun) -> tuple[Adjective, ...]:
     """The adjectives that can describe the noun."""
     return tuple(adjective for adjective in adjectives() if not adjective.tags.isdisjoint(noun.tags))
+
+
+def adjective(english: str) -> Adjective:
+    """The adjective with that English name."""
+    return next(adjective for adjective in adjectives() if adjective.english == english)

@@ -14,7 +14,6 @@ from regard.data.phrasebook.meaning import (
     Couple,
     Detail,
     Features,
-    Name,
     NounPhrase,
     Object,
     Prepositional,
@@ -27,6 +26,7 @@ from regard.data.phrasebook.meaning import (
     Who,
     features,
 )
+from regard.data.phrasebook.phrases import Name
 from regard.data.phrasebook.tokens import Fixed, Token, render
 
 _NEGATED = {"will": "won't", "can": "can't"}
@@ -50,7 +50,7 @@ def _clause(clause: Clause, key: str, contracted: bool) -> list[Token]:
     if shape.question in ("", "who"):
         if shape.negated and auxiliary:
             auxiliary, negation = _negate(auxiliary, key, contracted)
-        if contracted and auxiliary and isinstance(clause.subject, Pronoun | Anaphor):
+        if contracted and auxiliary and isinstance(clause.subject, (Pronoun, Anaphor)):
             subject, auxiliary = _lean(subject, auxiliary)
         tokens = [*subject, *([auxiliary] if auxiliary else [])]
     else:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import functools
 import re
 
-_IRREGULAR_PASTS = dict(
-    pair.split(":")
-    for pair in (
-        "be:was break:broke build:built buy:bought can:could choose:chose come:came cut:cut do:did draw:drew "
-        "drink:drank drive:drove eat:ate fall:fell feed:fed find:found forget:forgot get:got give:gave go:went "
-        "have:had hear:heard know:knew leave:left lend:lent lose:lost make:made meet:met pay:paid put:put read:read "
-        "run:ran see:saw sell:sold send:sent sing:sang sleep:slept speak:spoke swim:swam take:took teach:taught "
-        "tell:told think:thought understand:understood wake:woke wear:wore win:won write:wrote"
-    ).split()
-)
+_IRREGULAR_PASTS = """
+be:was break:broke build:built buy:bought choose:chose come:came cut:cut do:did draw:drew drink:drank
+drive:drove eat:ate fall:fell feed:fed find:found forget:forgot get:got give:gave go:went have:had hear:heard
+know:knew leave:left lend:lent lose:lost make:made meet:met pay:paid put:put read:read ride:rode run:ran
+see:saw sell:sold send:sent sing:sang sleep:slept speak:spoke swim:swam take:took teach:taught tell:told
+think:thought understand:understood wake:woke wear:wore win:won write:wrote
+"""
 _SIBILANT = re.compile(r"(s|x|z|ch|sh)$")
 # One syllable that ends in one vowel and one consonant doubles the consonant: running, stopped, cutting.
 _DOUBLES = re.compile(r"^[^aeiou]*[aeiou][^aeiouwxy]$")
@@ -44,10 +41,15 @@ def _before_vowel(verb: str) -> str:
 
 
 @functools.cache
+def _irregular_pasts() -> dict[str, str]:
+    return dict(pair.split(":") for pair in _IRREGULAR_PASTS.split())
+
+
+@functools.cache
 def past(verb: str) -> str:
     """The simple past."""
-    if verb in _IRREGULAR_PASTS:
-        return _IRREGULAR_PASTS[verb]
+    if verb in _irregular_pasts():
+        return _irregular_pasts()[verb]
     if verb.endswith("e"):
         return verb + "d"
     if verb.endswith("y") and verb[-2] not in "aeiou":

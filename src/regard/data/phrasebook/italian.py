@@ -1,4 +1,4 @@
-"""The Italian side: a meaning as Italian words, with dropped pronouns, clitics, agreement and contracted prepositions."""
+"""The Italian side: a meaning as Italian words, with dropped pronouns, clitics, agreement and contractions."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from regard.data.phrasebook.italian_words import (
     before_noun,
     contract,
     definite,
+    euphonic,
     indefinite,
     inflect,
     like_article,
@@ -32,7 +33,6 @@ from regard.data.phrasebook.meaning import (
     Couple,
     Detail,
     Features,
-    Name,
     NounPhrase,
     Object,
     Prepositional,
@@ -45,7 +45,7 @@ from regard.data.phrasebook.meaning import (
     Who,
     features,
 )
-from regard.data.phrasebook.phrases import ADVERBS
+from regard.data.phrasebook.phrases import ADVERBS, Name
 from regard.data.phrasebook.tokens import Fixed, Token, render
 from regard.data.phrasebook.verbs import BE, LIKE, Verb
 
@@ -81,6 +81,8 @@ def _clause(clause: Clause, key: str) -> list[Token]:
         tokens += _verb(clause, key, (key + "s",) if dropped else ())
         tokens += _complements(clause, key)
         tokens += subject if inverted else []
+    if shape.question == "where" and clause.verb == BE and tokens[1].text[0] in "eè":
+        tokens[0] = tokens[0]._replace(text="dov'")
     if shape.time:
         time = render(shape.time.italian, key + "t")
         tokens = [*time, *tokens] if shape.time_first else [*tokens, *time]
@@ -94,8 +96,8 @@ def _question_words(clause: Clause) -> tuple[str, ...]:
 def _drops_subject(clause: Clause) -> bool:
     """A pronoun is dropped, but kept where essere says in a statement what somebody is: "Io sono alla moda"."""
     if not isinstance(clause.subject, Pronoun):
-        return isinstance(clause.subject, Anaphor | There)
-    says_what = clause.verb == BE and any(isinstance(detail, Quality | Trade) for detail in clause.details)
+        return isinstance(clause.subject, (Anaphor, There))
+    says_what = clause.verb == BE and any(isinstance(detail, (Quality, Trade)) for detail in clause.details)
     return not (says_what and not clause.shape.question)
 
 
@@ -106,10 +108,9 @@ def _subject(subject: Subject, key: str) -> list[Token]:
         return [Token("chi", (key,), "s")]
     if isinstance(subject, Couple):
         second = subject.second.text
-        conjunction = "ed" if second.startswith("E") else "e"
         first, last = Token(subject.first.text, (key + "1",), "s"), Token(second, (key + "2",), "s")
-        return [first, Token(conjunction, (key + "and",), "s"), last]
-    assert isinstance(subject, Name | NounPhrase), "the other subjects are dropped"
+        return [first, Token(euphonic("e", second), (key + "and",), "s"), last]
+    assert isinstance(subject, (Name, NounPhrase)), "the other subjects are dropped"
     return _nominal(subject, key, "s")
 
 
@@ -123,9 +124,10 @@ def _liking(clause: Clause, key: str) -> list[Token]:
         dative = [Token(word, (key + "s",), "o") for word in who.dative.split()]
         clitic, experiencer = (dative, []) if len(dative) == 1 else ([], dative)
     elif isinstance(who, Couple):
-        experiencer = [Token("a", (key + "s1",), "o"), *(t._replace(roles="o") for t in _subject(who, key + "s"))]
+        pair = [token._replace(roles="o") for token in _subject(who, key + "s")]
+        experiencer = [Token(euphonic("a", pair[0].text), (key + "s1",), "o"), *pair]
     else:
-        assert isinstance(who, Name | NounPhrase), "questions of who likes what are not asked"
+        assert isinstance(who, (Name, NounPhrase)), "questions of who likes what are not asked"
         experiencer = _nominal(who, key + "s", "o", preposition=("a", ()))
     verb = _verb_words(clause, key, features(liked), (), clitic)
     return [*experiencer, *verb, *_noun_phrase(liked, key + "o", "s", clause.shape.negative)]
@@ -169,7 +171,9 @@ def _elide(clitic: str, following: str) -> str:
     return clitic
 
 
-_FORMS_OF_AVERE = frozenset(conjugate("avere", PRESENT, person, plural) for person in (1, 2, 3) for plural in (False, True))
+_FORMS_OF_AVERE = frozenset(
+    conjugate("avere", PRESENT, person, plural) for person in (1, 2, 3) for plural in (False, True)
+)
 
 
 def _forms(clause: Clause, who: Features) -> tuple[str, str]:
@@ -191,7 +195,7 @@ def _forms(clause: Clause, who: Features) -> tuple[str, str]:
 
 
 def _compound_past(clause: Clause, verb: Verb, infinitive: str, who: Features) -> tuple[str, str]:
-    """Passato prossimo: with essere the participle agrees with the subject, with avere only with lo, la, li before it."""
+    """Passato prossimo: with essere the participle agrees with the subject, with avere with a lo, la or li before it."""
     person, plural, feminine = who
     form = participle(infinitive)
     if verb.reflexive or takes_essere(infinitive):
@@ -252,11 +256,14 @@ def _nominal(
     negative: bool = False,
     preposition: tuple[str, Marks] | None = None,
 ) -> list[Token]:
-    """A name or a noun phrase, after its preposition if there is one; a preposition without marks carries the noun's."""
+    """A name or a noun phrase after its preposition, if there is one; without marks of its own it takes the noun's."""
     if isinstance(phrase, NounPhrase):
         return _noun_phrase(phrase, key, roles, negative, preposition)
-    before = [Token(preposition[0], preposition[1] or (key,), roles)] if preposition else []
-    return [*before, Token(phrase.text, (key,), roles)]
+    name = Token(phrase.text, (key,), roles)
+    if preposition is None:
+        return [name]
+    word, marks = preposition
+    return [Token(euphonic(word, name.text), marks or (key,), roles), name]
 
 
 def _noun_phrase(

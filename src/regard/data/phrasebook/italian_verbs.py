@@ -40,7 +40,8 @@ _WITH_ISC = frozenset(("capire", "finire", "pulire", "preferire", "costruire"))
 
 # Their compound tenses take essere, and the participle agrees with the subject; so do all reflexive verbs.
 _WITH_ESSERE = frozenset(
-    "andare arrivare entrare essere partire piacere restare salire scendere tornare uscire venire".split()
+    ("andare", "arrivare", "entrare", "essere", "partire", "piacere", "restare")
+    + ("salire", "scendere", "tornare", "uscire", "venire")
 )
 
 # What the imperfect and the gerund are built on, where the infinitive has lost a syllable.

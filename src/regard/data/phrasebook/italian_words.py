@@ -1,4 +1,4 @@
-"""Italian nouns, adjectives and the small words before them: gender, number, the right article, elision, contraction."""
+"""Italian nouns, adjectives and the small words before them: gender, number, articles, elision, contraction."""
 
 from __future__ import annotations
 
@@ -32,6 +32,11 @@ def indefinite(following: str, feminine: bool) -> str:
     if feminine:
         return "un'" if onset(following) == "vowel" else "una"
     return "uno" if onset(following) == "impure" else "un"
+
+
+def euphonic(word: str, following: str) -> str:
+    """A and e take a d before their own vowel: ad Anna, ed Elena."""
+    return word + "d" if word in ("a", "e") and following[0].lower() == word else word
 
 
 _ARTICULATED = {"di": "de", "a": "a", "da": "da", "in": "ne", "su": "su"}
@@ -79,16 +84,15 @@ def possessive(english: str, feminine: bool, plural: bool) -> str:
     return inflect(word, feminine, plural)
 
 
-# Plurals that the endings do not tell: stress falls elsewhere (amici, but funghi), or the word was cut (fotografia).
+# Plurals that the endings do not tell: old forms, stress on the ending, words cut short (fotografia).
 _IRREGULAR_PLURALS = {
-    "amico": "amici",
     "uomo": "uomini",
     "mano": "mani",
     "uovo": "uova",
     "zio": "zii",
     "moglie": "mogli",
     "antico": "antichi",
-} | {word: word for word in ("foto", "moto", "radio", "blu", "rosa", "marrone", "re")}
+} | {word: word for word in ("foto", "moto", "radio", "rosa")}
 
 
 @functools.cache
@@ -102,7 +106,7 @@ def pluralise(word: str, feminine: bool = False) -> str:
         return word[:-1] + ("he" if feminine else "hi")
     if word.endswith(("cia", "gia")):  # camicia, camicie; arancia, arance
         return word[:-1] + "e" if word[-4] in "aeiou" else word[:-2] + "e"
-    if word.endswith(("ico", "logo")):  # medico, medici; psicologo, psicologi
+    if word.endswith(("ico", "logo")):  # amico, amici; psicologo, psicologi
         return word[:-1] + "i"
     if word.endswith(("co", "go")):
         return word[:-1] + "hi"
@@ -113,8 +117,8 @@ def pluralise(word: str, feminine: bool = False) -> str:
 
 @functools.cache
 def inflect(adjective: str, feminine: bool, plural: bool) -> str:
-    """An adjective, given in the masculine singular, in agreement with its noun."""
-    if adjective in _IRREGULAR_PLURALS and _IRREGULAR_PLURALS[adjective] == adjective:
+    """An adjective, given in the masculine singular, in agreement with its noun; a phrase ("alla moda") stays as it is."""
+    if " " in adjective or _IRREGULAR_PLURALS.get(adjective) == adjective:
         return adjective
     form = adjective[:-1] + "a" if feminine and adjective.endswith("o") else adjective
     return pluralise(form, feminine) if plural else form

@@ -19,7 +19,7 @@ Degree = Literal["", "very", "too"]
 GENERAL = "general"
 """The determiner of things in general: English has none, Italian the article ("I like coffee", "Mi piace il caffè")."""
 OWN = "own"
-"""What the subject does to itself: English says whose it is, Italian who does it ("I wash my hands", "Mi lavo le mani")."""
+"""What the subject does to a part of itself: English says whose it is, Italian to whom it is done ("Mi lavo le mani")."""
 POSSESSIVES = ("my", "your", "his", "her", "our", "their")
 
 
@@ -33,7 +33,7 @@ class Features(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pronoun:
-    """A personal pronoun. "You" is one friend, "I", "we" and "they" are masculine: English alone decides the Italian."""
+    """A personal pronoun. "You" is one friend; "I", "we" and "they" are masculine, so that English decides the Italian."""
 
     english: str
     english_object: str
@@ -126,7 +126,7 @@ class Prepositional:
     """A preposition with its noun or name: "under the bed", "with my friends"."""
 
     preposition: Preposition
-    phrase: NounPhrase | Name
+    phrase: NounPhrase
 
 
 Detail = Fixed | Prepositional | Quality | Trade

@@ -51,12 +51,16 @@ newspaper | giornale m | text item
 magazine | rivista f | text item
 novel | romanzo m | text long written choice
 story | storia f | text long written told
-poem | poesia f | text written told
+poem | poesia f | text written
 article | articolo m | text long written
-recipe | ricetta f | text lesson told
+recipe | ricetta f | text lesson
 letter | lettera f | text long written mail
 email | email f | text long written mail
 message | messaggio m | text written mail
+fairy tale | favola f | text told
+joke | barzelletta f | told
+secret | segreto m | told
+dream | sogno m | told
 postcard | cartolina f | text written mail
 
 shirt | camicia f | clothes coloured
@@ -81,13 +85,13 @@ watch | orologio m | small item give machine
 wallet | portafoglio m | small item full
 umbrella | ombrello m | small item coloured tool
 ticket | biglietto m | small item bill
-passport | passaporto m | small
+passport | passaporto m | small shown
 notebook | quaderno m | small item coloured
 pen | penna f | small item coloured tool
 pencil | matita f | small item coloured tool
 dictionary | dizionario m | item tool heavy
-photo | foto f | item give told
-map | mappa f | item tool
+photo | foto f | item give shown
+map | mappa f | item tool shown
 knife/knives | coltello m | item tool
 flower | fiore m | coloured give drawn
 toy | giocattolo m | item give small
@@ -128,13 +132,13 @@ shelf/shelves | scaffale m | surface
 drawer | cassetto m | container opened
 wardrobe | armadio m | container opened furniture
 fridge | frigorifero m | fridge opened
-painting | quadro m | furniture give
+painting | quadro m | furniture give shown
 
 car | macchina f | vehicle driven coloured owned fixed
 bicycle | bicicletta f | vehicle coloured owned fixed
 motorbike | moto f | vehicle coloured owned fixed
 boat | barca f | vehicle coloured owned fixed built drawn
-lorry | camion m | vehicle driven
+lorry | camion m | driven
 train | treno m | transport fast
 bus | autobus m | transport driven
 taxi | taxi m | transport driven bill
@@ -179,7 +183,7 @@ London | Londra f | proper city
 film | film m | show long choice
 match | partita f | show match
 show | spettacolo m | show
-song | canzone f | heard sung told
+song | canzone f | heard sung
 music | musica f | heard mass subject
 noise | rumore m | noise
 voice | voce f | noise
@@ -207,12 +211,12 @@ French | francese m | language mass
 German | tedesco m | language mass
 Spanish | spagnolo m | language mass
 
-animal | animale m | animal
+animal | animale m | animal free
 dog | cane m | animal pet
 cat | gatto m | animal pet drawn
 horse | cavallo m | animal farm drawn
 rabbit | coniglio m | animal pet farm
-bird | uccello m | animal drawn
+bird | uccello m | animal free drawn
 cow | mucca f | animal farm
 sheep/sheep | pecora f | animal farm
 hen | gallina f | animal farm
@@ -222,8 +226,8 @@ fox | volpe f | animal wild
 wolf/wolves | lupo m | animal wild
 bear | orso m | animal wild
 turtle | tartaruga f | animal pet
-mouse/mice | topo m | animal
-squirrel | scoiattolo m | animal wild
+mouse/mice | topo m | animal free
+squirrel | scoiattolo m | animal free
 
 mother | madre f | kin
 father | padre m | kin
@@ -242,7 +246,7 @@ friend | amico+amica m | companion
 colleague | collega+collega m | companion
 neighbour | vicino+vicina m | companion
 teacher | insegnante+insegnante m | role trade
-doctor | dottore+dottoressa m | role trade
+doctor | medico+dottoressa m | role trade
 student | studente+studentessa m | role trade
 lawyer | avvocato+avvocata m | role trade
 psychologist | psicologo+psicologa m | role trade
@@ -312,3 +316,8 @@ def nouns() -> tuple[Noun, ...]:
 def nouns_with(tags: frozenset[str]) -> tuple[Noun, ...]:
     """The nouns that have at least one of the tags."""
     return tuple(noun for noun in nouns() if not noun.tags.isdisjoint(tags))
+
+
+def noun(english: str) -> Noun:
+    """The noun with that English name."""
+    return next(noun for noun in nouns() if noun.english == english)

@@ -6,7 +6,7 @@ import functools
 from typing import NamedTuple
 
 from regard.data.phrasebook.tokens import Fixed, parse_fixed
-from regard.data.phrasebook.verbs import BE_IN_A_STATE, Verb, make_verb
+from regard.data.phrasebook.verbs import Verb, make_verb
 
 # Idioms: verb and rest in English, verb and rest in Italian, behaviour as in the table of verbs.
 _IDIOMS = """
@@ -21,7 +21,7 @@ make | a/1 mistake/2 | fare | un/1 errore/2 | point alone
 prepare | dinner | preparare | la cena | alone
 prepare | lunch | preparare | il pranzo | alone
 do | the/1 shopping/2 | fare | la/1 spesa/2 | where at:shop with alone
-do | the/1 homework/2 | fare | i/1 compiti/2 | where at:study with alone
+do | the/1 homework/2 | fare | i/1 compiti/2 | where at:reading with alone
 do | the/1 washing/2 up/2 | lavare | i/1 piatti/2 | alone
 pay | attention | fare | attenzione | alone
 ask | a/1 question/2 | fare | una/1 domanda/2 | alone
@@ -104,10 +104,10 @@ slowly | lentamente | slow
 """
 
 _TIMES = """
-every/1 day/2 | ogni/1 giorno/2 | present
-every/1 morning/2 | ogni/1 mattina/2 | present
+every/1 day/2 | ogni/1 giorno/2 | present habit
+every/1 morning/2 | ogni/1 mattina/2 | present habit
 every/1 evening/2 | ogni/1 sera/2 | present
-on Sundays | la domenica | present
+every/1 Sunday/2 | ogni/1 domenica/2 | present habit
 in/1 the/1 morning/2 | la/1 mattina/2 | present
 in/1 the/1 afternoon/2 | il/1 pomeriggio/2 | present
 in/1 summer/2 | d'/1 estate/2 | present
@@ -125,8 +125,6 @@ next/1 week/2 | la/2 settimana/2 prossima/1 | future modal
 next/1 Friday/2 | venerdì/2 prossimo/1 | future
 soon | presto | future
 every/1 summer/2 | ogni/1 estate/2 | habit
-every/1 Sunday/2 | ogni/1 domenica/2 | habit
-every/1 winter/2 | ogni/1 inverno/2 | habit
 """
 
 ADVERBS = {"always": "sempre", "often": "spesso", "never": "mai"}
@@ -149,6 +147,11 @@ class Circumstance(NamedTuple):
     to: Fixed
     tags: frozenset[str]
 
+    @property
+    def is_place(self) -> bool:
+        """Whether it says where (at the station), not how (early)."""
+        return len(self.at.italian) > 1
+
 
 def _rows(table: str) -> list[list[str]]:
     return [[column.strip() for column in line.split("|")] for line in table.splitlines() if line]
@@ -157,7 +160,11 @@ def _rows(table: str) -> list[list[str]]:
 @functools.cache
 def names() -> tuple[Name, ...]:
     """The people of the phrasebook."""
-    return tuple(Name(text, feminine) for pair in zip(_WOMEN, _MEN, strict=True) for text, feminine in zip(pair, (True, False), strict=True))
+    return tuple(
+        Name(text, feminine)
+        for pair in zip(_WOMEN, _MEN, strict=True)
+        for text, feminine in zip(pair, (True, False), strict=True)
+    )
 
 
 @functools.cache
@@ -167,6 +174,11 @@ def idioms() -> tuple[tuple[Verb, Fixed], ...]:
         (make_verb(verb, verbo, "", behaviour), parse_fixed(rest, resto))
         for verb, rest, verbo, resto, behaviour in _rows(_IDIOMS)
     )
+
+
+def idiom(name: str) -> tuple[Verb, Fixed]:
+    """The idiom with that English name."""
+    return next((verb, rest) for verb, rest in idioms() if f"{verb.name} {rest.name}" == name)
 
 
 @functools.cache

@@ -50,11 +50,16 @@ def render(words: Iterable[tuple[str, tuple[str, ...]]], key: str, roles: str = 
     return [Token(text, tuple([key + mark for mark in marks]), roles) for text, marks in words]
 
 
+def capitalise(tokens: Sequence[Token]) -> list[Token]:
+    """The tokens with a capital at the beginning of the sentence."""
+    first = tokens[0]
+    return [first._replace(text=first.text[0].upper() + first.text[1:]), *tokens[1:]]
+
+
 def write(tokens: Sequence[Token]) -> str:
-    """The sentence as written: spaces between the words, none after an apostrophe or before a mark, a capital first."""
+    """The sentence as written: spaces between the words, but none after an apostrophe or before a mark."""
     text = " ".join([token.text for token in tokens])
-    text = text.replace("' ", "'").replace(" .", ".").replace(" ?", "?")
-    return text[:1].upper() + text[1:]
+    return text.replace("' ", "'").replace(" .", ".").replace(" ?", "?")
 
 
 def align(source: Sequence[Token], target: Sequence[Token]) -> tuple[tuple[int, int], ...]:

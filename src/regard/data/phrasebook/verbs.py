@@ -4,11 +4,14 @@ One verb a line: `english | italian | tags of the objects | behaviour`. Words th
 number after a slash; without numbers, all words of one side render all of the other. An Italian verb may end in the
 preposition that its object takes ("pensare a"); -si makes it reflexive.
 
-Behaviour: a `state` has no progressive and its past is the imperfetto; a `point` has no
-duration, so that it is told in the past or of habits; `the`, `one`, `own`, `bare`, `general` limit the determiners of
-the object;
-`what` and `where` allow that question; `to` allows somebody to whom; `at:tag` and `to:tag` name the circumstances that
-fit, `with` allows company, `alone` allows none of them; `by:tag` names subjects other than people.
+Behaviour, by what it is about:
+  when    a `state` has no progressive and its past is the imperfetto; a `point` has no duration, so that it is told in
+          the past or of habits; an `accident` befalls; a `perception` and what is `lasting` have no progressive
+  what    `the`, `one`, `plain`, `own`, `bare`, `general` limit the determiners of the object (see `noun_choices`)
+  where   `at:tag` and `to:tag` name the circumstances that fit, `with` allows company, `alone` allows none of them;
+          an `outing` is what tired people put off
+  whom    `to` allows somebody to whom, `whom` needs somebody; `by:tag` names subjects other than people
+  asking  `what` and `where` allow that question
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ eat | mangiare | food | what where at:meal
 drink | bere | drink | what at:cafe
 cook | cucinare | hot vegetable | what at:kitchen
 cut | tagliare | fruit vegetable baked |
-buy | comprare | food drink clothes text furniture vehicle machine give luggage | what where at:shop
+buy | comprare | clothes text furniture vehicle machine give luggage | what where
+buy | comprare | food drink | where at:shop
 sell | vendere | vehicle furniture building instrument fruit | what where
 read | leggere | text | what where at:reading
 write | scrivere | written | what to
@@ -33,7 +37,7 @@ open | aprire | opened luggage mail |
 close | chiudere | opened luggage |
 clean | pulire | cleaned |
 wash | lavare | clothes dishes vehicle | what
-wear | indossare | clothes | state what
+wear | indossare | clothes | state
 find | trovare | small | point what where
 lose | perdere | small | point what where
 look for | cercare | small item | what
@@ -50,7 +54,7 @@ turn on | accendere | switch | one
 turn off | spegnere | switch | one
 watch | guardare | show | what where
 listen to | ascoltare | heard sung | what
-hear | sentire | noise sung | point the
+hear | sentire | noise sung | plain perception
 sing | cantare | sung | what
 play | suonare | instrument | one
 study | studiare | subject | bare what where at:study
@@ -62,12 +66,12 @@ cross | attraversare | road | one by:animal
 draw | disegnare | drawn pet | what
 paint | dipingere | drawn | what
 build | costruire | built | what
-give | dare | give flower | what to
-lend | prestare | text vehicle tool | to
-show | mostrare | told give | to
-tell | raccontare | told written | to
+give | dare | give flower | what whom
+lend | prestare | text fixed tool | whom
+show | mostrare | give shown | whom
+tell | raccontare | told | whom
 explain | spiegare | lesson | what to
-understand | capire | lesson | point the
+understand | capire | lesson | perception the
 finish | finire | work text | the
 pay | pagare | bill | the
 choose | scegliere | choice clothes give | what
@@ -75,7 +79,7 @@ use | usare | tool machine | what
 answer | rispondere a | answered mail | the
 leave/1 for/2 | partire/1 per/2 | city | bare
 enter | entrare in | room sight | the
-win | vincere | match | point the
+win | vincere | match | one
 have | avere | owned pet furniture small | state
 want | volere | snack drink clothes machine give owned | state what
 need | avere bisogno di | tool machine small luggage | state
@@ -86,15 +90,15 @@ feed | dare da mangiare a | pet farm |
 wash | lavarsi | body hair | own
 brush | lavarsi | teeth | own
 comb | pettinarsi | hair | own
-break | rompersi | limb | own point
+break | rompersi | limb | own accident
 put on | mettersi | clothes | own
 take off | togliersi | clothes | own
-see | vedere | animal sight | point
+see | vedere | animal sight | perception
 think about | pensare a | lesson sight city | the
 """
 
 _PERSON_VERBS = """
-see | vedere | | point where
+see | vedere | | perception where
 meet | incontrare | | where at:meeting
 help | aiutare | |
 call | chiamare | |
@@ -115,24 +119,24 @@ think/1 about/2 | pensare/1 a/2 | |
 """
 
 _BARE_VERBS = """
-go | andare | | where to:go with
-come | venire | | to:party to:home with
+go | andare | | where to:go with outing
+come | venire | | to:party to:home with outing
 return | tornare | | to:return
 arrive | arrivare | | where at:arrival at:punctual by:transport alone
 leave | partire | | at:punctual by:transport alone
 live | abitare | | state where at:living with
-work | lavorare | | where at:working at:well with
-study | studiare | | where at:study at:well with
+work | lavorare | | where at:working at:well with outing
+study | studiare | | where at:study at:well with outing
 sleep | dormire | | where at:sleeping at:well by:pet alone
-run | correre | | where at:outdoors by:animal alone
-walk | camminare | | where at:outdoors at:slow with
-swim | nuotare | | where at:swimming at:well with alone
-play | giocare | | where at:playing by:pet with
+run | correre | | where at:outdoors by:animal alone outing
+walk | camminare | | where at:outdoors at:slow with outing
+swim | nuotare | | where at:swimming at:well with alone outing
+play | giocare | | where at:playing by:pet with outing
 sing | cantare | | at:well at:kitchen
-dance | ballare | | where at:party at:well with alone
+dance | ballare | | where at:party at:well with alone outing
 travel | viaggiare | | at:transport with alone
-stay | restare | | where at:staying with
-go out | uscire | | with alone
+stay | restare | | lasting where at:staying with
+go out | uscire | | with alone outing
 smile | sorridere | | alone
 laugh | ridere | | with alone
 cry | piangere | | alone
@@ -141,7 +145,7 @@ wake up | svegliarsi | | at:early by:pet alone
 get up | alzarsi | | at:early alone
 fall asleep | addormentarsi | | point at:asleep at:early by:pet alone
 get dressed | vestirsi | | at:slow alone
-have fun | divertirsi | | where at:party at:playing with alone
+have fun | divertirsi | | where at:party at:playing with alone outing
 rest | riposarsi | | where at:staying by:pet alone
 get angry | arrabbiarsi | | point with alone
 have lunch | pranzare | | where at:meal with alone
@@ -189,7 +193,12 @@ def make_verb(english: str, italian: str, objects: str = "", behaviour: str = ""
         infinitive = infinitive.removesuffix("si") + "e"
     words[0] = (infinitive, marks)
     return Verb(
-        parse_marked(english), tuple(words), preposition, reflexive, frozenset(objects.split()), tuple(behaviour.split())
+        parse_marked(english),
+        tuple(words),
+        preposition,
+        reflexive,
+        frozenset(objects.split()),
+        tuple(behaviour.split()),
     )
 
 
@@ -201,6 +210,11 @@ def _parse(table: str) -> tuple[Verb, ...]:
 def thing_verbs() -> tuple[Verb, ...]:
     """Verbs with a thing, an animal or a place as their object."""
     return _parse(_VERBS)
+
+
+def thing_verb(name: str) -> Verb:
+    """The verb with that English name."""
+    return next(verb for verb in thing_verbs() if verb.name == name)
 
 
 @functools.cache

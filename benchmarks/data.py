@@ -1,0 +1,154 @@
+"""From text to batches: seconds, padding and memory, on Multi30k.
+
+    python benchmarks/data.py [FOLDER]
+
+FOLDER holds train.en and train.de, by default ../shared/data/multi30k beside the repository; they can be had from the
+repository multi30k/dataset on GitHub. Prints one table; the last column is what the figure must keep to, if anything.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from itertools import cycle, islice
+from pathlib import Path
+
+from regard import config
+from regard.data.corpus import Pair, read_corpus
+from regard.data.sampling import resample
+from regard.data.store import Store, build_store
+from regard.data.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
+
+DEFAULT_FOLDER = Path(__file__).parents[2] / "shared" / "data" / "multi30k"
+BUDGET = 4096
+SEED = 1
+MAX_LENGTH = 250
+FEW_PAIRS, MANY_PAIRS = 200_000, 2_000_000
+
+Row = tuple[str, str, str]
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--measure"]:
+        measure, *arguments = sys.argv[2:]
+        print(json.dumps(MEASURES[measure](*map(Path, arguments[:2]), *map(int, arguments[2:]))))
+        return
+    data = Path(sys.argv[1]) if len(sys.argv) > 1 else DEFAULT_FOLDER
+    if not (data / "train.en").is_file():
+        sys.exit(f"{data}: no train.en there; give the folder of Multi30k (github: multi30k/dataset)")
+    with tempfile.TemporaryDirectory() as scratch:
+        rows = run("prepare", data, scratch)
+        rows += run("order", data, scratch)
+        rows += run("sample", data, scratch)
+        few, many = (run("memory", data, scratch, str(pairs))[0] for pairs in (FEW_PAIRS, MANY_PAIRS))
+        rows += [[*few, ""], [*many, f"{float(few[1]) * 1.05:.0f}, 5 % more than above"]]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    for name, figure, limit in rows:
+        print(f"{name:{widths[0]}}  {figure:>{widths[1]}}  {limit}".rstrip())
+
+
+def run(measure: str, *arguments: str | Path) -> list[Row]:
+    """Take a measure in a process of its own, so that each one's peak of memory is its own."""
+    command = [sys.executable, __file__, "--measure", measure, *map(str, arguments)]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+
+
+def prepare(data: Path, scratch: Path) -> list[Row]:
+    """Tokenizer and store, as training needs them."""
+    tokenizer, seconds_tokenizer = timed(lambda: train(data, "bpe"))
+    tokenizer.save(scratch, "bpe")
+    store, seconds_store = timed(lambda: build(data, scratch / "store", tokenizer))
+    unigram, seconds_unigram = timed(lambda: train(data, "unigram"))
+    unigram.save(scratch, "unigram")
+    indices = random.Random(SEED).choices(range(len(store)), k=100_000)
+    _, seconds_access = timed(lambda: [store[index] for index in indices])
+    return [
+        (
+            f"tokenizer, joint BPE of {tokenizer.size:,} from {2 * len(store):,} lines: s",
+            f"{seconds_tokenizer:.2f}",
+            "",
+        ),
+        (f"store of {len(store):,} pairs: s", f"{seconds_store:.2f}", ""),
+        ("both: s", f"{seconds_tokenizer + seconds_store:.2f}", "15"),
+        ("the same tokenizer by unigram: s", f"{seconds_unigram:.2f}", ""),
+        ("a pair out of the store: us", f"{seconds_access * 10:.2f}", ""),
+    ]
+
+
+def order(data: Path, scratch: Path) -> list[Row]:
+    """Batches of one epoch."""
+    from regard.data.batch import BatchStream, epoch_batches, make_batch  # torch, which the others do without
+    from regard.data.store import open_store
+
+    store, pad = open_store(scratch / "store"), load_tokenizer(scratch, "bpe").pad
+    batches, seconds_plan = timed(lambda: epoch_batches(store.lengths, BUDGET, SEED, 0))
+    real = sum(int(side.sum()) + len(side) for side in store.lengths)
+    padded = sum(len(batch) * (2 + sum(int(side[batch].max()) for side in store.lengths)) for batch in batches)
+    stream = BatchStream(store.lengths, BUDGET, SEED)
+    _, seconds = timed(
+        lambda: [
+            make_batch([store[number] for number in batch.tolist()], pad, pad, batch)
+            for batch in islice(stream.shard(0), len(batches))
+        ]
+    )
+    _, seconds_far = timed(lambda: BatchStream(store.lengths, BUDGET, SEED).at(100_000))
+    return [
+        (f"padding at a budget of {BUDGET:,}: % of all tokens", f"{100 * (1 - real / padded):.2f}", "5"),
+        (f"planning an epoch of {len(batches)} batches: ms", f"{seconds_plan * 1e3:.1f}", ""),
+        ("batches, planned and made into tensors: 1/s", f"{len(batches) / seconds:.0f}", ""),
+        ("first batch at position 100,000 of the stream: s", f"{seconds_far:.2f}", ""),
+    ]
+
+
+def sample(data: Path, scratch: Path) -> list[Row]:
+    """Subword regularisation, a sentence."""
+    texts = [side for pair in islice(pairs(data), 5_000) for side in pair]
+    rows: list[Row] = []
+    for kind, strength in (("bpe", 0.1), ("unigram", 0.2)):
+        tokenizer, generator = load_tokenizer(scratch, kind), random.Random(SEED)
+        sentences = tokenizer.encode_many(texts)
+        for epoch in ("first", "second"):
+            _, seconds = timed(lambda: [resample(tokenizer, ids, strength, generator) for ids in sentences])  # noqa: B023
+            rows.append((f"{kind} resampled at {strength}, {epoch} time: us", f"{seconds / len(texts) * 1e6:.0f}", ""))
+    return rows
+
+
+def memory(data: Path, scratch: Path, count: int) -> list[Row]:
+    """Peak of resident memory while a store is built."""
+    tokenizer = load_tokenizer(scratch, "bpe")
+    store, seconds = timed(lambda: build(data, scratch / f"store-{count}", tokenizer, count))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return [(f"peak memory building a store of {len(store):,} pairs ({seconds:.0f} s): MB", f"{peak:.0f}", "")]
+
+
+MEASURES: dict[str, Callable[..., list[Row]]] = {"prepare": prepare, "order": order, "sample": sample, "memory": memory}
+
+
+def pairs(data: Path) -> Iterator[Pair]:
+    return read_corpus(config.Corpus(source=str(data / "train.en"), target=str(data / "train.de")))
+
+
+def train(data: Path, kind: str) -> Tokenizer:
+    return train_tokenizer((side for pair in pairs(data) for side in pair), config.Tokenizer(kind=kind), SEED)
+
+
+def build(data: Path, folder: Path, tokenizer: Tokenizer, count: int | None = None) -> Store:
+    """A store of the pairs, or of so many made by repeating them."""
+    corpus = pairs(data) if count is None else islice(cycle(pairs(data)), count)
+    return build_store(folder, [(corpus, 1.0)], tokenizer, tokenizer, MAX_LENGTH)
+
+
+def timed(work: Callable[[], object]) -> tuple[object, float]:
+    start = time.perf_counter()
+    result = work()
+    return result, time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    main()

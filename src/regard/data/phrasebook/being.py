@@ -1,0 +1,139 @@
+"""Clauses in which somebody or something is: tired, a doctor, hungry, on the table, there, or liked."""
+
+from __future__ import annotations
+
+from regard.data.phrasebook.adjectives import Adjective, adjectives_for, adjectives_with
+from regard.data.phrasebook.choices import Choices, Each, Either, Of, evenly, only
+from regard.data.phrasebook.doing import NO_DETAILS, NO_OBJECT, Details, clauses
+from regard.data.phrasebook.meaning import (
+    Clause,
+    Degree,
+    NounPhrase,
+    Preposition,
+    Prepositional,
+    Quality,
+    Shape,
+    There,
+    Trade,
+)
+from regard.data.phrasebook.noun_choices import acquaintances, people, phrases, phrases_with
+from regard.data.phrasebook.nouns import Noun, nouns, nouns_with
+from regard.data.phrasebook.phrases import circumstances, states
+from regard.data.phrasebook.shapes import liking_shapes, mood_shapes, trait_shapes
+from regard.data.phrasebook.verbs import BE, BE_IN_A_STATE, LIKE
+
+_ON, _UNDER, _IN = Preposition("on", "su"), Preposition("under", "sotto"), Preposition("in", "in")
+_BESIDE = (
+    Preposition("behind", "dietro"),
+    Preposition("near", "vicino a"),
+    Preposition("next to", "accanto a"),
+    Preposition("in front of", "davanti a"),
+)
+
+
+def _tags(*tags: str) -> frozenset[str]:
+    return frozenset(tags)
+
+
+def qualities(adjectives: tuple[Adjective, ...]) -> Choices[Details]:
+    """The adjectives after to be, the gradable ones also with very and too."""
+
+    def qualify(adjective: Adjective, degree: Degree) -> Details:
+        return (Quality(adjective, degree),)
+
+    degrees: Of[Degree] = Of(["very", "too"])
+    gradable = Of([adjective for adjective in adjectives if adjective.gradable])
+    return Either((3, Each(qualify, Of(adjectives), only(""))), (1, Each(qualify, gradable, degrees)))
+
+
+def people_are() -> Choices[Clause]:
+    """People are in a mood, have a nature or a trade, are somewhere, are hungry."""
+    trades: list[Details] = [(Trade(noun),) for noun in nouns_with(_tags("trade"))]
+    somewhere: list[Details] = [(place.at,) for place in circumstances() if place.tags & _tags("go", "living")]
+    moods, traits = qualities(adjectives_with("mood")), qualities(adjectives_with("trait"))
+    return Either(
+        (4, clauses(BE, people(), NO_OBJECT, moods, mood_shapes())),
+        (3, clauses(BE, people(), NO_OBJECT, traits, trait_shapes())),
+        (2, clauses(BE, acquaintances(), NO_OBJECT, Of(trades), trait_shapes())),
+        (2, clauses(BE, people(), NO_OBJECT, Of(somewhere), mood_shapes())),
+        (3, clauses(BE_IN_A_STATE, people(), Of(states()), NO_DETAILS, mood_shapes())),
+        (0.5, clauses(BE, people(), NO_OBJECT, NO_DETAILS, _asking_where())),
+    )
+
+
+def _asking_where() -> Of[Shape]:
+    return Of([Shape("present", question="where"), Shape("past", question="where")])
+
+
+def things_are() -> Choices[Clause]:
+    """Things have a quality or a place."""
+    things = _tags("item")
+    subjects = phrases_with(things, "known", described=False)
+    return Either(
+        (5, evenly([_thing_is(noun) for noun in nouns() if _is_described(noun)])),
+        (2, clauses(BE, subjects, NO_OBJECT, _spots(), trait_shapes())),
+        (0.6, clauses(BE, subjects, NO_OBJECT, NO_DETAILS, _asking_where())),
+    )
+
+
+def _predicates(noun: Noun) -> tuple[Adjective, ...]:
+    return tuple(adjective for adjective in adjectives_for(noun) if "attribute" not in adjective.tags)
+
+
+def _is_described(noun: Noun) -> bool:
+    return not noun.human and bool(_predicates(noun))
+
+
+def _thing_is(noun: Noun) -> Choices[Clause]:
+    in_general = noun.tags & _tags("subject", "language")
+    subjects = phrases(noun, "general" if in_general else "known", described=False)
+    fitting = _predicates(noun) + (adjectives_with("weary") if "animal" in noun.tags else ())
+    return clauses(BE, subjects, NO_OBJECT, qualities(fitting), trait_shapes())
+
+
+def _located(preposition: Choices[Preposition], landmarks: Choices[NounPhrase]) -> Choices[Details]:
+    def locate(preposition: Preposition, phrase: NounPhrase) -> Details:
+        return (Prepositional(preposition, phrase),)
+
+    return Each(locate, preposition, landmarks)
+
+
+def _the(*tags: str) -> Of[NounPhrase]:
+    return Of([NounPhrase(noun, "the") for noun in nouns_with(_tags(*tags))])
+
+
+def _spots() -> Choices[Details]:
+    """Where small things lie."""
+    return Either(
+        (3, _located(Of([_ON, _UNDER]), _the("surface"))), (2, _located(only(_IN), _the("container", "luggage")))
+    )
+
+
+def there_is() -> Choices[Clause]:
+    """Something or somebody is there."""
+    kitchen = Either(
+        (1, _located(only(_ON), Of(_the("surface").members[:1]))), (1, _located(only(_IN), _the("fridge")))
+    )
+    outside: list[Details] = [(place.at,) for place in circumstances() if place.tags & _tags("outdoors", "playing")]
+    inside: list[Details] = [(place.at,) for place in circumstances() if place.tags & _tags("working", "meeting")]
+    near = _located(Of(_BESIDE), _the("landmark"))
+    return Either(
+        (2, _found(phrases_with(_tags("item"), "new"), _spots())),
+        (1.5, _found(phrases_with(_tags("food", "drink"), "new"), kitchen)),
+        (1.5, _found(phrases_with(_tags("animal"), "new"), Either((1, near), (1, Of(outside))))),
+        (1.5, _found(phrases_with(_tags("role"), "new"), Either((1, near), (1, Of(inside))))),
+    )
+
+
+def _found(phrases: Choices[NounPhrase], spots: Choices[Details]) -> Choices[Clause]:
+    return clauses(BE, Each(There, phrases), NO_OBJECT, spots, trait_shapes())
+
+
+def liked() -> Choices[Clause]:
+    """People like things, in general and in particular."""
+    general = phrases_with(_tags("food", "drink", "subject", "pet", "farm"), "general")
+    particular = phrases_with(_tags("text", "show", "sung", "clothes", "vehicle", "furniture", "building"), "known")
+    return Either(
+        (1, clauses(LIKE, people(), general, NO_DETAILS, liking_shapes(in_general=True))),
+        (1.5, clauses(LIKE, people(), particular, NO_DETAILS, liking_shapes(in_general=False))),
+    )

@@ -1,0 +1,109 @@
+"""Sentences become pairs, and pairs the three parts of the corpus."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import NamedTuple
+
+from regard.data.phrasebook.adjectives import adjective
+from regard.data.phrasebook.combinations import combinations, is_held_out
+from regard.data.phrasebook.english import english
+from regard.data.phrasebook.grammar import grammar
+from regard.data.phrasebook.italian import italian
+from regard.data.phrasebook.meaning import Anaphor, Because, Clause, I, NounPhrase, Quality, Sentence, Shape
+from regard.data.phrasebook.nouns import noun
+from regard.data.phrasebook.phrase import Phrase, Phrasebook, Roles
+from regard.data.phrasebook.phrases import idiom
+from regard.data.phrasebook.tokens import Token, align, capitalise, write
+from regard.data.phrasebook.verbs import BE, thing_verb
+from regard.errors import SettingsError
+
+# Of the statements, how many end in a full stop; of the sentences, how many prefer "didn't" and "I'm".
+_WITH_STOP, _CONTRACTED = 0.9, 0.7
+# The test part is chosen from this many times its size, so that it needs no word that training has not shown.
+_CANDIDATES = 2
+
+
+class _Draft(NamedTuple):
+    """A pair and the words of its two sides."""
+
+    phrase: Phrase
+    words: list[str]
+
+
+def make_phrase(sentence: Sentence, stop: bool = True, contracted: bool = True) -> Phrase:
+    """Say a sentence in both languages: with a full stop or without (questions always have their mark)."""
+    return _say(sentence, combinations(sentence), stop, contracted).phrase
+
+
+def _say(sentence: Sentence, together: tuple[str, ...], stop: bool, contracted: bool) -> _Draft:
+    main = sentence.main if isinstance(sentence, Because) else sentence
+    mark = "?" if main.shape.question else "." if stop else ""
+    final = [Token(mark, ("end",))] if mark else []
+    source, target = capitalise(english(sentence, contracted) + final), capitalise(italian(sentence) + final)
+    phrase = Phrase(write(source), write(target), align(source, target), _roles(source), _roles(target), together)
+    return _Draft(phrase, [token.text for token in source] + [token.text for token in target])
+
+
+def _roles(tokens: list[Token]) -> Roles:
+    positions: dict[str, list[int]] = {"s": [], "v": [], "o": []}
+    for i, token in enumerate(tokens):
+        for role in token.roles:
+            positions[role].append(i)
+    return Roles(*map(tuple, positions.values()))
+
+
+def lecture_phrases() -> tuple[Phrase, ...]:
+    """The sentences of the lectures, word for word; they open the training part."""
+    animal, street = NounPhrase(noun("animal"), "the"), NounPhrase(noun("street"), "the")
+    crossing = Clause(animal, thing_verb("cross"), street, shape=Shape("past", negated=True))
+    tired, wide = (Quality(adjective(name), "too") for name in ("tired", "wide"))
+    return (
+        make_phrase(Clause(I, BE, details=(Quality(adjective("trendy")),)), stop=False, contracted=False),
+        make_phrase(Clause(I, *idiom("take a shower")), stop=False),
+        make_phrase(Because(crossing, Clause(Anaphor(animal), BE, details=(tired,), shape=Shape("past")))),
+        make_phrase(Because(crossing, Clause(Anaphor(street), BE, details=(wide,), shape=Shape("past")))),
+    )
+
+
+def build(seed: int, train: int, valid: int, test: int) -> Phrasebook:
+    """Draw the corpus; see `regard.data.phrasebook.phrasebook`."""
+    for name, size in (("train", train), ("valid", valid), ("test", test)):
+        if size < 0:
+            raise SettingsError(f"phrasebook: {name} must not be negative, but is {size}")
+    lectures = lecture_phrases()[:train]
+    seen = {_bare(phrase.target) for phrase in lectures}
+    ordinary, novel = _draw(Random(seed), seen, train - len(lectures) + valid, _CANDIDATES * test)
+    trained, validated = ordinary[: len(ordinary) - valid], ordinary[len(ordinary) - valid :]
+    vocabulary = {word for draft in trained for word in draft.words}
+    novel.sort(key=lambda draft: sum(word not in vocabulary for word in draft.words))
+    return Phrasebook(
+        lectures + tuple(draft.phrase for draft in trained),
+        tuple(draft.phrase for draft in validated),
+        tuple(draft.phrase for draft in novel[:test]),
+    )
+
+
+def _draw(rng: Random, seen: set[str], ordinary_size: int, novel_size: int) -> tuple[list[_Draft], list[_Draft]]:
+    """So many sentences without a combination that is kept for the test, and so many with one."""
+    sentences = grammar()
+    ordinary: list[_Draft] = []
+    novel: list[_Draft] = []
+    while len(ordinary) < ordinary_size or len(novel) < novel_size:
+        sentence = sentences.draw(rng)
+        stop, contracted = rng.random() < _WITH_STOP, rng.random() < _CONTRACTED
+        together = combinations(sentence)
+        part, size = (novel, novel_size) if any(map(is_held_out, together)) else (ordinary, ordinary_size)
+        if len(part) == size:
+            continue
+        draft = _say(sentence, together, stop, contracted)
+        # One target, one source: the mapping is a function, so a target that is new has a source that is new.
+        if (said := _bare(draft.phrase.target)) not in seen:
+            seen.add(said)
+            part.append(draft)
+    return ordinary, novel
+
+
+def _bare(target: str) -> str:
+    """A full stop alone does not make another sentence."""
+    return target.rstrip(".")

@@ -1,0 +1,164 @@
+"""Clauses in which somebody does something: with a thing, with a person, or alone."""
+
+from __future__ import annotations
+
+from regard.data.phrasebook.choices import Choices, Each, Either, Of, evenly, only
+from regard.data.phrasebook.meaning import (
+    PRONOUNS,
+    Clause,
+    Detail,
+    NounPhrase,
+    Object,
+    Preposition,
+    Prepositional,
+    Pronoun,
+    Shape,
+    Subject,
+    Who,
+)
+from regard.data.phrasebook.noun_choices import (
+    acquaintances,
+    companions,
+    couples,
+    creatures,
+    everybody,
+    kin,
+    people,
+    phrases_with,
+    roles,
+    strangers,
+)
+from regard.data.phrasebook.phrases import circumstances, idioms
+from regard.data.phrasebook.shapes import aspect, question_shapes, shapes
+from regard.data.phrasebook.tokens import Fixed
+from regard.data.phrasebook.verbs import Verb, bare_verbs, person_verbs, thing_verbs
+
+WITH = Preposition("with", "con")
+TO = Preposition("to", "a")
+
+Details = tuple[Detail, ...]
+NO_OBJECT: Of[None] = only(None)
+NO_DETAILS: Of[Details] = only(())
+_POLICIES = ("the", "one", "plain", "own", "bare", "general")
+
+
+def clauses(
+    verb: Verb,
+    subjects: Choices[Subject],
+    objects: Choices[Object | None],
+    details: Choices[Details],
+    shaped: Choices[Shape],
+) -> Each[Clause]:
+    """Every clause with the verb that can be put together from the parts."""
+
+    def make(subject: Subject, thing: Object | None, circumstances: Details, shape: Shape) -> Clause:
+        return Clause(subject, verb, thing, circumstances, shape)
+
+    return Each(make, subjects, objects, details, shaped)
+
+
+def places(verb: Verb, manners: bool = True) -> Of[Details]:
+    """Where the verb can happen and, with `manners`, how."""
+    rest, motion = frozenset(verb.listed("at:")), frozenset(verb.listed("to:"))
+    fitting = [place for place in circumstances() if manners or place.is_place]
+    at: list[Details] = [(place.at,) for place in fitting if place.tags & rest]
+    to: list[Details] = [(place.to,) for place in fitting if place.tags & motion]
+    return Of(at + to)
+
+
+def _company(verb: Verb) -> Choices[Details]:
+    def accompany(phrase: NounPhrase) -> Details:
+        return (Prepositional(WITH, phrase),)
+
+    return Each(accompany, companions()) if verb.is_a("with") else Of([])
+
+
+def _circumstances(verb: Verb, optional: bool) -> Choices[Details]:
+    where, company = places(verb), _company(verb)
+    both = Each(lambda place, others: place + others, where, company)
+    nothing = NO_DETAILS if optional else Of([])
+    return Either((4, nothing), (3.5, where), (1.2, company), (0.6, both))
+
+
+def _recipients(verb: Verb) -> Choices[Details]:
+    def address(phrase: NounPhrase) -> Details:
+        return (Prepositional(TO, phrase),)
+
+    somebody = Either((2, Each(address, companions())), (1, Each(address, roles())))
+    return somebody if verb.is_a("whom") else Either((1, somebody), (1, NO_DETAILS))
+
+
+def things_done() -> Choices[Clause]:
+    """Somebody does something with a thing."""
+    return evenly([_done_with_things(verb) for verb in thing_verbs()])
+
+
+def _done_with_things(verb: Verb) -> Choices[Clause]:
+    kind = aspect(verb)
+    policy = next((policy for policy in _POLICIES if verb.is_a(policy)), "any")
+    things = phrases_with(verb.objects, policy)
+    addressed = verb.is_a("to") or verb.is_a("whom")
+    who = acquaintances() if addressed else people()  # those who are addressed are others: friends, or known by trade
+    details = _recipients(verb) if addressed else _circumstances(verb, optional=True)
+    parts: list[tuple[float, Choices[Clause]]] = [(10, clauses(verb, who, things, details, shapes(kind)))]
+    if verb.is_a("what"):
+        parts.append((0.8, clauses(verb, who, NO_OBJECT, NO_DETAILS, question_shapes("what", kind))))
+    if verb.is_a("where"):
+        parts.append((0.8, clauses(verb, who, things, NO_DETAILS, question_shapes("where", kind))))
+    if policy != "own" and not verb.is_a("whom"):
+        parts.append((0.6, clauses(verb, only(Who()), things, NO_DETAILS, question_shapes("who", kind))))
+    if by := verb.listed("by:"):
+        parts.append((3, clauses(verb, creatures(by), things, NO_DETAILS, shapes(kind, willing=False))))
+    return Either(*parts)
+
+
+def people_met() -> Choices[Clause]:
+    """Somebody does something with another person, who is never the same as the first."""
+    return evenly([_done_with_people(verb) for verb in person_verbs()])
+
+
+def _done_with_people(verb: Verb) -> Choices[Clause]:
+    kind = aspect(verb)
+    where = Either((4, NO_DETAILS), (2, places(verb)))
+    friends, family = Either((2, companions()), (1, roles())), Either((1, kin()), (1, everybody()))
+    parts: list[tuple[float, Choices[Clause]]] = [
+        (5, clauses(verb, acquaintances(), friends, where, shapes(kind))),
+        (5, clauses(verb, strangers(), family, where, shapes(kind))),
+        (1, clauses(verb, only(Who()), Either((1, friends), (1, family)), NO_DETAILS, question_shapes("who", kind))),
+    ]
+    if verb.is_a("where"):
+        parts.append((1, clauses(verb, acquaintances(), friends, NO_DETAILS, question_shapes("where", kind))))
+    if not verb.preposition:
+        parts.append((5, evenly([_done_with_pronoun(verb, pronoun) for pronoun in PRONOUNS])))
+    return Either(*parts)
+
+
+def _done_with_pronoun(verb: Verb, pronoun: Pronoun) -> Choices[Clause]:
+    """Him, her and them are somebody else; of I and me, we and us, only one stands in a sentence."""
+    person = pronoun.features.person
+    others: Of[Subject] = Of([other for other in PRONOUNS if person == 3 or other.features.person != person])
+    named = Either((3, everybody()), (1, couples()), (2, kin()), (2, roles()))
+    return clauses(verb, Either((1, others), (1, named)), only(pronoun), NO_DETAILS, shapes(aspect(verb)))
+
+
+def done_alone() -> Choices[Clause]:
+    """Somebody does something that has no object."""
+    return evenly([_done_without(verb, None) for verb in bare_verbs()])
+
+
+def done_as_they_say() -> Choices[Clause]:
+    """Somebody does what an idiom says."""
+    return evenly([_done_without(verb, rest) for verb, rest in idioms()])
+
+
+def _done_without(verb: Verb, rest: Fixed | None) -> Choices[Clause]:
+    kind = aspect(verb)
+    fixed = only(rest)
+    details = _circumstances(verb, optional=verb.is_a("alone"))
+    parts: list[tuple[float, Choices[Clause]]] = [(10, clauses(verb, people(), fixed, details, shapes(kind)))]
+    if verb.is_a("where"):
+        parts.append((1, clauses(verb, people(), fixed, NO_DETAILS, question_shapes("where", kind))))
+    parts.append((0.5, clauses(verb, only(Who()), fixed, details, question_shapes("who", kind))))
+    if by := verb.listed("by:"):
+        parts.append((2, clauses(verb, creatures(by), fixed, details, shapes(kind, willing=False))))
+    return Either(*parts)

@@ -1,0 +1,137 @@
+"""Sentences with a reason, in which a pronoun takes up somebody or something that was just named.
+
+"The animal didn't cross the street because it was too tired" and "... because it was too wide" differ in Italian by
+more than their last word: stanco is the animal, larga the street.
+"""
+
+from __future__ import annotations
+
+from regard.data.phrasebook.adjectives import Adjective, adjectives_for, adjectives_with
+from regard.data.phrasebook.choices import Choices, Each, Either, Of, evenly, only
+from regard.data.phrasebook.doing import NO_DETAILS, NO_OBJECT, clauses, places
+from regard.data.phrasebook.meaning import (
+    Anaphor,
+    Because,
+    Clause,
+    Couple,
+    Degree,
+    NounPhrase,
+    Object,
+    Pronoun,
+    Quality,
+    Shape,
+)
+from regard.data.phrasebook.noun_choices import people, phrases, phrases_with
+from regard.data.phrasebook.nouns import Noun, nouns_with
+from regard.data.phrasebook.phrases import Name, states
+from regard.data.phrasebook.tokens import Fixed
+from regard.data.phrasebook.verbs import BE, BE_IN_A_STATE, Verb, bare_verbs, thing_verb
+
+_NOT_DONE = Of([Shape("past", negated=True), Shape(modal="can", negated=True)])
+_DONE = Of([Shape("past"), Shape("progressive")])
+_DEGREES: Either[Degree] = Either((3, only("too")), (1, only("very")))
+
+# What is not bought, eaten, read because of a fault of its own: verb and tags of such things.
+_REFUSED = {
+    "buy": ("clothes", "vehicle", "machine", "furniture", "instrument", "luggage"),
+    "eat": ("hot",),
+    "drink": ("drink",),
+    "read": ("text",),
+    "watch": ("show",),
+    "carry": ("luggage",),
+    "take": ("transport",),
+    "understand": ("lesson",),
+}
+
+
+def reasons() -> Choices[Because]:
+    """Why somebody did not do something, or did."""
+    return Either((3, _crossing()), (3, _staying_in()), (3, _refusing()), (1, _satisfying()))
+
+
+def _reason(
+    main: Clause,
+    antecedent: Pronoun | Name | Couple | NounPhrase,
+    verb: Verb,
+    thing: Fixed | None = None,
+    quality: Quality | None = None,
+) -> Because:
+    """The reason is told in the past if the clause is, else in the present."""
+    shape = Shape("past" if main.shape.tense == "past" else "present")
+    return Because(main, Clause(Anaphor(antecedent), verb, thing, (quality,) if quality else (), shape))
+
+
+def _because_of_subject(main: Clause, adjective: Adjective, degree: Degree) -> Because:
+    assert isinstance(main.subject, (Pronoun, Name, Couple, NounPhrase))
+    return _reason(main, main.subject, BE, quality=Quality(adjective, degree))
+
+
+def _because_of_object(main: Clause, adjective: Adjective, degree: Degree) -> Because:
+    assert isinstance(main.object, NounPhrase)
+    return _reason(main, main.object, BE, quality=Quality(adjective, degree))
+
+
+def _because_of_state(main: Clause, state: Fixed) -> Because:
+    assert isinstance(main.subject, (Pronoun, Name, Couple, NounPhrase))
+    return _reason(main, main.subject, BE_IN_A_STATE, thing=state)
+
+
+def _faults(noun: Noun) -> Of[Adjective]:
+    return Of([adjective for adjective in adjectives_for(noun) if "fault" in adjective.tags])
+
+
+def _crossing() -> Choices[Because]:
+    """An animal does not cross: it is too tired, or the street is too wide. Only the adjective tells which."""
+    cross = thing_verb("cross")
+    animals = phrases_with(frozenset(("animal",)), "one", described=False)
+
+    def not_crossed(road: Noun) -> Choices[Clause]:
+        return clauses(cross, animals, phrases(road, "one", described=False), NO_DETAILS, _NOT_DONE)
+
+    roads = nouns_with(cross.objects)
+    tired = evenly(
+        [Each(_because_of_subject, not_crossed(road), Of(adjectives_with("weary")), _DEGREES) for road in roads]
+    )
+    barred = evenly([Each(_because_of_object, not_crossed(road), _faults(road), _DEGREES) for road in roads])
+    return Either((1, tired), (1, barred))
+
+
+def _staying_in() -> Choices[Because]:
+    """Somebody does not go out, or does not work, because of a mood."""
+    outings = [verb for verb in bare_verbs() if verb.is_a("outing")]
+    optional = [
+        Either((1, places(verb, manners=False)), (1, NO_DETAILS if verb.is_a("alone") else Of([]))) for verb in outings
+    ]
+    missed = evenly(
+        [clauses(verb, people(), NO_OBJECT, where, _NOT_DONE) for verb, where in zip(outings, optional, strict=True)]
+    )
+    feelings = Of([state for state in states() if state.name in ("sleepy", "cold", "hot", "in a hurry", "afraid")])
+    return Either(
+        (3, Each(_because_of_subject, missed, Of(adjectives_with("excuse")), _DEGREES)),
+        (1, Each(_because_of_state, missed, feelings)),
+    )
+
+
+def _refusing() -> Choices[Because]:
+    """Somebody does not buy, eat or read something because of a fault of it."""
+    return evenly([_refusals(thing_verb(verb), frozenset(tags)) for verb, tags in _REFUSED.items()])
+
+
+def _refusals(verb: Verb, tags: frozenset[str]) -> Choices[Because]:
+    def refused(noun: Noun) -> Choices[Because]:
+        things: Choices[Object] = phrases(noun, "known", described=False)
+        return Each(_because_of_object, clauses(verb, people(), things, NO_DETAILS, _NOT_DONE), _faults(noun), _DEGREES)
+
+    faulty = [noun for noun in nouns_with(tags) if noun.tags & verb.objects and _faults(noun).size]
+    return evenly([refused(noun) for noun in faulty])
+
+
+def _satisfying() -> Choices[Because]:
+    """Somebody eats because of hunger, or drinks because of thirst."""
+
+    def satisfied(verb: Verb, need: str) -> Choices[Because]:
+        things = phrases_with(verb.objects, "any", described=False)
+        state = Of([state for state in states() if state.name == need])
+        return Each(_because_of_state, clauses(verb, people(), things, NO_DETAILS, _DONE), state)
+
+    return Either((1, satisfied(thing_verb("eat"), "hungry")), (1, satisfied(thing_verb("drink"), "thirsty")))

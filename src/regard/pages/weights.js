@@ -1,0 +1,154 @@
+"use strict";
+// Attention weights, drawn in two ways: a map with words on both sides, and two sentences face to face with links
+// between. Each drawing is { node, mark(cursor), locate(event) }; a cursor is { row, column }, either may be null.
+const weights = (() => {
+  const { svg, isNumber, textWidth, shorten, unique } = draw;
+  const LEVELS = 24;
+  const CELL = { least: 15, most: 38, slanted: 24 };
+  const LABEL = { size: 13, most: 120 };
+  const FAINTEST_LINK = 0.1;
+
+  const strongest = (matrix) => Math.max(1e-9, ...matrix.map((row) => Math.max(...row.filter(isNumber))));
+  const widest = (words, size) => Math.max(...words.map((word) => textWidth(word, size, "--serif")));
+
+  // Cells of like weight are one path, so a long sentence costs two dozen nodes and not thousands.
+  function cells(matrix, size, gap) {
+    const most = strongest(matrix);
+    const paths = Array.from({ length: LEVELS + 1 }, () => []);
+    matrix.forEach((row, y) => row.forEach((weight, x) => {
+      const level = Math.round((LEVELS * (weight ?? 0)) / most);
+      if (level > 0) paths[level].push(`M${x * size} ${y * size}h${size - gap}v${size - gap}h${gap - size}z`);
+    }));
+    return svg("g", { class: "cells" }, paths.map((path, level) =>
+      path.length > 0 && svg("path", { d: path.join(""), "fill-opacity": (level / LEVELS).toFixed(3) })));
+  }
+
+  function thumbnail(matrix) {
+    const box = `0 0 ${matrix[0].length * 4} ${matrix.length * 4}`;
+    return svg("svg", { class: "thumbnail", viewBox: box, preserveAspectRatio: "none", "aria-hidden": "true" },
+      cells(matrix, 4, 0));
+  }
+
+  // Slanted labels where the columns leave room for them, upright ones where they do not; neither ever overlap.
+  function layOut({ rows, columns }, width) {
+    const left = 10 + Math.min(LABEL.most, widest(rows, LABEL.size));
+    const reach = Math.min(LABEL.most, widest(columns, LABEL.size));
+    const overhang = Math.ceil(reach * Math.SQRT1_2);
+    const fit = (room) => Math.floor(Math.min(CELL.most, Math.max(CELL.least, room / columns.length)));
+    const isSlanted = fit(width - left - overhang) >= CELL.slanted;
+    const size = isSlanted ? fit(width - left - overhang) : fit(width - left - 2);
+    const top = 14 + (isSlanted ? overhang + 4 : Math.ceil(reach));
+    return {
+      left, top, size, reach, isSlanted, font: Math.min(LABEL.size, size - 2),
+      width: left + size * columns.length + (isSlanted ? overhang : 2), height: top + size * rows.length + 2,
+    };
+  }
+
+  function mapLabels(view, { left, top, size, reach, font, isSlanted }) {
+    const rows = view.rows.map((word, row) => svg("text", {
+      class: `word ${view.sides.rows}`, "font-size": font, "text-anchor": "end",
+      x: left - 8, y: top + (row + 0.5) * size + font * 0.34,
+    }, shorten(word, left - 8, font, "--serif")));
+    const columns = view.columns.map((word, column) => {
+      const x = left + (column + 0.5) * size + (isSlanted ? -3 : font * 0.34);
+      return svg("text", {
+        class: `word ${view.sides.columns}`, "font-size": font,
+        transform: `translate(${x} ${top - 6}) rotate(${isSlanted ? -45 : -90})`,
+      }, shorten(word, reach, font, "--serif"));
+    });
+    return { rows, columns };
+  }
+
+  function map(view, width) {
+    const plan = layOut(view, width);
+    const { left, top, size } = plan;
+    const [wide, high] = [size * view.columns.length, size * view.rows.length];
+    const labels = mapLabels(view, plan);
+    const cursorNode = svg("g", {});
+    const node = svg("svg",
+      { class: "map", width: plan.width, height: plan.height, role: "img", "aria-label": view.label },
+      svg("rect", { class: "ground", x: left, y: top, width: wide - 1, height: high - 1 }),
+      svg("g", { transform: `translate(${left} ${top})` }, cells(view.matrix, size, 1), cursorNode),
+      labels.rows, labels.columns);
+
+    function mark({ row, column }) {
+      labels.rows.forEach((label, index) => label.classList.toggle("chosen", index === row));
+      labels.columns.forEach((label, index) => label.classList.toggle("chosen", index === column));
+      const box = (kind, x, y, width, height) => svg("rect", { class: kind, x: x - 0.5, y: y - 0.5, width, height });
+      cursorNode.replaceChildren(...[
+        row !== null && box("line-box", 0, row * size, wide, size),
+        column !== null && box("line-box", column * size, 0, size, high),
+        row !== null && column !== null && box("cell-box", column * size, row * size, size, size),
+      ].filter(Boolean));
+    }
+    // A cell; at a word on the edge its whole row or column; elsewhere nothing.
+    function locate(event) {
+      const frame = node.getBoundingClientRect();
+      const [x, y] = [event.clientX - frame.left - left, event.clientY - frame.top - top];
+      const row = y >= 0 && y < high ? Math.floor(y / size) : null;
+      const column = x >= 0 && x < wide ? Math.floor(x / size) : null;
+      const isBeside = x >= wide || y >= high;
+      return isBeside ? { row: null, column: null } : { row, column };
+    }
+    return { node, mark, locate };
+  }
+
+  function links({ matrix, rows, columns }, from, to, place) {
+    const most = strongest(matrix);
+    const bend = (to - from) * 0.45;
+    return matrix.flatMap((line, row) => line.map((weight, column) => ({ share: (weight ?? 0) / most, row, column })))
+      .filter(({ share }) => share > FAINTEST_LINK)
+      .map((link) => {
+        const [start, end] = [place(link.column, columns), place(link.row, rows)];
+        return { ...link, node: svg("path", {
+          class: "link", "stroke-opacity": link.share.toFixed(3), "stroke-width": (0.8 + 2.4 * link.share).toFixed(2),
+          d: `M${from + 6} ${start}C${from + bend} ${start} ${to - bend} ${end} ${to - 6} ${end}`,
+        }) };
+      });
+  }
+
+  function facing(view, width) {
+    const count = Math.max(view.rows.length, view.columns.length);
+    const pitch = count > 24 ? 21 : count > 14 ? 25 : 30;
+    const font = Math.min(17, pitch - 5);
+    const height = count * pitch;
+    const room = Math.min(width * 0.36, 8 + widest([...view.rows, ...view.columns], font));
+    const [from, to] = [room, width - room];
+    // The shorter sentence is spaced to the height of the longer one.
+    const place = (index, words) => ((index + 0.5) * height) / words.length;
+    const label = (side, words, x, anchor) => words.map((word, index) => svg("text", {
+      class: `word ${side}`, x, y: place(index, words) + font * 0.34, "text-anchor": anchor, "font-size": font,
+    }, shorten(word, room - 2, font, "--serif")));
+    const columns = label(view.sides.columns, view.columns, from, "end");
+    const rows = label(view.sides.rows, view.rows, to, "start");
+    const drawn = links(view, from, to, place);
+    const gradient = unique("across");
+    const node = svg("svg", { class: "facing", width, height, role: "img", "aria-label": view.label },
+      svg("linearGradient", { id: gradient, gradientUnits: "userSpaceOnUse", x1: from, x2: to, y1: 0, y2: 0 },
+        svg("stop", { offset: 0.1, class: `stop-${view.sides.columns}` }),
+        svg("stop", { offset: 0.9, class: `stop-${view.sides.rows}` })),
+      svg("g", { stroke: `url(#${gradient})` }, drawn.map((link) => link.node)), columns, rows);
+
+    // The links of the chosen row (or else column) stay, with the words they reach.
+    function mark({ row, column }) {
+      const isAny = row !== null || column !== null;
+      const isOn = (link) => !isAny || (row !== null ? link.row === row : link.column === column);
+      drawn.forEach((link) => link.node.classList.toggle("dim", !isOn(link)));
+      const lit = drawn.filter(isOn);
+      const dim = (texts, chosen, key) => texts.forEach((text, index) =>
+        text.classList.toggle("dim", isAny && index !== chosen && !lit.some((link) => link[key] === index)));
+      dim(rows, row, "row");
+      dim(columns, row === null ? column : null, "column");
+    }
+    function locate(event) {
+      const frame = node.getBoundingClientRect();
+      const share = Math.min(0.9999, Math.max(0, (event.clientY - frame.top) / height));
+      const isLeft = event.clientX - frame.left < width / 2;
+      const index = Math.floor(share * (isLeft ? view.columns : view.rows).length);
+      return isLeft ? { row: null, column: index } : { row: index, column: null };
+    }
+    return { node, mark, locate };
+  }
+
+  return { strongest, thumbnail, map, facing };
+})();
