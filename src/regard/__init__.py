@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from regard.errors import RegardError
     from regard.layers.taps import trace
-    from regard.tasks.translate import Translator, load
     from regard.tasks.train import train
+    from regard.tasks.translate import Translator, load
 
 __version__ = "0.1.0"
 __all__ = ["RegardError", "Translator", "__version__", "load", "trace", "train"]

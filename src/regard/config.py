@@ -325,7 +325,7 @@ def make_recipe(table: Mapping[str, Any], *, where: str = "settings") -> Recipe:
 
 def to_table(settings: Any) -> dict[str, Any]:
     """Settings as nested tables that `make_recipe` reads back."""
-    return _plain(dataclasses.asdict(settings))  # type: ignore[no-any-return]
+    return _plain(dataclasses.asdict(settings))
 
 
 def describe(settings: type) -> dict[str, str]:

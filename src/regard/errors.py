@@ -27,6 +27,14 @@ class TokenizerError(RegardError):
     """A vocabulary that cannot be built or read."""
 
 
+class VocabularyTooLargeError(TokenizerError):
+    """More tokens were asked for than the text supports."""
+
+    def __init__(self, asked: int, largest: int):
+        super().__init__(f"tokenizer.size {asked} is more than the data supports; set it to {largest} or less")
+        self.largest = largest
+
+
 class ModelError(RegardError):
     """An input that an architecture cannot take."""
 

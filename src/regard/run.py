@@ -16,7 +16,7 @@ import contextlib
 import fcntl
 import json
 import os
-import tempfile
+import shutil
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.config import Recipe, load_recipe, to_table
 from regard.data.tokenizer import Tokenizer, load_tokenizer
+from regard.durable import write_atomically
 from regard.errors import RunError, nearest
 
 if TYPE_CHECKING:
@@ -40,39 +41,12 @@ RECIPE, WEIGHTS, METRICS, CARD, REPORT = (
 )
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """All of the content under this name, or what was there before; never a part of it, even after a power cut."""
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
-        _sync_folder(path.parent)
-    except OSError as error:
-        raise RunError(f"{path}: cannot write ({error.strerror}); what was there before is untouched") from None
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 class Run:
     """One run folder. `Run.open` reads an existing one, `Run.create` makes an empty one."""
 
     def __init__(self, folder: Path):
         self.folder = folder
+        self._made: list[Path] = []
 
     @classmethod
     def create(cls, folder: str | Path) -> Run:
@@ -81,11 +55,20 @@ class Run:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             hint = f'; "regard resume {folder}" continues it' if (folder / RECIPE).exists() else ""
             raise RunError(f"{folder}: exists already; choose another --out{hint}")
+        run = cls(folder)
+        run._made = [place for place in (folder, *folder.parents) if not place.exists()]
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunError(f"{folder}: cannot make the run folder ({error.strerror})") from None
-        return cls(folder)
+        return run
+
+    def discard(self) -> None:
+        """Remove the folder and whatever `create` made above it: for a run that could not even start."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        for place in self._made:
+            with contextlib.suppress(OSError):
+                place.rmdir()
 
     @classmethod
     def open(cls, folder: str | Path) -> Run:

@@ -155,7 +155,8 @@ def _run_split(options: argparse.Namespace) -> int:
     asked = [part for part in PARTS if part == "train" or getattr(options, part)]
     outputs = [options.out / f"{part}.{name}" for part in asked for name in _side_names(options)]
     refuse_existing(outputs, force=options.force)  # now, not after minutes of reading
-    split = plan_split(_watch(_read(options), "comparing"), options.valid, options.test, options.seed)
+    pairs = _watch(_read(options), "comparing")
+    split = plan_split(pairs, options.valid, options.test, options.seed, options.source)
     _make_folder(options.out)
     with atomic_files(outputs, force=options.force) as files:
         writers = {part: PairWriter(files[2 * place : 2 * place + 2]) for place, part in enumerate(asked)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from regard.config import describe, setting_type
 
@@ -24,9 +25,9 @@ def add_set(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def given_settings(options: argparse.Namespace) -> dict[str, dict[str, object]]:
+def given_settings(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """The settings whose options were given, as nested tables."""
-    table: dict[str, dict[str, object]] = {}
+    table: dict[str, dict[str, Any]] = {}
     for path, value in vars(options).items():
         section, dot, key = path.partition(".")
         if dot and value is not None:

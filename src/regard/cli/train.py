@@ -79,7 +79,7 @@ def pair_up(sources: Sequence[str], targets: Sequence[str], prefix: str = "--") 
 
 def guess_languages(data: dict[str, Any]) -> None:
     """Take the languages from file names such as train.en and train.de, where they were not given."""
-    first = next(iter(data.get("train", [])), {})
+    first: dict[str, str] = next(iter(data.get("train", [])), {})
     for side in ("source", "target"):
         name = Path(first.get(side, "")).name.removesuffix(".gz").removesuffix(".zst")
         code = Path(name).suffix[1:]

@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Translate."""
     search = given_settings(options).get("search", {})
-    width = int(str(search.get("beam", options.nbest)))
+    width = search.get("beam", options.nbest)
     if not 1 <= options.nbest <= width and "beam" in search:
         raise SettingsError(f"--nbest {options.nbest} needs a --beam of at least as many")
     if options.nbest < 1 or width < 1:

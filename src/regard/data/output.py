@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import io
 import os
@@ -14,6 +13,7 @@ from typing import BinaryIO, TextIO, cast
 
 from regard.data.files import require, split_suffix
 from regard.data.formats import Pair
+from regard.durable import sync_folder
 from regard.errors import CorpusError, SettingsError
 
 
@@ -35,7 +35,7 @@ def atomic_files(paths: Sequence[Path], *, force: bool = False) -> Iterator[list
         for path, draft in zip(paths, drafts, strict=True):
             os.replace(draft, path)
         for folder in {path.parent for path in paths}:
-            _sync_folder(folder)
+            sync_folder(folder)
     except OSError as error:
         raise CorpusError(
             error.filename or ", ".join(map(str, paths)), f"cannot be written ({error.strerror})"
@@ -105,12 +105,3 @@ def _pack(path: Path, raw: BinaryIO) -> AbstractContextManager[BinaryIO]:
         zstandard = require("zstandard", path, "writing .zst")
         return cast(AbstractContextManager[BinaryIO], zstandard.ZstdCompressor().stream_writer(raw, closefd=False))
     return nullcontext(raw)
-
-
-def _sync_folder(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # not every system lets a folder be opened
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

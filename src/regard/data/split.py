@@ -55,7 +55,9 @@ class Split:
             raise CorpusError(where, f"changed while it was split: {len(self.parts):,} pairs at first, then others")
 
 
-def plan_split(pairs: Iterable[Pair], valid: int | float, test: int | float, seed: int = 1) -> Split:
+def plan_split(
+    pairs: Iterable[Pair], valid: int | float, test: int | float, seed: int = 1, where: str = "corpus"
+) -> Split:
     """Read a corpus once and decide where each pair goes. A whole number is a count of pairs, a fraction a share.
 
     The same corpus and seed give the same split. Memory: 50 to 70 bytes a pair, never the text itself.
@@ -75,7 +77,7 @@ def plan_split(pairs: Iterable[Pair], valid: int | float, test: int | float, see
     for name, size in split.sizes.items():
         if split.wanted[name] and not size:
             problem = f"{split.largest:,} of {len(roots):,} pairs hang together through shared sentences"
-            raise CorpusError("corpus", f"nothing is left for {name}: {problem}")
+            raise CorpusError(where, f"nothing is left for {name}: {problem}; clean it, or ask for more pairs")
     return split
 
 

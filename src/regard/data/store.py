@@ -21,6 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.durable import sync_folder
 from regard.errors import RunError
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def build_store(
         building.mkdir()
         _fill(building, header, corpora, source, target, progress)
         building.rename(folder)
-        _sync_folder(folder.parent)
+        sync_folder(folder.parent)
     except OSError as error:
         raise RunError(f"{folder}: cannot write the token store ({error.strerror})") from None
     finally:
@@ -175,7 +176,7 @@ def _fill(
     with (folder / "header.json").open("w", encoding="utf-8") as file:
         json.dump(dataclasses.asdict(complete), file, indent=1)
         _sync(file)
-    _sync_folder(folder)
+    sync_folder(folder)
 
 
 class _Writer:
@@ -210,14 +211,6 @@ def _sync(file: IO[bytes] | IO[str]) -> None:
     """Make sure that a file survives a power cut before its folder gets its name."""
     file.flush()
     os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _read_header(path: Path) -> Header:

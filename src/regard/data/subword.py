@@ -15,7 +15,7 @@ import sentencepiece
 
 from regard import config
 from regard.data.tokenizer import EOS, FIRST_SPECIALS, LONGEST_LINE, SOS, SPECIAL_COUNT, UNK, Tokenizer, spell
-from regard.errors import TokenizerError
+from regard.errors import TokenizerError, VocabularyTooLargeError
 
 BYTE_COUNT = 256
 FIRST_BYTE = len(FIRST_SPECIALS)
@@ -64,7 +64,7 @@ def train(lines: list[str], settings: config.Tokenizer) -> SubwordTokenizer:
     largest = tokenizer.size
     while (smaller := _learn(lines, settings, largest).size) < largest:  # with fewer letters it may come out smaller
         largest = smaller
-    raise TokenizerError(f"tokenizer.size {settings.size} is more than the data supports; set it to {largest} or less")
+    raise VocabularyTooLargeError(settings.size, largest)
 
 
 def _learn(lines: list[str], settings: config.Tokenizer, size: int) -> SubwordTokenizer:

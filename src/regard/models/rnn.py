@@ -62,10 +62,10 @@ class Shape(NamedTuple):
 
 
 class Recall(NamedTuple):
-    """What the decoder keeps of a source beside its states: keys to score against, and the states to start from."""
+    """What the decoder keeps of a source beside its states: where to start, and keys if the states are not the keys."""
 
-    key_BSK: Tensor
     first: tuple[CellState, ...]
+    keys: tuple[Tensor, ...] = ()
 
 
 class State(NamedTuple):
@@ -156,15 +156,16 @@ class Look(nn.Module):
             self.score = ScaledDot() if score == "scaled" else Dot()
         self.tap = Tap("decoder.cross")
 
-    def remember(self, states_BSD: Tensor) -> Tensor:
-        """The keys, as far as they do not depend on the query."""
-        return self.score.prepare(states_BSD) if isinstance(self.score, Perceptron) else states_BSD
+    def remember(self, states_BSD: Tensor) -> tuple[Tensor, ...]:
+        """The keys' own part of the score, once a sentence; a dot product has none and takes the states as they are."""
+        return (self.score.prepare(states_BSD),) if isinstance(self.score, Perceptron) else ()
 
     def forward(self, query_ND: Tensor, memory: Memory, mask_BS: Tensor | None, tap: Tap) -> Tensor:
         """What the queries see, [N, D]."""
         query = query_ND.unflatten(0, (memory.states_BSD.shape[0], 1, -1))  # [B, 1 head, W, D]
         mask = None if mask_BS is None else mask_BS[:, None, None, :]
-        key, value = memory.extra.key_BSK.unsqueeze(1), memory.states_BSD.unsqueeze(1)
+        value = memory.states_BSD.unsqueeze(1)
+        key = memory.extra.keys[0].unsqueeze(1) if memory.extra.keys else value
         return attend(query, key, value, mask, score=self.score, tap=tap).flatten(0, 2)
 
     @contextmanager
@@ -349,8 +350,8 @@ class Recurrent(Seq2Seq):
     def encode(self, source: Source) -> Memory:
         """Read the source; prepare keys and first states, once."""
         states_BSD, lasts = self.encoder(source)
-        key_BSK = states_BSD if isinstance(self.decoder, PassOn) else self.decoder.look.remember(states_BSD)
-        return Memory(states_BSD, source.mask_BS, Recall(key_BSK, self.bridge(lasts)))
+        keys = () if isinstance(self.decoder, PassOn) else self.decoder.look.remember(states_BSD)
+        return Memory(states_BSD, source.mask_BS, Recall(self.bridge(lasts), keys))
 
     def start(self, memory: Memory) -> State:
         """The encoder's last states; nothing fed back yet."""

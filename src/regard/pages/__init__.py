@@ -40,7 +40,9 @@ def render_page(name: str, data: Mapping[str, Any]) -> str:
     skeleton = (folder / f"{name}.html").read_text(encoding="utf-8")
 
     styles = {found["style"]: _part(folder, found["style"]) for found in _PARTS.finditer(skeleton) if found["style"]}
-    scripts = {found["script"]: _part(folder, found["script"]) for found in _PARTS.finditer(skeleton) if found["script"]}
+    scripts = {
+        found["script"]: _part(folder, found["script"]) for found in _PARTS.finditer(skeleton) if found["script"]
+    }
     slots = {
         "policy": _policy(styles, scripts),
         "title": html.escape(str(data.get("title") or "Training report")),

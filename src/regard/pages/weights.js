@@ -11,6 +11,9 @@ const weights = (() => {
   const strongest = (matrix) => Math.max(1e-9, ...matrix.map((row) => Math.max(...row.filter(isNumber))));
   const widest = (words, size) => Math.max(...words.map((word) => textWidth(word, size, "--serif")));
 
+  const sheet = (kind, width, height, label, ...content) => svg("svg",
+    { class: kind, width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label }, content);
+
   // Cells of like weight are one path, so a long sentence costs two dozen nodes and not thousands.
   function cells(matrix, size, gap) {
     const most = strongest(matrix);
@@ -65,8 +68,7 @@ const weights = (() => {
     const [wide, high] = [size * view.columns.length, size * view.rows.length];
     const labels = mapLabels(view, plan);
     const cursorNode = svg("g", {});
-    const node = svg("svg",
-      { class: "map", width: plan.width, height: plan.height, role: "img", "aria-label": view.label },
+    const node = sheet("map", plan.width, plan.height, view.label,
       svg("rect", { class: "ground", x: left, y: top, width: wide - 1, height: high - 1 }),
       svg("g", { transform: `translate(${left} ${top})` }, cells(view.matrix, size, 1), cursorNode),
       labels.rows, labels.columns);
@@ -123,7 +125,7 @@ const weights = (() => {
     const rows = label(view.sides.rows, view.rows, to, "start");
     const drawn = links(view, from, to, place);
     const gradient = unique("across");
-    const node = svg("svg", { class: "facing", width, height, role: "img", "aria-label": view.label },
+    const node = sheet("facing", width, height, view.label,
       svg("linearGradient", { id: gradient, gradientUnits: "userSpaceOnUse", x1: from, x2: to, y1: 0, y2: 0 },
         svg("stop", { offset: 0.1, class: `stop-${view.sides.columns}` }),
         svg("stop", { offset: 0.9, class: `stop-${view.sides.rows}` })),

@@ -26,7 +26,7 @@ class Scores:
 
 def score_translations(translations: Sequence[str], references: Sequence[str]) -> Scores:
     """Score translations against one reference each."""
-    from sacrebleu.metrics import BLEU, CHRF, TER
+    from sacrebleu import BLEU, CHRF, TER
 
     if len(translations) != len(references):
         raise CorpusError("references", f"{len(references)} lines for {len(translations)} translations")
@@ -40,7 +40,7 @@ def score_translations(translations: Sequence[str], references: Sequence[str]) -
 
 def quick_scores(translations: Sequence[str], references: Sequence[str]) -> dict[str, float]:
     """BLEU and chrF alone: what a validation during training needs (TER is slow)."""
-    from sacrebleu.metrics import BLEU, CHRF
+    from sacrebleu import BLEU, CHRF
 
     return {
         "bleu": BLEU().corpus_score(translations, [references]).score,

@@ -14,8 +14,9 @@ from regard.data.corpus import Pair, read_corpus
 from regard.data.split import PARTS, plan_split
 from regard.data.store import Store, build_store, open_store
 from regard.data.tokenizer import Tokenizer, train_tokenizer
+from regard.durable import write_atomically
 from regard.errors import CorpusError, SettingsError
-from regard.run import Run, write_atomically
+from regard.run import Run
 
 FEWEST_PAIRS = 20
 HELD_OUT_SHARE = 20  # at most one pair in so many is held out for each part
@@ -44,6 +45,7 @@ class TrainingPairs:
         self.parts = b""
         if not data.train:
             raise SettingsError("nothing to train on: give --source and --target, or [[data.train]] in a recipe")
+        self._own = {part: self._read_own(part) for part in ("valid", "test")}
         self._count()
         total = sum(self.counts)
         if total < FEWEST_PAIRS:
@@ -56,7 +58,8 @@ class TrainingPairs:
         if not data.valid and not valid:
             raise SettingsError("data.valid_pairs = 0 and no validation corpus: training could not tell when to stop")
         if valid or test:
-            self.parts = plan_split(chain.from_iterable(map(self._read, data.train)), valid, test, seed).parts
+            everything = chain.from_iterable(map(self._read, data.train))
+            self.parts = plan_split(everything, valid, test, seed, where=data.train[0].source).parts
 
     def __len__(self) -> int:
         return sum(self.counts) - self.parts.count(PARTS.index("valid")) - self.parts.count(PARTS.index("test"))
@@ -77,10 +80,14 @@ class TrainingPairs:
 
     def held_out(self, part: str) -> list[Pair]:
         """The pairs of "valid" or "test": from their own corpora, or held out of the training data."""
-        own: tuple[Corpus, ...] = getattr(self.data, part)
-        if own:
-            return [pair for corpus in own for pair in self._read(corpus)]
-        return [pair for number in range(len(self.counts)) for pair in self._part(number, part)]
+        return self._own[part] or [pair for number in range(len(self.counts)) for pair in self._part(number, part)]
+
+    def _read_own(self, part: str) -> list[Pair]:
+        corpora: tuple[Corpus, ...] = getattr(self.data, part)
+        pairs = [pair for corpus in corpora for pair in self._read(corpus) if _is_real(pair)]
+        if corpora and not pairs:
+            raise CorpusError(corpora[0].source, f"the {part} data has no pair with text on both sides")
+        return pairs
 
     def _part(self, number: int, part: str) -> Iterator[Pair]:
         pairs = self._read(self.data.train[number])
@@ -123,9 +130,9 @@ def _build(
     run: Run, recipe: Recipe, pairs: TrainingPairs, source: Tokenizer, target: Tokenizer, tell: Tell
 ) -> Prepared:
     """Fill a folder beside the store's place, then give it its name."""
-    valid, test = (_real(pairs.held_out(part)) for part in ("valid", "test"))
+    valid, test = (list(filter(_is_real, pairs.held_out(part))) for part in ("valid", "test"))
     if not valid:
-        raise CorpusError("validation data", "has no pair with text on both sides")
+        raise CorpusError(recipe.data.train[0].source, "no pair that was held out has text on both sides")
     tell(f"encoding {len(pairs):,} pairs")
     draft = run.folder / "store.part"
     shutil.rmtree(draft, ignore_errors=True)
@@ -155,8 +162,8 @@ def _make_tokenizers(recipe: Recipe, pairs: TrainingPairs, tell: Tell) -> tuple[
 _NAMES = {"bpe": "subwords (BPE)", "unigram": "subwords (unigram)", "word": "words", "character": "characters"}
 
 
-def _real(pairs: list[Pair]) -> list[Pair]:
-    return [pair for pair in pairs if pair.source.strip() and pair.target.strip()]
+def _is_real(pair: Pair) -> bool:
+    return bool(pair.source.strip() and pair.target.strip())
 
 
 def _read_pairs(path: Path) -> list[Pair]:

@@ -17,7 +17,7 @@ import torch
 from regard import __version__
 from regard.config import Recipe, make_recipe, read_table, to_table, with_overrides
 from regard.data.corpus import content_hash
-from regard.errors import RunError, SettingsError
+from regard.errors import RunError, SettingsError, VocabularyTooLargeError
 from regard.models.base import Seq2Seq, count_parameters
 from regard.run import METRICS, Run
 from regard.tasks.evaluate import score_translations
@@ -56,6 +56,15 @@ class Job:
     pairs: TrainingPairs
     plan: list[Choice]
 
+    def with_vocabulary(self, error: VocabularyTooLargeError) -> Job:
+        """The same with the largest vocabulary that the data supports, if it was the plan that asked for more."""
+        if not any(choice.name == "tokenizer.size" for choice in self.plan):
+            raise error
+        size = Choice("tokenizer.size", error.largest, "the largest that the data supports")
+        plan = [size if choice.name == size.name else choice for choice in self.plan]
+        tokenizer = dataclasses.replace(self.recipe.tokenizer, size=size.value)
+        return Job(dataclasses.replace(self.recipe, tokenizer=tokenizer), self.pairs, plan)
+
 
 def resolve(table: Mapping[str, Any], recipe: str | Path | None = None, overrides: Iterable[str] = ()) -> Job:
     """Decide every setting. A recipe file stands as it is; without one, the plan fills in what was not said."""
@@ -74,12 +83,16 @@ def start(job: Job, out: str | Path = "") -> Run:
     run = Run.create(out or default_folder(job.recipe))
     try:
         with run.locked():
+            try:
+                prepared = prepare(run, job.recipe, job.pairs, tell)
+            except VocabularyTooLargeError as error:
+                job = job.with_vocabulary(error)
+                prepared = prepare(run, job.recipe, job.pairs, tell)
             run.write_recipe(job.recipe)
-            prepared = prepare(run, job.recipe, job.pairs, tell)
             run.write_card(first_card(job, prepared))
             model = _fresh_model(run)
     except BaseException:
-        shutil.rmtree(run.folder, ignore_errors=True)
+        run.discard()
         raise
     _fit(run, prepared, model)
     return run

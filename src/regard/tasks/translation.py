@@ -7,7 +7,6 @@ import random
 from regard.config import Recipe
 from regard.data.batch import Batch, BatchStream, make_batch
 from regard.data.sampling import resample
-from regard.data.store import Ids
 from regard.models.base import Seq2Seq
 from regard.tasks.evaluate import quick_scores
 from regard.tasks.prepare import Prepared
@@ -34,16 +33,17 @@ class TranslationTask:
     def batch(self, position: int) -> Batch:
         """The pairs at this place of the stream, with other subwords each time if that was asked for."""
         index = self.stream.at(position)
-        pairs: list[tuple[Ids | list[int], Ids | list[int]]] = [self.data.train[place] for place in index]
+        pairs = [self.data.train[place] for place in index]
+        source, target = self.data.source, self.data.target
         strength = self.recipe.tokenizer.sampling
-        if strength:
-            draw = random.Random(f"{self.recipe.train.seed} {position}")
-            source, target = self.data.source, self.data.target
-            pairs = [
-                (resample(source, s.tolist(), strength, draw), resample(target, t.tolist(), strength, draw))
-                for s, t in pairs
-            ]
-        return make_batch(pairs, self.data.source.pad, self.data.target.pad, index)
+        if not strength:
+            return make_batch(pairs, source.pad, target.pad, index)
+        draw = random.Random(f"{self.recipe.train.seed} {position}")
+        others = [
+            (resample(source, one.tolist(), strength, draw), resample(target, other.tolist(), strength, draw))
+            for one, other in pairs
+        ]
+        return make_batch(others, source.pad, target.pad, index)
 
     def loss(self, model: Seq2Seq, batch: Batch) -> Loss:
         """Of the real target tokens; padding is left out before the vocabulary is scored."""

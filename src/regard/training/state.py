@@ -14,8 +14,8 @@ from pathlib import Path
 from safetensors.torch import load, save
 from torch import Tensor
 
+from regard.durable import write_atomically
 from regard.errors import RunError
-from regard.run import write_atomically
 
 KEPT = 2
 

@@ -132,9 +132,9 @@ def test_the_parts_are_drawn_from_everywhere() -> None:
 def test_what_cannot_be_done_is_told() -> None:
     knot = [Pair("Yes.", f"so {number}") for number in range(9)]
     with pytest.raises(CorpusError) as caught:
-        plan_split(knot, 2, 0)
-    told = "corpus: nothing is left for valid: 9 of 9 pairs hang together through shared sentences"
-    assert str(caught.value) == told
+        plan_split(knot, 2, 0, where="a.tsv")
+    knotted = "9 of 9 pairs hang together through shared sentences"
+    assert str(caught.value) == f"a.tsv: nothing is left for valid: {knotted}; clean it, or ask for more pairs"
     for valid, test, told in (
         (5, 4, "valid 5 and test 4 leave nothing of 9 pairs for train"),
         (0.5, 0.5, "valid 4 and test 4 leave nothing of 8 pairs for train"),

@@ -48,10 +48,10 @@ fresh | fresco | fresh fruit vegetable
 hot | caldo | hot hotdrink fault
 cold | freddo | hot hotdrink cool fault
 sweet | dolce | fruit sweet
-delicious | squisito | absolute food
+delicious | squisito | absolute hot sweet baked snack
 ripe | maturo | fruit
-interesting | interessante | text show lesson subject
-boring | noioso | text show lesson subject fault
+interesting | interessante | text show watched lesson subject
+boring | noioso | text show watched lesson subject fault
 funny | divertente | text show
 difficult | difficile | lesson subject language fault
 easy | facile | lesson subject language

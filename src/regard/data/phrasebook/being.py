@@ -16,10 +16,18 @@ from regard.data.phrasebook.meaning import (
     There,
     Trade,
 )
-from regard.data.phrasebook.noun_choices import acquaintances, people, phrases, phrases_with
+from regard.data.phrasebook.noun_choices import phrases, phrases_with
 from regard.data.phrasebook.nouns import Noun, nouns, nouns_with
 from regard.data.phrasebook.phrases import circumstances, states
-from regard.data.phrasebook.shapes import liking_shapes, mood_shapes, trait_shapes
+from regard.data.phrasebook.shapes import (
+    Shapes,
+    counted_shapes,
+    liking_shapes,
+    mood_shapes,
+    nature_shapes,
+    trait_shapes,
+)
+from regard.data.phrasebook.subjects import acquaintances, anyhow, people
 from regard.data.phrasebook.verbs import BE, BE_IN_A_STATE, LIKE
 
 _ON, _UNDER, _IN = Preposition("on", "su"), Preposition("under", "sotto"), Preposition("in", "in")
@@ -48,27 +56,27 @@ def qualities(adjectives: tuple[Adjective, ...]) -> Choices[Details]:
 
 def people_are() -> Choices[Clause]:
     """People are in a mood, have a nature or a trade, are somewhere, are hungry."""
-    trades: list[Details] = [(Trade(noun),) for noun in nouns_with(_tags("trade"))]
+    trades: list[Details] = [(Trade(noun),) for noun in nouns_with(_tags("trade", "peer"))]
     somewhere: list[Details] = [(place.at,) for place in circumstances() if place.tags & _tags("go", "living")]
     moods, traits = qualities(adjectives_with("mood")), qualities(adjectives_with("trait"))
     return Either(
         (4, clauses(BE, people(), NO_OBJECT, moods, mood_shapes())),
-        (3, clauses(BE, people(), NO_OBJECT, traits, trait_shapes())),
-        (2, clauses(BE, acquaintances(), NO_OBJECT, Of(trades), trait_shapes())),
+        (3, clauses(BE, people(), NO_OBJECT, traits, nature_shapes())),
+        (2, clauses(BE, acquaintances(), NO_OBJECT, Of(trades), nature_shapes())),
         (2, clauses(BE, people(), NO_OBJECT, Of(somewhere), mood_shapes())),
         (3, clauses(BE_IN_A_STATE, people(), Of(states()), NO_DETAILS, mood_shapes())),
         (0.5, clauses(BE, people(), NO_OBJECT, NO_DETAILS, _asking_where())),
     )
 
 
-def _asking_where() -> Of[Shape]:
-    return Of([Shape("present", question="where"), Shape("past", question="where")])
+def _asking_where() -> Shapes:
+    return Shapes(Of([]), Of([Shape("present", question="where"), Shape("past", question="where")]), questions=1)
 
 
 def things_are() -> Choices[Clause]:
     """Things have a quality or a place."""
     things = _tags("item")
-    subjects = phrases_with(things, "known", described=False)
+    subjects = anyhow(phrases_with(things, "known", described=False))
     return Either(
         (5, evenly([_thing_is(noun) for noun in nouns() if _is_described(noun)])),
         (2, clauses(BE, subjects, NO_OBJECT, _spots(), trait_shapes())),
@@ -86,7 +94,7 @@ def _is_described(noun: Noun) -> bool:
 
 def _thing_is(noun: Noun) -> Choices[Clause]:
     in_general = noun.tags & _tags("subject", "language")
-    subjects = phrases(noun, "general" if in_general else "known", described=False)
+    subjects = anyhow(phrases(noun, "general" if in_general else "known", described=False))
     fitting = _predicates(noun) + (adjectives_with("weary") if "animal" in noun.tags else ())
     return clauses(BE, subjects, NO_OBJECT, qualities(fitting), trait_shapes())
 
@@ -115,18 +123,28 @@ def there_is() -> Choices[Clause]:
         (1, _located(only(_ON), Of(_the("surface").members[:1]))), (1, _located(only(_IN), _the("fridge")))
     )
     outside: list[Details] = [(place.at,) for place in circumstances() if place.tags & _tags("outdoors", "playing")]
-    inside: list[Details] = [(place.at,) for place in circumstances() if place.tags & _tags("working", "meeting")]
+    inside: list[Details] = [(place.at,) for place in circumstances() if place.tags & _tags("meeting", "staffed")]
     near = _located(Of(_BESIDE), _the("landmark"))
     return Either(
-        (2, _found(phrases_with(_tags("item"), "new"), _spots())),
-        (1.5, _found(phrases_with(_tags("food", "drink"), "new"), kitchen)),
-        (1.5, _found(phrases_with(_tags("animal"), "new"), Either((1, near), (1, Of(outside))))),
-        (1.5, _found(phrases_with(_tags("role"), "new"), Either((1, near), (1, Of(inside))))),
+        (2, _found("item", _spots())),
+        (1, _found("food", kitchen)),
+        (0.5, _there(phrases_with(_tags("drink"), "new"), kitchen, trait_shapes())),
+        (1.5, _found("animal", Either((1, near), (1, Of(outside))))),
+        (1.5, _found("role", Either((1, near), (1, Of(inside))))),
     )
 
 
-def _found(phrases: Choices[NounPhrase], spots: Choices[Details]) -> Choices[Clause]:
-    return clauses(BE, Each(There, phrases), NO_OBJECT, spots, trait_shapes())
+def _found(tag: str, spots: Choices[Details]) -> Choices[Clause]:
+    countable = [noun for noun in nouns_with(_tags(tag)) if noun.tags.isdisjoint(("mass", "pair"))]
+    counted = evenly([phrases(noun, "counted") for noun in countable])
+    return Either(
+        (4, _there(phrases_with(_tags(tag), "new"), spots, trait_shapes())),
+        (1, _there(counted, spots, counted_shapes())),
+    )
+
+
+def _there(found: Choices[NounPhrase], spots: Choices[Details], shaped: Shapes) -> Choices[Clause]:
+    return clauses(BE, anyhow(Each(There, found)), NO_OBJECT, spots, shaped)
 
 
 def liked() -> Choices[Clause]:

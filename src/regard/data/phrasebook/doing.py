@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from regard.data.phrasebook.choices import Choices, Each, Either, Of, evenly, only
 from regard.data.phrasebook.meaning import (
+    HE,
     PRONOUNS,
+    SHE,
+    THEY,
+    YOU,
     Clause,
     Detail,
     NounPhrase,
@@ -14,9 +20,12 @@ from regard.data.phrasebook.meaning import (
     Pronoun,
     Shape,
     Subject,
-    Who,
 )
-from regard.data.phrasebook.noun_choices import (
+from regard.data.phrasebook.noun_choices import phrases_with
+from regard.data.phrasebook.phrases import circumstances, idioms
+from regard.data.phrasebook.shapes import Shapes, aspect, question_shapes, shapes
+from regard.data.phrasebook.subjects import (
+    Subjects,
     acquaintances,
     companions,
     couples,
@@ -24,12 +33,11 @@ from regard.data.phrasebook.noun_choices import (
     everybody,
     kin,
     people,
-    phrases_with,
+    pronouns,
     roles,
     strangers,
+    who,
 )
-from regard.data.phrasebook.phrases import circumstances, idioms
-from regard.data.phrasebook.shapes import aspect, question_shapes, shapes
 from regard.data.phrasebook.tokens import Fixed
 from regard.data.phrasebook.verbs import Verb, bare_verbs, person_verbs, thing_verbs
 
@@ -39,22 +47,24 @@ TO = Preposition("to", "a")
 Details = tuple[Detail, ...]
 NO_OBJECT: Of[None] = only(None)
 NO_DETAILS: Of[Details] = only(())
-_POLICIES = ("the", "one", "plain", "own", "bare", "general")
+_POLICIES = ("the", "one", "new", "plain", "single", "own", "bare", "general")
 
 
 def clauses(
     verb: Verb,
-    subjects: Choices[Subject],
+    subjects: Subjects,
     objects: Choices[Object | None],
     details: Choices[Details],
-    shaped: Choices[Shape],
-) -> Each[Clause]:
+    shaped: Shapes,
+) -> Choices[Clause]:
     """Every clause with the verb that can be put together from the parts."""
 
     def make(subject: Subject, thing: Object | None, circumstances: Details, shape: Shape) -> Clause:
         return Clause(subject, verb, thing, circumstances, shape)
 
-    return Each(make, subjects, objects, details, shaped)
+    told = Each(make, subjects.told, objects, details, shaped.told)
+    asked = Each(make, subjects.asked, objects, details, shaped.asked)
+    return Either((1 - shaped.questions, told), (shaped.questions, asked))
 
 
 def places(verb: Verb, manners: bool = True) -> Of[Details]:
@@ -98,15 +108,18 @@ def _done_with_things(verb: Verb) -> Choices[Clause]:
     policy = next((policy for policy in _POLICIES if verb.is_a(policy)), "any")
     things = phrases_with(verb.objects, policy)
     addressed = verb.is_a("to") or verb.is_a("whom")
-    who = acquaintances() if addressed else people()  # those who are addressed are others: friends, or known by trade
+    somebody = (
+        acquaintances() if addressed else people()
+    )  # those who are addressed are others: friends, or known by trade
     details = _recipients(verb) if addressed else _circumstances(verb, optional=True)
-    parts: list[tuple[float, Choices[Clause]]] = [(10, clauses(verb, who, things, details, shapes(kind)))]
+    shaped = shapes(kind, asks_when=not addressed)
+    parts: list[tuple[float, Choices[Clause]]] = [(10, clauses(verb, somebody, things, details, shaped))]
     if verb.is_a("what"):
-        parts.append((0.8, clauses(verb, who, NO_OBJECT, NO_DETAILS, question_shapes("what", kind))))
+        parts.append((0.8, clauses(verb, somebody, NO_OBJECT, NO_DETAILS, question_shapes("what", kind))))
     if verb.is_a("where"):
-        parts.append((0.8, clauses(verb, who, things, NO_DETAILS, question_shapes("where", kind))))
+        parts.append((0.8, clauses(verb, somebody, things, NO_DETAILS, question_shapes("where", kind))))
     if policy != "own" and not verb.is_a("whom"):
-        parts.append((0.6, clauses(verb, only(Who()), things, NO_DETAILS, question_shapes("who", kind))))
+        parts.append((0.6, clauses(verb, who(), things, NO_DETAILS, question_shapes("who", kind))))
     if by := verb.listed("by:"):
         parts.append((3, clauses(verb, creatures(by), things, NO_DETAILS, shapes(kind, willing=False))))
     return Either(*parts)
@@ -120,14 +133,22 @@ def people_met() -> Choices[Clause]:
 def _done_with_people(verb: Verb) -> Choices[Clause]:
     kind = aspect(verb)
     where = Either((4, NO_DETAILS), (2, places(verb)))
-    friends, family = Either((2, companions()), (1, roles())), Either((1, kin()), (1, everybody()))
+    friends: Choices[Object] = Either((2, companions()), (1, roles()))
+    family: Choices[Object] = Either((1, kin()), (1, everybody()))
     parts: list[tuple[float, Choices[Clause]]] = [
-        (5, clauses(verb, acquaintances(), friends, where, shapes(kind))),
-        (5, clauses(verb, strangers(), family, where, shapes(kind))),
-        (1, clauses(verb, only(Who()), Either((1, friends), (1, family)), NO_DETAILS, question_shapes("who", kind))),
+        (5, clauses(verb, acquaintances(), friends, where, shapes(kind, asks_when=False))),
+        (5, clauses(verb, strangers(), family, where, shapes(kind, asks_when=False))),
+        (1, clauses(verb, who(), Either((1, friends), (1, family)), NO_DETAILS, question_shapes("who", kind))),
     ]
     if verb.is_a("where"):
-        parts.append((1, clauses(verb, acquaintances(), friends, NO_DETAILS, question_shapes("where", kind))))
+        parts.append(
+            (
+                1,
+                clauses(
+                    verb, pronouns(), Either((1, friends), (1, family)), NO_DETAILS, question_shapes("where", kind)
+                ),
+            )
+        )
     if not verb.preposition:
         parts.append((5, evenly([_done_with_pronoun(verb, pronoun) for pronoun in PRONOUNS])))
     return Either(*parts)
@@ -136,9 +157,14 @@ def _done_with_people(verb: Verb) -> Choices[Clause]:
 def _done_with_pronoun(verb: Verb, pronoun: Pronoun) -> Choices[Clause]:
     """Him, her and them are somebody else; of I and me, we and us, only one stands in a sentence."""
     person = pronoun.features.person
-    others: Of[Subject] = Of([other for other in PRONOUNS if person == 3 or other.features.person != person])
-    named = Either((3, everybody()), (1, couples()), (2, kin()), (2, roles()))
-    return clauses(verb, Either((1, others), (1, named)), only(pronoun), NO_DETAILS, shapes(aspect(verb)))
+    named: Choices[Subject] = Either((3, everybody()), (1, couples()), (2, kin()), (2, roles()))
+
+    def anybody(pronouns: Sequence[Pronoun]) -> Choices[Subject]:
+        others = Of([other for other in pronouns if person == 3 or other.features.person != person])
+        return Either((1, others), (1, named))
+
+    subjects = Subjects(anybody(PRONOUNS), anybody([YOU, HE, SHE, THEY]))
+    return clauses(verb, subjects, only(pronoun), NO_DETAILS, shapes(aspect(verb), asks_when=False))
 
 
 def done_alone() -> Choices[Clause]:
@@ -158,7 +184,7 @@ def _done_without(verb: Verb, rest: Fixed | None) -> Choices[Clause]:
     parts: list[tuple[float, Choices[Clause]]] = [(10, clauses(verb, people(), fixed, details, shapes(kind)))]
     if verb.is_a("where"):
         parts.append((1, clauses(verb, people(), fixed, NO_DETAILS, question_shapes("where", kind))))
-    parts.append((0.5, clauses(verb, only(Who()), fixed, details, question_shapes("who", kind))))
+    parts.append((0.5, clauses(verb, who(), fixed, details, question_shapes("who", kind))))
     if by := verb.listed("by:"):
         parts.append((2, clauses(verb, creatures(by), fixed, details, shapes(kind, willing=False))))
     return Either(*parts)

@@ -74,14 +74,14 @@ def _clause(clause: Clause, key: str) -> list[Token]:
     # After where, when and what a named subject goes to the end: Dove ha comprato il pane Maria?
     inverted = shape.question in ("where", "when", "what")
     tokens = [Token(word, (key + "wh",), "o" if shape.question == "what" else "") for word in _question_words(clause)]
-    if clause.verb == LIKE:
+    if clause.verb is LIKE:
         tokens += _liking(clause, key)
     else:
         tokens += [] if inverted else subject
         tokens += _verb(clause, key, (key + "s",) if dropped else ())
         tokens += _complements(clause, key)
         tokens += subject if inverted else []
-    if shape.question == "where" and clause.verb == BE and tokens[1].text[0] in "eè":
+    if shape.question == "where" and clause.verb is BE and tokens[1].text[0] in "eè":
         tokens[0] = tokens[0]._replace(text="dov'")
     if shape.time:
         time = render(shape.time.italian, key + "t")
@@ -97,7 +97,7 @@ def _drops_subject(clause: Clause) -> bool:
     """A pronoun is dropped, but kept where essere says in a statement what somebody is: "Io sono alla moda"."""
     if not isinstance(clause.subject, Pronoun):
         return isinstance(clause.subject, (Anaphor, There))
-    says_what = clause.verb == BE and any(isinstance(detail, (Quality, Trade)) for detail in clause.details)
+    says_what = clause.verb is BE and any(isinstance(detail, (Quality, Trade)) for detail in clause.details)
     return not (says_what and not clause.shape.question)
 
 
@@ -155,7 +155,7 @@ def _verb_words(clause: Clause, key: str, who: Features, dropped: Marks, clitics
     tokens: list[Token] = []
     if shape.negative:
         tokens.append(Token("non", (key + "not",) if shape.negated else (key + "adverb",)))
-    tokens += [token._replace(text=_elide(token.text, form)) for token in clitics]
+    tokens += [token._replace(text=_elide(token.text, form, clause.verb)) for token in clitics]
     tokens.append(Token(form, finite, "v"))
     if shape.adverb:
         tokens.append(Token(ADVERBS[shape.adverb], (key + "adverb",)))
@@ -164,9 +164,10 @@ def _verb_words(clause: Clause, key: str, who: Features, dropped: Marks, clitics
     return tokens + render(clause.verb.italian[1:], key + "v", "v")
 
 
-def _elide(clitic: str, following: str) -> str:
-    """C'è and l'ho: ci elides before the e of essere, lo and la before the forms of avere."""
-    if (clitic == "ci" and following[0] in "eè") or (clitic in ("lo", "la") and following in _FORMS_OF_AVERE):
+def _elide(clitic: str, following: str, verb: Verb) -> str:
+    """C'è and l'ho: the ci of "there is" elides before e, lo and la before the forms of avere."""
+    there_is = clitic == "ci" and verb is BE and following[0] in "eè"
+    if there_is or (clitic in ("lo", "la") and following in _FORMS_OF_AVERE):
         return clitic[0] + "'"
     return clitic
 
@@ -195,7 +196,7 @@ def _forms(clause: Clause, who: Features) -> tuple[str, str]:
 
 
 def _compound_past(clause: Clause, verb: Verb, infinitive: str, who: Features) -> tuple[str, str]:
-    """Passato prossimo: with essere the participle agrees with the subject, with avere with a lo, la or li before it."""
+    """Passato prossimo: with essere the participle agrees with the subject, with avere with lo, la, li before it."""
     person, plural, feminine = who
     form = participle(infinitive)
     if verb.reflexive or takes_essere(infinitive):

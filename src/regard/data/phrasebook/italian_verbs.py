@@ -39,10 +39,7 @@ _IRREGULAR_PRESENTS = {
 _WITH_ISC = frozenset(("capire", "finire", "pulire", "preferire", "costruire"))
 
 # Their compound tenses take essere, and the participle agrees with the subject; so do all reflexive verbs.
-_WITH_ESSERE = frozenset(
-    ("andare", "arrivare", "entrare", "essere", "partire", "piacere", "restare")
-    + ("salire", "scendere", "tornare", "uscire", "venire")
-)
+_WITH_ESSERE = "andare arrivare entrare essere partire piacere restare salire scendere tornare uscire venire"
 
 # What the imperfect and the gerund are built on, where the infinitive has lost a syllable.
 _FULL_INFINITIVES = {"fare": "facere", "dire": "dicere", "bere": "bevere"}
@@ -149,7 +146,7 @@ def conjugate(infinitive: str, tense: str, person: int, plural: bool) -> str:
 
 def takes_essere(infinitive: str) -> bool:
     """Whether the compound tenses take essere, not avere."""
-    return infinitive in _WITH_ESSERE
+    return infinitive in _WITH_ESSERE.split()
 
 
 def participle(infinitive: str) -> str:

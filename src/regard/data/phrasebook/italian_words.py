@@ -117,7 +117,7 @@ def pluralise(word: str, feminine: bool = False) -> str:
 
 @functools.cache
 def inflect(adjective: str, feminine: bool, plural: bool) -> str:
-    """An adjective, given in the masculine singular, in agreement with its noun; a phrase ("alla moda") stays as it is."""
+    """An adjective, given in the masculine singular, agreeing with its noun; a phrase ("alla moda") stays as it is."""
     if " " in adjective or _IRREGULAR_PLURALS.get(adjective) == adjective:
         return adjective
     form = adjective[:-1] + "a" if feminine and adjective.endswith("o") else adjective

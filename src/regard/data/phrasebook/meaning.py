@@ -19,7 +19,7 @@ Degree = Literal["", "very", "too"]
 GENERAL = "general"
 """The determiner of things in general: English has none, Italian the article ("I like coffee", "Mi piace il caffè")."""
 OWN = "own"
-"""What the subject does to a part of itself: English says whose it is, Italian to whom it is done ("Mi lavo le mani")."""
+"""The determiner of what is one's own: English says whose, Italian to whom ("I wash my hands", "Mi lavo le mani")."""
 POSSESSIVES = ("my", "your", "his", "her", "our", "their")
 
 
@@ -33,7 +33,7 @@ class Features(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pronoun:
-    """A personal pronoun. "You" is one friend; "I", "we" and "they" are masculine, so that English decides the Italian."""
+    """A personal pronoun. English alone decides the Italian: "you" is one friend, "I", "we", "they" are masculine."""
 
     english: str
     english_object: str

@@ -1,17 +1,14 @@
-"""Who and what the phrasebook talks about: every noun phrase and subject that it can form."""
+"""What the phrasebook talks about: every noun phrase that it can form."""
 
 from __future__ import annotations
 
 import functools
-import itertools
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from regard.data.phrasebook.adjectives import Adjective, adjectives_for
 from regard.data.phrasebook.choices import Choices, Each, Either, Of, evenly, only
-from regard.data.phrasebook.meaning import GENERAL, OWN, POSSESSIVES, PRONOUNS, Couple, NounPhrase, Subject
+from regard.data.phrasebook.meaning import GENERAL, OWN, POSSESSIVES, NounPhrase
 from regard.data.phrasebook.nouns import Noun, nouns_with
-from regard.data.phrasebook.phrases import Name, names
 
 
 class Determined(NamedTuple):
@@ -21,18 +18,21 @@ class Determined(NamedTuple):
     plural: bool
 
 
-def _one(*determiners: str) -> Of[Determined]:
+def one(*determiners: str) -> Of[Determined]:
+    """Each determiner, before a singular."""
     return Of([Determined(determiner, False) for determiner in determiners])
 
 
-def _many(*determiners: str) -> Of[Determined]:
+def many(*determiners: str) -> Of[Determined]:
+    """Each determiner, before a plural."""
     return Of([Determined(determiner, True) for determiner in determiners])
 
 
+_NUMBERS = ("two", "three", "four")
 # What nobody calls his own.
-_NOT_OWNED = frozenset(("road", "sight", "transport", "noise", "show", "heard", "wild", "free", "fruit", "vegetable"))
-
-_Weighted = tuple[float, Choices[Determined]]
+_NOT_OWNED = frozenset(
+    ("road", "sight", "transport", "noise", "show", "watched", "heard", "wild", "free", "fruit", "vegetable")
+)
 
 
 class _Countability(NamedTuple):
@@ -45,29 +45,42 @@ class _Countability(NamedTuple):
 
 
 def _countability(noun: Noun) -> _Countability:
-    return _Countability(*(kind in noun.tags for kind in ("mass", "pair", "proper")), noun.tags.isdisjoint(_NOT_OWNED))
+    mass, pair, proper = (kind in noun.tags for kind in ("mass", "pair", "proper"))
+    return _Countability(mass, pair, proper, owned=noun.tags.isdisjoint(_NOT_OWNED))
 
 
 @functools.cache
 def _determiners(noun: _Countability, policy: str) -> Choices[Determined]:
     """The determiners that a policy, the verb's or the sentence's, leaves to a noun.
 
-    "bare" takes none, "own" what belongs to the subject, "general" a kind of things, "one" a single known thing, "the"
-    known things, "known" also owned ones, "new" things not heard of before, "plain" known or new ones, "any" all.
+    "bare" takes none, "counted" takes numbers, "own" what belongs to the subject, "general" a kind of things. "one"
+    takes a single known thing, "the" known things, "known" also owned ones, "new" things not heard of yet, "plain"
+    known and new ones, "any" all of these, "single" all that are not several.
     """
     if noun.proper or policy == "bare":
-        return _one("")
+        return one("")
+    if policy == "counted":
+        return many(*_NUMBERS)
     if policy in ("own", "general"):
         determiner = OWN if policy == "own" else GENERAL
-        many = noun.pair or (policy == "general" and not noun.mass)
-        return _many(determiner) if many else _one(determiner)
-    if policy == "one":
-        return Either((4, _one("the")), (1, _one("this", "that")))
-    known_one, known_many = _known(_one, 4, noun.owned and policy != "the"), _known(_many, 2, noun.owned and policy != "the")
-    new_one: list[_Weighted] = [(3, _one("", "some"))] if noun.mass else [(4, _one("a"))]
-    new_many: list[_Weighted] = [(2, _many("some"))] if noun.pair else [(2, _many("some")), (1, _many("two", "three", "four"))]
+        is_many = noun.pair or (policy == "general" and not noun.mass)
+        return many(determiner) if is_many else one(determiner)
+    owners = POSSESSIVES if noun.owned and policy in ("known", "single", "any") else ()
+    single: list[tuple[float, Of[Determined]]] = []
+    several: list[tuple[float, Of[Determined]]] = []
+    if policy != "new":
+        single += [(4, one("the")), (1.5, one("this", "that")), (2, one(*owners))]
+        several += [(2, many("the")), (1, many("this", "that")), (1, many(*owners))]
+    if policy in ("new", "plain", "single", "any"):
+        single += [(5, one("", "some"))] if noun.mass else [(4, one("a"))]
+        several += [(2, many("some")), (1, many(*(() if noun.pair or policy == "new" else _NUMBERS)))]
+    if noun.pair:
+        return Either(*several)
+    return Either(*single) if noun.mass or policy in ("one", "single") else Either(*single, *several)
+
+
 @functools.cache
-def _descriptions(noun: Noun) -> Choices[tuple[Adjective, ...]]:
+def descriptions(noun: Noun) -> Choices[tuple[Adjective, ...]]:
     """No adjective, one, or one before a colour or an origin."""
     fitting = adjectives_for(noun)
     first = Of([adjective for adjective in fitting if adjective.before])
@@ -77,10 +90,11 @@ def _descriptions(noun: Noun) -> Choices[tuple[Adjective, ...]]:
     return Either((6, only(())), (3.5, single), (0.8, double))
 
 
-_UNDESCRIBED: Of[tuple[Adjective, ...]] = only(())
+UNDESCRIBED: Of[tuple[Adjective, ...]] = only(())
 
 
-def _phrase(noun: Noun, determined: Determined, adjectives: tuple[Adjective, ...]) -> NounPhrase:
+def make_noun_phrase(noun: Noun, determined: Determined, adjectives: tuple[Adjective, ...]) -> NounPhrase:
+    """The parts of a noun phrase, put together."""
     return NounPhrase(noun, determined.determiner, determined.plural, adjectives)
 
 
@@ -88,91 +102,10 @@ def _phrase(noun: Noun, determined: Determined, adjectives: tuple[Adjective, ...
 def phrases(noun: Noun, policy: str, described: bool = True) -> Choices[NounPhrase]:
     """The noun phrases around a noun that a policy allows."""
     plain = policy in ("bare", "general", "own") or not described
-    described_so = _UNDESCRIBED if plain else _descriptions(noun)
-    return Each(_phrase, only(noun), _determiners(_countability(noun), policy), described_so)
+    described_so = UNDESCRIBED if plain else descriptions(noun)
+    return Each(make_noun_phrase, only(noun), _determiners(_countability(noun), policy), described_so)
 
 
 def phrases_with(tags: frozenset[str], policy: str, described: bool = True) -> Choices[NounPhrase]:
     """The noun phrases around every noun with one of the tags."""
     return evenly([phrases(noun, policy, described) for noun in nouns_with(tags)])
-
-
-# "I" and "you" are men, as everywhere in the phrasebook.
-_SPOUSES = {"husband": ("her",), "wife": ("my", "your", "his")}
-
-
-@functools.cache
-def kin() -> Choices[NounPhrase]:
-    """Members of the family, always somebody's: "my sister", "their parents"."""
-
-    def members(noun: Noun) -> Choices[NounPhrase]:
-        owners = _SPOUSES.get(noun.english, POSSESSIVES)
-        one, many = _one(*owners), _many(*owners)
-        number = many if "pair" in noun.tags else Either((4, one), (1, many)) if "several" in noun.tags else one
-        dear = Either((12, _UNDESCRIBED), (1, _descriptions_alone(noun)))
-        return Each(_phrase, only(noun), number, dear)
-
-    return evenly([members(noun) for noun in nouns_with(frozenset(("kin",)))])
-
-
-def _descriptions_alone(noun: Noun) -> Of[tuple[Adjective, ...]]:
-    return Of([(adjective,) for adjective in adjectives_for(noun)])
-
-
-@functools.cache
-def companions() -> Choices[NounPhrase]:
-    """Friends, colleagues, neighbours: those whom others meet; they are never the subject."""
-    number = Either((2, _one(*POSSESSIVES)), (2, _many(*POSSESSIVES)))
-    return evenly(
-        [
-            Each(_phrase, only(noun), number, Either((8, _UNDESCRIBED), (1, _descriptions_alone(noun))))
-            for noun in nouns_with(frozenset(("companion",)))
-        ]
-    )
-
-
-@functools.cache
-def roles() -> Choices[NounPhrase]:
-    """People known by what they do or are: "the young doctor", "those tourists"."""
-    number = Either((5, _one("the")), (1, _one("this", "that")), (2.5, _many("the")), (0.8, _many("this", "that")))
-    return evenly([Each(_phrase, only(noun), number, _descriptions(noun)) for noun in nouns_with(frozenset(("role",)))])
-
-
-@functools.cache
-def couples() -> Of[Couple]:
-    """A few pairs of people."""
-    everybody = names()
-    return Of([Couple(first, second) for first, second in itertools.pairwise(everybody[:12])])
-
-
-@functools.cache
-def people() -> Choices[Subject]:
-    """Everybody who can do what people do."""
-    return Either((9, pronouns()), (4, everybody()), (0.8, couples()), (2.8, kin()), (3.4, roles()))
-
-
-@functools.cache
-def acquaintances() -> Choices[Subject]:
-    """The people who are not known by their trade."""
-    return Either((9, pronouns()), (5, everybody()), (1, couples()), (3, kin()))
-
-
-@functools.cache
-def strangers() -> Choices[Subject]:
-    """The people who are neither named nor family."""
-    return Either((9, pronouns()), (6, roles()))
-
-
-def pronouns() -> Choices[Subject]:
-    """I, you, he, she, we, they."""
-    return Of(PRONOUNS)
-
-
-def everybody() -> Choices[Name]:
-    """All who have a name."""
-    return Of(names())
-
-
-def creatures(tags: Sequence[str]) -> Choices[NounPhrase]:
-    """Animals and vehicles that do something by themselves."""
-    return phrases_with(frozenset(tags), "known")

@@ -84,7 +84,7 @@ ring | anello m | small item give
 watch | orologio m | small item give machine
 wallet | portafoglio m | small item full
 umbrella | ombrello m | small item coloured tool
-ticket | biglietto m | small item bill
+ticket | biglietto m | small item
 passport | passaporto m | small shown
 notebook | quaderno m | small item coloured
 pen | penna f | small item coloured tool
@@ -95,7 +95,7 @@ map | mappa f | item tool shown
 knife/knives | coltello m | item tool
 flower | fiore m | coloured give drawn
 toy | giocattolo m | item give small
-gift | regalo m | item give choice mail
+gift | regalo m | item give choice
 ball | palla f | item coloured
 bag | borsa f | luggage coloured full small
 suitcase | valigia f | luggage coloured full
@@ -141,7 +141,7 @@ boat | barca f | vehicle coloured owned fixed built drawn
 lorry | camion m | driven
 train | treno m | transport fast
 bus | autobus m | transport driven
-taxi | taxi m | transport driven bill
+taxi | taxi m | transport driven
 plane | aereo m | transport fast
 
 house | casa f | building owned built drawn cleaned landmark
@@ -181,7 +181,7 @@ Paris | Parigi f | proper city
 London | Londra f | proper city
 
 film | film m | show long choice
-match | partita f | show match
+match | partita f | watched match
 show | spettacolo m | show
 song | canzone f | heard sung
 music | musica f | heard mass subject
@@ -201,6 +201,8 @@ word | parola f | lesson
 job | lavoro m | work
 bill | conto m | bill
 rent | affitto m | bill
+fine | multa f | bill
+debt | debito m | bill
 history | storia f | subject mass
 mathematics | matematica f | subject mass
 physics | fisica f | subject mass
@@ -218,7 +220,7 @@ horse | cavallo m | animal farm drawn
 rabbit | coniglio m | animal pet farm
 bird | uccello m | animal free drawn
 cow | mucca f | animal farm
-sheep/sheep | pecora f | animal farm
+goat | capra f | animal farm
 hen | gallina f | animal farm
 duck | anatra f | animal farm
 goose/geese | oca f | animal farm
@@ -242,8 +244,8 @@ daughter | figlia f | kin several
 husband | marito m | kin
 wife/wives | moglie f | kin
 parent | genitore m | kin pair
-friend | amico+amica m | companion
-colleague | collega+collega m | companion
+friend | amico+amica m | companion peer
+colleague | collega+collega m | companion peer
 neighbour | vicino+vicina m | companion
 teacher | insegnante+insegnante m | role trade
 doctor | medico+dottoressa m | role trade

@@ -23,7 +23,7 @@ prepare | lunch | preparare | il pranzo | alone
 do | the/1 shopping/2 | fare | la/1 spesa/2 | where at:shop with alone
 do | the/1 homework/2 | fare | i/1 compiti/2 | where at:reading with alone
 do | the/1 washing/2 up/2 | lavare | i/1 piatti/2 | alone
-pay | attention | fare | attenzione | alone
+pay | attention | fare | attenzione | long alone
 ask | a/1 question/2 | fare | una/1 domanda/2 | alone
 tell | the/1 truth/2 | dire | la/1 verità/2 | alone
 tell | a/1 lie/2 | dire | una/1 bugia/2 | alone
@@ -55,9 +55,9 @@ in/to the kitchen | in cucina | kitchen meal go
 in/to the garden | in giardino | meal reading playing sleeping go
 at/to school | a scuola | study teaching playing go return
 at/to the university | all' università | study teaching working go return arrival
-at/to the office | in ufficio | working meal go return arrival
-at/to the hospital | in ospedale | working go arrival
-at/to the bank | in banca | working go
+at/to the office | in ufficio | working staffed meal go return arrival
+at/to the hospital | in ospedale | working staffed go arrival
+at/to the bank | in banca | working staffed go
 at/to the station | alla stazione | meeting go arrival
 at/to the airport | all' aeroporto | working meeting go arrival
 at/to the cinema | al cinema | go meeting
@@ -65,10 +65,10 @@ at/to the theatre | a teatro | go meeting
 at/to the museum | al museo | working go meeting
 at/to the market | al mercato | shop go meeting
 at/to the supermarket | al supermercato | shop working go
-at/to the restaurant | al ristorante | meal working go party
+at/to the restaurant | al ristorante | meal working staffed go party
 at/to the bar | al bar | cafe working go meeting
 at/to the stadium | allo stadio | go playing
-at/to the zoo | allo zoo | working go
+at/to the zoo | allo zoo | working staffed go
 at/to the gym | in palestra | go
 in/to the library | in biblioteca | reading study working go meeting
 in/to the park | al parco | outdoors playing reading go meeting
@@ -82,10 +82,10 @@ at/- home | a casa | home meal reading study staying sleeping kitchen return go
 in/to bed | a letto | staying reading go
 on the sofa | sul divano | reading asleep sleeping
 at/to the party | alla festa | party go arrival meeting
-in/to Italy | in Italia | living working return
-in/to France | in Francia | living working return
-in/to Spain | in Spagna | living working return
-in/to Germany | in Germania | living working return
+in/to Italy | in Italia | living working
+in/to France | in Francia | living working
+in/to Spain | in Spagna | living working
+in/to Germany | in Germania | living working
 in/to Rome | a Roma | living working study go return arrival
 in/to Milan | a Milano | living working study go return arrival
 in/to Florence | a Firenze | living working study go return arrival
@@ -110,7 +110,6 @@ every/1 evening/2 | ogni/1 sera/2 | present
 every/1 Sunday/2 | ogni/1 domenica/2 | present habit
 in/1 the/1 morning/2 | la/1 mattina/2 | present
 in/1 the/1 afternoon/2 | il/1 pomeriggio/2 | present
-in/1 summer/2 | d'/1 estate/2 | present
 now | adesso | progressive modal
 today | oggi | being modal
 yesterday | ieri | past was
@@ -123,8 +122,7 @@ tomorrow | domani | future modal
 tonight | stasera | future modal
 next/1 week/2 | la/2 settimana/2 prossima/1 | future modal
 next/1 Friday/2 | venerdì/2 prossimo/1 | future
-soon | presto | future
-every/1 summer/2 | ogni/1 estate/2 | habit
+next/1 month/2 | il/2 mese/2 prossimo/1 | future
 """
 
 ADVERBS = {"always": "sempre", "often": "spesso", "never": "mai"}

@@ -21,14 +21,16 @@ from regard.data.phrasebook.meaning import (
     Quality,
     Shape,
 )
-from regard.data.phrasebook.noun_choices import people, phrases, phrases_with
+from regard.data.phrasebook.noun_choices import phrases, phrases_with
 from regard.data.phrasebook.nouns import Noun, nouns_with
 from regard.data.phrasebook.phrases import Name, states
+from regard.data.phrasebook.shapes import Shapes
+from regard.data.phrasebook.subjects import anyhow, people
 from regard.data.phrasebook.tokens import Fixed
 from regard.data.phrasebook.verbs import BE, BE_IN_A_STATE, Verb, bare_verbs, thing_verb
 
-_NOT_DONE = Of([Shape("past", negated=True), Shape(modal="can", negated=True)])
-_DONE = Of([Shape("past"), Shape("progressive")])
+_NOT_DONE = Shapes(Of([Shape("past", negated=True), Shape(modal="can", negated=True)]), Of([]), questions=0)
+_DONE = Shapes(Of([Shape("past"), Shape("progressive")]), Of([]), questions=0)
 _DEGREES: Either[Degree] = Either((3, only("too")), (1, only("very")))
 
 # What is not bought, eaten, read because of a fault of its own: verb and tags of such things.
@@ -37,7 +39,7 @@ _REFUSED = {
     "eat": ("hot",),
     "drink": ("drink",),
     "read": ("text",),
-    "watch": ("show",),
+    "watch": ("show", "watched"),
     "carry": ("luggage",),
     "take": ("transport",),
     "understand": ("lesson",),
@@ -83,7 +85,7 @@ def _faults(noun: Noun) -> Of[Adjective]:
 def _crossing() -> Choices[Because]:
     """An animal does not cross: it is too tired, or the street is too wide. Only the adjective tells which."""
     cross = thing_verb("cross")
-    animals = phrases_with(frozenset(("animal",)), "one", described=False)
+    animals = anyhow(phrases_with(frozenset(("animal",)), "one", described=False))
 
     def not_crossed(road: Noun) -> Choices[Clause]:
         return clauses(cross, animals, phrases(road, "one", described=False), NO_DETAILS, _NOT_DONE)

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from regard.data.phrasebook.choices import Choices, Either, Of
+from regard.data.phrasebook.choices import Choices, Either, Of, only
 from regard.data.phrasebook.english_words import past
 from regard.data.phrasebook.meaning import Modal, Question, Shape, Tense
 from regard.data.phrasebook.phrases import ADVERBS, times
 from regard.data.phrasebook.tokens import Fixed
 from regard.data.phrasebook.verbs import Verb
+
+
+class Shapes(NamedTuple):
+    """The ways to tell and to ask something, and which share is asked."""
+
+    told: Choices[Shape]
+    asked: Choices[Shape]
+    questions: float
+
 
 # The times that go with a tense, by their tag in the table of times.
 _TIME_TAGS: dict[Tense, str] = {"present": "present", "progressive": "progressive", "past": "past", "future": "future"}
@@ -39,15 +49,21 @@ def _ask_with_time(tenses: Sequence[Tense]) -> Of[Shape]:
     return Of([Shape(tense, question="yes/no", time=time) for tense in tenses for time in _times(tense)])
 
 
+_DENIABLE: tuple[Modal, ...] = ("want", "can", "must")
+
+
 def _wish() -> Either[Shape]:
     """What somebody wants, can, must or would like to do."""
-    deniable: tuple[Modal, ...] = ("want", "can", "must")
+    modals: tuple[Modal, ...] = (*_DENIABLE, "would like")
     return Either(
-        (4, Of([Shape(modal=modal) for modal in (*deniable, "would like")])),
-        (1.5, Of([Shape(modal=modal, negated=True) for modal in deniable])),
-        (2, Of([Shape(modal=modal, time=time) for modal in (*deniable, "would like") for time in times("modal")])),
-        (1.5, Of([Shape(modal=modal, question="yes/no") for modal in ("want", "can", "would like")])),
+        (4, Of([Shape(modal=modal) for modal in modals])),
+        (1.5, Of([Shape(modal=modal, negated=True) for modal in _DENIABLE])),
+        (2, Of([Shape(modal=modal, time=time) for modal in modals for time in times("modal")])),
     )
+
+
+def _ask_wish() -> Of[Shape]:
+    return Of([Shape(modal=modal, question="yes/no") for modal in ("want", "can", "would like")])
 
 
 def _repeat() -> Of[Shape]:
@@ -60,7 +76,7 @@ def aspect(verb: Verb) -> str:
     An "event in one form" is an event whose English present and past look alike ("I read"): only a time tells them
     apart, so it is never told without one.
     """
-    for kind in ("state", "point", "accident", "perception", "lasting"):
+    for kind in ("state", "point", "accident", "perception", "lasting", "long"):
         if verb.is_a(kind):
             return kind
     head = verb.english[0][0]
@@ -68,108 +84,128 @@ def aspect(verb: Verb) -> str:
 
 
 @functools.cache
-def shapes(kind: str, willing: bool = True) -> Choices[Shape]:
-    """The ways to put a clause; what is not `willing` (a train, a dog) neither wants nor must."""
-    if kind in ("event", "event in one form", "lasting"):
-        return _event(one_form=kind == "event in one form", lasting=kind == "lasting", willing=willing)
-    return {"state": _state, "point": _point, "accident": _accident, "perception": _perception}[kind]()
+def shapes(kind: str, willing: bool = True, asks_when: bool = True) -> Shapes:
+    """The ways to put a clause.
+
+    What is not `willing` (a train, a dog) neither wants nor must. `asks_when` is for clauses with no second person in
+    them: a subject after the verb could be taken for that person ("Quando incontra Anna Luca?").
+    """
+    if kind in _OTHERS:
+        told, asked = _OTHERS[kind]()
+    else:
+        told, asked = _event(kind, willing)
+    if asks_when and kind != "state":
+        asked = Either((5, asked), (1, _ask("when", ("past",) if kind in _OTHERS else ("present", "past", "future"))))
+    return Shapes(told, asked, questions=0.18)
 
 
-def _event(one_form: bool, lasting: bool, willing: bool) -> Choices[Shape]:
+Ways = tuple[Choices[Shape], Choices[Shape]]
+"""To tell, and to ask."""
+
+
+def _event(kind: str, willing: bool) -> Ways:
+    def moments(tense: Tense) -> tuple[Fixed, ...]:
+        return () if kind == "long" else _times(tense)
+
+    one_form = kind == "event in one form"
     told: list[tuple[float, Choices[Shape]]] = [
-        (3, _tell("present", times("present"), always_timed=one_form)),
-        (4, _tell("past", times("past"), always_timed=one_form)),
-        (2, _tell("future", times("future"))),
-        (0.7, _tell("used to", times("habit"))),
+        (3, _tell("present", moments("present"), always_timed=one_form)),
+        (4, _tell("past", moments("past"), always_timed=one_form)),
+        (2, _tell("future", moments("future"))),
+        (0.7, _tell("used to", moments("used to"))),
         (1.2, _repeat()),
     ]
-    if not lasting:
-        told += [(2, _tell("progressive", times("progressive"))), (1, _tell("was doing", ()))]
-    if willing:
-        told += [(2.5, _wish())]
     asked: list[tuple[float, Choices[Shape]]] = [
-        (2, _ask("yes/no", ("present", "past", "future") if lasting else ("present", "progressive", "past", "future"))),
-        (0.7, _ask_with_time(("present", "past", "future"))),
-        (0.6, _ask("why", ("present", "past") if lasting else ("present", "progressive", "past"))),
+        (2, _ask("yes/no", ("present", "past", "future"))),
+        (0.8, _ask_with_time(() if kind == "long" else ("present", "past", "future"))),
+        (0.6, _ask("why", ("present", "past"))),
         (0.4, _ask("why", ("present", "past"), negated=True)),
-        (0.7, _ask("when", ("present", "past", "future"))),
     ]
-    return Either(*told, *asked)
+    if kind != "lasting":
+        told += [(2, _tell("progressive", moments("progressive"))), (1, _tell("was doing", ()))]
+        asked += [(0.7, _ask("yes/no", ("progressive",))), (0.3, _ask("why", ("progressive",)))]
+    if willing:
+        told += [(2.2, _wish())]
+        asked += [(0.8, _ask_wish())]
+    return Either(*told), Either(*asked)
 
 
-def _state() -> Choices[Shape]:
-    return Either(
-        (5, _tell("present", ())),
-        (3, _tell("past", ())),
-        (2, _ask("yes/no", ("present", "past"))),
-        (1, _ask("why", ("present", "past"))),
-    )
+def _state() -> Ways:
+    told = Either((5, _tell("present", ())), (3, _tell("past", ())))
+    return told, Either((2, _ask("yes/no", ("present", "past"))), (1, _ask("why", ("present", "past"))))
 
 
-def _point() -> Choices[Shape]:
-    asked = Either((2, _ask("yes/no", ("past",))), (1, _ask("why", ("past",))), (1, _ask("when", ("past",))))
-    return Either((4, _tell("past", times("past"))), (1, _repeat()), (2, asked))
+def _point() -> Ways:
+    told = Either((4, _tell("past", times("past"))), (1, _repeat()))
+    return told, Either((2, _ask("yes/no", ("past",))), (1, _ask("why", ("past",))))
 
 
-def _accident() -> Choices[Shape]:
-    return Either((6, _tell("past", times("past"))), (1, _ask("yes/no", ("past",))), (1, _ask("when", ("past",))))
+def _accident() -> Ways:
+    return _tell("past", times("past")), _ask("yes/no", ("past",))
 
 
-def _perception() -> Choices[Shape]:
-    return Either(
-        (3, _tell("present", ())),
-        (4, _tell("past", times("past"))),
-        (1, Of([Shape(modal="can"), Shape(modal="can", negated=True), Shape(modal="can", question="yes/no")])),
-        (2, _ask("yes/no", ("present", "past"))),
-        (0.5, _ask("when", ("past",))),
-    )
+def _perception() -> Ways:
+    can = Of([Shape(modal="can"), Shape(modal="can", negated=True)])
+    told = Either((3, _tell("present", ())), (4, _tell("past", times("past"))), (1, can))
+    return told, Either((4, _ask("yes/no", ("present", "past"))), (1, only(Shape(modal="can", question="yes/no"))))
+
+
+_OTHERS = {"state": _state, "point": _point, "accident": _accident, "perception": _perception}
 
 
 @functools.cache
-def question_shapes(question: Question, kind: str) -> Choices[Shape]:
+def question_shapes(question: Question, kind: str) -> Shapes:
     """The ways to ask who, what or where."""
+    tenses: tuple[Tense, ...] = ("present", "progressive", "past", "future", "was doing")
     if kind == "state":
-        return _ask(question, ("present",) if question == "who" else ("present", "past"))
-    if kind in ("point", "accident", "perception"):
-        return _ask(question, ("past",))
-    if kind == "lasting":
-        return _ask(question, ("past", "future"))
-    if question == "who":
-        return _ask(question, ("progressive", "past", "future"))
-    return _ask(question, ("present", "progressive", "past", "future", "was doing"))
+        tenses = ("present",) if question == "who" else ("present", "past")
+    elif kind in _OTHERS:
+        tenses = ("past",)
+    elif kind == "lasting":
+        tenses = ("past", "future")
+    elif question == "who":
+        tenses = ("progressive", "past", "future")
+    return Shapes(Of([]), _ask(question, tenses), questions=1)
 
 
 @functools.cache
-def mood_shapes() -> Choices[Shape]:
+def mood_shapes() -> Shapes:
     """The ways to say what somebody is or has for a while: tired, hungry, at home."""
-    return Either(
+    told = Either(
         (5, _tell("present", times("being"))),
         (3, _tell("past", times("was"))),
         (1, _tell("future", times("future"))),
         (1.5, _repeat()),
-        (2, _ask("yes/no", ("present", "past"))),
-        (1, _ask("why", ("present", "past"))),
     )
+    asked = Either((2, _ask("yes/no", ("present", "past"))), (1, _ask("why", ("present", "past"))))
+    return Shapes(told, asked, questions=0.2)
 
 
 @functools.cache
-def trait_shapes() -> Choices[Shape]:
+def trait_shapes() -> Shapes:
     """The ways to say what something is like, or where it is."""
-    return Either((6, _tell("present", ())), (2, _tell("past", ())), (2, _ask("yes/no", ("present", "past"))))
+    told = Either((3, _tell("present", ())), (1, _tell("past", ())))
+    return Shapes(told, _ask("yes/no", ("present", "past")), questions=0.2)
 
 
 @functools.cache
-def nature_shapes() -> Choices[Shape]:
+def counted_shapes() -> Shapes:
+    """The ways to say that there are so many: not how to deny it, which leaves open how many there are."""
+    return Shapes(Of([Shape("present"), Shape("past")]), _ask("yes/no", ("present", "past")), questions=0.2)
+
+
+@functools.cache
+def nature_shapes() -> Shapes:
     """The ways to say what somebody is for good: tall, Italian, a doctor."""
-    return Either((3, _tell("present", ())), (1, _ask("yes/no", ("present",))))
+    return Shapes(_tell("present", ()), _ask("yes/no", ("present",)), questions=0.2)
 
 
 @functools.cache
-def liking_shapes(in_general: bool) -> Choices[Shape]:
+def liking_shapes(in_general: bool) -> Shapes:
     """The ways to like: a thing in general is liked for long, one thing when it is met."""
-    asked = Either((3, _ask("yes/no", ("present",))), (1, _ask("why", ("present",))))
     if in_general:
-        return Either((6, _tell("present", ())), (1, _tell("used to", ())), (1, asked))
-    past_asked = _ask("yes/no", ("past",))
+        told = Either((6, _tell("present", ())), (1, _tell("used to", ())))
+        return Shapes(told, Either((3, _ask("yes/no", ("present",))), (1, _ask("why", ("present",)))), questions=0.2)
     told = Either((3, _tell("present", ())), (3, _tell("past", ())), (1, _tell("future", ())))
-    return Either((7, told), (1.3, asked), (0.7, past_asked))
+    asked = Either((3, _ask("yes/no", ("present", "past"))), (1, _ask("why", ("present",))))
+    return Shapes(told, asked, questions=0.2)

@@ -6,8 +6,9 @@ preposition that its object takes ("pensare a"); -si makes it reflexive.
 
 Behaviour, by what it is about:
   when    a `state` has no progressive and its past is the imperfetto; a `point` has no duration, so that it is told in
-          the past or of habits; an `accident` befalls; a `perception` and what is `lasting` have no progressive
-  what    `the`, `one`, `plain`, `own`, `bare`, `general` limit the determiners of the object (see `noun_choices`)
+          the past or of habits; an `accident` befalls; a `perception` and what is `lasting` have no progressive;
+          what is `long` has no time
+  what    `the`, `one`, `new`, `plain`, `single`, `own`, `bare`, `general` limit the object (see `noun_choices`)
   where   `at:tag` and `to:tag` name the circumstances that fit, `with` allows company, `alone` allows none of them;
           an `outing` is what tired people put off
   whom    `to` allows somebody to whom, `whom` needs somebody; `by:tag` names subjects other than people
@@ -32,12 +33,12 @@ sell | vendere | vehicle furniture building instrument fruit | what where
 read | leggere | text | what where at:reading
 write | scrivere | written | what to
 send | mandare | mail | what to
-receive | ricevere | mail | what
+receive | ricevere | mail give | what
 open | aprire | opened luggage mail |
 close | chiudere | opened luggage |
 clean | pulire | cleaned |
 wash | lavare | clothes dishes vehicle | what
-wear | indossare | clothes | state
+wear | indossare | clothes | single state
 find | trovare | small | point what where
 lose | perdere | small | point what where
 look for | cercare | small item | what
@@ -47,32 +48,32 @@ take | prendere | transport | one
 wait for | aspettare | transport | one
 get on | salire su | transport | one
 get off | scendere da | transport | one
-drive | guidare | driven |
+drive | guidare | driven | single
 repair | riparare | machine fixed | what
 break | rompere | fragile machine | point what
 turn on | accendere | switch | one
 turn off | spegnere | switch | one
-watch | guardare | show | what where
+watch | guardare | show watched | what where
 listen to | ascoltare | heard sung | what
 hear | sentire | noise sung | plain perception
 sing | cantare | sung | what
 play | suonare | instrument | one
 study | studiare | subject | bare what where at:study
 teach | insegnare | subject language | bare what where at:teaching
-speak | parlare | language | bare
-learn | imparare | language | general
+speak | parlare | language | long bare
+learn | imparare | language | long general
 visit | visitare | sight city | the
 cross | attraversare | road | one by:animal
 draw | disegnare | drawn pet | what
 paint | dipingere | drawn | what
-build | costruire | built | what
+build | costruire | built | long what
 give | dare | give flower | what whom
 lend | prestare | text fixed tool | whom
 show | mostrare | give shown | whom
 tell | raccontare | told | whom
 explain | spiegare | lesson | what to
 understand | capire | lesson | perception the
-finish | finire | work text | the
+finish | finire | work long | the
 pay | pagare | bill | the
 choose | scegliere | choice clothes give | what
 use | usare | tool machine | what
@@ -80,8 +81,8 @@ answer | rispondere a | answered mail | the
 leave/1 for/2 | partire/1 per/2 | city | bare
 enter | entrare in | room sight | the
 win | vincere | match | one
-have | avere | owned pet furniture small | state
-want | volere | snack drink clothes machine give owned | state what
+have | avere | owned pet furniture small | new state
+want | volere | snack drink clothes machine give owned | plain state what
 need | avere bisogno di | tool machine small luggage | state
 prefer | preferire | food drink subject | state general
 hate | odiare | subject vegetable fish | state general
@@ -150,7 +151,7 @@ rest | riposarsi | | where at:staying by:pet alone
 get angry | arrabbiarsi | | point with alone
 have lunch | pranzare | | where at:meal with alone
 have dinner | cenare | | where at:meal with alone
-get bored | annoiarsi | | where at:working at:party by:pet alone
+get bored | annoiarsi | | where at:working at:party alone
 """
 
 

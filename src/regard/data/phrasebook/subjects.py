@@ -1,0 +1,120 @@
+"""Who the phrasebook talks about: every person, and everything else that can be a subject."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from regard.data.phrasebook.adjectives import Adjective, adjectives_for
+from regard.data.phrasebook.choices import Choices, Each, Either, Of, evenly, only
+from regard.data.phrasebook.meaning import HE, POSSESSIVES, PRONOUNS, SHE, THEY, YOU, Couple, NounPhrase, Subject, Who
+from regard.data.phrasebook.noun_choices import UNDESCRIBED, descriptions, make_noun_phrase, many, one, phrases_with
+from regard.data.phrasebook.nouns import Noun, nouns_with
+from regard.data.phrasebook.phrases import Name, names
+
+
+class Subjects(NamedTuple):
+    """Who can be told of, and who can be asked about: nobody asks whether he himself is thirsty."""
+
+    told: Choices[Subject]
+    asked: Choices[Subject]
+
+
+def anyhow(subjects: Choices[Subject]) -> Subjects:
+    """Subjects that are told of and asked about alike."""
+    return Subjects(subjects, subjects)
+
+
+# "I" and "you" are men, as everywhere in the phrasebook.
+_SPOUSES = {"husband": ("her",), "wife": ("my", "your", "his")}
+
+
+@functools.cache
+def kin() -> Choices[NounPhrase]:
+    """Members of the family, always somebody's: "my sister", "their parents"."""
+
+    def members(noun: Noun) -> Choices[NounPhrase]:
+        owners = _SPOUSES.get(noun.english, POSSESSIVES)
+        single, several = one(*owners), many(*owners)
+        number = (
+            several if "pair" in noun.tags else Either((4, single), (1, several if "several" in noun.tags else Of([])))
+        )
+        return Each(make_noun_phrase, only(noun), number, Either((12, UNDESCRIBED), (1, _single_descriptions(noun))))
+
+    return evenly([members(noun) for noun in nouns_with(frozenset(("kin",)))])
+
+
+def _single_descriptions(noun: Noun) -> Of[tuple[Adjective, ...]]:
+    return Of([(adjective,) for adjective in adjectives_for(noun)])
+
+
+@functools.cache
+def companions() -> Choices[NounPhrase]:
+    """Friends, colleagues, neighbours: those whom others meet; they are never the subject."""
+
+    def companion(noun: Noun) -> Choices[NounPhrase]:
+        number = Either((1, one(*POSSESSIVES)), (1, many(*POSSESSIVES)))
+        return Each(make_noun_phrase, only(noun), number, Either((8, UNDESCRIBED), (1, _single_descriptions(noun))))
+
+    return evenly([companion(noun) for noun in nouns_with(frozenset(("companion",)))])
+
+
+@functools.cache
+def roles() -> Choices[NounPhrase]:
+    """People known by what they do or are: "the young doctor", "those tourists"."""
+    number = Either((5, one("the")), (1, one("this", "that")), (2.5, many("the")), (0.8, many("this", "that")))
+    known = nouns_with(frozenset(("role",)))
+    return evenly([Each(make_noun_phrase, only(noun), number, descriptions(noun)) for noun in known])
+
+
+@functools.cache
+def couples() -> Of[Couple]:
+    """A few pairs of people."""
+    return Of([Couple(first, second) for first, second in itertools.pairwise(names()[:12])])
+
+
+@functools.cache
+def everybody() -> Of[Name]:
+    """All who have a name."""
+    return Of(names())
+
+
+@functools.cache
+def pronouns() -> Subjects:
+    """I, you, he, she, we, they."""
+    return Subjects(Of(PRONOUNS), Either((2, only(YOU)), (3, Of([HE, SHE, THEY]))))
+
+
+def _pronouns_and(*others: tuple[float, Choices[Subject]]) -> Subjects:
+    told, asked = pronouns()
+    return Subjects(Either((9, told), *others), Either((9, asked), *others))
+
+
+@functools.cache
+def people() -> Subjects:
+    """Everybody who can do what people do."""
+    return _pronouns_and((4, everybody()), (0.8, couples()), (2.8, kin()), (3.4, roles()))
+
+
+@functools.cache
+def acquaintances() -> Subjects:
+    """The people who are not known by their trade."""
+    return _pronouns_and((5, everybody()), (1, couples()), (3, kin()))
+
+
+@functools.cache
+def strangers() -> Subjects:
+    """The people who are neither named nor family."""
+    return _pronouns_and((6, roles()))
+
+
+def who() -> Subjects:
+    """The one who is asked for."""
+    return anyhow(only(Who()))
+
+
+def creatures(tags: Sequence[str]) -> Subjects:
+    """Animals and vehicles that do something by themselves."""
+    return anyhow(phrases_with(frozenset(tags), "known"))

@@ -1,0 +1,40 @@
+"""Writing so that nothing is ever half there: all of the new content under its name, or what was there before."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+from regard.errors import RunError
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """All of the content under this name, or what was there before; never a part of it, even after a power cut."""
+    try:
+        handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(draft, 0o644)  # mkstemp makes files that only their owner can read
+            os.replace(draft, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(draft)
+            raise
+        sync_folder(path.parent)
+    except OSError as error:
+        raise RunError(f"{path}: cannot write ({error.strerror}); what was there before is untouched") from None
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder survive a power cut, where the system can do that."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

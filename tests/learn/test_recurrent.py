@@ -1,0 +1,59 @@
+"""Each recurrent preset learns to copy and to reverse strings of digits, from nothing, within a CPU minute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from regard.config import PRESETS, Recurrent
+from regard.models import build_model
+from regard.models.base import Seq2Seq
+from tests.toys import Sentences, toy
+
+START, END, VOCABULARY = 10, 11, 12  # after the ten digits
+SHORTEST, LONGEST = 3, 8
+
+Task = Callable[[list[int]], list[int]]
+TASKS: dict[str, Task] = {"copy": lambda digits: digits, "reverse": lambda digits: digits[::-1]}
+
+
+def pairs(count: int, task: Task) -> tuple[Sentences, Tensor]:
+    """Random strings of digits as a padded source, and what the task makes of them, with start and padded with ends."""
+    lengths = torch.randint(SHORTEST, LONGEST + 1, (count,)).tolist()
+    digits = [torch.randint(10, (length,)).tolist() for length in lengths]
+    source = [row + [END] * (LONGEST + 1 - len(row)) for row in digits]
+    target = [[START, *task(row)] + [END] * (LONGEST + 1 - len(row)) for row in digits]
+    mask_BS = torch.arange(LONGEST + 1) <= torch.tensor(lengths)[:, None]  # the first end is read, the others are padding
+    return Sentences(torch.tensor(source), mask_BS), torch.tensor(target)
+
+
+def learn(model: Seq2Seq, task: Task, steps: int, peak: float) -> None:
+    optimiser = torch.optim.Adam(model.parameters(), lr=peak)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, peak, total_steps=steps, pct_start=0.1, cycle_momentum=False)
+    model.train()
+    for _ in range(steps):
+        source, target = pairs(64, task)
+        loss = F.cross_entropy(model(source, target[:, :-1]).flatten(0, 1), target[:, 1:].flatten())
+        optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        schedule.step()
+
+
+@torch.no_grad()
+def exact_matches(model: Seq2Seq, task: Task, count: int = 500) -> float:
+    """Share of fresh strings that greedy decoding, one step at a time, answers without a mistake."""
+    source, target = pairs(count, task)
+    model.eval()
+    memory = model.encode(source)
+    state, token, answer = model.start(memory), target[:, :1], []
+    for _ in range(LONGEST + 1):
+        logits_BWV, state = model.step(token, state, memory)
+        token = logits_BWV.argmax(-1)
+        answer.append(token)
+    return (torch.cat(answer, dim=1) == target[:, 1:]).all(1).float().mean().item()

@@ -1,0 +1,114 @@
+"""The command line as a user meets it: help, and one clear line for whatever is wrong."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from regard.cli import COMMANDS, main
+
+
+def test_help_names_every_command(capsys):
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert all(name in text for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_an_example(name, capsys):
+    with pytest.raises(SystemExit) as left:
+        main([name, "--help"])
+    assert left.value.code == 0
+    assert f"regard {name}" in capsys.readouterr().out.partition("usage:")[2].partition("\n\n")[2]
+
+
+def test_train_help_explains_every_setting(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    text = capsys.readouterr().out
+    assert "train.warmup = 400" in text
+    assert "Updates over which the learning rate climbs to its peak." in text
+
+
+def test_version_and_module_door():
+    from regard import __version__
+
+    done = subprocess.run([sys.executable, "-m", "regard", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"regard {__version__}\n"
+
+
+def write(folder, name, *lines):
+    path = folder / name
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return str(path)
+
+
+BAD = {
+    "unknown command": (["trian"], 'there is no command "trian"; did you mean "train"?'),
+    "unknown option": (["train", "--sorce", "a"], 'unknown option --sorce; did you mean "--source"?'),
+    "not a number": (["train", "--seed", "x"], "argument --seed: invalid int value: 'x'"),
+    "nothing to train on": (["train"], "nothing to train on: give --source and --target, or a recipe"),
+    "missing file": (["train", "--source", "{d}/trian.en", "--target", "{d}/train.de"], 'did you mean "train.en"?'),
+    "uneven files": (["train", "--source", "{d}/train.en", "--target", "{d}/short.de"], "ends here with 2 lines"),
+    "a folder": (["train", "--source", "{d}", "--target", "{d}/train.de"], "a folder, not a file"),
+    "empty file": (["train", "--source", "{d}/empty.en", "--target", "{d}/empty.en"], "the file is empty"),
+    "too few": (["train", "--source", "{d}/short.de", "--target", "{d}/short.de"], "2 pairs are too few to train on"),
+    "misspelt setting": (["train", "{d}/recipe.toml", "--set", "train.sed=1"], 'did you mean "seed"?'),
+    "missing recipe": (["train", "{d}/none.toml"], "none.toml: cannot read the recipe"),
+    "recipe without data": (["train", "{d}/recipe.toml"], "nothing to train on"),
+    "unknown arch": (["train", "--arch", "bahdanu", "--source", "{d}/train.en"], 'did you mean "bahdanau"?'),
+    "unpaired": (["train", "--source", "a", "--target", "b", "--target", "c"], "they must come in pairs"),
+    "vocabulary too large": (
+        ["train", "--source", "{d}/train.en", "--target", "{d}/train.de", "--set", "tokenizer.size=9000"],
+        "tokenizer.size",
+    ),
+    "empty validation": (
+        ["train", "--source", "{d}/train.en", "--target", "{d}/train.de", "--valid-source", "{d}/empty.en",
+         "--valid-target", "{d}/empty.en"],
+        "the file is empty",
+    ),
+    "existing folder": (
+        ["train", "--source", "{d}/train.en", "--target", "{d}/train.de", "--out", "{d}/full",
+         "--set", "tokenizer.size=300"],
+        "exists already",
+    ),
+    "no such run": (["translate", "{d}/none"], "there is no such run folder"),
+    "not a run": (["info", "{d}/full"], "not a run folder"),
+    "info of nothing": (["info"], "info needs either a run folder or --arch NAME"),
+    "resume of nothing": (["resume", "{d}/none"], "there is no such run folder"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_gives_one_line_and_leaves_nothing(case, tmp_path, capsys, monkeypatch):
+    words = ["the", "a", "one", "my", "your", "small", "big", "red", "old", "new", "cat", "dog", "house", "tree"]
+    lines = [f"{a} {b} sees {c} {d}" for a in words[:5] for b in words[5:8] for c in words[:3] for d in words[10:]]
+    write(tmp_path, "train.en", *lines)
+    write(tmp_path, "train.de", *lines)
+    write(tmp_path, "short.de", *lines[:2])
+    write(tmp_path, "empty.en")
+    write(tmp_path, "recipe.toml", "[train]", "seed = 1")
+    (tmp_path / "full").mkdir()
+    write(tmp_path, "full/notes.txt", "mine")
+    before = sorted(str(path) for path in tmp_path.rglob("*"))
+    monkeypatch.chdir(tmp_path)
+    arguments, message = BAD[case]
+    if arguments[0] == "translate":
+        arguments = [*arguments, str(tmp_path / "train.en")]  # not standard input
+    code = main([word.format(d=tmp_path) for word in arguments])
+    said = capsys.readouterr()
+    assert code == 2
+    error = said.err.strip().splitlines()
+    assert message in error[-1]
+    assert error[-1].startswith("regard: ")
+    assert "Traceback" not in said.err
+    assert sorted(str(path) for path in tmp_path.rglob("*")) == before
+
+
+def test_info_arch_prints_layers_and_json(capsys):
+    assert main(["info", "--arch", "transformer-tiny", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["parameters"] == sum(layer["parameters"] for layer in facts["layers"])
+    assert main(["info", "--arch", "transformer-tiny"]) == 0
+    assert f"{facts['parameters']:,}" in capsys.readouterr().out

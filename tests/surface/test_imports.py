@@ -1,0 +1,66 @@
+"""The table of docs/architecture.md: who may import whom, and what must not be imported at start-up."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import regard
+
+ROOT = Path(regard.__file__).parent
+BASE = {"errors", "config"}
+DATA = BASE | {"durable", "data"}
+MODELS = BASE | {"layers", "models"}
+MAY_IMPORT = {
+    "errors": set(),
+    "config": {"errors"},
+    "durable": {"errors"},
+    "data": BASE | {"durable", "data"},
+    "layers": {"errors", "layers"},
+    "models": MODELS,
+    "decoding": {"errors", "decoding"},
+    "run": DATA | MODELS | {"run"},
+    "training": DATA | MODELS | {"decoding", "run", "training"},
+    "analysis": MODELS | {"analysis"},
+    "pages": {"errors", "pages"},
+    "tasks": DATA | MODELS | {"decoding", "run", "training", "analysis", "pages", "tasks"},
+    "cli": DATA | MODELS | {"run", "training", "tasks", "pages", "cli"},
+}
+
+
+def imported_parts(path: Path) -> set[str]:
+    """Names of the packages directly under `regard` that a file imports, anywhere in it."""
+    parts = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module] if node.module != "regard" else [f"regard.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        parts |= {name.split(".")[1] for name in names if name.startswith("regard.")}
+    return parts - {"__version__"}
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_file_imports_only_what_its_package_may(path):
+    part = path.relative_to(ROOT).parts[0].removesuffix(".py")
+    if part in ("__init__", "__main__"):
+        return
+    assert imported_parts(path) <= MAY_IMPORT[part] | {part}
+
+
+@pytest.mark.parametrize("module", ["regard", "regard.cli", "regard.cli.train", "regard.cli.translate", "regard.run"])
+def test_torch_is_not_imported_before_it_is_needed(module):
+    code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_public_names_exist_and_are_typed():
+    for name in regard.__all__:
+        assert getattr(regard, name) is not None
+    assert dir(regard) == regard.__all__
+    assert (ROOT / "py.typed").is_file()
+    with pytest.raises(AttributeError):
+        _ = regard.nothing

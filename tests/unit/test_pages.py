@@ -1,0 +1,131 @@
+"""The page as a file: what is inlined, what is escaped, what the policy allows."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from importlib.resources import files
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard.errors import SettingsError
+from regard.pages import render_page
+
+HOSTILE = "</script><script>alert(1)</script><!-- \u2028 \u2029 & {{policy}} {{data}} \"'"
+
+
+class Elements(HTMLParser):
+    """Tags with their attributes, and the text of each, as a browser's parser would see them."""
+
+    def __init__(self, page: str):
+        super().__init__(convert_charrefs=True)
+        self.found: list[tuple[str, dict[str, str | None], list[str]]] = []
+        self.is_open = False
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs), []))
+        self.is_open = True
+
+    def handle_endtag(self, tag: str) -> None:
+        self.is_open = False
+
+    def handle_data(self, data: str) -> None:
+        if self.is_open:
+            self.found[-1][2].append(data)
+
+    def of(self, tag: str) -> list[tuple[dict[str, str | None], str]]:
+        return [(attributes, "".join(text)) for name, attributes, text in self.found if name == tag]
+
+
+def embedded(page: str) -> Any:
+    [text] = [text for attributes, text in Elements(page).of("script") if attributes.get("id") == "data"]
+    return json.loads(text)
+
+
+def policy(page: str) -> dict[str, list[str]]:
+    [content] = [a["content"] for a, _ in Elements(page).of("meta") if a.get("http-equiv") == "Content-Security-Policy"]
+    assert content is not None
+    return {words[0]: words[1:] for words in (directive.split() for directive in content.split(";"))}
+
+
+def test_hostile_text_stays_data() -> None:
+    data = {"title": HOSTILE, "samples": [{"source": HOSTILE, "translation": HOSTILE}], "settings": {HOSTILE: HOSTILE}}
+    page, plain = render_page("report", data), render_page("report", {})
+    assert embedded(page) == data
+    assert len(Elements(page).of("script")) == len(Elements(plain).of("script"))
+    assert "<script>alert" not in page
+    assert [text for _, text in Elements(page).of("title")] == [f"{HOSTILE} · Regard"]
+    assert policy(page) == policy(plain)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.dictionaries(st.text(st.characters(), max_size=8), st.text(st.characters(), max_size=20), max_size=4))
+def test_any_text_comes_back_unchanged(data: dict[str, str]) -> None:
+    page = render_page("report", {"settings": data})
+    page.encode()  # half a surrogate pair, too, can be written to a file
+    assert embedded(page) == {"settings": data}
+
+
+def test_numbers_that_json_cannot_write_become_null() -> None:
+    data = {
+        "updates": [{"step": 1, "loss": float("nan")}, {"step": 2, "loss": float("inf")}],
+        "lengths": {"source": ((1, 2),)},
+    }
+    assert embedded(render_page("report", data)) == {
+        "updates": [{"step": 1, "loss": None}, {"step": 2, "loss": None}],
+        "lengths": {"source": [[1, 2]]},
+    }
+
+
+def test_policy_allows_the_inlined_parts_by_hash_and_nothing_else() -> None:
+    page = render_page("report", {"title": "x"})
+    rules, elements = policy(page), Elements(page)
+
+    def hashes(texts: list[str]) -> list[str]:
+        return [f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in texts]
+
+    scripts = [text for attributes, text in elements.of("script") if attributes.get("type") != "application/json"]
+    styles = [text for _, text in elements.of("style")]
+    assert len(scripts) > 1
+    assert len(styles) > 1
+    assert rules["script-src"] == hashes(scripts)
+    assert rules["style-src"] == hashes(styles)
+    assert rules["default-src"] == ["'none'"]
+    assert not any("unsafe" in word for words in rules.values() for word in words)
+    assert not any("style" in attributes for _, attributes, _ in elements.found), "a style attribute would be refused"
+
+
+def test_page_refers_to_nothing_outside_itself() -> None:
+    page = render_page("report", {})
+    assert not re.findall(r"https?:|url\((?!#)|@import|\bfetch\(|XMLHttpRequest|WebSocket", page)
+    addresses = [
+        attributes[name] for _, attributes, _ in Elements(page).found for name in ("src", "href") if name in attributes
+    ]
+    assert all(address and address.startswith(("#", "data:")) for address in addresses)
+
+
+def test_page_without_data_is_small() -> None:
+    assert len(render_page("report", {}).encode()) < 60_000
+
+
+@pytest.mark.parametrize("name", ["reprot", "../pages/report", "report.html", ""])
+def test_unknown_page_is_an_error(name: str) -> None:
+    with pytest.raises(SettingsError, match=r"pages: .*report"):
+        render_page(name, {})
+
+
+def test_every_part_is_used_and_can_be_inlined() -> None:
+    parts = {part.name: part.read_text(encoding="utf-8") for part in files("regard.pages").iterdir() if part.is_file()}
+    skeletons = "".join(text for name, text in parts.items() if name.endswith(".html"))
+    for name, text in parts.items():
+        if name.endswith((".css", ".js")):
+            assert f'"{name}"' in skeletons, f"{name} is on no page"
+            assert not re.search(r"</(script|style)|<!--", text, re.IGNORECASE), f"{name} would end its own element"
