@@ -138,7 +138,7 @@ class Run:
         from safetensors.torch import save
 
         content = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
-        self._write(WEIGHTS, save(content, metadata={"format": "regard", "arch": self.recipe.model.arch}))
+        self._write(WEIGHTS, save(content, metadata={"regard": self.recipe.model.arch}))
 
     @property
     def card(self) -> dict[str, Any]:

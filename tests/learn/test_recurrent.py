@@ -17,18 +17,21 @@ from tests.toys import Sentences, toy
 START, END, VOCABULARY = 10, 11, 12  # after the ten digits
 SHORTEST, LONGEST = 3, 8
 
-Task = Callable[[list[int]], list[int]]
-TASKS: dict[str, Task] = {"copy": lambda digits: digits, "reverse": lambda digits: digits[::-1]}
+Task = Callable[[Tensor, Tensor], Tensor]
+"""From places in the answer and lengths of the strings to the places in the source that the digits come from."""
+
+TASKS: dict[str, Task] = {"copy": lambda place, length: place, "reverse": lambda place, length: length - 1 - place}
 
 
 def pairs(count: int, task: Task) -> tuple[Sentences, Tensor]:
-    """Random strings of digits as a padded source, and what the task makes of them, with start and padded with ends."""
-    lengths = torch.randint(SHORTEST, LONGEST + 1, (count,)).tolist()
-    digits = [torch.randint(10, (length,)).tolist() for length in lengths]
-    source = [row + [END] * (LONGEST + 1 - len(row)) for row in digits]
-    target = [[START, *task(row)] + [END] * (LONGEST + 1 - len(row)) for row in digits]
-    mask_BS = torch.arange(LONGEST + 1) <= torch.tensor(lengths)[:, None]  # the first end is read, the others are padding
-    return Sentences(torch.tensor(source), mask_BS), torch.tensor(target)
+    """Random strings of digits, padded, as a source; and as a target a start, what the task makes of them, and ends."""
+    digits_BS = torch.randint(10, (count, LONGEST + 1))
+    length_B1, place_S = torch.randint(SHORTEST, LONGEST + 1, (count, 1)), torch.arange(LONGEST + 1)
+    beyond_BS = place_S >= length_B1
+    source_BS = digits_BS.masked_fill(beyond_BS, END)
+    answer_BS = digits_BS.gather(1, task(place_S, length_B1).expand_as(digits_BS).clamp(min=0)).masked_fill(beyond_BS, END)
+    start_B1 = torch.full((count, 1), START)
+    return Sentences(source_BS, place_S <= length_B1), torch.cat([start_B1, answer_BS], dim=1)
 
 
 def learn(model: Seq2Seq, task: Task, steps: int, peak: float) -> None:

@@ -69,5 +69,5 @@ def exact_matches(model: Seq2Seq, task: Task, count: int = 500) -> float:
 def test_learns(arch: str, task: str) -> None:
     settings = toy(arch, encoder_layers=2, decoder_layers=2, width=64, inner=128, dropout=0.0)
     model = build_model(settings, VOCABULARY, VOCABULARY, joint=True)
-    learn(model, TASKS[task], steps=500, peak=3e-3)
+    learn(model, TASKS[task], steps=300, peak=3e-3)
     assert exact_matches(model, TASKS[task]) >= 0.99

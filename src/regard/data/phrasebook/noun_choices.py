@@ -39,14 +39,15 @@ class _Countability(NamedTuple):
     """What the determiners before a noun depend on."""
 
     mass: bool
+    portion: bool
     pair: bool
     proper: bool
     owned: bool
 
 
 def _countability(noun: Noun) -> _Countability:
-    mass, pair, proper = (kind in noun.tags for kind in ("mass", "pair", "proper"))
-    return _Countability(mass, pair, proper, owned=noun.tags.isdisjoint(_NOT_OWNED))
+    mass, portion, pair, proper = (kind in noun.tags for kind in ("mass", "portion", "pair", "proper"))
+    return _Countability(mass, portion, pair, proper, owned=noun.tags.isdisjoint(_NOT_OWNED))
 
 
 @functools.cache
@@ -63,7 +64,7 @@ def _determiners(noun: _Countability, policy: str) -> Choices[Determined]:
         return many(*_NUMBERS)
     if policy in ("own", "general"):
         determiner = OWN if policy == "own" else GENERAL
-        is_many = noun.pair or (policy == "general" and not noun.mass)
+        is_many = noun.pair or (policy == "general" and not noun.mass and not noun.portion)
         return many(determiner) if is_many else one(determiner)
     owners = POSSESSIVES if noun.owned and policy in ("known", "single", "any") else ()
     single: list[tuple[float, Of[Determined]]] = []

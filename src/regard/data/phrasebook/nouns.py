@@ -1,8 +1,9 @@
 """The nouns: English, Italian with gender, and tags that say what each thing can do or undergo.
 
-One noun a line: `english | italian gender | tags`. An irregular English plural follows a slash; `m+f` gives the
-masculine and the feminine of a trade. Of the tags, `mass` nouns have no plural, `pair` nouns no singular and `proper`
-ones no article; the others are the semantic classes that verbs and adjectives ask for.
+One noun a line: `english | italian gender | tags`. An irregular English plural follows a slash; `+` joins the masculine
+and the feminine of a trade; gender `x` is masculine in the singular and feminine in the plural. Of the tags, `mass`
+nouns have no plural, `pair` nouns no singular, `proper` ones no article, and a `portion` names its kind in the singular
+("I like pizza"); the others are the semantic classes that verbs and adjectives ask for.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ mushroom | fungo m | food vegetable
 egg | uovo x | food hot fresh
 sandwich | panino m | food snack
 biscuit | biscotto m | food sweet snack
-ice cream | gelato m | food sweet snack
-cake | torta f | food sweet baked
-pizza | pizza f | food hot baked
-salad | insalata f | food fresh
-soup | zuppa f | food hot
+ice cream | gelato m | food portion sweet snack
+cake | torta f | food portion sweet baked
+pizza | pizza f | food portion hot baked
+salad | insalata f | food portion fresh
+soup | zuppa f | food portion hot
 bread | pane m | food mass fresh baked
 cheese | formaggio m | food mass fresh
 meat | carne f | food mass hot
@@ -54,14 +55,14 @@ story | storia f | text long written told
 poem | poesia f | text written
 article | articolo m | text long written
 recipe | ricetta f | text lesson
-letter | lettera f | text long written mail
-email | email f | text long written mail
-message | messaggio m | text written mail
+letter | lettera f | text long mail
+email | email f | text long mail
+message | messaggio m | text mail
 fairy tale | favola f | text told
 joke | barzelletta f | told
 secret | segreto m | told
 dream | sogno m | told
-postcard | cartolina f | text written mail
+postcard | cartolina f | text mail
 
 shirt | camicia f | clothes coloured
 dress | vestito m | clothes coloured

@@ -71,8 +71,9 @@ def roles() -> Choices[NounPhrase]:
 
 @functools.cache
 def couples() -> Of[Couple]:
-    """A few pairs of people."""
-    return Of([Couple(first, second) for first, second in itertools.pairwise(names()[:12])])
+    """A few pairs of people: a woman and a man, or two women (of whom Italian speaks otherwise)."""
+    mixed, women = itertools.pairwise(names()[:10]), itertools.pairwise(names()[:10:2])
+    return Of([Couple(first, second) for first, second in (*mixed, *women)])
 
 
 @functools.cache

@@ -31,7 +31,8 @@ buy | comprare | clothes text furniture vehicle machine give luggage | what wher
 buy | comprare | food drink | where at:shop
 sell | vendere | vehicle furniture building instrument fruit | what where
 read | leggere | text | what where at:reading
-write | scrivere | written | what to
+write | scrivere | written | what
+write | scrivere | mail | to
 send | mandare | mail | what to
 receive | ricevere | mail give | what
 open | aprire | opened luggage mail |

@@ -1,0 +1,216 @@
+"""A training step (forward and backward) of the Transformer against Hugging Face's MarianMTModel.
+
+Same sizes (3+3 layers, width 256, inner 1024, 4 heads, 8,000 words, tied embeddings, dropout 0.1, label smoothing 0.1),
+same real batch of about 4,096 target tokens of Multi30k. Each side is a process of its own, because the setting of the
+memory allocator is part of what is compared; they take turns, one step each, so that both meet the same machine.
+
+    python benchmarks/step.py [--data DIR] [--turns 12]
+
+Multi30k: github.com/multi30k/dataset, files train.en and train.de.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+HERE = Path(__file__).parent
+TARGET_TOKENS, WORDS, WIDTH, HEADS, INNER, LAYERS = 4096, 8000, 256, 4, 1024, 3
+DROPOUT, SMOOTHING = 0.1, 0.1
+
+
+def make_real_batch(folder: Path) -> dict[str, Any]:
+    """About 4,096 target tokens of similar length, as the training loop would put them together."""
+    import numpy as np
+
+    from regard.config import Corpus, Tokenizer
+    from regard.data.batch import epoch_batches, make_batch
+    from regard.data.corpus import read_corpus
+    from regard.data.tokenizer import train_tokenizer
+
+    pairs = list(read_corpus(Corpus(str(folder / "train.en"), str(folder / "train.de"))))
+    tokenizer = train_tokenizer((side for pair in pairs for side in pair), Tokenizer(size=WORDS), seed=1)
+    sides = [tokenizer.encode_many([pair[side] for pair in pairs]) for side in (0, 1)]
+    lengths = tuple(np.array([len(ids) for ids in side]) for side in sides)
+    typical = sum(map(len, sides[1])) / len(pairs)
+    batches = epoch_batches(lengths, TARGET_TOKENS, seed=1, epoch=0)
+    chosen = min(
+        batches, key=lambda index: abs(lengths[1][index].mean() - typical) + (len(index) * typical < 3500) * 99
+    )
+    batch = make_batch([(sides[0][place], sides[1][place]) for place in chosen], tokenizer.pad, tokenizer.pad)
+    return {
+        "source": batch.source.ids_BS.numpy(),
+        "source_mask": batch.source.mask_BS.numpy(),
+        "input": batch.target_input_BT.numpy(),
+        "output": batch.target_output_BT.numpy(),
+        "mask": batch.target_mask_BT.numpy(),
+        "pad": tokenizer.pad,
+    }
+
+
+def regard_step(batch: dict[str, Any]) -> Any:
+    """Our step."""
+    import torch
+
+    from regard.config import PRESETS
+    from regard.models import build_model
+    from regard.training.loss import smoothed_cross_entropy
+    from regard.training.machine import keep_memory
+
+    keep_memory()
+    model = build_model(PRESETS["transformer-small"], WORDS, WORDS, joint=True).train()
+    tensors = {name: torch.from_numpy(array) for name, array in batch.items() if name != "pad"}
+    source = SimpleNamespace(ids_BS=tensors["source"], mask_BS=tensors["source_mask"])
+
+    def step() -> None:
+        model.zero_grad(set_to_none=True)
+        states = model.hidden(source, tensors["input"])
+        loss = smoothed_cross_entropy(
+            model.output, states[tensors["mask"]], tensors["output"][tensors["mask"]], SMOOTHING
+        )
+        (loss.smoothed / loss.tokens).backward()
+
+    return step
+
+
+def marian_step(batch: dict[str, Any], *, tuned: bool = False) -> Any:
+    """The same step of Hugging Face's Marian, in a plain loop."""
+    import torch
+    from transformers import MarianConfig, MarianMTModel
+
+    if tuned:
+        from regard.training.machine import keep_memory
+
+        keep_memory()
+    settings = MarianConfig(
+        vocab_size=WORDS, d_model=WIDTH, encoder_layers=LAYERS, decoder_layers=LAYERS,
+        encoder_attention_heads=HEADS, decoder_attention_heads=HEADS, encoder_ffn_dim=INNER, decoder_ffn_dim=INNER,
+        dropout=DROPOUT, activation_function="relu", scale_embedding=True, max_position_embeddings=512,
+        pad_token_id=batch["pad"], eos_token_id=0, decoder_start_token_id=2, forced_eos_token_id=0,
+        share_encoder_decoder_embeddings=True, tie_word_embeddings=True,
+    )  # fmt: skip
+    model = MarianMTModel(settings).train()
+    tensors = {name: torch.from_numpy(array) for name, array in batch.items() if name != "pad"}
+    labels = tensors["output"].masked_fill(~tensors["mask"], -100)
+
+    def step() -> None:
+        model.zero_grad(set_to_none=True)
+        logits = model(
+            input_ids=tensors["source"],
+            attention_mask=tensors["source_mask"].long(),
+            decoder_input_ids=tensors["input"],
+        ).logits
+        torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1), labels.flatten(), ignore_index=-100, label_smoothing=SMOOTHING
+        ).backward()
+
+    return step
+
+
+def matmul(batch: dict[str, Any]) -> Any:
+    """The machine's best: a large matrix product."""
+    import torch
+
+    size = 2048
+    a, b, c = (torch.randn(size, size) for _ in range(3))
+
+    def step() -> None:
+        for _ in range(8):
+            torch.mm(a, b, out=c)
+
+    return step
+
+
+MATMUL_FLOPS = 8 * 2 * 2048**3
+SIDES = {
+    "Regard": regard_step,
+    "Hugging Face MarianMTModel": marian_step,
+    "the same, allocator tuned": lambda batch: marian_step(batch, tuned=True),
+    "matrix product": matmul,
+}
+
+
+def serve(side: str, batch: dict[str, Any], wire: Connection) -> None:
+    """Make one side's step and run it whenever asked, telling how long it took."""
+    import torch
+
+    torch.manual_seed(1)
+    step = SIDES[side](batch)
+    step()
+    wire.send("ready")
+    while wire.recv():
+        start = time.perf_counter()
+        step()
+        wire.send(time.perf_counter() - start)
+
+
+def measure(batch: dict[str, Any], turns: int) -> dict[str, list[float]]:
+    """Seconds of each side's steps, taken in turn."""
+    context = multiprocessing.get_context("spawn")
+    wires, times = {}, {side: [] for side in SIDES}
+    for side in SIDES:
+        ours, theirs = context.Pipe()
+        context.Process(target=serve, args=(side, batch, theirs), daemon=True).start()
+        ours.recv()
+        wires[side] = ours
+    for _ in range(turns):
+        for side, wire in wires.items():
+            wire.send(True)
+            times[side].append(wire.recv())
+    for wire in wires.values():
+        wire.send(False)
+    return times
+
+
+def count_flops(batch: dict[str, Any]) -> float:
+    """Arithmetic of one step, padding included: both sides compute it."""
+    from regard.config import PRESETS
+    from regard.models import build_model
+    from regard.training.flops import count_cost
+
+    cost = count_cost(build_model(PRESETS["transformer-small"], WORDS, WORDS, joint=True))
+    return cost.training(batch["source"].shape[0], batch["source"].shape[1], batch["input"].shape[1])
+
+
+def main() -> None:
+    """Measure, print, and keep the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=HERE.parent.parent / "shared" / "data" / "multi30k")
+    parser.add_argument("--turns", type=int, default=12)
+    options = parser.parse_args()
+    if not (options.data / "train.en").is_file():
+        raise SystemExit(f"{options.data}: no train.en; see the top of this file for where Multi30k can be had")
+    batch = make_real_batch(options.data)
+    times = measure(batch, options.turns)
+    peak = MATMUL_FLOPS / min(times.pop("matrix product"))
+    tokens, flops = int(batch["mask"].sum()), count_flops(batch)
+    base = min(times["Hugging Face MarianMTModel"])
+    rows = {
+        side: {
+            "milliseconds": round(min(seconds) * 1e3, 1),
+            "tokens_per_second": round(tokens / min(seconds)),
+            "share_of_peak": round(flops / min(seconds) / peak, 3),
+            "ratio": round(base / min(seconds), 2),
+        }
+        for side, seconds in times.items()
+    }
+    shape = f"{batch['source'].shape[0]} sentences, {tokens} target tokens"
+    print(f"{shape}; best of {options.turns} turns; matmul peak {peak / 1e9:.0f} GFLOP/s")
+    print(f"{'':28}{'ms':>8}{'tokens/s':>10}{'of peak':>9}{'ratio':>7}")
+    for side, row in rows.items():
+        print(
+            f"{side:28}{row['milliseconds']:8.0f}{row['tokens_per_second']:10,}{row['share_of_peak']:9.1%}{row['ratio']:7.2f}"
+        )
+    out = HERE / "out"
+    out.mkdir(exist_ok=True)
+    (out / "step.json").write_text(json.dumps({"peak": peak, "batch": shape, "rows": rows}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

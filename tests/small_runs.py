@@ -1,0 +1,43 @@
+"""Small runs for tests: a few hundred phrasebook pairs and a model that trains in seconds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from regard.data.phrasebook import phrasebook
+
+SETTINGS = [
+    "tokenizer.size=400",
+    "model.width=32",
+    "model.heads=2",
+    "model.inner=64",
+    "model.encoder_layers=1",
+    "model.decoder_layers=1",
+    "train.batch_tokens=256",
+    "train.warmup=10",
+    "train.learning_rate=0.005",
+    "train.log_every=2",
+    "train.validate_every=8",
+    "train.state_every=3",
+    "train.valid_sentences=10",
+]
+
+
+def write_corpus(folder: Path, train: int = 300, held_out: int = 20) -> None:
+    """Text files train.en, train.it, valid.en, valid.it, test.en, test.it."""
+    book = phrasebook(train=train, valid=held_out, test=held_out)
+    for part in ("train", "valid", "test"):
+        for side, language in (("source", "en"), ("target", "it")):
+            lines = [getattr(phrase, side) + "\n" for phrase in getattr(book, part)]
+            (folder / f"{part}.{language}").write_text("".join(lines), encoding="utf-8")
+
+
+def train_arguments(folder: Path, out: Path, *settings: str) -> list[str]:
+    """Arguments of `regard train` for such a run."""
+    arguments = ["train", "--out", str(out)]
+    for flag in ("", "valid-", "test-"):
+        part = flag.rstrip("-") or "train"
+        arguments += [f"--{flag}source", str(folder / f"{part}.en"), f"--{flag}target", str(folder / f"{part}.it")]
+    for setting in (*SETTINGS, *settings):
+        arguments += ["--set", setting]
+    return arguments

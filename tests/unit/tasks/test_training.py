@@ -1,0 +1,110 @@
+"""A small run from text to report, and what it leaves behind."""
+
+import json
+
+import pytest
+import torch
+from tests.small_runs import train_arguments, write_corpus
+
+import regard
+from regard.cli import main
+from regard.run import Run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("small")
+    write_corpus(folder)
+    assert main(train_arguments(folder, folder / "run", "train.max_steps=30")) == 0
+    return folder / "run"
+
+
+def test_the_run_folder_is_complete(run):
+    names = {path.name for path in run.iterdir() if not path.name.startswith(".")}
+    assert names == {
+        "recipe.toml", "tokenizer.json", "tokenizer.model", "weights.safetensors", "metrics.jsonl", "card.json",
+        "report.html", "states",
+    }  # fmt: skip
+    card = Run.open(run).card
+    assert card["pairs"] == {"train": 300, "valid": 20, "test": 20}
+    assert set(card["scores"]) == {"valid", "test"}
+    assert card["scores"]["test"]["signatures"]["bleu"].startswith("nrefs:1|")
+    assert card["training"]["step"] == 30
+    assert card["training"]["flops"] > 0
+    assert all(len(entry["sha256"]) == 64 for entry in card["data"])
+
+
+def test_losses_fall(run):
+    losses = [line["loss"] for line in Run.open(run).metrics() if line["kind"] == "update"]
+    assert losses[-1] < 0.8 * losses[0]
+
+
+def test_load_and_translate_in_order_with_empty_lines(run):
+    model = regard.load(run)
+    texts = ["I am trendy", "", "She reads a book.", "   "]
+    answers = model.translate(texts)
+    assert [answer.source for answer in answers] == texts
+    assert [bool(answer.tokens) for answer in answers] == [True, False, True, False]
+    assert answers[1].text == answers[3].text == ""
+    alone = [model.translate([text])[0].text for text in texts]
+    assert alone == [answer.text for answer in answers]
+
+
+def test_nbest_and_overrides(run):
+    [answer] = regard.load(run).translate(["I am trendy"], nbest=3, beam=4)
+    scores = [answer.score, *(other.score for other in answer.alternatives)]
+    assert len(scores) == 3
+    assert scores == sorted(scores, reverse=True)
+    assert json.loads(json.dumps(answer.as_dict()))["alternatives"][0]["text"] == answer.alternatives[0].text
+
+
+def test_trace_shows_every_attention(run):
+    trace = regard.load(run).trace("I am trendy", "Io sono alla moda")
+    assert set(trace.weights) == {"encoder.0.self", "decoder.0.self", "decoder.0.cross"}
+    cross = trace.attention("decoder.0.cross")
+    assert cross.shape == (2, len(trace.target_tokens), len(trace.source_tokens))
+    torch.testing.assert_close(cross.sum(-1), torch.ones(cross.shape[:2]))
+    with pytest.raises(regard.RegardError, match=r'did you mean "decoder\.0\.cross"'):
+        trace.attention("decoder.0.corss")
+
+
+def test_translate_and_evaluate_commands(run, tmp_path, capsys):
+    (tmp_path / "in.en").write_text("I am trendy\n\nShe reads a book.\n")
+    assert main(["translate", str(run), str(tmp_path / "in.en"), "--beam", "2"]) == 0
+    lines = capsys.readouterr().out.split("\n")
+    assert len(lines) == 4
+    assert lines[1] == ""
+    assert main(["translate", str(run), str(tmp_path / "in.en"), "--json", "--nbest", "2"]) == 0
+    parsed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [len(answer["alternatives"]) for answer in parsed] == [1, 0, 1]
+    assert main(["evaluate", str(run), "--source", "phrasebook:valid", "--beam", "1", "--json"]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    assert {"bleu", "chrf", "ter", "signatures"} <= set(scores)
+    assert main(["info", str(run), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["scores"]["test"]["sentences"] == 20
+
+
+def test_damaged_and_foreign_weights_are_told(run, tmp_path, capsys):
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    (copy / "weights.safetensors").write_bytes(b"not weights")
+    assert main(["translate", str(copy), str(run / "card.json")]) == 2
+    assert "weights.safetensors: damaged" in capsys.readouterr().err
+    shutil.copy(run / "weights.safetensors", copy)
+    text = (copy / "recipe.toml").read_text()
+    (copy / "recipe.toml").write_text(text.replace("encoder_layers = 1", "encoder_layers = 2"))
+    assert main(["translate", str(copy), str(run / "card.json")]) == 2
+    assert "does not fit the recipe" in capsys.readouterr().err
+
+
+def test_the_python_door_trains_and_holds_out(tmp_path):
+    write_corpus(tmp_path)
+    small = {"encoder_layers": 1, "decoder_layers": 1, "width": 32, "heads": 2, "inner": 64}
+    settings = {"train": {"max_steps": 2, "validate_every": 2, "batch_tokens": 256}, "model": small}
+    model = regard.train(tmp_path / "train.en", tmp_path / "train.it", out=tmp_path / "run", settings=settings)
+    assert isinstance(model.translate(["I am trendy"])[0].text, str)
+    card = Run.open(tmp_path / "run").card
+    assert card["pairs"] == {"train": 270, "valid": 15, "test": 15}
+    assert {choice["name"] for choice in card["plan"]} >= {"model.arch", "tokenizer.size"}
