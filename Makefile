@@ -10,7 +10,7 @@ TORCH := torch==2.13.0
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 EXTRAS := dev,formats
 
-.PHONY: install demo test test-slow lint format bench clean
+.PHONY: install demo test test-slow lint format docs bench clean
 
 install: $(READY)
 
@@ -46,6 +46,9 @@ bench: install
 	@$(BIN)/python benchmarks/data.py
 	@$(BIN)/python benchmarks/layers.py
 	@$(BIN)/python benchmarks/step.py
+
+docs: install
+	@$(BIN)/python -m regard.cli.settings > docs/settings.md
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/out build dist

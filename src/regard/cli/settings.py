@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import json
 from typing import Any
 
-from regard.config import describe, setting_type
+from regard.config import (
+    PRESETS,
+    Corpus,
+    Data,
+    Recurrent,
+    Search,
+    Tokenizer,
+    Train,
+    Transformer,
+    describe,
+    setting_type,
+)
 
 
 def add_setting(parser: argparse._ActionsContainer, flag: str, path: str, metavar: str) -> None:
@@ -46,5 +58,41 @@ def settings_help(*sections: type) -> str:
     return _percent("settings for --set:\n" + "\n".join(lines))
 
 
+def settings_page() -> str:
+    """The page docs/settings.md."""
+    parts = [
+        "# Settings",
+        "",
+        "Every setting, its default and what it does. A recipe holds them as TOML tables of these names;",
+        "`--set section.key=value` overrides one. Made by `make docs` from `config.py`.",
+    ]
+    sections: dict[str, type] = {
+        "data": Data,
+        "data.train": Corpus,
+        "tokenizer": Tokenizer,
+        "train": Train,
+        "search": Search,
+    }
+    sections |= {"model (transformer-*)": Transformer, "model (all others)": Recurrent}
+    for name, section in sections.items():
+        instance = section()
+        parts += ["", f"## {name}", "", str(section.__doc__), "", "| setting | default | meaning |", "|---|---|---|"]
+        for key, text in describe(section).items():
+            default = json.dumps(getattr(instance, key))
+            parts.append(f"| `{key}` | `{default}` | {text} |")
+    presets = [f"`{name}`" for name in PRESETS]
+    parts += [
+        "",
+        "## Architectures",
+        "",
+        f"`model.arch` is one of {', '.join(presets)}; `regard info --arch NAME` shows it.",
+    ]
+    return "\n".join(parts) + "\n"
+
+
 def _percent(text: str) -> str:
     return text.replace("%", "%%")
+
+
+if __name__ == "__main__":
+    print(settings_page(), end="")

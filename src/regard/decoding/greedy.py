@@ -9,7 +9,9 @@ from regard.decoding.beam import Hypothesis, Step, Tokens
 from regard.decoding.tree import Tree, keep_rows
 
 
-def greedy(step: Step, state: Tree, memory: Tree, longest_B: Tensor, tokens: Tokens) -> list[list[Hypothesis]]:
+def greedy(
+    step: Step, state: Tree, memory: Tree, longest_B: Tensor, tokens: Tokens, *, penalty: float = 1.0
+) -> list[list[Hypothesis]]:
     """The likeliest next token, again and again; a list of one hypothesis for each sentence."""
     found: list[list[Hypothesis]] = [[] for _ in longest_B]
     row_N = torch.arange(len(longest_B), device=longest_B.device)
@@ -26,7 +28,9 @@ def greedy(step: Step, state: Tree, memory: Tree, longest_B: Tensor, tokens: Tok
         if not done_N.any():
             continue
         for place in done_N.nonzero()[:, 0].tolist():
-            found[int(row_N[place])].append(Hypothesis.of(path_NT[place], score_NT[place], tokens.end))
+            path, log_probs = path_NT[place].tolist(), score_NT[place].tolist()
+            hypothesis = Hypothesis.of(path, log_probs, sum(log_probs) / len(path) ** penalty, tokens.end)
+            found[int(row_N[place])].append(hypothesis)
         rest = (~done_N).nonzero()[:, 0]
         row_N, path_NT, score_NT, token_N1 = row_N[rest], path_NT[rest], score_NT[rest], token_N1[rest]
         state, memory = keep_rows(state, rest), keep_rows(memory, rest)

@@ -105,6 +105,10 @@ def resume(folder: str | Path, overrides: Iterable[str] = ()) -> Run:
     for override in changed:
         if not override.strip().startswith(("train.", "search.")):
             raise SettingsError(f"--set {override}: only train. and search. settings can change in a run that exists")
+    if run.card.get("scores") and not changed:
+        reason = run.card["training"]["stopped"]
+        tell(f"{run.folder}: finished already ({reason}); a later end goes on, e.g. --set train.max_steps=20000")
+        return run
     with run.locked():
         if changed:
             run.write_recipe(make_recipe(with_overrides(to_table(run.recipe), changed)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,12 +79,8 @@ class Translator:
         memory = self.model.encode(self._sources(ids))
         state = self.model.start(memory)
         longest_B = torch.tensor([int(settings.max_ratio * len(row)) + settings.max_extra for row in ids])
-        if settings.beam == 1:
-            return greedy(self.model.step, state, memory, longest_B, self.specials)
-        return beam_search(
-            self.model.step, state, memory, longest_B, self.specials,
-            width=settings.beam, penalty=settings.length_penalty,
-        )  # fmt: skip
+        search = greedy if settings.beam == 1 else partial(beam_search, width=settings.beam)
+        return search(self.model.step, state, memory, longest_B, self.specials, penalty=settings.length_penalty)
 
     def _sources(self, ids: list[list[int]]) -> Source:
         return make_sources(ids, self.source.pad)

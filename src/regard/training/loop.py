@@ -116,6 +116,7 @@ class Trainer:
         return self.progress
 
     def _train(self, keep: Keep, stop: StopRequest) -> None:
+        self.progress.stopped = self._reason_to_stop()  # a run that had ended may have been given a later end
         clock = time.monotonic()
         while not self.progress.stopped:
             if not self.update():

@@ -2,8 +2,8 @@
 
 One adjective a line: `english | italian | tags`. Besides the tags of nouns, `before` puts the Italian one before its
 noun, `absolute` ones take no very or too, `attribute` ones only stand beside the noun, and after to be people have
-`mood` ones (which pass) and `trait` ones (which do not); animals can be `weary` ones. A `fault` of a thing
-and the `excuse` of a person explain why something was not done.
+`mood` ones (which pass) and `trait` ones (which do not); animals can be `weary` ones. An `excuse` explains
+why somebody did not do something.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from regard.data.phrasebook.nouns import Noun
 _ADJECTIVES = """
 beautiful | bello | before clothes vehicle sight building sung told instrument drawn
 good | buono | before food drink text show sung
-old | vecchio | before vehicle furniture building luggage instrument pet trade adult fault
+old | vecchio | before vehicle furniture building luggage instrument pet trade adult
 young | giovane | before trade adult trait
 dear | caro | before attribute absolute kin companion
 new | nuovo | absolute clothes vehicle machine furniture instrument luggage
-big | grande | animal building vehicle luggage room surface baked fault
-small | piccolo | animal building vehicle luggage room surface fault
+big | grande | animal building vehicle luggage room surface baked
+small | piccolo | animal building vehicle luggage room surface
 red | rosso | absolute coloured
 green | verde | absolute coloured
 yellow | giallo | absolute coloured
@@ -33,10 +33,10 @@ brown | marrone | absolute coloured pet
 pink | rosa | absolute coloured
 elegant | elegante | clothes
 warm | caldo | warm
-expensive | costoso | clothes vehicle machine furniture instrument fault
+expensive | costoso | clothes vehicle machine furniture instrument
 cheap | economico | clothes vehicle machine furniture
-long | lungo | long fault
-heavy | pesante | heavy luggage furniture fault
+long | lungo | long
+heavy | pesante | heavy luggage furniture
 full | pieno | absolute full container
 empty | vuoto | absolute full container
 clean | pulito | clothes cleaned dishes vehicle
@@ -45,27 +45,27 @@ open | aperto | absolute opened
 closed | chiuso | absolute opened
 broken | rotto | absolute machine fragile fixed
 fresh | fresco | fresh fruit vegetable
-hot | caldo | hot hotdrink fault
-cold | freddo | hot hotdrink cool fault
+hot | caldo | hot hotdrink
+cold | freddo | hot hotdrink cool
 sweet | dolce | fruit sweet
 delicious | squisito | absolute hot sweet baked snack
 ripe | maturo | fruit
 interesting | interessante | text show watched lesson subject
-boring | noioso | text show watched lesson subject fault
+boring | noioso | text show watched lesson subject
 funny | divertente | text show
-difficult | difficile | lesson subject language fault
+difficult | difficile | lesson subject language
 easy | facile | lesson subject language
 important | importante | lesson mail
-strange | strano | noise text fault
+strange | strano | noise text
 loud | forte | noise
 famous | famoso | trade sight sung
-wide | largo | wide fault
-narrow | stretto | narrow fault
-dangerous | pericoloso | road wild fault
-crowded | affollato | crowded transport fault
-deep | profondo | deep fault
-dark | buio | dark room fault
-muddy | fangoso | muddy fault
+wide | largo | wide
+narrow | stretto | narrow
+dangerous | pericoloso | road wild
+crowded | affollato | crowded transport
+deep | profondo | deep
+dark | buio | dark room
+muddy | fangoso | muddy
 modern | moderno | building furniture
 ancient | antico | sight
 bright | luminoso | room

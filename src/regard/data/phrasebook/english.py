@@ -180,8 +180,7 @@ def _complements(clause: Clause, key: str) -> list[Token]:
     if isinstance(clause.subject, There):
         tokens += _noun_phrase(clause.subject.phrase, key + "o", "s", negative)
     if isinstance(clause.object, NounPhrase) and clause.object.determiner == OWN:
-        whose = _whose(features(clause.subject))
-        tokens += _noun_phrase(replace(clause.object, determiner=whose), key + "o", "o", negative)
+        tokens += _noun_phrase(_owned(clause.object, features(clause.subject)), key + "o", "o", negative)
     elif clause.object:
         tokens += _object(clause.object, key + "o", "" if clause.verb.name == "be" else "o", negative)
     for i, detail in enumerate(clause.details):
@@ -189,12 +188,15 @@ def _complements(clause: Clause, key: str) -> list[Token]:
     return tokens
 
 
-def _whose(owner: Features) -> str:
+def _owned(phrase: NounPhrase, owner: Features) -> NounPhrase:
+    """What one does to oneself, with whose it is; several people have several faces, though Italian counts one each."""
     if owner.person == 3:
-        return "their" if owner.plural else "her" if owner.feminine else "his"
-    if owner.person == 2:
-        return "your"
-    return "our" if owner.plural else "my"
+        whose = "their" if owner.plural else "her" if owner.feminine else "his"
+    elif owner.person == 2:
+        whose = "your"
+    else:
+        whose = "our" if owner.plural else "my"
+    return replace(phrase, determiner=whose, plural=phrase.plural or owner.plural)
 
 
 def _object(thing: Object, key: str, roles: str, negative: bool) -> list[Token]:

@@ -73,7 +73,8 @@ def _clause(clause: Clause, key: str) -> list[Token]:
     subject = [] if dropped else _subject(clause.subject, key + "s")
     # After where, when and what a named subject goes to the end: Dove ha comprato il pane Maria?
     inverted = shape.question in ("where", "when", "what")
-    tokens = [Token(word, (key + "wh",), "o" if shape.question == "what" else "") for word in _question_words(clause)]
+    asking = _QUESTION_WORDS.get(shape.question, ())
+    tokens = [Token(word, (key + "wh",), "o" if shape.question == "what" else "") for word in asking]
     if clause.verb is LIKE:
         tokens += _liking(clause, key)
     else:
@@ -87,10 +88,6 @@ def _clause(clause: Clause, key: str) -> list[Token]:
         time = render(shape.time.italian, key + "t")
         tokens = [*time, *tokens] if shape.time_first else [*tokens, *time]
     return tokens
-
-
-def _question_words(clause: Clause) -> tuple[str, ...]:
-    return _QUESTION_WORDS.get(clause.shape.question, ())
 
 
 def _drops_subject(clause: Clause) -> bool:

@@ -33,17 +33,18 @@ _NOT_DONE = Shapes(Of([Shape("past", negated=True), Shape(modal="can", negated=T
 _DONE = Shapes(Of([Shape("past"), Shape("progressive")]), Of([]), questions=0)
 _DEGREES: Either[Degree] = Either((3, only("too")), (1, only("very")))
 
-# What is not bought, eaten, read because of a fault of its own: verb and tags of such things.
+# What is not bought, eaten, read, and because of which fault: the tags of such things, and adjectives.
 _REFUSED = {
-    "buy": ("clothes", "vehicle", "machine", "furniture", "instrument", "luggage"),
-    "eat": ("hot",),
-    "drink": ("drink",),
-    "read": ("text",),
-    "watch": ("show", "watched"),
-    "carry": ("luggage",),
-    "take": ("transport",),
-    "understand": ("lesson",),
+    "buy": ("clothes vehicle machine furniture instrument luggage", "expensive big small old heavy"),
+    "eat": ("hot", "hot cold"),
+    "drink": ("drink", "hot cold"),
+    "read": ("long", "long boring strange"),
+    "watch": ("show watched", "long boring"),
+    "carry": ("luggage", "heavy big"),
+    "take": ("transport", "crowded"),
+    "understand": ("lesson", "difficult"),
 }
+_OBSTACLES = "wide long dangerous crowded deep dark muddy"
 
 
 def reasons() -> Choices[Because]:
@@ -78,8 +79,8 @@ def _because_of_state(main: Clause, state: Fixed) -> Because:
     return _reason(main, main.subject, BE_IN_A_STATE, thing=state)
 
 
-def _faults(noun: Noun) -> Of[Adjective]:
-    return Of([adjective for adjective in adjectives_for(noun) if "fault" in adjective.tags])
+def _faults(noun: Noun, names: str) -> Of[Adjective]:
+    return Of([adjective for adjective in adjectives_for(noun) if adjective.english in names.split()])
 
 
 def _crossing() -> Choices[Because]:
@@ -94,7 +95,9 @@ def _crossing() -> Choices[Because]:
     tired = evenly(
         [Each(_because_of_subject, not_crossed(road), Of(adjectives_with("weary")), _DEGREES) for road in roads]
     )
-    barred = evenly([Each(_because_of_object, not_crossed(road), _faults(road), _DEGREES) for road in roads])
+    barred = evenly(
+        [Each(_because_of_object, not_crossed(road), _faults(road, _OBSTACLES), _DEGREES) for road in roads]
+    )
     return Either((1, tired), (1, barred))
 
 
@@ -116,15 +119,18 @@ def _staying_in() -> Choices[Because]:
 
 def _refusing() -> Choices[Because]:
     """Somebody does not buy, eat or read something because of a fault of it."""
-    return evenly([_refusals(thing_verb(verb), frozenset(tags)) for verb, tags in _REFUSED.items()])
+    return evenly([_refusals(thing_verb(verb), tags, faults) for verb, (tags, faults) in _REFUSED.items()])
 
 
-def _refusals(verb: Verb, tags: frozenset[str]) -> Choices[Because]:
+def _refusals(verb: Verb, tags: str, faults: str) -> Choices[Because]:
     def refused(noun: Noun) -> Choices[Because]:
         things: Choices[Object] = phrases(noun, "known", described=False)
-        return Each(_because_of_object, clauses(verb, people(), things, NO_DETAILS, _NOT_DONE), _faults(noun), _DEGREES)
+        return Each(
+            _because_of_object, clauses(verb, people(), things, NO_DETAILS, _NOT_DONE), _faults(noun, faults), _DEGREES
+        )
 
-    faulty = [noun for noun in nouns_with(tags) if noun.tags & verb.objects and _faults(noun).size]
+    fitting = [noun for noun in nouns_with(frozenset(tags.split())) if noun.tags & verb.objects]
+    faulty = [noun for noun in fitting if _faults(noun, faults).size]
     return evenly([refused(noun) for noun in faulty])
 
 

@@ -29,7 +29,7 @@ cook | cucinare | hot vegetable | what at:kitchen
 cut | tagliare | fruit vegetable baked |
 buy | comprare | clothes text furniture vehicle machine give luggage | what where
 buy | comprare | food drink | where at:shop
-sell | vendere | vehicle furniture building instrument fruit | what where
+sell | vendere | owned furniture instrument fruit | what where
 read | leggere | text | what where at:reading
 write | scrivere | written | what
 write | scrivere | mail | to

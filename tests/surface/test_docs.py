@@ -1,0 +1,35 @@
+"""The documentation says what the code does."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from regard.cli import COMMANDS
+from regard.cli.settings import settings_page
+from tests.surface.test_imports import MAY_IMPORT
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+
+
+def test_the_settings_page_is_current():
+    assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == settings_page(), "run `make docs`"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_in_the_pages_exist(page):
+    for name in re.findall(r"^\s*(?:\$ )?(?:\.venv/bin/)?regard ([a-z]\w*)", page.read_text(encoding="utf-8"), re.M):
+        assert name in COMMANDS, f"{page.name} shows `regard {name}`"
+
+
+def test_the_architecture_page_names_every_package():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert all(f"`{part}`" in text for part in MAY_IMPORT)
