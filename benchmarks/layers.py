@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,6 +33,9 @@ from torch import Tensor, nn
 from regard.layers.attention import SelfAttention
 from regard.layers.recurrent import Layer as Recurrent
 from regard.layers.taps import trace
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 WIDTH, HEADS, WINDOW = 256, 4, 64
 SIZES = [64, 128, 256, 512, 1024, 2048, 4096]
@@ -92,7 +96,7 @@ def layers() -> dict[str, Callable[[Tensor], Tensor]]:
 def curves() -> list[Curve]:
     """What will be measured, and drawn in these colours (distinct to colour-blind readers too)."""
     theory = ["O(n² d)", "O(n² d)", "O(r n d)", "O(n d²)", "O(k n d²)", "O(k n d²)"]
-    colours = ["#d55e00", "#e69f00", "#0072b2", "#cc79a7", "#007a5a", "#56b09a"]
+    colours = ["#d55e00", "#b97900", "#0072b2", "#b0568c", "#00694e", "#3fa088"]
     return [Curve(*row) for row in zip(layers(), theory, colours, strict=True)]
 
 
@@ -218,25 +222,42 @@ def draw(measured: list[Curve], path: Path, backward: bool) -> None:
     figure.savefig(path, dpi=150)
 
 
-def label_ends(axes, measured: list[Curve], values: list[list[float]]) -> None:  # type: ignore[no-untyped-def]
-    """Name and exponent at the end of each line, pushed apart until no two labels touch."""
+def label_ends(axes: Axes, measured: list[Curve], values: list[list[float]]) -> None:
+    """Name and exponent at the end of each line."""
     low, high = (math.log(limit) for limit in axes.get_ylim())
-    gap = (high - low) / 19
-    places: list[float] = []
-    order = sorted(range(len(values)), key=lambda index: values[index][-1])
-    for index in order:
-        wanted = math.log(values[index][-1])
-        places.append(max(wanted, places[-1] + gap) if places else wanted)
-    for index, place in zip(order, places, strict=True):
+    places = spread([math.log(line[-1]) for line in values], gap=(high - low) / 19)
+    for curve, line, place in zip(measured, values, places, strict=True):
         axes.annotate(
-            f"{measured[index].name}   $n^{{{exponent(values[index]):.2f}}}$",
-            (SIZES[-1], values[index][-1]),
+            f"{curve.name}   $n^{{{exponent(line):.2f}}}$",
             (SIZES[-1] * 1.25, math.exp(place)),
-            color=measured[index].colour,
+            color=curve.colour,
             va="center",
             size=9.5,
             annotation_clip=False,
         )
+
+
+def spread(wanted: list[float], gap: float) -> list[float]:
+    """Places near the wanted ones, each at least a gap from the next: crowded ones share their middle."""
+    order = sorted(range(len(wanted)), key=wanted.__getitem__)
+    groups: list[list[int]] = []
+    for index in order:
+        groups.append([index])
+        while (
+            len(groups) > 1
+            and bottom(groups[-1], wanted, gap) < bottom(groups[-2], wanted, gap) + len(groups[-2]) * gap
+        ):
+            groups[-2:] = [groups[-2] + groups[-1]]
+    places = [0.0] * len(wanted)
+    for group in groups:
+        for rank, index in enumerate(group):
+            places[index] = bottom(group, wanted, gap) + rank * gap
+    return places
+
+
+def bottom(group: list[int], wanted: list[float], gap: float) -> float:
+    """Where the lowest of a group stands when the group is centred on what its members want."""
+    return sum(wanted[index] for index in group) / len(group) - (len(group) - 1) * gap / 2
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ from tests.toys import Sentences, toy
 
 START, END, VOCABULARY = 10, 11, 12  # after the ten digits
 SHORTEST, LONGEST = 3, 8
+BATCH = 128
 
 Task = Callable[[Tensor, Tensor], Tensor]
 """From places in the answer and lengths of the strings to the places in the source that the digits come from."""
@@ -39,7 +40,7 @@ def learn(model: Seq2Seq, task: Task, steps: int, peak: float) -> None:
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, peak, total_steps=steps, pct_start=0.1, cycle_momentum=False)
     model.train()
     for _ in range(steps):
-        source, target = pairs(64, task)
+        source, target = pairs(BATCH, task)
         loss = F.cross_entropy(model(source, target[:, :-1]).flatten(0, 1), target[:, 1:].flatten())
         optimiser.zero_grad()
         loss.backward()

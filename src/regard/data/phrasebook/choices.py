@@ -47,12 +47,12 @@ class Either(Generic[T]):
     def __init__(self, *weighted: tuple[float, Choices[T]]):
         filled = [(weight, choices) for weight, choices in weighted if choices.size]
         self.parts = [choices for _, choices in filled]
-        self.limits = list(itertools.accumulate(weight for weight, _ in filled))
+        self.limits = list(itertools.accumulate(weight for weight, _ in filled))[:-1]  # what is above them is the last
+        self.weight = sum(weight for weight, _ in filled)
         self.size = sum(choices.size for choices in self.parts)
 
     def draw(self, rng: Random) -> T:
-        point = rng.random() * self.limits[-1]
-        return self.parts[bisect.bisect_right(self.limits, point, 0, len(self.parts) - 1)].draw(rng)
+        return self.parts[bisect.bisect_right(self.limits, rng.random() * self.weight)].draw(rng)
 
     def __iter__(self) -> Iterator[T]:
         return itertools.chain.from_iterable(self.parts)

@@ -14,21 +14,22 @@ from regard.data.phrasebook.meaning import Anaphor, Because, Clause, I, NounPhra
 from regard.data.phrasebook.nouns import noun
 from regard.data.phrasebook.phrase import Phrase, Phrasebook, Roles
 from regard.data.phrasebook.phrases import idiom
-from regard.data.phrasebook.tokens import Token, align, capitalise, write
+from regard.data.phrasebook.tokens import Token, align, finish, write
 from regard.data.phrasebook.verbs import BE, thing_verb
 from regard.errors import SettingsError
 
 # Of the statements, how many end in a full stop; of the sentences, how many prefer "didn't" and "I'm".
 _WITH_STOP, _CONTRACTED = 0.9, 0.7
 # The test part is chosen from this many times its size, so that it needs no word that training has not shown.
-_CANDIDATES = 2
+_CANDIDATES = 1.25
 
 
 class _Draft(NamedTuple):
     """A pair and the words of its two sides."""
 
     phrase: Phrase
-    words: list[str]
+    source: list[str]
+    target: list[str]
 
 
 def make_phrase(sentence: Sentence, stop: bool = True, contracted: bool = True) -> Phrase:
@@ -39,18 +40,23 @@ def make_phrase(sentence: Sentence, stop: bool = True, contracted: bool = True) 
 def _say(sentence: Sentence, together: tuple[str, ...], stop: bool, contracted: bool) -> _Draft:
     main = sentence.main if isinstance(sentence, Because) else sentence
     mark = "?" if main.shape.question else "." if stop else ""
-    final = [Token(mark, ("end",))] if mark else []
-    source, target = capitalise(english(sentence, contracted) + final), capitalise(italian(sentence) + final)
+    source, target = english(sentence, contracted), italian(sentence)
+    finish(source, mark)
+    finish(target, mark)
     phrase = Phrase(write(source), write(target), align(source, target), _roles(source), _roles(target), together)
-    return _Draft(phrase, [token.text for token in source] + [token.text for token in target])
+    return _Draft(phrase, [token.text for token in source], [token.text for token in target])
 
 
 def _roles(tokens: list[Token]) -> Roles:
-    positions: dict[str, list[int]] = {"s": [], "v": [], "o": []}
-    for i, token in enumerate(tokens):
-        for role in token.roles:
-            positions[role].append(i)
-    return Roles(*map(tuple, positions.values()))
+    subject, verb, thing = [], [], []
+    for i, (_, _, roles) in enumerate(tokens):
+        if "s" in roles:
+            subject.append(i)
+        if "v" in roles:
+            verb.append(i)
+        if "o" in roles:
+            thing.append(i)
+    return Roles(tuple(subject), tuple(verb), tuple(thing))
 
 
 def lecture_phrases() -> tuple[Phrase, ...]:
@@ -73,10 +79,15 @@ def build(seed: int, train: int, valid: int, test: int) -> Phrasebook:
             raise SettingsError(f"phrasebook: {name} must not be negative, but is {size}")
     lectures = lecture_phrases()[:train]
     seen = {_bare(phrase.target) for phrase in lectures}
-    ordinary, novel = _draw(Random(seed), seen, train - len(lectures) + valid, _CANDIDATES * test)
+    ordinary, novel = _draw(Random(seed), seen, train - len(lectures) + valid, round(_CANDIDATES * test))
     trained, validated = ordinary[: len(ordinary) - valid], ordinary[len(ordinary) - valid :]
-    vocabulary = {word for draft in trained for word in draft.words}
-    novel.sort(key=lambda draft: sum(word not in vocabulary for word in draft.words))
+    english_known = {word for draft in trained for word in draft.source}
+    italian_known = {word for draft in trained for word in draft.target}
+
+    def unknown(draft: _Draft) -> int:
+        return len(set(draft.source) - english_known) + len(set(draft.target) - italian_known)
+
+    novel.sort(key=unknown)
     return Phrasebook(
         lectures + tuple(draft.phrase for draft in trained),
         tuple(draft.phrase for draft in validated),

@@ -27,7 +27,7 @@ from regard.data.phrasebook.meaning import (
     features,
 )
 from regard.data.phrasebook.phrases import Name
-from regard.data.phrasebook.tokens import Fixed, Token, render
+from regard.data.phrasebook.tokens import Fixed, Token, keyed, render
 
 _NEGATED = {"will": "won't", "can": "can't"}
 _PRONOUN_CLITICS = {"am": "'m", "is": "'s", "are": "'re", "will": "'ll"}
@@ -100,7 +100,7 @@ def _verb(clause: Clause, key: str) -> tuple[Token | None, list[Token]]:
     """The auxiliary, if there is one, and the rest of the verb. The finite part carries the mark "finite"."""
     shape, who = clause.shape, features(clause.subject)
     (head, marks), *particles = clause.verb.english
-    finite, lexical = (key + "finite",), tuple([key + "v" + mark for mark in marks])
+    finite, lexical = (key + "finite",), keyed(marks, key + "v")
     tail = render(particles, key + "v", "v")
 
     def rest(*words: str) -> list[Token]:

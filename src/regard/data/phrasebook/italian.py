@@ -46,7 +46,7 @@ from regard.data.phrasebook.meaning import (
     features,
 )
 from regard.data.phrasebook.phrases import ADVERBS, Name
-from regard.data.phrasebook.tokens import Fixed, Token, render
+from regard.data.phrasebook.tokens import Fixed, Token, keyed, render
 from regard.data.phrasebook.verbs import BE, LIKE, Verb
 
 Marks = tuple[str, ...]
@@ -133,12 +133,12 @@ def _liking(clause: Clause, key: str) -> list[Token]:
 def _verb(clause: Clause, key: str, dropped: Marks) -> list[Token]:
     """The verb with everything that clings to it; it also carries the marks of a dropped subject."""
     who = features(clause.subject)
-    lexical = tuple([key + "v" + mark for mark in clause.verb.italian[0][1]])
     clitics: list[Token] = []
     if isinstance(clause.subject, There):
         clitics, dropped = [Token("ci", dropped, "v")], ()
     elif clause.verb.reflexive:
-        clitics = [Token(_REFLEXIVES[who.person - 1 + 3 * who.plural], lexical, "v")]
+        marks = keyed(clause.verb.italian[0][1], key + "v")
+        clitics = [Token(_REFLEXIVES[who.person - 1 + 3 * who.plural], marks, "v")]
     elif isinstance(clause.object, Pronoun):
         clitics = [Token(clause.object.clitic, (key + "o",), "o")]
     return _verb_words(clause, key, who, dropped, clitics)
@@ -146,7 +146,7 @@ def _verb(clause: Clause, key: str, dropped: Marks) -> list[Token]:
 
 def _verb_words(clause: Clause, key: str, who: Features, dropped: Marks, clitics: list[Token]) -> list[Token]:
     shape = clause.shape
-    lexical = tuple([key + "v" + mark for mark in clause.verb.italian[0][1]])
+    lexical = keyed(clause.verb.italian[0][1], key + "v")
     form, other = _forms(clause, who)
     finite = (key + "finite", *dropped) if other else (key + "finite", *lexical, *dropped)
     tokens: list[Token] = []
@@ -224,7 +224,7 @@ def _object(thing: Object, verb: Verb, key: str, negative: bool) -> list[Token]:
     preposition = None
     if verb.preposition:
         word, marks = verb.preposition
-        preposition = (word, tuple([key + "v" + mark for mark in marks]))
+        preposition = (word, keyed(marks, key + "v"))
     return _nominal(thing, key + "o", roles, negative, preposition)
 
 

@@ -45,15 +45,22 @@ def parse_fixed(english: str, italian: str) -> Fixed:
     return Fixed(parse_marked(english), parse_marked(italian))
 
 
+def keyed(marks: tuple[str, ...], key: str) -> tuple[str, ...]:
+    """Marks that are kept apart from those of the rest of the sentence."""
+    return tuple([key + mark for mark in marks])
+
+
 def render(words: Iterable[tuple[str, tuple[str, ...]]], key: str, roles: str = "") -> list[Token]:
-    """Marked words as tokens; `key` keeps their marks apart from those of the rest of the sentence."""
-    return [Token(text, tuple([key + mark for mark in marks]), roles) for text, marks in words]
+    """Marked words as tokens."""
+    return [Token(text, keyed(marks, key), roles) for text, marks in words]
 
 
-def capitalise(tokens: Sequence[Token]) -> list[Token]:
-    """The tokens with a capital at the beginning of the sentence."""
-    first = tokens[0]
-    return [first._replace(text=first.text[0].upper() + first.text[1:]), *tokens[1:]]
+def finish(tokens: list[Token], mark: str) -> None:
+    """Give a sentence the capital that begins it and the mark that ends it, if any."""
+    text, marks, roles = tokens[0]
+    tokens[0] = Token(text[0].upper() + text[1:], marks, roles)
+    if mark:
+        tokens.append(Token(mark, ("end",)))
 
 
 def write(tokens: Sequence[Token]) -> str:
@@ -65,8 +72,11 @@ def write(tokens: Sequence[Token]) -> str:
 def align(source: Sequence[Token], target: Sequence[Token]) -> tuple[tuple[int, int], ...]:
     """The pairs of positions whose words share a mark, in order of the source."""
     places: dict[str, list[int]] = {}
-    for j, token in enumerate(target):
-        for mark in token.marks:
+    for j, (_, marks, _) in enumerate(target):
+        for mark in marks:
             places.setdefault(mark, []).append(j)
-    links = {(i, j) for i, token in enumerate(source) for mark in token.marks for j in places.get(mark, ())}
-    return tuple(sorted(links))
+    links: list[tuple[int, int]] = []
+    for i, (_, marks, _) in enumerate(source):
+        found = [j for mark in marks for j in places.get(mark, ())]
+        links += [(i, j) for j in (sorted(set(found)) if len(marks) > 1 else found)]
+    return tuple(links)

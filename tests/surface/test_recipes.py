@@ -1,0 +1,45 @@
+"""Every recipe loads, and every architecture has one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from regard.config import PRESETS, Transformer, load_recipe
+
+RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_a_recipe_loads_and_names_a_preset(path: Path) -> None:
+    recipe = load_recipe(path)
+    assert recipe.model.arch in PRESETS
+    assert recipe.data.train
+    assert recipe.data.source_language
+    assert recipe.data.target_language
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_a_recipe_says_how_to_run_it(path: Path) -> None:
+    assert f"#     regard train recipes/{path.name}\n" in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("arch", PRESETS)
+def test_every_architecture_has_a_recipe(arch: str) -> None:
+    assert load_recipe(Path(__file__).parents[2] / "recipes" / f"{arch}.toml").model.arch == arch
+
+
+@pytest.mark.parametrize("arch", ["transformer-base", "transformer-big"])
+def test_the_papers_models_are_trained_as_in_the_paper(arch: str) -> None:
+    """Vaswani et al. 2017, sections 5.1 to 5.4 and 6.1."""
+    recipe = load_recipe(Path(__file__).parents[2] / "recipes" / f"{arch}.toml")
+    assert recipe.model == PRESETS[arch]
+    assert isinstance(recipe.model, Transformer)
+    assert recipe.tokenizer.size == 37_000
+    assert recipe.train.batch_tokens * recipe.train.accumulate == 25_000
+    assert (recipe.train.betas, recipe.train.epsilon) == ((0.9, 0.98), 1e-9)
+    assert (recipe.train.warmup, recipe.train.label_smoothing) == (4000, 0.1)
+    assert recipe.train.learning_rate == pytest.approx(recipe.model.width**-0.5 * 4000**-0.5, rel=1e-3)
+    assert recipe.train.max_steps == {"transformer-base": 100_000, "transformer-big": 300_000}[arch]
+    assert (recipe.search.beam, recipe.search.length_penalty) == (4, 0.6)
