@@ -142,6 +142,7 @@ class Look(nn.Module):
 
     def __init__(self, score: str, width: int, memory_width: int):
         super().__init__()
+        self.memory_width = memory_width
         if score in ("dot", "scaled") and width != memory_width:
             raise SettingsError(
                 f'model.score = "{score}" needs decoder and encoder states of one width, not {width} and {memory_width};'
