@@ -54,8 +54,8 @@ def make_real_batch(folder: Path) -> dict[str, Any]:
     }
 
 
-def regard_step(batch: dict[str, Any]) -> Any:
-    """Our step."""
+def regard_step(batch: dict[str, Any], *, taps: bool = True) -> Any:
+    """Our step; without taps it shows what the places to look at cost while nobody looks."""
     import torch
 
     from regard.config import PRESETS
@@ -65,6 +65,9 @@ def regard_step(batch: dict[str, Any]) -> Any:
 
     keep_memory()
     model = build_model(PRESETS["transformer-small"], WORDS, WORDS, joint=True).train()
+    for module in model.modules():
+        if not taps and hasattr(module, "tap"):
+            module.tap = None
     tensors = {name: torch.from_numpy(array) for name, array in batch.items() if name != "pad"}
     source = SimpleNamespace(ids_BS=tensors["source"], mask_BS=tensors["source_mask"])
 
@@ -130,6 +133,7 @@ def matmul(batch: dict[str, Any]) -> Any:
 MATMUL_FLOPS = 8 * 2 * 2048**3
 SIDES = {
     "Regard": regard_step,
+    "the same, taps removed": lambda batch: regard_step(batch, taps=False),
     "Hugging Face MarianMTModel": marian_step,
     "the same, allocator tuned": lambda batch: marian_step(batch, tuned=True),
     "matrix product": matmul,
