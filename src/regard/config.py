@@ -223,6 +223,8 @@ class Train:
     """Decoupled weight decay on matrices."""
     label_smoothing: float = 0.1
     """Share of probability spread over all tokens in the loss."""
+    r_drop: float = 0.0
+    """Weight of R-Drop: each batch is seen through two dropouts, and their predictions shall agree; 0: off."""
     clip: float = 1.0
     """Largest norm of the gradient; 0: no clipping."""
     average: float = 0.998
@@ -247,6 +249,7 @@ class Train:
         _require(self.learning_rate > 0, "train.learning_rate must be above 0")
         _require(0 <= self.average < 1, "train.average must be at least 0 and below 1")
         _require(0 <= self.label_smoothing < 1, "train.label_smoothing must be at least 0 and below 1")
+        _require(self.r_drop >= 0, "train.r_drop must not be negative")
         _require(self.minutes >= 0 and self.patience >= 0, "train.minutes and train.patience must not be negative")
 
 

@@ -16,7 +16,7 @@ from tests.toys import Sentences, toy
 
 START, END, VOCABULARY = 10, 11, 12  # after the ten digits
 SHORTEST, LONGEST = 3, 8
-BATCH = 128
+BATCH = 64
 
 Task = Callable[[Tensor, Tensor], Tensor]
 """From places in the answer and lengths of the strings to the places in the source that the digits come from."""

@@ -55,6 +55,18 @@ class Batch:
     """Real tokens, EOS included; the target's likewise."""
     target_tokens: int
 
+    def twice(self) -> Batch:
+        """The same pairs once more below, for seeing each of them through two dropouts."""
+        return Batch(
+            Source(self.source.ids_BS.repeat(2, 1), self.source.mask_BS.repeat(2, 1)),
+            self.target_input_BT.repeat(2, 1),
+            self.target_output_BT.repeat(2, 1),
+            self.target_mask_BT.repeat(2, 1),
+            self.index_B.repeat(2),
+            2 * self.source_tokens,
+            2 * self.target_tokens,
+        )
+
     def to(self, device: torch.device | str) -> Batch:
         """The same on another device."""
         return Batch(

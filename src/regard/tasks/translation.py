@@ -47,15 +47,24 @@ class TranslationTask:
 
     def loss(self, model: Seq2Seq, batch: Batch) -> Loss:
         """Of the real target tokens; padding is left out before the vocabulary is scored."""
-        states_BTD = model.hidden(batch.source, batch.target_input_BT)
+        settings = self.recipe.train
+        if not model.training:
+            return self._loss(model, batch, smoothing=0.0)
+        if not settings.r_drop:
+            return self._loss(model, batch, settings.label_smoothing)
+        both = self._loss(model, batch.twice(), settings.label_smoothing, settings.r_drop)
+        return Loss(both.smoothed / 2, both.plain / 2, both.tokens // 2)
+
+    def _loss(self, model: Seq2Seq, batch: Batch, smoothing: float, agreement: float = 0.0) -> Loss:
         real = batch.target_mask_BT
-        smoothing = self.recipe.train.label_smoothing if model.training else 0.0
-        return smoothed_cross_entropy(model.output, states_BTD[real], batch.target_output_BT[real], smoothing)
+        states_ND = model.hidden(batch.source, batch.target_input_BT)[real]
+        return smoothed_cross_entropy(model.output, states_ND, batch.target_output_BT[real], smoothing, agreement)
 
     def flops(self, batch: Batch) -> float:
         """Arithmetic of one update on this batch."""
         rows, source_length = batch.source.ids_BS.shape
-        return self.cost.training(rows, source_length, batch.target_input_BT.shape[1])
+        passes = 2 if self.recipe.train.r_drop else 1
+        return passes * self.cost.training(rows, source_length, batch.target_input_BT.shape[1])
 
     def validate(self, model: Seq2Seq) -> Validation:
         """Loss over the validation pairs; BLEU and chrF over the first of them, translated greedily."""

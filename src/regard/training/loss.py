@@ -7,6 +7,7 @@ formed while the chunk is still in the cache, and no matrix of all scores ever e
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -25,60 +26,107 @@ class Loss(NamedTuple):
     tokens: int
 
 
-def smoothed_cross_entropy(output: nn.Linear, states_ND: Tensor, target_N: Tensor, smoothing: float) -> Loss:
-    """Loss of predicting `target_N` from `states_ND` through the output map: (1 - e) one-hot + e uniform."""
+def smoothed_cross_entropy(
+    output: nn.Linear, states_ND: Tensor, target_N: Tensor, smoothing: float, agreement: float = 0.0
+) -> Loss:
+    """Loss of predicting `target_N` from `states_ND` through the output map: (1 - e) one-hot + e uniform.
+
+    With `agreement` (R-Drop; Liang et al. 2021) the second half of the rows is the first half seen through another
+    dropout, and agreement / 2 times the divergence of the two, in both directions, is added.
+    """
+    arguments = (states_ND, output.weight, output.bias, target_N, smoothing, agreement)
     if torch.is_grad_enabled():
-        smoothed, plain = _Fused.apply(states_ND, output.weight, output.bias, target_N, smoothing)  # type: ignore[no-untyped-call]
+        smoothed, plain = _Fused.apply(*arguments)  # type: ignore[no-untyped-call]
     else:
-        smoothed, plain, *_ = _chunked(states_ND, output.weight, output.bias, target_N, smoothing, False)
+        smoothed, plain, *_ = _sum_chunks(*arguments, gradients=False)
     return Loss(smoothed, plain, target_N.numel())
 
 
-def _chunked(
-    states_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_N: Tensor, smoothing: float, gradients: bool
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:
-    """The two losses and, if asked for, their gradients with respect to states, weight and bias."""
+def _sum_chunks(
+    states_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_N: Tensor, smoothing: float, agreement: float,
+    *, gradients: bool,
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:  # fmt: skip
+    """The two losses and, if asked for, the gradients of the first with respect to states, weight and bias."""
     smoothed, plain = states_ND.new_zeros((), dtype=torch.float64), states_ND.new_zeros((), dtype=torch.float64)
     grad_states = torch.empty_like(states_ND) if gradients else None
     grad_weight = torch.zeros_like(weight_VD) if gradients else None
     grad_bias = torch.zeros_like(bias_V) if gradients and bias_V is not None else None
-    words = weight_VD.shape[0]
-    for rows in range(0, states_ND.shape[0], CHUNK_ROWS):
-        states, target = states_ND[rows : rows + CHUNK_ROWS], target_N[rows : rows + CHUNK_ROWS, None]
+    for rows in _chunks(len(states_ND), paired=agreement > 0):
+        states = _take(states_ND, rows)
         scores = nn.functional.linear(states, weight_VD, bias_V)
-        mean_score = scores.mean(-1)
-        true_score = scores.gather(1, target)[:, 0]
-        top = scores.amax(-1, keepdim=True)
-        scores.sub_(top).exp_()
-        total = scores.sum(-1, keepdim=True)
-        log_total = total.log()[:, 0] + top[:, 0]
-        surprise = log_total - true_score
-        plain += surprise.sum(dtype=torch.float64)
-        smoothed += ((1 - smoothing) * surprise + smoothing * (log_total - mean_score)).sum(dtype=torch.float64)
+        chunk_smoothed, chunk_plain = _turn_to_gradient(scores, _take(target_N, rows), smoothing, agreement)
+        smoothed, plain = smoothed + chunk_smoothed, plain + chunk_plain
         if grad_states is not None and grad_weight is not None:
-            grad_scores = scores.div_(total)
-            if smoothing:
-                grad_scores.sub_(smoothing / words)
-            grad_scores.scatter_add_(1, target, grad_scores.new_full((1, 1), smoothing - 1).expand_as(target))
-            torch.mm(grad_scores, weight_VD, out=grad_states[rows : rows + CHUNK_ROWS])
-            grad_weight.addmm_(grad_scores.t(), states)
-            if grad_bias is not None:
-                grad_bias += grad_scores.sum(0)
+            for part, grad_scores in zip(rows, scores.chunk(len(rows)), strict=True):
+                torch.mm(grad_scores, weight_VD, out=grad_states[part])
+            grad_weight.addmm_(scores.t(), states)
+        if grad_bias is not None:
+            grad_bias += scores.sum(0)
     return smoothed, plain, grad_states, grad_weight, grad_bias
+
+
+def _chunks(rows: int, paired: bool) -> Iterator[tuple[slice, ...]]:
+    """Slices of the rows; with `paired`, a slice of the first half together with its counterpart of the second."""
+    half = rows // 2
+    size = CHUNK_ROWS // 2 if paired else CHUNK_ROWS
+    for start in range(0, half if paired else rows, size):
+        end = min(start + size, half if paired else rows)
+        yield (slice(start, end), slice(half + start, half + end)) if paired else (slice(start, end),)
+
+
+def _take(x: Tensor, rows: tuple[slice, ...]) -> Tensor:
+    return x[rows[0]] if len(rows) == 1 else torch.cat([x[part] for part in rows])
+
+
+def _turn_to_gradient(scores_NV: Tensor, target_N: Tensor, smoothing: float, agreement: float) -> tuple[Tensor, Tensor]:
+    """The losses of a chunk. Its scores are overwritten by the gradient of the first loss with respect to them."""
+    mean_score = scores_NV.mean(-1)
+    true_score = scores_NV.gather(1, target_N[:, None])[:, 0]
+    top = scores_NV.amax(-1, keepdim=True)
+    scores_NV.sub_(top)
+    shifted = scores_NV.clone() if agreement else scores_NV
+    scores_NV.exp_()
+    total = scores_NV.sum(-1, keepdim=True)
+    log_total = (total.log() + top)[:, 0]
+    surprise = log_total - true_score
+    loss = ((1 - smoothing) * surprise + smoothing * (log_total - mean_score)).sum(dtype=torch.float64)
+    probabilities = scores_NV.div_(total)
+    pull = None
+    if agreement:
+        divergence, pull = _disagreement(probabilities, shifted.sub_(total.log()))
+        loss = loss + agreement / 2 * divergence
+    gradient = probabilities
+    if smoothing:
+        gradient.sub_(smoothing / scores_NV.shape[1])
+    gradient.scatter_add_(1, target_N[:, None], gradient.new_full((1, 1), smoothing - 1).expand(len(target_N), 1))
+    if pull is not None:
+        gradient.add_(pull, alpha=agreement / 2)
+    return loss, surprise.sum(dtype=torch.float64)
+
+
+def _disagreement(probabilities: Tensor, log_probabilities: Tensor) -> tuple[Tensor, Tensor]:
+    """KL(p, q) + KL(q, p), summed, of the two halves p and q, and its gradient with respect to their scores.
+
+    With d = log p - log q the gradient for p is p (d - KL(p, q)) + p - q, and for q the same with the roles exchanged.
+    """
+    p, q = probabilities.chunk(2)
+    d = torch.sub(*log_probabilities.chunk(2))
+    one, other = (p * d).sum(-1, keepdim=True), -(q * d).sum(-1, keepdim=True)
+    gap = p - q
+    pull = torch.cat([p * (d - one) + gap, q * (-d - other) - gap])
+    return (one + other).sum(dtype=torch.float64), pull
 
 
 class _Fused(torch.autograd.Function):
     @staticmethod
-    def forward(
-        context: Any, states_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_N: Tensor, smoothing: float
-    ) -> tuple[Tensor, Tensor]:
-        smoothed, plain, *gradients = _chunked(states_ND, weight_VD, bias_V, target_N, smoothing, True)
+    def forward(context: Any, *arguments: Any) -> tuple[Tensor, Tensor]:
+        smoothed, plain, *gradients = _sum_chunks(*arguments, gradients=True)
         context.save_for_backward(*gradients)
         context.mark_non_differentiable(plain)
         return smoothed, plain
 
     @staticmethod
     def backward(context: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        scale = outer[0].to(torch.float32) if context.saved_tensors[0].dtype == torch.float32 else outer[0]
+        scale = outer[0].to(context.saved_tensors[0].dtype)
         states, weight, bias = (None if grad is None else grad * scale for grad in context.saved_tensors)
-        return states, weight, bias, None, None
+        return states, weight, bias, None, None, None

@@ -5,13 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from tests.toys import toy
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard.config import PRESETS
 from regard.models import build_model
 from regard.training.flops import count_cost
-from tests.toys import toy
 
 ROWS, SOURCE, TARGET, WORDS = 3, 7, 5, 50
 

@@ -45,3 +45,24 @@ def test_large_scores_do_not_overflow():
         output.weight.copy_(torch.tensor([[1000.0], [0.0], [-1000.0]]))
     loss = smoothed_cross_entropy(output, torch.ones(1, 1), torch.tensor([0]), 0.0)
     assert loss.smoothed.item() == 0.0
+
+
+def test_agreement_is_r_drop(monkeypatch):
+    """Liang et al. 2021: cross-entropy of both passes plus alpha / 2 (KL(p, q) + KL(q, p))."""
+    monkeypatch.setattr(module, "CHUNK_ROWS", 6)
+    torch.manual_seed(1)
+    output = nn.Linear(6, 11, dtype=torch.float64)
+    states = torch.randn(20, 6, dtype=torch.float64, requires_grad=True)
+    target = torch.randint(11, (10,)).repeat(2)
+    inputs = [states, *output.parameters()]
+
+    log_p, log_q = output(states).log_softmax(-1).chunk(2)
+    divergence = (log_p.exp() * (log_p - log_q)).sum() + (log_q.exp() * (log_q - log_p)).sum()
+    cross_entropy = nn.functional.cross_entropy(output(states), target, label_smoothing=0.1, reduction="sum")
+    expected = cross_entropy + 5.0 / 2 * divergence
+    ours = smoothed_cross_entropy(output, states, target, 0.1, agreement=5.0)
+
+    torch.testing.assert_close(ours.smoothed, expected)
+    gradients = torch.autograd.grad(ours.smoothed, inputs)
+    for ours_one, expected_one in zip(gradients, torch.autograd.grad(expected, inputs), strict=True):
+        torch.testing.assert_close(ours_one, expected_one)
