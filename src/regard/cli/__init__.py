@@ -18,6 +18,7 @@ COMMANDS = {
     "demo": "train on the built-in corpus, test, translate, and write a report",
     "train": "train a translator on your own sentence pairs",
     "resume": "continue a run exactly where it stopped",
+    "finetune": "go on from a trained run with another corpus",
     "translate": "translate a file or standard input",
     "evaluate": "score a run on a test set: BLEU, chrF, TER",
     "info": "show what is known about a run, or about an architecture",
@@ -56,8 +57,8 @@ def _has_tty() -> bool:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns 0 when all went well, 2 for bad input, 130 when interrupted."""
-    # Threads that wait for one another should sleep, not spin: on a machine with other work to do, spinning threads take
-    # the cores from those they wait for (measured: 20 times slower). It must be said before torch is first imported.
+    # Threads that wait for one another should sleep, not spin: on a machine with other work to do, spinning threads
+    # take the cores from those they wait for (20 times slower was seen). To be said before torch is first imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or arguments[0] in ("-h", "--help", "help"):

@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from regard.cli.settings import add_set, add_setting, given_settings, settings_help
 from regard.config import Search, Tokenizer, Train
 from regard.errors import SettingsError
+
+if TYPE_CHECKING:
+    from regard.tasks.train import Job
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +24,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "  regard train recipe.toml --set train.seed=2"
     )
     parser.add_argument("recipe", nargs="?", metavar="RECIPE", help="a recipe file (TOML)")
+    add_data(parser)
+    run = add_run(parser)
+    run.add_argument("--arch", metavar="NAME", dest="model.arch", help="architecture, e.g. transformer-small, bahdanau")
+    parser.epilog = settings_help(Train, Tokenizer, Search)
+
+
+def add_data(parser: argparse.ArgumentParser) -> None:
+    """The options that name corpora."""
     data = parser.add_argument_group("data")
     data.add_argument(
         "--source", action="append", metavar="FILE", default=[],
@@ -32,18 +43,32 @@ def configure(parser: argparse.ArgumentParser) -> None:
         data.add_argument(f"--{part}-target", metavar="FILE", help=f"target side of the {part} data")
     add_setting(data, "--from", "data.source_language", "CODE")
     add_setting(data, "--to", "data.target_language", "CODE")
+
+
+def add_run(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """The options of a run."""
     run = parser.add_argument_group("run")
     run.add_argument("--out", metavar="DIR", help="the run folder to make (default: runs/ and the languages)")
-    run.add_argument("--arch", metavar="NAME", dest="model.arch", help="architecture, e.g. transformer-small, bahdanau")
     add_setting(run, "--seed", "train.seed", "N")
     add_setting(run, "--minutes", "train.minutes", "N")
     add_set(run)
-    parser.add_argument("--dry-run", action="store_true", help="print the plan and leave")
-    parser.epilog = settings_help(Train, Tokenizer, Search)
+    run.add_argument("--dry-run", action="store_true", help="print the plan and leave")
+    return run
 
 
 def run(options: argparse.Namespace) -> int:
     """Train."""
+    table = given_table(options)
+    if not options.recipe and "train" not in table["data"]:
+        raise SettingsError('nothing to train on: give --source and --target, or a recipe (see "regard train --help")')
+
+    from regard.tasks.train import resolve
+
+    return follow(resolve(table, options.recipe, options.set), options)
+
+
+def given_table(options: argparse.Namespace) -> dict[str, Any]:
+    """The settings that the options say, as nested tables."""
     table = given_settings(options)
     data = table.setdefault("data", {})
     corpora = pair_up(options.source, options.target)
@@ -54,12 +79,13 @@ def run(options: argparse.Namespace) -> int:
         if source or target:
             data[part] = pair_up([source] if source else [], [target] if target else [], f"--{part}-")
     guess_languages(data)
-    if not options.recipe and not corpora:
-        raise SettingsError('nothing to train on: give --source and --target, or a recipe (see "regard train --help")')
+    return table
 
-    from regard.tasks.train import resolve, start, tell
 
-    job = resolve(table, options.recipe, options.set)
+def follow(job: Job, options: argparse.Namespace) -> int:
+    """Tell the plan and, unless that was all that was asked for, carry it out."""
+    from regard.tasks.train import start, tell
+
     for choice in job.plan:
         tell(f"{choice.name} = {choice.value}   {choice.reason}")
     if not options.dry_run:

@@ -25,6 +25,7 @@ cell carries. The presets are smaller than the papers' models: the recipes name 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -75,6 +76,20 @@ class State(NamedTuple):
     fed: tuple[Tensor, ...] = ()
 
 
+class Embedding(nn.Module):
+    """Token vectors times sqrt(width): a deep stack needs numbers near one, an output matrix tied to them small ones."""
+
+    def __init__(self, vocabulary: int, width: int):
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary, width)
+        nn.init.normal_(self.tokens.weight, std=width**-0.5)
+        self.scale = math.sqrt(width)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Vectors of tokens in any layout."""
+        return self.tokens(ids) * self.scale
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Encoder
 
@@ -84,7 +99,7 @@ class Encoder(nn.Module):
 
     def __init__(self, vocabulary: int, layers: int, directions: str, reverse: bool, shape: Shape):
         super().__init__()
-        self.embed = _embedding(vocabulary, shape.embedding)
+        self.embed = Embedding(vocabulary, shape.embedding)
         self.drop = Dropout(shape.dropout)
         stack: list[Layer] = []
         self.residual: list[bool] = []
@@ -334,7 +349,7 @@ class Recurrent(Seq2Seq):
         shape = Shape(cell, width, embedding, dropout, residual_from)
         self.encoder = Encoder(source_vocabulary, encoder_layers, directions, reverse_source, shape)
         self.bridge = Bridge([layer.width for layer in self.encoder.layers], decoder_layers, shape)
-        self.embed = _embedding(target_vocabulary, embedding)
+        self.embed = Embedding(target_vocabulary, embedding)
         self.decoder: PassOn | Bahdanau | Luong
         if attention == "none":
             self.decoder = PassOn(shape, decoder_layers)
@@ -346,7 +361,7 @@ class Recurrent(Seq2Seq):
         self.output = nn.Linear(width, target_vocabulary, bias=False)
         nn.init.normal_(self.output.weight, std=width**-0.5)
         if tie == "target":
-            self.output.weight = self.embed.weight
+            self.output.weight = self.embed.tokens.weight
 
     def encode(self, source: Source) -> Memory:
         """Read the source; prepare keys and first states, once."""
@@ -381,9 +396,3 @@ def _beams(state: State, shape: torch.Size) -> State:
     """[B W, ...] back to [B, W, ...]."""
     layers = tuple(tuple(part.unflatten(0, shape) for part in layer) for layer in state.layers)
     return State(layers, tuple(part.unflatten(0, shape) for part in state.fed))
-
-
-def _embedding(vocabulary: int, width: int) -> nn.Embedding:
-    embed = nn.Embedding(vocabulary, width)
-    nn.init.normal_(embed.weight, std=width**-0.5)
-    return embed

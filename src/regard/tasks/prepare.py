@@ -106,9 +106,15 @@ class TrainingPairs:
         return read_corpus(corpus, self.data.source_language, self.data.target_language)
 
 
-def prepare(run: Run, recipe: Recipe, pairs: TrainingPairs, tell: Tell) -> Prepared:
-    """Make vocabularies, the token store and the held-out parts, and write them into the run."""
-    source, target = _make_tokenizers(recipe, pairs, tell)
+def prepare(
+    run: Run,
+    recipe: Recipe,
+    pairs: TrainingPairs,
+    tell: Tell,
+    vocabularies: tuple[Tokenizer, Tokenizer] | None = None,
+) -> Prepared:
+    """Make the token store and the held-out parts, and vocabularies if none are given; write them into the run."""
+    source, target = vocabularies or _make_tokenizers(recipe, pairs, tell)
     run.write_tokenizers(source, target)
     return _build(run, recipe, pairs, source, target, tell)
 

@@ -55,6 +55,8 @@ class Job:
     recipe: Recipe
     pairs: TrainingPairs
     plan: list[Choice]
+    base: Run | None = None
+    """The run whose vocabulary and weights this one starts from."""
 
     def with_vocabulary(self, error: VocabularyTooLargeError) -> Job:
         """The same with the largest vocabulary that the data supports, if it was the plan that asked for more."""
@@ -63,7 +65,7 @@ class Job:
         size = Choice("tokenizer.size", error.largest, "the largest that the data supports")
         plan = [size if choice.name == size.name else choice for choice in self.plan]
         tokenizer = dataclasses.replace(self.recipe.tokenizer, size=size.value)
-        return Job(dataclasses.replace(self.recipe, tokenizer=tokenizer), self.pairs, plan)
+        return dataclasses.replace(self, recipe=dataclasses.replace(self.recipe, tokenizer=tokenizer), plan=plan)
 
 
 def resolve(table: Mapping[str, Any], recipe: str | Path | None = None, overrides: Iterable[str] = ()) -> Job:
@@ -78,19 +80,42 @@ def resolve(table: Mapping[str, Any], recipe: str | Path | None = None, override
     return Job(make_recipe(merged, where=where), pairs, plan)
 
 
+def resolve_finetune(base: str | Path, table: Mapping[str, Any], overrides: Iterable[str] = ()) -> Job:
+    """Decide the settings of a run that goes on from another one's weights with other data: its architecture, tokenizer
+    and search stay; the schedule starts anew, with a third of the learning rate and a short warm-up.
+    """
+    run = Run.open(base)
+    given = with_overrides(table, overrides)
+    for section in ("model", "tokenizer"):
+        if section in given:
+            raise SettingsError(f"{section}. settings come from {base} and cannot change when it is fine-tuned")
+    data, train = run.recipe.data, run.recipe.train
+    below = to_table(run.recipe)
+    below["data"] = {"source_language": data.source_language, "target_language": data.target_language}
+    below["train"] |= {"learning_rate": train.learning_rate / 3, "warmup": 100}
+    recipe = make_recipe(_join(below, given))
+    reasons = {"learning_rate": f"a third of what trained {base}", "warmup": "the weights are good already"}
+    plan = [Choice(f"train.{key}", getattr(recipe.train, key), why) for key, why in reasons.items()]
+    kept = [choice for choice in plan if choice.name.split(".")[1] not in given.get("train", {})]
+    return Job(recipe, TrainingPairs(recipe.data, recipe.train.seed), kept, run)
+
+
 def start(job: Job, out: str | Path = "") -> Run:
     """Make the run folder, prepare the data and train. Bad input leaves no folder behind."""
     run = Run.create(out or default_folder(job.recipe))
     try:
         with run.locked():
+            vocabularies = job.base.tokenizers if job.base else None
             try:
-                prepared = prepare(run, job.recipe, job.pairs, tell)
+                prepared = prepare(run, job.recipe, job.pairs, tell, vocabularies)
             except VocabularyTooLargeError as error:
                 job = job.with_vocabulary(error)
                 prepared = prepare(run, job.recipe, job.pairs, tell)
             run.write_recipe(job.recipe)
+            if job.base:
+                run.write_weights(dict(job.base.load_model().named_parameters()))
             run.write_card(first_card(job, prepared))
-            model = _fresh_model(run)
+            model = _first_model(run)
     except BaseException:
         run.discard()
         raise
@@ -115,7 +140,7 @@ def resume(folder: str | Path, overrides: Iterable[str] = ()) -> Run:
         if not run.card:
             raise RunError(f"{run.folder}: was stopped while its data was prepared; remove it and train anew")
         prepared = open_prepared(run, tell)
-        model = _fresh_model(run)
+        model = _first_model(run)
     _fit(run, prepared, model)
     return run
 
@@ -131,7 +156,10 @@ def tell(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-def _fresh_model(run: Run) -> Seq2Seq:
+def _first_model(run: Run) -> Seq2Seq:
+    """The model before the first update. A state, if there is one, replaces its weights."""
+    if run.card.get("base") and not (run.folder / "states").is_dir():
+        return run.load_model().requires_grad_(True)
     torch.manual_seed(run.recipe.train.seed)
     return run.build_model()
 
@@ -182,6 +210,7 @@ def first_card(job: Job, prepared: Prepared) -> dict[str, Any]:
             for part in ("train", "valid", "test")
             for corpus in getattr(recipe.data, part)
         ],
+        "base": job.base.folder.name if job.base else "",
         "plan": [dataclasses.asdict(choice) for choice in job.plan],
         "versions": {"regard": __version__, "torch": torch.__version__, "python": platform.python_version()},
     }

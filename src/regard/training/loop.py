@@ -177,12 +177,12 @@ class Trainer:
         self.model.eval()
         with self.average.applied(), torch.no_grad():
             validation = self.task.validate(self.model)
-        best = progress.best_score is None or validation.score > progress.best_score
+        before = -math.inf if progress.best_score is None else progress.best_score
+        best = validation.score >= before  # of equals, the one that was trained longer
+        progress.worse_in_a_row = 0 if validation.score > before else progress.worse_in_a_row + 1
         if best:
-            progress.best_score, progress.best_step, progress.worse_in_a_row = validation.score, progress.step, 0
+            progress.best_score, progress.best_step = validation.score, progress.step
             keep(self.average.named())
-        else:
-            progress.worse_in_a_row += 1
         for watcher in self.watchers:
             watcher.validated(validation, progress, best=best)
 

@@ -108,3 +108,21 @@ def test_the_python_door_trains_and_holds_out(tmp_path):
     card = Run.open(tmp_path / "run").card
     assert card["pairs"] == {"train": 270, "valid": 15, "test": 15}
     assert {choice["name"] for choice in card["plan"]} >= {"model.arch", "tokenizer.size"}
+
+
+def test_finetuning_starts_from_the_weights_of_its_base(run, tmp_path, capsys):
+    write_corpus(tmp_path, train=100)
+    arguments = ["--source", str(tmp_path / "train.en"), "--target", str(tmp_path / "train.it")]
+    arguments += ["--valid-source", str(tmp_path / "valid.en"), "--valid-target", str(tmp_path / "valid.it")]
+    out = tmp_path / "tuned"
+    assert main(["finetune", str(run), *arguments, "--out", str(out), "--set", "train.max_steps=4"]) == 0
+    tuned, base = Run.open(out), Run.open(run)
+    assert tuned.recipe.model == base.recipe.model
+    assert tuned.recipe.train.learning_rate == base.recipe.train.learning_rate / 3
+    assert tuned.card["base"] == run.name
+    assert (out / "tokenizer.model").read_bytes() == (run / "tokenizer.model").read_bytes()
+    first, *_ = (line["loss"] for line in tuned.metrics() if line["kind"] == "update")
+    *_, last = (line["loss"] for line in base.metrics() if line["kind"] == "update")
+    assert first < 1.2 * last
+    assert main(["finetune", str(run), *arguments, "--set", "model.width=64"]) == 2
+    assert "cannot change when it is fine-tuned" in capsys.readouterr().err
