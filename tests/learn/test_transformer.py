@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.optim.lr_scheduler import OneCycleLR
 
 from regard.config import PRESETS, Transformer
 from regard.models import build_model
@@ -33,13 +34,14 @@ def pairs(count: int, task: Task) -> tuple[Sentences, Tensor]:
     digits = torch.randint(10, (count, LENGTH))
     start, end = torch.full((count, 1), START), torch.full((count, 1), END)
     source_BS = torch.cat([digits, end], dim=1)
-    return Sentences(source_BS, torch.ones_like(source_BS, dtype=torch.bool)), torch.cat([start, task(digits), end], dim=1)
+    target_BT = torch.cat([start, task(digits), end], dim=1)
+    return Sentences(source_BS, torch.ones_like(source_BS, dtype=torch.bool)), target_BT
 
 
 def learn(model: Seq2Seq, task: Task, steps: int, peak: float) -> None:
     optimiser = torch.optim.AdamW(model.parameters(), lr=peak, betas=(0.9, 0.98), weight_decay=0.0)
     # up over a tenth of the way, then down to zero: the post-norm stacks need the climb
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, peak, total_steps=steps, pct_start=0.1, cycle_momentum=False)
+    schedule = OneCycleLR(optimiser, peak, total_steps=steps, pct_start=0.1, cycle_momentum=False)
     model.train()
     for _ in range(steps):
         source, target = pairs(64, task)
