@@ -36,7 +36,7 @@ def pairs(count: int, task: Task) -> tuple[Sentences, Tensor]:
 
 
 def learn(model: Seq2Seq, task: Task, steps: int, peak: float) -> None:
-    optimiser = torch.optim.Adam(model.parameters(), lr=peak)
+    optimiser = torch.optim.Adam(model.parameters(), lr=peak, betas=(0.9, 0.98))
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, peak, total_steps=steps, pct_start=0.1, cycle_momentum=False)
     model.train()
     for _ in range(steps):

@@ -109,12 +109,15 @@ def taps(model: nn.Module) -> dict[str, Tap]:
 
 
 def match_taps(model: nn.Module, patterns: str | Iterable[str]) -> list[Tap]:
-    """The taps whose names match a shell pattern such as "encoder.*.self"; an error when one matches nothing."""
+    """The taps whose names match a shell pattern such as "encoder.*.self"; an error when one matches nothing.
+
+    "*" alone means whatever there is, which in a model without attention is nothing.
+    """
     known = taps(model)
     chosen: dict[str, Tap] = {}
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
         matched = {name: tap for name, tap in known.items() if fnmatchcase(name, pattern)}
-        if not matched:
+        if not matched and pattern != "*":
             guess = nearest(pattern, known) or f"; there are {', '.join(known) or 'none'}"
             raise ModelError(f'nothing to look at is named "{pattern}"{guess}')
         chosen |= matched

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.errors import ModelError
 from regard.layers.attention import SelfAttention
@@ -78,11 +78,6 @@ def test_a_pattern_that_matches_nothing_names_the_nearest(model: Seq2Seq) -> Non
 def test_a_pattern_far_from_everything_lists_what_there_is(model: Seq2Seq) -> None:
     with pytest.raises(ModelError, match=r'named "xyz"; there are encoder.0.self, encoder.1.self'):
         match_taps(model, "xyz")
-
-
-def test_a_model_without_attention_says_so() -> None:
-    with pytest.raises(ModelError, match='named "\\*"; there are none'), trace(nn.Linear(2, 2)):
-        pass
 
 
 def test_a_trace_holds_what_passed(model: Seq2Seq, source: Sentences) -> None:
@@ -176,3 +171,12 @@ def test_a_copy_of_a_model_has_taps_of_its_own(model: Seq2Seq, source: Sentences
     with trace(model) as tape:
         twin(source, tokens(2, 3))
     assert not tape
+
+
+def test_a_model_without_attention_shows_nothing_and_says_so_when_asked() -> None:
+    model = build(TOYS["seq2seq-lstm"])
+    with trace(model) as tape:
+        model(sentences([3, 5]), tokens(2, 4))
+    assert tape == {}
+    with pytest.raises(ModelError, match="there are none"), trace(model, "decoder.*"):
+        pass

@@ -1,0 +1,114 @@
+"""The loop on a task so small that what should happen is known."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from regard.config import Train
+from regard.errors import TrainingError
+from regard.training.loop import Trainer, Validation
+from regard.training.loss import Loss
+from regard.training.signals import StopRequest
+
+
+class Line(nn.Module):
+    """One weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1, 1))
+
+
+class Fit:
+    """Bring the weight to 3; `bad` positions give a loss that is not a number; `scores` are the validations' scores."""
+
+    def __init__(self, bad=(), scores=None):
+        self.bad, self.scores, self.seen = set(bad), list(scores or []), []
+
+    def batch(self, position):
+        self.seen.append(position)
+        return SimpleNamespace(target_tokens=2, position=position)
+
+    def loss(self, model, batch):
+        value = ((model.weight - 3) ** 2).sum() * 2
+        if batch.position in self.bad:
+            self.bad.discard(batch.position)
+            value = value * math.nan
+        return Loss(value, value.detach(), 2)
+
+    def flops(self, batch):
+        return 10.0
+
+    def validate(self, model):
+        score = self.scores.pop(0) if self.scores else -abs(float(model.weight.detach()) - 3)
+        return Validation({"loss": -score}, score)
+
+
+class Notes:
+    def __init__(self):
+        self.notes = []
+
+    def began(self, progress): ...
+    def updated(self, update, progress): ...
+    def validated(self, validation, progress, *, best): ...
+    def close(self): ...
+
+    def noticed(self, message, progress):
+        self.notes.append(message)
+
+
+def fit(tmp_path, task, **settings):
+    defaults = {"learning_rate": 0.1, "warmup": 1, "schedule": "constant", "average": 0.0, "max_steps": 60}
+    settings = Train(**(defaults | {"validate_every": 10, "state_every": 10} | settings))
+    model, kept, notes = Line(), [], Notes()
+    trainer = Trainer(model, task, settings, tmp_path / "states", [notes])
+    progress = trainer.fit(lambda weights: kept.append(weights["weight"].item()), StopRequest())
+    return model, progress, kept, notes.notes
+
+
+def test_it_learns_keeps_the_best_and_counts(tmp_path):
+    model, progress, kept, _ = fit(tmp_path, Fit())
+    assert model.weight.item() == pytest.approx(3.0, abs=0.2)
+    assert progress.stopped == "60 updates made"
+    assert (progress.step, progress.position, progress.tokens, progress.flops) == (60, 60, 120, 600.0)
+    assert kept[-1] == pytest.approx(3.0, abs=0.2)
+
+
+def test_accumulation_takes_several_batches_an_update(tmp_path):
+    task = Fit()
+    _, progress, _, _ = fit(tmp_path, task, accumulate=3, max_steps=4)
+    assert task.seen == list(range(12))
+    assert (progress.step, progress.position) == (4, 12)
+
+
+def test_patience_ends_it(tmp_path):
+    _, progress, kept, _ = fit(tmp_path, Fit(scores=[5.0, 4.0, 5.0, 3.0]), patience=3)
+    assert progress.stopped == "no better validation in 3"
+    assert (progress.step, progress.best_step) == (40, 30)
+    assert len(kept) == 2
+
+
+def test_minutes_end_it(tmp_path):
+    _, progress, _, _ = fit(tmp_path, Fit(), minutes=1e-6)
+    assert progress.stopped == "1e-06 minutes spent"
+    assert progress.step == 1
+
+
+def test_a_loss_that_is_no_number_goes_back_with_half_the_rate(tmp_path):
+    model, progress, _, notes = fit(tmp_path, Fit(bad=[15]))
+    assert notes == ["the loss exploded at update 16: back to 10, learning rate x 0.5"]
+    assert (progress.step, progress.rollbacks, progress.rate_factor) == (60, 1, 0.5)
+    assert model.weight.item() == pytest.approx(3.0, abs=0.2)
+
+
+def test_it_gives_up_after_three_times(tmp_path):
+    class Always(Fit):
+        def loss(self, model, batch):
+            value = model.weight.sum() * math.nan
+            return Loss(value, value.detach(), 2)
+
+    with pytest.raises(TrainingError, match=r"set a lower train\.learning_rate"):
+        fit(tmp_path, Always())

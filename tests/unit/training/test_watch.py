@@ -1,0 +1,56 @@
+"""What those who watch training write."""
+
+import io
+import json
+
+from regard.config import Train
+from regard.training.loop import Update, Validation
+from regard.training.state import Progress
+from regard.training.watch import MetricsFile, PlainLog, format_scores, share_done
+
+
+def update(step: int, loss: float = 2.0) -> Update:
+    return Update(step=step, loss=loss, rate=0.001, norm=1.0, tokens=100, seconds=0.5, flops=1e9)
+
+
+def test_metrics_are_means_between_lines_and_forget_what_will_come_again(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    metrics = MetricsFile(path, every=2)
+    metrics.began(Progress())
+    for step, loss in enumerate([4.0, 2.0, 3.0, 1.0], 1):
+        metrics.updated(update(step, loss), Progress(step=step))
+    metrics.validated(Validation({"bleu": 10.0}, 10.0), Progress(step=4), best=True)
+    metrics.noticed("hello", Progress(step=4))
+    metrics.close()
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(line["kind"], line["step"]) for line in lines] == [
+        ("update", 2), ("update", 4), ("validation", 4), ("notice", 4),
+    ]  # fmt: skip
+    assert [line["loss"] for line in lines[:2]] == [3.0, 2.0]
+    assert lines[0]["tokens_per_second"] == 200.0
+
+    path.write_text(path.read_text() + '{"kind": "update", "st')  # cut off by a kill
+    metrics.began(Progress(step=3))
+    metrics.close()
+    assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [2]
+
+
+def test_plain_log_is_lines():
+    out = io.StringIO()
+    log = PlainLog(Train(max_steps=10), out, every_seconds=0.0)
+    log.began(Progress(step=4))
+    log.updated(update(5), Progress(step=5, seconds=60.0))
+    log.validated(Validation({"bleu": 12.34, "loss": 1.5}, 12.34), Progress(step=5), best=True)
+    log.noticed("something happened", Progress(step=5))
+    log.close()
+    lines = out.getvalue().splitlines()
+    assert lines[0] == "going on from update 4"
+    assert lines[1].startswith("update 5  loss 2.00  200 tokens/s")
+    assert lines[1].endswith("1:00 left at most")
+    assert lines[2:] == ["update 5  validation: BLEU 12.3  loss 1.500  best so far", "something happened"]
+
+
+def test_share_done_is_by_updates_or_minutes():
+    assert share_done(Progress(step=25), Train(max_steps=100)) == 0.25
+    assert share_done(Progress(step=25, seconds=30), Train(max_steps=100, minutes=1)) == 0.5
+    assert format_scores({"loss": 1.0, "bleu": 2.0}, "bleu") == "BLEU 2.0"
