@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from regard.errors import RunError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from regard.run import Run
 
 RECIPE: dict[str, Any] = {
     "data": {
@@ -26,11 +33,11 @@ RECIPE: dict[str, Any] = {
         "inner": 512,
     },
     "train": {
-        "max_steps": 1500,
+        "max_steps": 1200,
         "batch_tokens": 2048,
         "learning_rate": 2e-3,
         "warmup": 300,
-        "validate_every": 250,
+        "validate_every": 200,
         "state_every": 100,
         "valid_sentences": 200,
         "average": 0.99,
@@ -68,41 +75,50 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def show(run: Any) -> None:
+def show(run: Run) -> None:
     """Scores, a dozen translations beside their references, and what to do next."""
     from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
 
-    from regard.data.phrasebook import phrasebook
     from regard.tasks.report import duration
-    from regard.tasks.translate import load
 
-    console = Console(highlight=False)
-    card = run.card
-    scores, training = card["scores"]["test"], card["training"]
-    step = len(phrasebook().test) // SHOWN
-    chosen = phrasebook().test[::step][:SHOWN]
-    answers = load(run.folder).translate([phrase.source for phrase in chosen])
-    table = Table(box=None, padding=(0, 2, 0, 0), title_justify="left", header_style="dim")
-    table.add_column("", width=1)
-    table.add_column("English")
-    table.add_column("Italian, as translated", style="cyan")
-    table.add_column("as it should be")
-    for phrase, answer in zip(chosen, answers, strict=True):
-        right = answer.text == phrase.target
-        table.add_row(
-            "[green]=[/]" if right else "[yellow]~[/]", escape(phrase.source), escape(answer.text),
-            "" if right else escape(phrase.target),
-        )  # fmt: skip
+    console = Console(highlight=False, soft_wrap=True)
+    scores, training = run.card["scores"]["test"], run.card["training"]
     console.print()
-    console.print(table)
+    show_translations(run, Console(highlight=False))
     console.print(
         f"\nBLEU [bold]{scores['bleu']:.1f}[/] on {scores['sentences']:,} sentences it has never seen, "
         f"after {duration(training['seconds'])} of training.\n[dim]{scores['signatures']['bleu']}[/]\n"
     )
-    console.print(f"The report:      {run.folder / 'report.html'}   (open it in a browser)\n")
-    console.print("Next:")
-    console.print(f"  echo 'I take a shower' | regard translate {run.folder}")
-    console.print(f"  regard info {run.folder}")
-    console.print("  regard train --source train.en --target train.de --out runs/en-de")
+    command = command_name()
+    console.print(f"The report is {run.folder / 'report.html'}; open it in a browser. Then try:\n")
+    console.print(f"  echo 'I take a shower' | {command} translate {run.folder}")
+    console.print(f"  {command} info {run.folder}")
+    console.print(f"  {command} train --source YOUR.en --target YOUR.de --out runs/en-de")
+
+
+def show_translations(run: Run, console: Console) -> None:
+    """Test sentences from all over the phrasebook, what the model makes of them, and the reference where it differs."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from regard.data.phrasebook import phrasebook
+    from regard.tasks.translate import load
+
+    unseen = phrasebook().test
+    chosen = unseen[:: len(unseen) // SHOWN][:SHOWN]
+    answers = load(run.folder).translate([phrase.source for phrase in chosen])
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("")
+    table.add_column("English, never seen before")
+    table.add_column("Italian, as translated", style="cyan")
+    table.add_column("as it should be")
+    for phrase, answer in zip(chosen, answers, strict=True):
+        right = answer.text == phrase.target
+        mark, reference = ("[green]=[/]", "") if right else ("[yellow]~[/]", escape(phrase.target))
+        table.add_row(mark, escape(phrase.source), escape(answer.text), reference)
+    console.print(table)
+
+
+def command_name() -> str:
+    """How this program can be called from here: by its name, or by its place where it is not on the path."""
+    return "regard" if shutil.which("regard") else os.path.relpath(sys.argv[0])

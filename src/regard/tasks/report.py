@@ -98,13 +98,14 @@ def summary(card: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def attention_data(trace: Trace) -> dict[str, Any]:
-    """Tokens and all maps from target to source, rounded to what an eye can see."""
+    """Words and all maps from target to source, rounded to what an eye can see."""
+    trace = trace.by_words()
     maps = [
         {"name": name, "heads": [[[round(w, 3) for w in row] for row in head] for head in weights.tolist()]}
         for name, weights in trace.weights.items()
         if name.endswith("cross")
     ]
-    return {"source": _readable(trace.source_tokens), "target": _readable(trace.target_tokens), "maps": maps}
+    return {"source": _readable(trace.source.words), "target": _readable(trace.target.words), "maps": maps}
 
 
 def duration(seconds: float) -> str:

@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 
-from regard.analysis.trace import Trace, record_trace
+from regard.analysis.trace import Side, Trace, make_side, record_trace
 from regard.config import Search
 from regard.data.batch import Source, make_sources
 from regard.data.tokenizer import EOS, SOS, UNK, Tokenizer
+from regard.data.words import words
 from regard.decoding.beam import Hypothesis, Tokens, beam_search
 from regard.decoding.greedy import greedy
 from regard.models.base import Seq2Seq
@@ -70,8 +71,8 @@ class Translator:
             self.model,
             self._sources([source_ids]),
             torch.tensor([[SOS, *target_ids]]),
-            [*(self.source.token(id) for id in source_ids), self.source.token(EOS)],
-            [*(self.target.token(id) for id in target_ids), self.target.token(EOS)],
+            _side(self.source, source_ids),
+            _side(self.target, target_ids),
         )
 
     @torch.inference_mode()
@@ -118,6 +119,15 @@ def _batches_by_length(encoded: Sequence[Sequence[int]], budget: int) -> Iterato
         batch.append(place)
     if batch:
         yield batch
+
+
+def _side(tokenizer: Tokenizer, ids: list[int]) -> Side:
+    """The tokens of a text with their words, and the end token."""
+    pieces, text = tokenizer.pieces_of(ids), tokenizer.decode(ids)
+    end = len(text) + 1  # beyond the last word
+    tokens = [*(piece.text for piece in pieces), tokenizer.token(EOS)]
+    spans = [*((piece.start, piece.end) for piece in pieces), (end, end)]
+    return make_side(tokens, spans, [(word.text, word.start, word.end) for word in words(text)])
 
 
 def texts_of(answers: Iterable[Answer]) -> list[str]:

@@ -62,8 +62,14 @@ def test_trace_shows_every_attention(run):
     trace = regard.load(run).trace("I am trendy", "Io sono alla moda")
     assert set(trace.weights) == {"encoder.0.self", "decoder.0.self", "decoder.0.cross"}
     cross = trace.attention("decoder.0.cross")
-    assert cross.shape == (2, len(trace.target_tokens), len(trace.source_tokens))
+    assert cross.shape == (2, len(trace.target.tokens), len(trace.source.tokens))
     torch.testing.assert_close(cross.sum(-1), torch.ones(cross.shape[:2]))
+    words = trace.by_words()
+    assert words.source.words == ("I", "am", "trendy", "</s>")
+    assert words.target.words == ("Io", "sono", "alla", "moda", "</s>")
+    assert words.attention("decoder.0.cross").shape == (2, 5, 4)
+    for weights in words.weights.values():
+        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:2]))
     with pytest.raises(regard.RegardError, match=r'did you mean "decoder\.0\.cross"'):
         trace.attention("decoder.0.corss")
 
