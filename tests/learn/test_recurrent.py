@@ -16,12 +16,26 @@ from tests.toys import Sentences, toy
 
 START, END, VOCABULARY = 10, 11, 12  # after the ten digits
 SHORTEST, LONGEST = 3, 8
-BATCH = 64
 
 Task = Callable[[Tensor, Tensor], Tensor]
 """From places in the answer and lengths of the strings to the places in the source that the digits come from."""
 
 TASKS: dict[str, Task] = {"copy": lambda place, length: place, "reverse": lambda place, length: length - 1 - place}
+
+TOYS = {
+    "seq2seq-lstm": (toy("seq2seq-lstm", encoder_layers=1, decoder_layers=1, width=96, embedding=64, dropout=0.0), 800),
+    "bahdanau": (toy("bahdanau", width=64, embedding=64, dropout=0.0), 300),
+    "luong-dot": (toy("luong-dot", encoder_layers=1, decoder_layers=1, width=64, embedding=64, dropout=0.0), 800),
+    "luong-general": (toy("luong-general", width=64, embedding=64, dropout=0.0), 500),
+    "luong-concat": (toy("luong-concat", width=64, embedding=64, dropout=0.0), 400),
+    "gnmt": (toy("gnmt", encoder_layers=8, decoder_layers=8, width=64, embedding=64, dropout=0.0), 450),
+}
+"""Sizes that learn quickly, and for how many steps."""
+
+FAST = {("bahdanau", "reverse"), ("luong-concat", "copy")}  # one attends before the cell, one after
+CASES = [
+    pytest.param(arch, task, marks=[] if (arch, task) in FAST else pytest.mark.slow) for arch in TOYS for task in TASKS
+]
 
 
 def pairs(count: int, task: Task) -> tuple[Sentences, Tensor]:
@@ -30,17 +44,19 @@ def pairs(count: int, task: Task) -> tuple[Sentences, Tensor]:
     length_B1, place_S = torch.randint(SHORTEST, LONGEST + 1, (count, 1)), torch.arange(LONGEST + 1)
     beyond_BS = place_S >= length_B1
     source_BS = digits_BS.masked_fill(beyond_BS, END)
-    answer_BS = digits_BS.gather(1, task(place_S, length_B1).expand_as(digits_BS).clamp(min=0)).masked_fill(beyond_BS, END)
+    origin_BS = task(place_S, length_B1).expand_as(digits_BS).clamp(min=0)
+    answer_BS = digits_BS.gather(1, origin_BS).masked_fill(beyond_BS, END)
     start_B1 = torch.full((count, 1), START)
     return Sentences(source_BS, place_S <= length_B1), torch.cat([start_B1, answer_BS], dim=1)
 
 
-def learn(model: Seq2Seq, task: Task, steps: int, peak: float) -> None:
-    optimiser = torch.optim.Adam(model.parameters(), lr=peak, betas=(0.9, 0.98))
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, peak, total_steps=steps, pct_start=0.1, cycle_momentum=False)
+def learn(model: Seq2Seq, task: Task, steps: int, peak: float = 8e-3) -> None:
+    optimiser = torch.optim.Adam(model.parameters(), lr=peak, betas=(0.9, 0.98), fused=True)
+    rise_and_fall = {"total_steps": steps, "pct_start": 0.1, "cycle_momentum": False}
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, peak, **rise_and_fall)
     model.train()
     for _ in range(steps):
-        source, target = pairs(BATCH, task)
+        source, target = pairs(64, task)
         loss = F.cross_entropy(model(source, target[:, :-1]).flatten(0, 1), target[:, 1:].flatten())
         optimiser.zero_grad()
         loss.backward()
@@ -61,3 +77,15 @@ def exact_matches(model: Seq2Seq, task: Task, count: int = 500) -> float:
         token = logits_BWV.argmax(-1)
         answer.append(token)
     return (torch.cat(answer, dim=1) == target[:, 1:]).all(1).float().mean().item()
+
+
+def test_every_recurrent_preset_is_here() -> None:
+    assert set(TOYS) == {arch for arch, preset in PRESETS.items() if isinstance(preset, Recurrent)}
+
+
+@pytest.mark.parametrize(("arch", "task"), CASES)
+def test_learns(arch: str, task: str) -> None:
+    settings, steps = TOYS[arch]
+    model = build_model(settings, VOCABULARY, VOCABULARY, joint=True)
+    learn(model, TASKS[task], steps)
+    assert exact_matches(model, TASKS[task]) >= 0.99

@@ -1,4 +1,4 @@
-"""Recurrent cells and the loop that runs one over a sequence.
+"""Recurrent cells, the loop that runs one over a sequence, and attention from inside such a loop.
 
 Inside this file time comes first ([S, B, D]): a step of the loop is then one contiguous slice. What a cell reads from
 below is projected for all steps in one product before the loop; only what depends on the step before stays inside.
@@ -8,11 +8,17 @@ Gates stand in the order of `torch.nn.LSTM` and `torch.nn.GRU`.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+from regard.errors import SettingsError
+from regard.layers.attention import Bilinear, Dot, KeyValue, Perceptron, ScaledDot, attend
 from regard.layers.initialise import glorot
+from regard.layers.taps import Seen, Tap
 
 CellState = tuple[Tensor, ...]
 """What a cell carries from step to step, each [N, D]; the first is the hidden state that others read."""
@@ -84,7 +90,7 @@ class GRU(Cell):
         (hidden,) = state
         split = [2 * self.width, self.width]
         read, candidate = read_NG.split(split, dim=-1)
-        recur, recalled = torch.nn.functional.linear(hidden, self.recur.weight).split(split, dim=-1)
+        recur, recalled = F.linear(hidden, self.recur.weight).split(split, dim=-1)
         reset, update = (read + recur).sigmoid().chunk(2, dim=-1)
         candidate = torch.addcmul(candidate, reset, recalled + self.candidate_bias).tanh()
         return (torch.lerp(candidate, hidden, update),)
@@ -132,3 +138,54 @@ class Layer(nn.Module):
             lasts.append(last)
         joined = tuple(torch.cat(parts, dim=-1) for parts in zip(*lasts, strict=True))
         return torch.cat(outputs, dim=-1), joined
+
+
+class Look(nn.Module):
+    """Single-headed attention from inside a loop: N queries a step, the same number for each of B sentences."""
+
+    def __init__(self, score: str, query_width: int, memory_width: int, name: str):
+        super().__init__()
+        self.memory_width = memory_width
+        if score in ("dot", "scaled") and query_width != memory_width:
+            raise SettingsError(
+                f'model.score = "{score}" needs states of one width, not {query_width} in the decoder and'
+                f' {memory_width} in the encoder; choose "general" or "concat"'
+            )
+        self.score: Dot | Perceptron
+        if score == "concat":
+            self.score = Perceptron(query_width, memory_width, query_width)
+        elif score == "general":
+            self.score = Bilinear(query_width, memory_width)
+        else:
+            self.score = ScaledDot() if score == "scaled" else Dot()
+        self.tap = Tap(name)
+
+    def prepare(self, states_BSD: Tensor) -> tuple[Tensor, ...]:
+        """The keys' own part of the score, once a sentence; a dot product has none and takes the states as they are."""
+        return (self.score.prepare(states_BSD),) if isinstance(self.score, Perceptron) else ()
+
+    def forward(self, query_ND: Tensor, source: KeyValue, mask_BS: Tensor | None, tap: Tap) -> Tensor:
+        """What the queries see, [N, D]."""
+        query = query_ND.unflatten(0, (source.value.shape[0], 1, -1))  # [B, 1 head, N / B, D]
+        mask = None if mask_BS is None else mask_BS[:, None, None, :]
+        key, value = source.key.unsqueeze(1), source.value.unsqueeze(1)
+        return attend(query, key, value, mask, score=self.score, tap=tap).flatten(0, 2)
+
+    @contextmanager
+    def one_pass(self) -> Iterator[Tap]:
+        """A tap for the steps of a loop, which are recorded as one pass when the loop is over.
+
+        Listeners are asked at every step: what they change decides what the next step sees.
+        """
+        if self.tap.idle:
+            yield self.tap
+            return
+        steps: list[Seen] = []
+        each = Tap(self.tap.name)
+        each.listeners = self.tap.listeners
+        with each.attached(recorder=steps.append):
+            yield each
+        query = torch.cat([seen.query_BHTK for seen in steps], dim=-2)
+        weights = torch.cat([seen.weights_BHTS for seen in steps], dim=-2)
+        output = torch.cat([seen.output_BHTK for seen in steps], dim=-2)
+        self.tap.record(Seen(self.tap.name, query, steps[0].key_BHSK, steps[0].value_BHSK, weights, output))

@@ -1,45 +1,44 @@
-"""Recurrent encoder-decoders, one family from 2014 to 2016. Three decoders, one encoder.
+"""Recurrent encoder-decoders, one family from 2014 to 2016: one encoder, three decoders.
 
 `PassOn`, without attention: "Sequence to Sequence Learning with Neural Networks", Sutskever et al. 2014. The last state
 of each encoder layer starts the decoder layer of the same height; the source is read from its end. Departures: the
-end token of the source is read in reverse with the rest, and decoding begins with a start token of its own.
+source's end token is read in reverse with the rest, and the target has a start token of its own.
 
 `Bahdanau`, attend and then step: "Neural Machine Translation by Jointly Learning to Align and Translate", Bahdanau et
 al. 2015. Departures: the reset gate acts after the recurrent product; the first state sees the last states of both
-directions, not of the backward one alone; the deep output reads the new state, as equation 4 says, where the appendix
-has the old one, and its maxout layer is as wide as the state.
+directions, not of the backward one alone; the deep output reads the new state, as section 3.1 has it, where the
+appendix has the old one, and its maxout layer is as wide as the state instead of half as wide.
 
 `Luong`, step and then attend: "Effective Approaches to Attention-based Neural Machine Translation", Luong et al. 2015,
-global attention with input feeding. Departures: no local attention, no location score; a scaled dot product beside the
-paper's scores.
+global attention with input feeding. Departures: no local attention and no location score; a scaled dot product beside
+the paper's scores; the source is read forwards unless `reverse_source` is set.
 
-`gnmt`: "Google's Neural Machine Translation System", Wu et al. 2016. It is Bahdanau's decoder made deep: the bottom
-layer alone attends, every layer reads the context, and so only the bottom layer needs a loop with attention in it.
-Departures: the decoder starts from the encoder's last states; the output is Bahdanau's deep output instead of a softmax
-on the top state; word pieces, quantised inference and the length and coverage penalties belong to other files.
+GNMT: "Google's Neural Machine Translation System", Wu et al. 2016. It is `Bahdanau` made deep: the bottom layer alone
+attends and every layer reads the context, so that only the bottom layer needs a loop with attention in it. Departures:
+the decoder starts from the encoder's last states; Bahdanau's deep output stands before the softmax.
 
-All: Adam instead of the papers' SGD or Adadelta; orthogonal recurrent weights and an open forget gate instead of small
-random numbers; dropout (Luong et al., Wu et al.) on what every layer and the output map read, never on what a
-cell carries. The presets are smaller than the papers' models: the recipes name the sizes.
+In all of them: orthogonal recurrent weights (Bahdanau et al.), Glorot's spread elsewhere and a forget gate that starts
+open, instead of small random numbers; embeddings times the root of their width; dropout on what each layer and the
+output map read, never on what a cell carries. The presets are smaller than the papers' models; the recipes name both.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from regard.errors import SettingsError
-from regard.layers.attention import Bilinear, Dot, Perceptron, ScaledDot, attend
+from regard.layers.attention import KeyValue
 from regard.layers.dropout import Dropout
 from regard.layers.initialise import glorot
-from regard.layers.recurrent import CELLS, Cell, CellState, Layer, unroll
-from regard.layers.taps import Seen, Tap
+from regard.layers.recurrent import CELLS, CellState, Layer, Look, unroll
 from regard.models.base import Layers, Memory, Seq2Seq, Source, visible
+
+__all__ = ["Look", "Recurrent"]
 
 
 class Shape(NamedTuple):
@@ -77,7 +76,7 @@ class State(NamedTuple):
 
 
 class Embedding(nn.Module):
-    """Token vectors times sqrt(width): a deep stack needs numbers near one, an output matrix tied to them small ones."""
+    """Token vectors times sqrt(width): deep stacks read numbers near one, a tied output matrix holds small ones."""
 
     def __init__(self, vocabulary: int, width: int):
         super().__init__()
@@ -127,87 +126,23 @@ class Encoder(nn.Module):
 
 
 class Bridge(nn.Module):
-    """The decoder's first states from the encoder's last: tanh(W h), or as they are where the widths agree."""
+    """The first state of a decoder layer from the last of an encoder layer: tanh(W h), or itself if widths agree."""
 
-    def __init__(self, encoder_widths: Sequence[int], decoder_layers: int, shape: Shape):
+    def __init__(self, cell: str, encoder_width: int, width: int):
         super().__init__()
-        lowest = len(encoder_widths) - decoder_layers  # stacks of different height are aligned at the top
-        self.origin = [max(0, lowest + layer) for layer in range(decoder_layers)]
-        self.maps = nn.ModuleList()
-        for origin in self.origin:
-            parts = CELLS[shape.cell].carried if encoder_widths[origin] != shape.width else 0
-            self.maps.append(nn.ModuleList(glorot(nn.Linear(encoder_widths[origin], shape.width)) for _ in range(parts)))
+        parts = 0 if encoder_width == width else CELLS[cell].carried
+        self.maps = nn.ModuleList(glorot(nn.Linear(encoder_width, width)) for _ in range(parts))
 
-    def forward(self, lasts: Sequence[CellState]) -> tuple[CellState, ...]:
-        """A state for every decoder layer."""
-        first = []
-        for origin, maps in zip(self.origin, self.maps, strict=True):
-            assert isinstance(maps, nn.ModuleList)
-            parts = [torch.tanh(map_part(part)) for map_part, part in zip(maps, lasts[origin], strict=False)]
-            first.append(tuple(parts) or lasts[origin])
-        return tuple(first)
+    def forward(self, last: CellState) -> CellState:
+        """Pass a state on."""
+        if not self.maps:
+            return last
+        return tuple(torch.tanh(map_part(part)) for map_part, part in zip(self.maps, last, strict=True))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Attention to the source
-
-
-class Look(nn.Module):
-    """Single-headed attention of decoder states to the encoder's: N queries, W for each of B sentences."""
-
-    def __init__(self, score: str, width: int, memory_width: int):
-        super().__init__()
-        self.memory_width = memory_width
-        if score in ("dot", "scaled") and width != memory_width:
-            raise SettingsError(
-                f'model.score = "{score}" needs decoder and encoder states of one width, not {width} and {memory_width};'
-                ' choose "general" or "concat"'
-            )
-        self.score: Dot | Perceptron
-        if score == "concat":
-            self.score = Perceptron(width, memory_width, width)
-        elif score == "general":
-            self.score = Bilinear(width, memory_width)
-        else:
-            self.score = ScaledDot() if score == "scaled" else Dot()
-        self.tap = Tap("decoder.cross")
-
-    def remember(self, states_BSD: Tensor) -> tuple[Tensor, ...]:
-        """The keys' own part of the score, once a sentence; a dot product has none and takes the states as they are."""
-        return (self.score.prepare(states_BSD),) if isinstance(self.score, Perceptron) else ()
-
-    def forward(self, query_ND: Tensor, memory: Memory, mask_BS: Tensor | None, tap: Tap) -> Tensor:
-        """What the queries see, [N, D]."""
-        query = query_ND.unflatten(0, (memory.states_BSD.shape[0], 1, -1))  # [B, 1 head, W, D]
-        mask = None if mask_BS is None else mask_BS[:, None, None, :]
-        value = memory.states_BSD.unsqueeze(1)
-        key = memory.extra.keys[0].unsqueeze(1) if memory.extra.keys else value
-        return attend(query, key, value, mask, score=self.score, tap=tap).flatten(0, 2)
-
-    @contextmanager
-    def one_pass(self) -> Iterator[Tap]:
-        """A tap for the steps of a loop, which are recorded as one pass when the loop is over.
-
-        Listeners are asked at every step: what they change decides what the next step sees.
-        """
-        if self.tap.idle:
-            yield self.tap
-            return
-        steps: list[Seen] = []
-        each = Tap(self.tap.name)
-        each.listeners = self.tap.listeners
-        with each.attached(recorder=steps.append):
-            yield each
-        query, weights, output = (
-            torch.cat([getattr(seen, name) for seen in steps], dim=-2)
-            for name in ("query_BHTK", "weights_BHTS", "output_BHTK")
-        )
-        self.tap.record(Seen(self.tap.name, query, steps[0].key_BHSK, steps[0].value_BHSK, weights, output))
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Decoders. Each maps T embedded tokens [T, N, E] of N rows and a state to T readouts [T, N, D] and the state after them.
-# Teacher forcing is one call with the whole target (N = B), search a call a token (T = 1, N = B W).
+# Decoders. Each takes a state and T embedded tokens [T, N, E] of N rows; it gives T readouts [T, N, D] and a new state.
+# Teacher forcing is one call with the whole target (N = B), search one call a token (T = 1, N = B W).
 
 
 class Stack(nn.Module):
@@ -257,7 +192,7 @@ class Bahdanau(nn.Module):
 
     def __init__(self, shape: Shape, layers: int, score: str, memory_width: int):
         super().__init__()
-        self.look = Look(score, shape.width, memory_width)
+        self.look = Look(score, shape.width, memory_width, "decoder.cross")
         self.drop = Dropout(shape.dropout)
         self.bottom = CELLS[shape.cell](shape.embedding, shape.width, memory_width)
         self.adds_input = shape.adds_input(1, shape.embedding, shape.width)
@@ -267,11 +202,11 @@ class Bahdanau(nn.Module):
     def forward(self, x_TNE: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
         """Read T tokens."""
         bottom, *above = state.layers
-        mask_BS = visible(memory.mask_BS)
+        source, mask_BS = _key_value(memory), visible(memory.mask_BS)
         contexts, outputs = [], []
         with self.look.one_pass() as tap:
             for read_NG in self.bottom.read(self.drop(x_TNE)).unbind(0):
-                context_ND = self.look(bottom[0], memory, mask_BS, tap)
+                context_ND = self.look(bottom[0], source, mask_BS, tap)
                 bottom = self.bottom(self.bottom.feed_in(read_NG, context_ND), bottom)
                 contexts.append(context_ND)
                 outputs.append(bottom[0])
@@ -288,7 +223,7 @@ class Luong(nn.Module):
 
     def __init__(self, shape: Shape, layers: int, score: str, memory_width: int):
         super().__init__()
-        self.look = Look(score, shape.width, memory_width)
+        self.look = Look(score, shape.width, memory_width, "decoder.cross")
         self.drop = Dropout(shape.dropout)
         kind, width = CELLS[shape.cell], shape.width
         self.bottom = kind(shape.embedding, width, fed=width)
@@ -300,12 +235,12 @@ class Luong(nn.Module):
     def forward(self, x_TNE: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
         """Read T tokens."""
         layers, (fed_ND,) = state
-        mask_BS = visible(memory.mask_BS)
+        source, mask_BS = _key_value(memory), visible(memory.mask_BS)
         tops = []
         with self.look.one_pass() as tap:
             for x_NE, read_NG in zip(x_TNE, self.bottom.read(self.drop(x_TNE)).unbind(0), strict=True):
                 top_ND, layers = self._climb(x_NE, self.bottom.feed_in(read_NG, fed_ND), layers)
-                context_ND = self.look(top_ND, memory, mask_BS, tap)
+                context_ND = self.look(top_ND, source, mask_BS, tap)
                 fed_ND = torch.tanh(self.combine(torch.cat([context_ND, top_ND], dim=-1)))
                 tops.append(fed_ND)
         return torch.stack(tops), State(layers, (fed_ND,))
@@ -348,7 +283,10 @@ class Recurrent(Seq2Seq):
         super().__init__()
         shape = Shape(cell, width, embedding, dropout, residual_from)
         self.encoder = Encoder(source_vocabulary, encoder_layers, directions, reverse_source, shape)
-        self.bridge = Bridge([layer.width for layer in self.encoder.layers], decoder_layers, shape)
+        lowest = encoder_layers - decoder_layers  # stacks of different height are aligned at the top
+        self.origins = [max(0, lowest + layer) for layer in range(decoder_layers)]
+        widths = [layer.width for layer in self.encoder.layers]
+        self.bridges = Layers(Bridge(cell, widths[origin], width) for origin in self.origins)
         self.embed = Embedding(target_vocabulary, embedding)
         self.decoder: PassOn | Bahdanau | Luong
         if attention == "none":
@@ -366,8 +304,9 @@ class Recurrent(Seq2Seq):
     def encode(self, source: Source) -> Memory:
         """Read the source; prepare keys and first states, once."""
         states_BSD, lasts = self.encoder(source)
-        keys = () if isinstance(self.decoder, PassOn) else self.decoder.look.remember(states_BSD)
-        return Memory(states_BSD, source.mask_BS, Recall(self.bridge(lasts), keys))
+        first = tuple(bridge(lasts[origin]) for bridge, origin in zip(self.bridges, self.origins, strict=True))
+        keys = () if isinstance(self.decoder, PassOn) else self.decoder.look.prepare(states_BSD)
+        return Memory(states_BSD, source.mask_BS, Recall(first, keys))
 
     def start(self, memory: Memory) -> State:
         """The encoder's last states; nothing fed back yet."""
@@ -384,6 +323,11 @@ class Recurrent(Seq2Seq):
         memory = self.encode(source)
         top_TBD, _ = self.decoder(self.embed(target_BT.t()), _rows(self.start(memory)), memory)
         return self.drop(top_TBD.transpose(0, 1))
+
+
+def _key_value(memory: Memory) -> KeyValue:
+    """What the decoder attends to."""
+    return KeyValue(memory.extra.keys[0] if memory.extra.keys else memory.states_BSD, memory.states_BSD)
 
 
 def _rows(state: State) -> State:

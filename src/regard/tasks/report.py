@@ -89,10 +89,13 @@ def summary(card: dict[str, Any]) -> list[dict[str, str]]:
         for label, value, note in (
             (f"BLEU on {scores['sentences']:,} {named}", f"{scores['bleu']:.1f}", scores["signatures"]["bleu"]),
             ("chrF", f"{scores['chrf']:.1f}", scores["signatures"]["chrf"]),
-            ("training", duration(training["seconds"]), f"{training['step']:,} updates"),
-            ("parameters", f"{card['parameters']:,}", card["arch"]),
+            (
+                "of training",
+                duration(training["seconds"]),
+                f"{training['step']:,} updates, {amount(training['flops'])}FLOP",
+            ),
+            ("parameters", amount(card["parameters"]), card["arch"]),
             ("training pairs", f"{card['pairs']['train']:,}", f"{training['tokens']:,} target tokens read"),
-            ("arithmetic", f"{training['flops']:.2g} FLOP", "forward and backward"),
         )
     ]
 
@@ -109,10 +112,21 @@ def attention_data(trace: Trace) -> dict[str, Any]:
 
 
 def duration(seconds: float) -> str:
-    """For people: 3 min 20 s."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+    """For people: 40 s, 3.5 min, 12 min, 2 h 5 min."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    if seconds < 600:
+        return f"{seconds / 60:.1f} min"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
+def amount(value: float) -> str:
+    """For people: 1.6 M, 29 T."""
+    for power, letter in ((15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
+        if value >= 10**power:
+            return f"{value / 10**power:.{0 if value >= 10 ** (power + 1) else 1}f} {letter}"
+    return f"{value:.0f} "
 
 
 def _readable(tokens: Iterable[str]) -> list[str]:
