@@ -29,6 +29,7 @@ from regard.training.state import Progress, load_state, save_state
 
 MAX_ROLLBACKS = 3
 EXPLODED = 4.0  # times the loss of the first update
+LOSS_MEMORY = 0.05  # share of the newest update in the loss that is shown
 
 
 class Task(Protocol):
@@ -165,6 +166,7 @@ class Trainer:
         progress.position += settings.accumulate
         progress.tokens += tokens
         progress.flops += flops
+        progress.loss += max(LOSS_MEMORY, 1 / progress.step) * (mean - progress.loss)
         self.average.update(progress.step)
         update = Update(progress.step, mean, rate, norm, tokens, time.monotonic() - began, flops)
         for watcher in self.watchers:

@@ -34,6 +34,8 @@ class Progress:
     """Arithmetic spent, over all sessions."""
     tokens: int = 0
     """Target tokens seen."""
+    loss: float = 0.0
+    """Loss a token, a moving average over some twenty updates."""
     best_score: float | None = None
     """The best validation so far, higher is better."""
     best_step: int = 0

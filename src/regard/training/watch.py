@@ -26,7 +26,6 @@ class MetricsFile:
     def __init__(self, path: Path, every: int):
         self.path, self.every = path, every
         self._file: TextIO | None = None
-        self._losses: list[float] = []
         self._tokens, self._seconds = 0, 0.0
 
     def began(self, progress: Progress) -> None:
@@ -42,17 +41,20 @@ class MetricsFile:
             raise RunError(f"{self.path}: cannot write ({error.strerror})") from None
 
     def updated(self, update: Update, progress: Progress) -> None:
-        """Log the mean of the updates since the last line."""
-        self._losses.append(update.loss)
+        """Log every so many updates."""
         self._tokens += update.tokens
         self._seconds += update.seconds
         if update.step % self.every == 0:
-            mean = sum(self._losses) / len(self._losses)
             speed = self._tokens / max(self._seconds, 1e-9)
             self._write(
-                "update", progress, loss=mean, rate=update.rate, norm=update.norm, tokens_per_second=round(speed, 1)
+                "update",
+                progress,
+                loss=progress.loss,
+                rate=update.rate,
+                norm=update.norm,
+                tokens_per_second=round(speed, 1),
             )
-            self._losses, self._tokens, self._seconds = [], 0, 0.0
+            self._tokens, self._seconds = 0, 0.0
 
     def validated(self, validation: Validation, progress: Progress, *, best: bool) -> None:
         """Log the scores and the samples."""
@@ -100,7 +102,8 @@ class PlainLog:
         if time.monotonic() - self._last < self.every_seconds and update.step != 1:
             return
         self._last = time.monotonic()
-        self._print(f"update {update.step:,}  {self._speed}  {_time_left(progress, self.settings)}")
+        left = _time_left(progress, self.settings)
+        self._print(f"update {update.step:,}  loss {progress.loss:.2f}  {self._speed}  {left}")
 
     def validated(self, validation: Validation, progress: Progress, *, best: bool) -> None:
         """A line for each validation."""
@@ -150,7 +153,7 @@ class LiveBar:
         """Move the bar."""
         self._speed.add(update)
         if self._bar is not None:
-            parts = [str(self._speed), self._score, _time_left(progress, self.settings)]
+            parts = [f"loss {progress.loss:.2f}", str(self._speed), self._score, _time_left(progress, self.settings)]
             self._bar.update(
                 self._bar.task_ids[0],
                 completed=share_done(progress, self.settings),
@@ -182,21 +185,20 @@ class LiveBar:
 
 
 class Speed:
-    """Loss, throughput and share of the machine's matmul peak, over the last few updates."""
+    """Throughput and share of the machine's matmul peak, over the last few updates."""
 
     def __init__(self) -> None:
-        self._loss, self._tokens, self._flops = 0.0, 0.0, 0.0
+        self._tokens, self._flops = 0.0, 0.0
 
     def add(self, update: Update) -> None:
         """Take in one update."""
         share = 0.1 if self._tokens else 1.0
         seconds = max(update.seconds, 1e-9)
-        self._loss += share * (update.loss - self._loss)
         self._tokens += share * (update.tokens / seconds - self._tokens)
         self._flops += share * (update.flops / seconds - self._flops)
 
     def __str__(self) -> str:
-        text = f"loss {self._loss:.2f}  {self._tokens:,.0f} tokens/s"
+        text = f"{self._tokens:,.0f} tokens/s"
         return text + (f"  {self._flops / matmul_peak():.0%} of peak" if self._flops else "")
 
 

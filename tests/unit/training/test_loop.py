@@ -74,6 +74,7 @@ def test_it_learns_keeps_the_best_and_counts(tmp_path):
     assert model.weight.item() == pytest.approx(3.0, abs=0.2)
     assert progress.stopped == "60 updates made"
     assert (progress.step, progress.position, progress.tokens, progress.flops) == (60, 60, 120, 600.0)
+    assert 0 < progress.loss < 18  # 2 (0 - 3)^2 at first, nothing at the end
     assert kept[-1] == pytest.approx(3.0, abs=0.2)
 
 
