@@ -165,6 +165,7 @@ def measure(batch: dict[str, Any], turns: int) -> dict[str, list[float]]:
         wires[side] = ours
     for _ in range(turns):
         for side, wire in wires.items():
+            time.sleep(0.1)  # threads of the side before stop spinning
             wire.send(True)
             times[side].append(wire.recv())
     for wire in wires.values():

@@ -57,9 +57,9 @@ def _has_tty() -> bool:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns 0 when all went well, 2 for bad input, 130 when interrupted."""
-    # Threads that wait for one another should sleep, not spin: on a machine with other work to do, spinning threads
-    # take the cores from those they wait for (20 times slower was seen). To be said before torch is first imported.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # Threads that wait for one another should soon sleep, not spin: on a busy machine, spinning threads
+    # take the cores from those they wait for (docs/log.md). To be said before torch is first imported.
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(overview())

@@ -30,17 +30,17 @@ RECIPE: dict[str, Any] = {
         "encoder_layers": 3,
         "decoder_layers": 3,
         "dropout": 0.1,
-        "inner": 512,
     },
     "train": {
-        "max_steps": 1200,
+        "max_steps": 1000,
         "batch_tokens": 2048,
-        "learning_rate": 2e-3,
-        "warmup": 300,
+        "learning_rate": 3e-3,
+        "warmup": 200,
+        "schedule": "cosine",
         "validate_every": 200,
         "state_every": 100,
         "valid_sentences": 200,
-        "average": 0.99,
+        "average": 0.98,
     },
 }
 SHOWN = 12

@@ -54,7 +54,7 @@ class FeedForward(nn.Module):
         elif self.activation == "gelu":
             inner = F.gelu(inner)
         else:
-            inner = F.relu(inner, inplace=True)
+            inner = F.relu(inner)
         return self.narrow(inner)
 
 
