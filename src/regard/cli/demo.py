@@ -43,7 +43,7 @@ RECIPE: dict[str, Any] = {
         "average": 0.98,
     },
 }
-SHOWN = 12
+SHOWN, LONGEST_SHOWN = 12, 42
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -97,25 +97,26 @@ def show(run: Run) -> None:
 
 
 def show_translations(run: Run, console: Console) -> None:
-    """Test sentences from all over the phrasebook, what the model makes of them, and the reference where it differs."""
+    """Test sentences from all over the phrasebook, what the model makes of them, and what would be better."""
     from rich.markup import escape
     from rich.table import Table
 
     from regard.data.phrasebook import phrasebook
     from regard.tasks.translate import load
 
-    unseen = phrasebook().test
+    unseen = [phrase for phrase in phrasebook().test if len(phrase.source) <= LONGEST_SHOWN]
     chosen = unseen[:: len(unseen) // SHOWN][:SHOWN]
     answers = load(run.folder).translate([phrase.source for phrase in chosen])
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("")
     table.add_column("English, never seen before")
-    table.add_column("Italian, as translated", style="cyan")
-    table.add_column("as it should be")
+    table.add_column("Italian")
     for phrase, answer in zip(chosen, answers, strict=True):
-        right = answer.text == phrase.target
-        mark, reference = ("[green]=[/]", "") if right else ("[yellow]~[/]", escape(phrase.target))
-        table.add_row(mark, escape(phrase.source), escape(answer.text), reference)
+        if answer.text == phrase.target:
+            table.add_row("[green]=[/]", escape(phrase.source), f"[cyan]{escape(answer.text)}[/]")
+        else:
+            table.add_row("[yellow]~[/]", escape(phrase.source), f"[yellow]{escape(answer.text)}[/]")
+            table.add_row("", "", f"[dim]better: {escape(phrase.target)}[/]")
     console.print(table)
 
 

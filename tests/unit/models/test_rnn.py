@@ -61,10 +61,21 @@ def test_embeddings_are_read_with_unit_variance() -> None:
         assert embed(torch.arange(500)).std().item() == pytest.approx(1.0, abs=0.05)
 
 
-def test_dropout_is_on_what_is_read() -> None:
-    """A place for each stack of layers, one for the bottom of an attentive decoder, one before the output."""
-    dropping = [name for name, part in small("gnmt", dropout=0.25).named_modules() if getattr(part, "dropped", 0)]
-    assert dropping == ["encoder.drop", "decoder.drop", "decoder.above.drop", "drop"]
+@each_decoder
+@torch.no_grad()
+def test_dropout_is_on_what_layers_and_output_read_and_not_on_what_is_carried(arch: str) -> None:
+    model, source, target_BT = small(arch, dropout=0.25).train(), sentences([9] * 8), tokens(8, 9)
+    cells = {name: cell for name, cell in model.named_modules() if isinstance(cell, Cell)}
+    read: dict[str, list[Tensor]] = {name: [] for name in [*cells, "output"]}
+    for name, cell in cells.items():
+        keep = read[name]  # of [state below; context], the state below
+        cell.inward.register_forward_pre_hook(lambda module, x, keep=keep: keep.append(x[0][..., :16]))
+    model.output.register_forward_pre_hook(lambda module, x: read["output"].append(x[0]))
+    model(source, target_BT)
+    for name, parts in read.items():
+        share = torch.cat([part.flatten() for part in parts]).eq(0).float().mean().item()
+        assert share == pytest.approx(0.25, abs=0.06), name
+    assert all(part.all() for layer in model.encode(source).extra.first for part in layer)
 
 
 @each_decoder
@@ -182,13 +193,20 @@ def test_residuals_start_at_their_layer(arch: str, residual_from: int) -> None:
     close(tall(source, target_BT), short(source, target_BT))
 
 
+TOP_READERS = {"seq2seq-lstm": "output", "bahdanau": "decoder.deep", "luong-general": "decoder.look.score.map"}
+
+
+@pytest.mark.parametrize(("arch", "reader"), TOP_READERS.items())
 @torch.no_grad()
-def test_residuals_may_start_at_the_embedding() -> None:
-    model, source = small("seq2seq-lstm", residual_from=1, embedding=16), sentences([5, 3])
-    target_BT = tokens(2, 4)
+def test_residuals_may_start_at_the_embedding(arch: str, reader: str) -> None:
+    """Where every layer is silent and adds its input, whoever reads the top layer finds the embedding there."""
+    model, source = small(arch, residual_from=1, embedding=16, directions="one"), sentences([5, 3])
     silence(model, 1)
-    close(model.encode(source).states_BSD, model.encoder.embed(source.ids_BS), 0)
-    close(model.hidden(source, target_BT), model.embed(target_BT), 0)
+    memory, token_B1, read = model.encode(source), tokens(2, 1), []
+    close(memory.states_BSD, model.encoder.embed(source.ids_BS), 0)
+    model.get_submodule(reader).register_forward_pre_hook(lambda module, x: read.append(x[0].reshape(2, -1)))
+    model.step(token_B1, model.start(memory), memory)
+    close(read[0][:, :16], model.embed(token_B1)[:, 0], 0)
 
 
 @pytest.mark.parametrize(
