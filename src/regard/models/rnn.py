@@ -38,8 +38,6 @@ from regard.layers.initialise import glorot
 from regard.layers.recurrent import CELLS, CellState, Layer, Look, unroll
 from regard.models.base import Layers, Memory, Seq2Seq, Source, visible
 
-__all__ = ["Look", "Recurrent"]
-
 
 class Shape(NamedTuple):
     """The numbers that every part of a recurrent model shares."""

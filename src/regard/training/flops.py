@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from torch import nn
 
 from regard.layers.attention import CrossAttention, Perceptron, SelfAttention
-from regard.models.rnn import Look
+from regard.layers.recurrent import Look
 
 BACKWARD = 2  # the backward pass multiplies twice for each product of the forward pass
 
