@@ -22,10 +22,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.config import Recipe, load_recipe, to_table
+from regard.config import Recipe
 from regard.data.tokenizer import Tokenizer, load_tokenizer
 from regard.durable import write_atomically
 from regard.errors import RunError, nearest
+from regard.recipe import load_recipe, to_table
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,12 +10,13 @@ import pytest
 import regard
 
 ROOT = Path(regard.__file__).parent
-BASE = {"errors", "config"}
+BASE = {"errors", "config", "recipe"}
 DATA = BASE | {"durable", "data"}
 MODELS = BASE | {"layers", "models"}
 MAY_IMPORT = {
     "errors": set(),
     "config": {"errors"},
+    "recipe": {"errors", "config"},
     "durable": {"errors"},
     "data": BASE | {"durable", "data"},
     "layers": {"errors", "layers"},

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from regard.config import PRESETS, Transformer, load_recipe
+from regard.config import PRESETS, Transformer
+from regard.recipe import load_recipe
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
 

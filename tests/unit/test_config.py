@@ -5,8 +5,9 @@ import dataclasses
 import pytest
 
 from regard import config
-from regard.config import PRESETS, Recipe, describe, load_recipe, make_recipe, to_table, with_overrides
+from regard.config import PRESETS, Recipe
 from regard.errors import SettingsError
+from regard.recipe import describe, load_recipe, make_recipe, to_table, with_overrides
 
 
 def test_a_recipe_holds_differences_only(tmp_path):

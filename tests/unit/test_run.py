@@ -5,9 +5,10 @@ import os
 import pytest
 import torch
 
-from regard.config import Recipe, make_recipe
+from regard.config import Recipe
 from regard.durable import write_atomically
 from regard.errors import RunError
+from regard.recipe import make_recipe
 from regard.run import Run
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar, get_type_hints
 
-from regard.config import Corpus, describe
+from regard.config import Corpus
 from regard.data.clean import Cleaning, Report, clean
 from regard.data.corpus import Pair, read_corpus
 from regard.data.files import split_suffix
@@ -19,6 +19,7 @@ from regard.data.output import PairWriter, atomic_files, refuse_existing
 from regard.data.split import PARTS, plan_split
 from regard.data.statistics import measure
 from regard.errors import SettingsError
+from regard.recipe import describe
 
 Item = TypeVar("Item")
 

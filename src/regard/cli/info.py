@@ -7,8 +7,9 @@ import dataclasses
 import json
 from typing import Any
 
-from regard.config import PRESETS, describe, find_preset
+from regard.config import PRESETS
 from regard.errors import SettingsError
+from regard.recipe import describe, find_preset
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

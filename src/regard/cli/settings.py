@@ -6,18 +6,8 @@ import argparse
 import json
 from typing import Any
 
-from regard.config import (
-    PRESETS,
-    Corpus,
-    Data,
-    Recurrent,
-    Search,
-    Tokenizer,
-    Train,
-    Transformer,
-    describe,
-    setting_type,
-)
+from regard.config import PRESETS, Corpus, Data, Recurrent, Search, Tokenizer, Train, Transformer
+from regard.recipe import describe, setting_type
 
 
 def add_setting(parser: argparse._ActionsContainer, flag: str, path: str, metavar: str) -> None:

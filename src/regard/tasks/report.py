@@ -10,8 +10,8 @@ from typing import Any
 
 from regard import __version__
 from regard.analysis.trace import Trace
-from regard.config import to_table
 from regard.pages import render_page
+from regard.recipe import to_table
 from regard.run import Run
 from regard.tasks.translate import Translator
 

@@ -15,10 +15,11 @@ from typing import Any
 import torch
 
 from regard import __version__
-from regard.config import Recipe, make_recipe, read_table, to_table, with_overrides
+from regard.config import Recipe
 from regard.data.corpus import content_hash
 from regard.errors import RunError, SettingsError, VocabularyTooLargeError
 from regard.models.base import Seq2Seq, count_parameters
+from regard.recipe import make_recipe, read_table, to_table, with_overrides
 from regard.run import METRICS, Run
 from regard.tasks.evaluate import score_translations
 from regard.tasks.prepare import Prepared, TrainingPairs, open_prepared, prepare

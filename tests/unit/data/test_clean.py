@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.config import Corpus, describe
+from regard.config import Corpus
 from regard.data.clean import RULES, Cleaning, Example, clean
 from regard.data.corpus import Pair, read_corpus
 from regard.data.fingerprints import Numbering, fingerprint, normalise
 from regard.data.scripts import common_scripts, language_scripts, share_in
 from regard.errors import SettingsError
+from regard.recipe import describe
 
 SHARED = Path(__file__).parents[4] / "shared" / "data"
 GOOD = Pair("The house is old.", "La casa è vecchia.")

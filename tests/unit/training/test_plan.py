@@ -1,6 +1,6 @@
 """The plan: chosen from numbers, overruled by what the user says."""
 
-from regard.config import make_recipe
+from regard.recipe import make_recipe
 from regard.training.plan import Corpus, make_plan, merge
 
 
