@@ -35,7 +35,8 @@ def read_table(path: str | Path) -> dict[str, Any]:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise SettingsError(f"{path}: cannot read the recipe ({reason})") from None
     except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{path}: not valid TOML: {error}") from None
+        hint = "" if str(path).endswith(".toml") else " (a recipe is TOML; sentences are given with --source)"
+        raise SettingsError(f"{path}: not valid TOML: {error}{hint}") from None
 
 
 def with_overrides(table: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
@@ -91,7 +92,8 @@ def _build(cls: type[Settings], table: Any, where: str, prefix: str) -> Settings
     hints = get_type_hints(cls)
     for key in table:
         if key not in hints:
-            raise SettingsError(f'{where}: unknown setting "{prefix}{key}"{nearest(key, hints)}')
+            guess = nearest(prefix + key, (prefix + name for name in hints))
+            raise SettingsError(f'{where}: unknown setting "{prefix}{key}"{guess}')
     values = {key: _convert(value, hints[key], where, prefix + key) for key, value in table.items()}
     try:
         return cls(**values)
@@ -139,7 +141,8 @@ def _build_model(table: Any, where: str) -> Model:
     hints = get_type_hints(type(preset))
     for key in table:
         if key not in hints:
-            raise SettingsError(f'{where}: {arch} has no setting "model.{key}"{nearest(key, hints)}')
+            guess = nearest(f"model.{key}", (f"model.{name}" for name in hints))
+            raise SettingsError(f'{where}: {arch} has no setting "model.{key}"{guess}')
     changes = {key: _convert(value, hints[key], where, f"model.{key}") for key, value in table.items()}
     try:
         return dataclasses.replace(preset, **changes)

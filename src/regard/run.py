@@ -52,10 +52,7 @@ class Run:
     @classmethod
     def create(cls, folder: str | Path) -> Run:
         """Make the folder. One that already holds something is refused."""
-        folder = Path(folder)
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            hint = f'; "regard resume {folder}" continues it' if (folder / RECIPE).exists() else ""
-            raise RunError(f"{folder}: exists already; choose another --out{hint}")
+        folder = cls.refuse_existing(folder)
         run = cls(folder)
         run._made = [place for place in (folder, *folder.parents) if not place.exists()]
         try:
@@ -63,6 +60,15 @@ class Run:
         except OSError as error:
             raise RunError(f"{folder}: cannot make the run folder ({error.strerror})") from None
         return run
+
+    @staticmethod
+    def refuse_existing(folder: str | Path) -> Path:
+        """The folder, if a run may be made there."""
+        folder = Path(folder)
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            hint = f'; "regard resume {folder}" continues it' if (folder / RECIPE).exists() else ""
+            raise RunError(f"{folder}: exists already; choose another --out{hint}")
+        return folder
 
     def discard(self) -> None:
         """Remove the folder and whatever `create` made above it: for a run that could not even start."""

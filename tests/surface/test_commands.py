@@ -54,7 +54,7 @@ BAD = {
     "a folder": (["train", "--source", "{d}", "--target", "{d}/train.de"], "a folder, not a file"),
     "empty file": (["train", "--source", "{d}/empty.en", "--target", "{d}/empty.en"], "the file is empty"),
     "too few": (["train", "--source", "{d}/short.de", "--target", "{d}/short.de"], "2 pairs are too few to train on"),
-    "misspelt setting": (["train", "{d}/recipe.toml", "--set", "train.sed=1"], 'did you mean "seed"?'),
+    "misspelt setting": (["train", "{d}/recipe.toml", "--set", "train.sed=1"], 'did you mean "train.seed"?'),
     "missing recipe": (["train", "{d}/none.toml"], "none.toml: cannot read the recipe"),
     "recipe without data": (["train", "{d}/recipe.toml"], "nothing to train on"),
     "unknown arch": (["train", "--arch", "bahdanu", "--source", "{d}/train.en"], 'did you mean "bahdanau"?'),

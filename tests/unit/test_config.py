@@ -29,7 +29,7 @@ def test_tables_read_back_to_the_same_recipe(arch):
     ("override", "message"),
     [
         ("trian.seed=2", 'settings: unknown setting "trian"; did you mean "train"?'),
-        ("train.sed=2", 'settings: unknown setting "train.sed"; did you mean "seed"?'),
+        ("train.sed=2", 'settings: unknown setting "train.sed"; did you mean "train.seed"?'),
         ("train.seed=x", "settings: train.seed must be a whole number, not 'x'"),
         ("train.seed=true", "settings: train.seed must be a whole number, not True"),
         ("train.betas=[0.9]", "settings: train.betas must hold 2 values, not 1"),
@@ -38,7 +38,7 @@ def test_tables_read_back_to_the_same_recipe(arch):
             "model.norm=befor",
             'settings: model.norm cannot be "befor" (choose from after, before); did you mean "before"?',
         ),
-        ("model.widht=8", 'settings: transformer-small has no setting "model.widht"; did you mean "width"?'),
+        ("model.widht=8", 'settings: transformer-small has no setting "model.widht"; did you mean "model.width"?'),
         ("model.width=100", "settings: model.width 100 is not a multiple of model.heads 3"),
         ("train.batch_tokens=1", "settings: train.batch_tokens must be at least 16"),
         ("seed=2", '--set seed=2: write it as section.key=value, e.g. "--set train.seed=2"'),

@@ -51,6 +51,9 @@ class Trace:
     target: Side
     weights: dict[str, Tensor]
 
+    def __repr__(self) -> str:
+        return f"<Trace: {' '.join(self.source.words)} | {' '.join(self.target.words)} | {', '.join(self.weights)}>"
+
     def attention(self, name: str) -> Tensor:
         """Weights [heads, target, source] of one attention, e.g. "decoder.2.cross"."""
         if name not in self.weights:

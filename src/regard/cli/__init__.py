@@ -36,8 +36,9 @@ class Parser(argparse.ArgumentParser):
         """Raise instead of printing the usage and leaving."""
         for word in message.partition("unrecognized arguments: ")[2].split():
             if word.startswith("-"):
-                known = [option for action in self._actions for option in action.option_strings]
-                message = f"unknown option {word}{nearest(word, known)}"
+                known = {option.strip("-"): option for action in self._actions for option in action.option_strings}
+                guess = nearest(word.strip("-"), known).replace('"', '"--', 1)
+                message = f"unknown option {word}{guess}"
                 break
         raise SettingsError(f'{message} (see "{self.prog} --help")')
 

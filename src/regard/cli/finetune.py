@@ -6,6 +6,7 @@ import argparse
 
 from regard.cli.train import add_data, add_run, follow, given_table
 from regard.errors import SettingsError
+from regard.run import Run
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -25,6 +26,9 @@ def run(options: argparse.Namespace) -> int:
     table = given_table(options)
     if "train" not in table["data"]:
         raise SettingsError('nothing to train on: give --source and --target (see "regard finetune --help")')
+
+    if options.out:
+        Run.refuse_existing(options.out)
 
     from regard.tasks.train import resolve_finetune
 

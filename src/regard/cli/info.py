@@ -11,6 +11,15 @@ from regard.config import PRESETS
 from regard.errors import SettingsError
 from regard.recipe import describe, find_preset
 
+SHOWN_OF_TRAINING = ("step", "best_step", "seconds", "tokens", "flops", "stopped")
+PAPERS = {
+    "transformer": "Attention Is All You Need (Vaswani et al. 2017)",
+    "seq2seq": "Sequence to Sequence Learning with Neural Networks (Sutskever et al. 2014)",
+    "bahdanau": "Neural Machine Translation by Jointly Learning to Align and Translate (Bahdanau et al. 2015)",
+    "luong": "Effective Approaches to Attention-based Neural Machine Translation (Luong et al. 2015)",
+    "gnmt": "Google's Neural Machine Translation System (Wu et al. 2016)",
+}
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
@@ -66,7 +75,7 @@ def arch_facts(arch: str, vocabulary: int) -> dict[str, Any]:
     cost = count_cost(model)
     return {
         "arch": arch,
-        "about": (model.__class__.__doc__ or "").strip(),
+        "about": PAPERS[arch.partition("-")[0]],
         "settings": dataclasses.asdict(settings),
         "layers": [dataclasses.asdict(row) for row in summarise(model)],
         "parameters": count_parameters(model),
@@ -105,9 +114,10 @@ def _shapes(shapes: list[tuple[int, ...]]) -> str:
 def show_card(card: dict[str, Any]) -> None:
     """Print a card."""
     for key, value in card.items():
-        if key in ("scores", "plan"):
-            continue
-        print(f"{key:<12} {_flat(value)}")
+        if key == "training":
+            value = {name: value[name] for name in SHOWN_OF_TRAINING}
+        if value and key not in ("scores", "plan"):
+            print(f"{key:<12} {_flat(value)}")
     for part, scores in card.get("scores", {}).items():
         for name, label in (("bleu", "BLEU"), ("chrf", "chrF"), ("ter", "TER")):
             print(f"{part:<12} {label:<5}{scores[name]:6.2f}   {scores['signatures'][name]}")

@@ -21,7 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Go on."""
-    from regard.tasks.train import resume
+    from regard.tasks.train import resume, tell_result
 
-    resume(options.run, options.set)
+    tell_result(resume(options.run, options.set))
     return 0

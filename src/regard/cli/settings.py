@@ -41,7 +41,8 @@ def settings_help(*sections: type) -> str:
     """A table of settings with their defaults and help, for the end of a help text."""
     lines = []
     for section in sections:
-        instance, prefix = section(), section.__name__.lower()
+        instance = section()
+        prefix = "model" if hasattr(instance, "arch") else section.__name__.lower()
         for key, text in describe(section).items():
             default = getattr(instance, key)
             lines.append(f"  {prefix}.{key} = {default!r}\n      {text}")

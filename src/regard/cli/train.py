@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.cli.settings import add_set, add_setting, given_settings, settings_help
-from regard.config import Search, Tokenizer, Train
+from regard.config import Data, Recurrent, Search, Tokenizer, Train, Transformer
 from regard.errors import SettingsError
+from regard.run import Run
 
 if TYPE_CHECKING:
     from regard.tasks.train import Job
@@ -27,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_data(parser)
     run = add_run(parser)
     run.add_argument("--arch", metavar="NAME", dest="model.arch", help="architecture, e.g. transformer-small, bahdanau")
-    parser.epilog = settings_help(Train, Tokenizer, Search)
+    parser.epilog = settings_help(Train, Data, Tokenizer, Search, Transformer, Recurrent)
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
@@ -62,6 +63,9 @@ def run(options: argparse.Namespace) -> int:
     if not options.recipe and "train" not in table["data"]:
         raise SettingsError('nothing to train on: give --source and --target, or a recipe (see "regard train --help")')
 
+    if options.out:
+        Run.refuse_existing(options.out)
+
     from regard.tasks.train import resolve
 
     return follow(resolve(table, options.recipe, options.set), options)
@@ -84,13 +88,13 @@ def given_table(options: argparse.Namespace) -> dict[str, Any]:
 
 def follow(job: Job, options: argparse.Namespace) -> int:
     """Tell the plan and, unless that was all that was asked for, carry it out."""
-    from regard.tasks.train import start, tell
+    from regard.tasks.train import start, tell, tell_result
 
+    tell(job.pairs.describe())
     for choice in job.plan:
         tell(f"{choice.name} = {choice.value}   {choice.reason}")
     if not options.dry_run:
-        run = start(job, options.out or "")
-        tell(f'the run is in {run.folder}; look at {run.folder / "report.html"}, or "regard translate {run.folder}"')
+        tell_result(start(job, options.out or ""))
     return 0
 
 

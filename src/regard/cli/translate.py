@@ -11,6 +11,7 @@ from itertools import islice
 from regard.cli.settings import add_setting, given_settings
 from regard.data.corpus import read_lines
 from regard.errors import SettingsError
+from regard.run import Run
 
 CHUNK_LINES = 2000
 
@@ -37,11 +38,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Translate."""
     search = given_settings(options).get("search", {})
-    width = search.get("beam", options.nbest)
-    if not 1 <= options.nbest <= width and "beam" in search:
-        raise SettingsError(f"--nbest {options.nbest} needs a --beam of at least as many")
-    if options.nbest < 1 or width < 1:
+    if options.nbest < 1 or search.get("beam", 1) < 1:
         raise SettingsError("--nbest and --beam must be at least 1")
+    if options.nbest > search.get("beam", options.nbest):
+        raise SettingsError(f"--nbest {options.nbest} needs a --beam of at least as many")
+    Run.open(options.run)  # a mistyped name is told before anything is read
     lines = _standard_input() if options.file == "-" else read_lines(options.file)
     first = next(lines, None)  # a missing file is told before the model is loaded
     if first is None:

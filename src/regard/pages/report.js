@@ -39,10 +39,11 @@
     return html("p", { class: "deck" }, "A model", known, ".", score && ` ${score.label}: ${score.value}.`);
   }
 
-  // One short sample, as it came, set large on two facing pages.
+  // One short sample, a right one if there is any, set large on two facing pages.
   function frontispiece() {
     const isShort = ({ source, translation }) => source && translation && source.split(/\s+/).length <= 12;
-    const sample = list(data.samples).find(isShort);
+    const short = list(data.samples).filter(isShort);
+    const sample = short.find(({ correct }) => correct) || short[0];
     const page = (side, text) => html("div", { class: `leaf ${side}` },
       html("span", { class: "tag" }, names[side]),
       html("p", { lang: languages[side], dir: "auto" }, samples.tidy(text)));

@@ -64,6 +64,13 @@ class TrainingPairs:
     def __len__(self) -> int:
         return sum(self.counts) - self.parts.count(PARTS.index("valid")) - self.parts.count(PARTS.index("test"))
 
+    def describe(self) -> str:
+        """How the pairs are shared out, for people."""
+        held_out = (
+            f"{len(self.held_out(part)):,} for {name}" for part, name in (("valid", "validation"), ("test", "the test"))
+        )
+        return f"{len(self):,} pairs to train on, {', '.join(held_out)}"
+
     @property
     def mean_characters(self) -> float:
         """Mean length of a sentence, over both sides."""

@@ -152,6 +152,13 @@ def default_folder(recipe: Recipe) -> Path:
     return Path("runs") / ("-".join(languages) if all(languages) else recipe.model.arch)
 
 
+def tell_result(run: Run) -> None:
+    """Where a finished run lies and how good it is."""
+    for part, scores in run.card.get("scores", {}).items():
+        tell(f"{part}: BLEU {scores['bleu']:.1f}  chrF {scores['chrf']:.1f}  on {scores['sentences']:,} sentences")
+    tell(f'the run is in {run.folder}; look at {run.folder / "report.html"}, or "regard translate {run.folder}"')
+
+
 def tell(message: str) -> None:
     """A line about what is going on."""
     print(message, file=sys.stderr, flush=True)

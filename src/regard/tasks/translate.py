@@ -50,8 +50,13 @@ class Translator:
         self.search = search or Search()
         self.specials = Tokens(SOS, EOS, never=(SOS, UNK, target.pad))
 
-    def translate(self, texts: Sequence[str], *, nbest: int = 1, **search: Any) -> list[Answer]:
-        """Translate many texts, given back in order. Keywords override `search` settings, e.g. beam=1."""
+    def __repr__(self) -> str:
+        size = sum(parameter.numel() for parameter in self.model.parameters())
+        return f"<Translator: {type(self.model).__name__}, {size:,} parameters, {self.target.size:,} target tokens>"
+
+    def translate(self, texts: str | Sequence[str], *, nbest: int = 1, **search: Any) -> list[Answer]:
+        """Translate one text or many, given back in order. Keywords override `search` settings, e.g. beam=1."""
+        texts = [texts] if isinstance(texts, str) else texts
         settings = replace(self.search, **search)
         encoded = self.source.encode_many(list(texts))
         answers: list[Answer | None] = [None] * len(texts)

@@ -181,7 +181,8 @@ class Trainer:
             validation = self.task.validate(self.model)
         before = -math.inf if progress.best_score is None else progress.best_score
         best = validation.score >= before  # of equals, the one that was trained longer
-        progress.worse_in_a_row = 0 if validation.score > before else progress.worse_in_a_row + 1
+        if validation.score != before:  # an equal one says nothing: early on, BLEU stays at zero for a while
+            progress.worse_in_a_row = 0 if best else progress.worse_in_a_row + 1
         if best:
             progress.best_score, progress.best_step = validation.score, progress.step
             keep(self.average.named())

@@ -47,7 +47,7 @@ def make_plan(corpus: Corpus) -> list[Choice]:
         Choice("model.dropout", dropout, "the less data, the more dropout"),
         Choice("tokenizer.size", vocabulary, f"{said}: each subword should be seen often"),
         Choice("train.validate_every", every, "about once an epoch"),
-        Choice("train.state_every", every, "with each validation"),
+        Choice("train.state_every", every, "so little is lost when it is killed"),
     ]
 
 
