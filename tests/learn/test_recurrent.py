@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from regard.config import PRESETS, Recurrent
 from regard.models import build_model
-from regard.models.base import Seq2Seq
+from tests.learn.digits import END, START, VOCABULARY, exact_matches, learn
 from tests.toys import Sentences, toy
 
-START, END, VOCABULARY = 10, 11, 12  # after the ten digits
 SHORTEST, LONGEST = 3, 8
 
 Task = Callable[[Tensor, Tensor], Tensor]
@@ -38,7 +37,7 @@ CASES = [
 ]
 
 
-def pairs(count: int, task: Task) -> tuple[Sentences, Tensor]:
+def draw(task: Task, count: int) -> tuple[Sentences, Tensor]:
     """Random strings of digits, padded, as a source; and as a target a start, what the task makes of them, and ends."""
     digits_BS = torch.randint(10, (count, LONGEST + 1))
     length_B1, place_S = torch.randint(SHORTEST, LONGEST + 1, (count, 1)), torch.arange(LONGEST + 1)
@@ -50,35 +49,6 @@ def pairs(count: int, task: Task) -> tuple[Sentences, Tensor]:
     return Sentences(source_BS, place_S <= length_B1), torch.cat([start_B1, answer_BS], dim=1)
 
 
-def learn(model: Seq2Seq, task: Task, steps: int, peak: float = 8e-3) -> None:
-    optimiser = torch.optim.Adam(model.parameters(), lr=peak, betas=(0.9, 0.98), fused=True)
-    rise_and_fall = {"total_steps": steps, "pct_start": 0.1, "cycle_momentum": False}
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, peak, **rise_and_fall)
-    model.train()
-    for _ in range(steps):
-        source, target = pairs(64, task)
-        loss = F.cross_entropy(model(source, target[:, :-1]).flatten(0, 1), target[:, 1:].flatten())
-        optimiser.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-        schedule.step()
-
-
-@torch.no_grad()
-def exact_matches(model: Seq2Seq, task: Task, count: int = 500) -> float:
-    """Share of fresh strings that greedy decoding, one step at a time, answers without a mistake."""
-    source, target = pairs(count, task)
-    model.eval()
-    memory = model.encode(source)
-    state, token, answer = model.start(memory), target[:, :1], []
-    for _ in range(LONGEST + 1):
-        logits_BWV, state = model.step(token, state, memory)
-        token = logits_BWV.argmax(-1)
-        answer.append(token)
-    return (torch.cat(answer, dim=1) == target[:, 1:]).all(1).float().mean().item()
-
-
 def test_every_recurrent_preset_is_here() -> None:
     assert set(TOYS) == {arch for arch, preset in PRESETS.items() if isinstance(preset, Recurrent)}
 
@@ -87,5 +57,6 @@ def test_every_recurrent_preset_is_here() -> None:
 def test_learns(arch: str, task: str) -> None:
     settings, steps = TOYS[arch]
     model = build_model(settings, VOCABULARY, VOCABULARY, joint=True)
-    learn(model, TASKS[task], steps)
-    assert exact_matches(model, TASKS[task]) >= 0.99
+    strings = partial(draw, TASKS[task])
+    learn(model, strings, steps, peak=8e-3)
+    assert exact_matches(model, strings) >= 0.99
