@@ -10,7 +10,7 @@ TORCH := torch==2.13.0
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 EXTRAS := dev,formats
 
-.PHONY: install demo test test-slow lint format docs bench clean
+.PHONY: install demo test test-slow lint format docs bench bench-train bench-quality clean
 
 install: $(READY)
 
@@ -46,6 +46,14 @@ bench: install
 	@$(BIN)/python benchmarks/data.py
 	@$(BIN)/python benchmarks/layers.py
 	@$(BIN)/python benchmarks/step.py
+
+# Sets up the peers in an environment of their own; about ten minutes.
+bench-train: install
+	@$(BIN)/python benchmarks/train.py
+
+# Trains four models one after the other; about two hours.
+bench-quality: install
+	@$(BIN)/python benchmarks/quality.py
 
 docs: install
 	@$(BIN)/python -m regard.cli.settings > docs/settings.md

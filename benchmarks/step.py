@@ -5,8 +5,6 @@ same real batch of about 4,096 target tokens of Multi30k. Each side is a process
 memory allocator is part of what is compared; they take turns, one step each, so that both meet the same machine.
 
     python benchmarks/step.py [--data DIR] [--turns 12]
-
-Multi30k: github.com/multi30k/dataset, files train.en and train.de.
 """
 
 from __future__ import annotations
@@ -20,37 +18,32 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-HERE = Path(__file__).parent
-TARGET_TOKENS, WORDS, WIDTH, HEADS, INNER, LAYERS = 4096, 8000, 256, 4, 1024, 3
-DROPOUT, SMOOTHING = 0.1, 0.1
+from multi30k import BATCH_TOKENS, OUT, WORDS, Encoded, add_folder, check_folder
+
+SMOOTHING = 0.1
 
 
 def make_real_batch(folder: Path) -> dict[str, Any]:
-    """About 4,096 target tokens of similar length, as the training loop would put them together."""
-    import numpy as np
+    """About 4,096 target tokens of typical length, as the training loop would put them together."""
+    from regard.data.batch import make_batch
 
-    from regard.config import Corpus, Tokenizer
-    from regard.data.batch import epoch_batches, make_batch
-    from regard.data.corpus import read_corpus
-    from regard.data.tokenizer import train_tokenizer
+    encoded = Encoded(folder)
+    typical = sum(map(len, encoded.target)) / len(encoded.target)
 
-    pairs = list(read_corpus(Corpus(str(folder / "train.en"), str(folder / "train.de"))))
-    tokenizer = train_tokenizer((side for pair in pairs for side in pair), Tokenizer(size=WORDS), seed=1)
-    sides = [tokenizer.encode_many([pair[side] for pair in pairs]) for side in (0, 1)]
-    lengths = tuple(np.array([len(ids) for ids in side]) for side in sides)
-    typical = sum(map(len, sides[1])) / len(pairs)
-    batches = epoch_batches(lengths, TARGET_TOKENS, seed=1, epoch=0)
-    chosen = min(
-        batches, key=lambda index: abs(lengths[1][index].mean() - typical) + (len(index) * typical < 3500) * 99
-    )
-    batch = make_batch([(sides[0][place], sides[1][place]) for place in chosen], tokenizer.pad, tokenizer.pad)
+    def unlike(index: Any) -> float:
+        lengths = [len(encoded.target[place]) for place in index]
+        return abs(sum(lengths) / len(lengths) - typical) + 99 * (len(index) * typical < 0.85 * BATCH_TOKENS)
+
+    chosen = min(map(encoded.stream.at, range(100)), key=unlike)
+    pad = encoded.tokenizer.pad
+    batch = make_batch([(encoded.source[place], encoded.target[place]) for place in chosen], pad, pad)
     return {
         "source": batch.source.ids_BS.numpy(),
         "source_mask": batch.source.mask_BS.numpy(),
         "input": batch.target_input_BT.numpy(),
         "output": batch.target_output_BT.numpy(),
         "mask": batch.target_mask_BT.numpy(),
-        "pad": tokenizer.pad,
+        "pad": pad,
     }
 
 
@@ -85,20 +78,14 @@ def regard_step(batch: dict[str, Any], *, taps: bool = True) -> Any:
 def marian_step(batch: dict[str, Any], *, tuned: bool = False) -> Any:
     """The same step of Hugging Face's Marian, in a plain loop."""
     import torch
-    from transformers import MarianConfig, MarianMTModel
+
+    from peers.marian_loop import build_model
 
     if tuned:
         from regard.training.machine import keep_memory
 
         keep_memory()
-    settings = MarianConfig(
-        vocab_size=WORDS, d_model=WIDTH, encoder_layers=LAYERS, decoder_layers=LAYERS,
-        encoder_attention_heads=HEADS, decoder_attention_heads=HEADS, encoder_ffn_dim=INNER, decoder_ffn_dim=INNER,
-        dropout=DROPOUT, activation_function="relu", scale_embedding=True, max_position_embeddings=512,
-        pad_token_id=batch["pad"], eos_token_id=0, decoder_start_token_id=2, forced_eos_token_id=0,
-        share_encoder_decoder_embeddings=True, tie_word_embeddings=True,
-    )  # fmt: skip
-    model = MarianMTModel(settings).train()
+    model = build_model(WORDS, batch["pad"]).train()
     tensors = {name: torch.from_numpy(array) for name, array in batch.items() if name != "pad"}
     labels = tensors["output"].masked_fill(~tensors["mask"], -100)
 
@@ -186,11 +173,10 @@ def count_flops(batch: dict[str, Any]) -> float:
 def main() -> None:
     """Measure, print, and keep the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=HERE.parent.parent / "shared" / "data" / "multi30k")
+    add_folder(parser)
     parser.add_argument("--turns", type=int, default=12)
     options = parser.parse_args()
-    if not (options.data / "train.en").is_file():
-        raise SystemExit(f"{options.data}: no train.en; see the top of this file for where Multi30k can be had")
+    check_folder(options.data)
     batch = make_real_batch(options.data)
     times = measure(batch, options.turns)
     peak = MATMUL_FLOPS / min(times.pop("matrix product"))
@@ -212,9 +198,8 @@ def main() -> None:
         print(
             f"{side:28}{row['milliseconds']:8.0f}{row['tokens_per_second']:10,}{row['share_of_peak']:9.1%}{row['ratio']:7.2f}"
         )
-    out = HERE / "out"
-    out.mkdir(exist_ok=True)
-    (out / "step.json").write_text(json.dumps({"peak": peak, "batch": shape, "rows": rows}, indent=1))
+    OUT.mkdir(exist_ok=True)
+    (OUT / "step.json").write_text(json.dumps({"peak": peak, "batch": shape, "rows": rows}, indent=1))
 
 
 if __name__ == "__main__":

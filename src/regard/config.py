@@ -101,7 +101,7 @@ class Transformer:
     """Dropout on embeddings and on the output of each sub-layer, as in the paper."""
     norm: Literal["after", "before"] = "after"
     """Layer norm after the residual sum (the paper) or before each sub-layer."""
-    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    activation: Literal["relu", "gelu", "swish", "swiglu"] = "relu"
     """Non-linearity of the feed-forward layer."""
     positions: Literal["sinusoidal", "learned", "rotary", "none"] = "sinusoidal"
     """How a token knows its place."""
@@ -113,6 +113,8 @@ class Transformer:
     """Restricted self-attention in the encoder: each token sees this many neighbours; 0: all of them."""
     tie: Literal["all", "target", "none"] = "all"
     """Which embeddings share one matrix: source, target and output; target and output; none."""
+    output_bias: bool = False
+    """A bias on the scores of the vocabulary; published Marian models have one."""
 
     def __post_init__(self) -> None:
         _require(self.width >= 2 and self.width % 2 == 0, "model.width must be an even number")
@@ -199,12 +201,20 @@ class Train:
     """Tokens in a batch: rows times the longer padded side."""
     accumulate: int = 1
     """Batches whose gradients are summed into one update."""
+    optimizer: Literal["adam", "muon"] = "adam"
+    """Adam for all weights, or Muon for the matrices between hidden states and Adam for the rest."""
     learning_rate: float = 1e-3
     """Peak learning rate, reached at the end of the warm-up."""
+    matrix_rate: float = 0.03
+    """Peak learning rate of Muon's matrices: how far an update moves an output, at most."""
     warmup: int = 400
     """Updates over which the learning rate climbs to its peak."""
     schedule: Literal["inverse-sqrt", "cosine", "constant"] = "inverse-sqrt"
     """How the learning rate falls after the warm-up."""
+    cooldown: float = 0.0
+    """Share of the training, at its end, over which the rate falls to zero, whatever ends it; 0: no cooling down."""
+    ease_in: int = 0
+    """Updates over which dropout and subword sampling climb from nothing to their full strength; 0: full at once."""
     betas: tuple[float, float] = (0.9, 0.98)
     """Adam's decay rates."""
     epsilon: float = 1e-9
@@ -219,6 +229,8 @@ class Train:
     """Largest norm of the gradient; 0: no clipping."""
     average: float = 0.998
     """Decay of the moving average of weights that is validated and kept; 0: no averaging."""
+    checkpoints: int = 0
+    """Validate and keep the mean of the weights at the last so many validations, instead of the moving average."""
     validate_every: int = 500
     """Updates between validations."""
     state_every: int = 500
@@ -231,15 +243,31 @@ class Train:
     """Translate this many validation sentences at each validation; 0: all."""
     log_every: int = 20
     """Updates between lines in the metrics file."""
+    tensorboard: bool = False
+    """Write TensorBoard events into the run folder as well."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to train; auto: on a GPU if there is one."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Of matrix products; weights stay in float32. auto: bfloat16 on a GPU that has it, else float32."""
+    shard: bool = False
+    """Under torchrun: spread weights and moments over the processes (FSDP2), for models that do not fit into one."""
 
     def __post_init__(self) -> None:
         for name in ("max_steps", "accumulate", "validate_every", "state_every", "log_every"):
             _require(getattr(self, name) >= 1, f"train.{name} must be at least 1")
         _require(self.batch_tokens >= 16, "train.batch_tokens must be at least 16")
         _require(self.learning_rate > 0, "train.learning_rate must be above 0")
+        _require(self.matrix_rate > 0, "train.matrix_rate must be above 0")
         _require(0 <= self.average < 1, "train.average must be at least 0 and below 1")
+        _require(self.checkpoints >= 0, "train.checkpoints must not be negative")
         _require(0 <= self.label_smoothing < 1, "train.label_smoothing must be at least 0 and below 1")
         _require(self.r_drop >= 0, "train.r_drop must not be negative")
+        _require(0 <= self.cooldown < 1, "train.cooldown must be at least 0 and below 1")
+        _require(self.ease_in >= 0, "train.ease_in must not be negative")
+        _require(
+            not self.shard or self.optimizer == "adam",
+            f'train.shard needs train.optimizer = "adam": {self.optimizer} works on whole matrices',
+        )
         _require(self.minutes >= 0 and self.patience >= 0, "train.minutes and train.patience must not be negative")
 
 
@@ -251,16 +279,54 @@ class Search:
     """Hypotheses kept; 1 is greedy."""
     length_penalty: float = 1.0
     """Exponent of the length that a hypothesis' log-probability is divided by."""
+    penalty_form: Literal["plain", "gnmt"] = "plain"
+    """Divide by length ** length_penalty (plain), or by ((5 + length) / 6) ** length_penalty (Wu et al. 2016)."""
+    coverage_penalty: float = 0.0
+    """Weight of the penalty for source tokens that no output token looked at (Wu et al. 2016); 0: none."""
+    stop: Literal["exact", "enough"] = "exact"
+    """A sentence is done when no open hypothesis can still win, or already when `beam` hypotheses have ended."""
+    sample: bool = False
+    """Draw each token at random instead of searching for the best."""
+    temperature: float = 1.0
+    """When sampling: below 1 makes likely tokens likelier, 0 is greedy."""
+    top_k: int = 0
+    """When sampling: only from this many likeliest tokens; 0: all."""
+    top_p: float = 1.0
+    """When sampling: only from the likeliest tokens that together reach this probability."""
+    epsilon: float = 0.0
+    """When sampling: only from tokens more probable than this."""
+    seed: int = 1
+    """When sampling: the same seed draws the same translation of a sentence, whatever is translated beside it."""
+    min_length: int = 0
+    """A translation has at least this many tokens."""
     max_ratio: float = 2.0
     """A translation may have this many tokens for each source token, plus `max_extra`."""
     max_extra: int = 10
     """Tokens allowed beyond `max_ratio` times the source length."""
-    batch_tokens: int = 2048
+    no_repeat: int = 0
+    """No run of this many tokens stands twice in a translation; 0: any may."""
+    repetition_penalty: float = 1.0
+    """Factor on the log-probability of tokens that were written before; above 1 they become rarer."""
+    suppress: tuple[str, ...] = ()
+    """Tokens that are never written, as the vocabulary spells them."""
+    replace_unknown: bool = False
+    """For word vocabularies: write unknown words, each replaced by the source word most looked at."""
+    mixing: Literal["mean", "log-mean"] = "mean"
+    """An ensemble takes the mean of its members' probabilities, or of their logarithms."""
+    retry: bool = True
+    """Try once more with safer settings when a translation loops or is empty."""
+    batch_tokens: int = 1024
     """Source tokens translated at once."""
 
     def __post_init__(self) -> None:
         _require(self.beam >= 1, "search.beam must be at least 1")
         _require(self.batch_tokens >= 1, "search.batch_tokens must be at least 1")
+        for name in ("coverage_penalty", "temperature", "top_k", "epsilon", "min_length", "max_extra", "no_repeat"):
+            _require(getattr(self, name) >= 0, f"search.{name} must not be negative")
+        _require(self.max_ratio > 0, "search.max_ratio must be above 0")
+        _require(0 < self.top_p <= 1, "search.top_p must be above 0 and at most 1")
+        _require(self.epsilon < 1, "search.epsilon must be below 1")
+        _require(self.repetition_penalty >= 1, "search.repetition_penalty must be at least 1")
 
 
 @dataclass(frozen=True)

@@ -102,8 +102,8 @@ class Run:
 
     @cached_property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        """Source and target tokenizer; one object when the vocabulary is joint."""
-        if self.recipe.tokenizer.joint:
+        """Source and target tokenizer; one object when the sides share it, and not only the vocabulary."""
+        if self.recipe.tokenizer.joint and not (self.folder / "source.json").is_file():
             joint = load_tokenizer(self.folder, "tokenizer")
             return joint, joint
         return load_tokenizer(self.folder, "source"), load_tokenizer(self.folder, "target")

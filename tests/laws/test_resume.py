@@ -1,8 +1,10 @@
 """Killed and resumed equals never killed, bit for bit."""
 
+import errno
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -82,9 +84,10 @@ def test_a_truncated_newest_state_falls_back(whole, tmp_path, capsys):
 
 def test_resuming_a_finished_run_with_a_later_end_goes_on(whole, tmp_path):
     run, longer = tmp_path / "run", tmp_path / "longer"
-    assert main(train_arguments(whole, run, "train.max_steps=12")) == 0
+    steady = "train.cooldown=0"  # what had cooled down would have another past
+    assert main(train_arguments(whole, run, "train.max_steps=12", steady)) == 0
     assert main(["resume", str(run), "--set", "train.max_steps=24"]) == 0
-    assert main(train_arguments(whole, longer, STEPS)) == 0
+    assert main(train_arguments(whole, longer, STEPS, steady)) == 0
     assert last_state(run) == last_state(longer)
 
 
@@ -100,6 +103,45 @@ def test_a_second_process_is_refused_and_the_recipe_stays(whole, tmp_path, capsy
     finally:
         process.terminate()
         process.wait(timeout=60)
+
+
+def fail_at(monkeypatch, step, change):
+    """Let `change` happen when the state of this update is about to be written."""
+    from regard.training import loop
+
+    save = loop.save_state
+
+    def changed(folder, tensors, progress):
+        if progress.step == step:
+            change()
+        save(folder, tensors, progress)
+
+    monkeypatch.setattr(loop, "save_state", changed)
+
+
+def test_a_full_disk_is_one_line_and_the_run_goes_on_when_there_is_room(whole, tmp_path, capsys, monkeypatch):
+    run = tmp_path / "run"
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    fail_at(monkeypatch, 9, lambda: monkeypatch.setattr(os, "fsync", full))
+    assert main(train_arguments(whole, run, STEPS)) == 2
+    [line] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("regard: ")]
+    assert "No space left on device" in line
+    assert sorted(path.stem for path in (run / "states").glob("*.json")) == ["00000003", "00000006"]
+    monkeypatch.undo()
+    assert main(["resume", str(run)]) == 0
+    assert_same(run, whole / "run")
+
+
+def test_a_folder_that_vanishes_is_one_line(whole, tmp_path, capsys, monkeypatch):
+    run = tmp_path / "run"
+    fail_at(monkeypatch, 9, lambda: shutil.rmtree(run))
+    assert main(train_arguments(whole, run, STEPS)) == 2
+    [line] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("regard: ")]
+    assert "the run folder may have vanished" in line
+    assert not run.exists()
 
 
 @pytest.mark.slow

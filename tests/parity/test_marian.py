@@ -1,9 +1,4 @@
-"""A random MarianMTModel of Hugging Face transformers, its weights copied into ours: the same logits.
-
-Three things differ in form. Marian writes positions as [sin | cos] halves and ours interleaves them, so every matrix
-that reads or writes the residual stream has its width permuted. Marian keeps query, key and value apart. And Marian
-adds a bias to the logits, which its trained models use for nothing but the padding token.
-"""
+"""A random MarianMTModel of Hugging Face transformers, read through the table of names: the same logits, and back."""
 
 from __future__ import annotations
 
@@ -11,19 +6,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.config import Transformer as Settings
-from regard.layers.attention import CrossAttention, SelfAttention
+from regard.convert.marian import pairs, stream_order, to_marian
+from regard.convert.names import to_ours
 from regard.models import build_model
-from regard.models.transformer import Block, DecoderBlock, Residual, Transformer
+from regard.models.transformer import Transformer
+from regard.run import restore
 from tests.toys import Sentences, close
 
 if TYPE_CHECKING:
     from transformers import MarianMTModel
 
 WIDTH, HEADS, INNER, VOCABULARY, PADDING = 24, 4, 40, 37, 36
-OUR_ORDER = torch.arange(WIDTH).view(2, -1).T.flatten()  # ours[2 i], ours[2 i + 1] are theirs[i], theirs[WIDTH / 2 + i]
+STORED_ONCE = {"lm_head.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"}
 
 
 def marian(activation: str) -> MarianMTModel:
@@ -43,55 +40,24 @@ def marian(activation: str) -> MarianMTModel:
     return model
 
 
-def read(ours: nn.Linear, *theirs: nn.Linear) -> None:
-    """Maps that read the stream: their columns change order. Several of theirs are one of ours."""
-    ours.weight.copy_(torch.cat([part.weight for part in theirs])[:, OUR_ORDER])
-    ours.bias.copy_(torch.cat([part.bias for part in theirs]))
+def weights(theirs: MarianMTModel) -> dict[str, Tensor]:
+    left_out = STORED_ONCE | {"final_logits_bias"}
+    stored = theirs.state_dict()
+    return {name: stored[name] for name in stored if name not in left_out and "embed_positions" not in name}
 
 
-def write(ours: nn.Linear, theirs: nn.Linear) -> None:
-    """Maps that write to the stream: their rows change order."""
-    ours.weight.copy_(theirs.weight[OUR_ORDER])
-    ours.bias.copy_(theirs.bias[OUR_ORDER])
-
-
-def copy_attention(ours: SelfAttention | CrossAttention, theirs: nn.Module) -> None:
-    if isinstance(ours, SelfAttention):
-        read(ours.inward, theirs.q_proj, theirs.k_proj, theirs.v_proj)
-    else:
-        read(ours.query, theirs.q_proj)
-        read(ours.memory, theirs.k_proj, theirs.v_proj)
-    write(ours.outward, theirs.out_proj)
-
-
-def copy_norm(ours: Residual, theirs: nn.LayerNorm) -> None:
-    ours.norm.weight.copy_(theirs.weight[OUR_ORDER])
-    ours.norm.bias.copy_(theirs.bias[OUR_ORDER])
-
-
-def copy_block(ours: Block | DecoderBlock, theirs: nn.Module) -> None:
-    copy_attention(ours.attend, theirs.self_attn)
-    copy_norm(ours.around_attend, theirs.self_attn_layer_norm)
-    if isinstance(ours, DecoderBlock):
-        copy_attention(ours.cross, theirs.encoder_attn)
-        copy_norm(ours.around_cross, theirs.encoder_attn_layer_norm)
-    read(ours.feed.widen, theirs.fc1)
-    write(ours.feed.narrow, theirs.fc2)
-    copy_norm(ours.around_feed, theirs.final_layer_norm)
-
-
-@torch.no_grad()
-def twin(theirs: MarianMTModel, activation: str) -> Transformer:
-    settings = Settings(
+def settings(activation: str) -> Settings:
+    return Settings(
         encoder_layers=3, decoder_layers=2, width=WIDTH, heads=HEADS, inner=INNER, activation=activation  # type: ignore[arg-type]
     )  # fmt: skip
-    ours = build_model(settings, VOCABULARY, VOCABULARY, joint=True).eval()
+
+
+def twin(theirs: MarianMTModel, activation: str) -> Transformer:
+    ours = build_model(settings(activation), VOCABULARY, VOCABULARY, joint=True).eval()
     assert isinstance(ours, Transformer)
-    ours.output.weight.copy_(theirs.model.shared.weight[:, OUR_ORDER])
-    for our_block, their_block in zip(ours.encoder.blocks, theirs.model.encoder.layers, strict=True):
-        copy_block(our_block, their_block)
-    for our_block, their_block in zip(ours.decoder, theirs.model.decoder.layers, strict=True):
-        copy_block(our_block, their_block)
+    restore(
+        ours, to_ours(pairs(settings(activation)), weights(theirs), stream_order(WIDTH), where="twin"), where="twin"
+    )
     return ours
 
 
@@ -115,7 +81,14 @@ def test_logits(activation: str) -> None:
 def test_encoder_states() -> None:
     theirs = marian("relu")
     ours, (source, _) = twin(theirs, "relu"), batch()
-    expected = theirs.model.encoder(source.ids_BS, attention_mask=source.mask_BS.long()).last_hidden_state[
-        ..., OUR_ORDER
-    ]
-    close(ours.encode(source).states_BSD[source.mask_BS], expected[source.mask_BS], 1e-4)
+    expected = theirs.model.encoder(source.ids_BS, attention_mask=source.mask_BS.long()).last_hidden_state
+    states = ours.encode(source).states_BSD[..., stream_order(WIDTH)]
+    close(states[source.mask_BS], expected[source.mask_BS], 1e-4)
+
+
+def test_there_and_back_is_bit_identical() -> None:
+    theirs = marian("relu")
+    back = to_marian(settings("relu"), dict(twin(theirs, "relu").named_parameters()), VOCABULARY)
+    del back["final_logits_bias"]
+    assert back.keys() == weights(theirs).keys()
+    assert all(torch.equal(back[name], weight) for name, weight in weights(theirs).items())

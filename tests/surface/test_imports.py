@@ -27,7 +27,8 @@ MAY_IMPORT = {
     "analysis": MODELS | {"analysis"},
     "pages": {"errors", "pages"},
     "tasks": DATA | MODELS | {"decoding", "run", "training", "analysis", "pages", "tasks"},
-    "cli": DATA | MODELS | {"run", "training", "tasks", "pages", "cli"},
+    "convert": DATA | MODELS | {"run", "convert"},
+    "cli": DATA | MODELS | {"convert", "run", "training", "tasks", "pages", "cli"},
 }
 
 

@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 from importlib import import_module
+from keyword import iskeyword
 from typing import NoReturn
 
 from regard.errors import RegardError, SettingsError, nearest
@@ -21,6 +22,9 @@ COMMANDS = {
     "finetune": "go on from a trained run with another corpus",
     "translate": "translate a file or standard input",
     "evaluate": "score a run on a test set: BLEU, chrF, TER",
+    "score": "log-probabilities of given translations",
+    "export": "write a run for CTranslate2, Marian (Hugging Face transformers) or ONNX",
+    "import": "make a run of a published Marian model",
     "info": "show what is known about a run, or about an architecture",
     "data": "look at, clean and split a corpus",
 }
@@ -87,7 +91,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(name: str, arguments: list[str]) -> int:
-    module = import_module(f"regard.cli.{name}")
+    home = f"{name}_" if iskeyword(name) else name
+    module = import_module(f"regard.cli.{home}")
     parser = Parser(prog=f"regard {name}")
     module.configure(parser)
     code: int = module.run(parser.parse_args(arguments))

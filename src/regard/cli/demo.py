@@ -79,7 +79,7 @@ def show(run: Run) -> None:
     """Scores, a dozen translations beside their references, and what to do next."""
     from rich.console import Console
 
-    from regard.tasks.report import duration
+    from regard.training.amounts import duration
 
     console = Console(highlight=False, soft_wrap=True)
     scores, training = run.card["scores"]["test"], run.card["training"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     if not options.recipe and "train" not in table["data"]:
         raise SettingsError('nothing to train on: give --source and --target, or a recipe (see "regard train --help")')
 
-    if options.out:
+    if options.out and "TORCHELASTIC_RUN_ID" not in os.environ:  # torchrun may have started us again in that folder
         Run.refuse_existing(options.out)
 
     from regard.tasks.train import resolve
@@ -89,10 +90,12 @@ def given_table(options: argparse.Namespace) -> dict[str, Any]:
 def follow(job: Job, options: argparse.Namespace) -> int:
     """Tell the plan and, unless that was all that was asked for, carry it out."""
     from regard.tasks.train import start, tell, tell_result
+    from regard.training.plan import table
 
     tell(job.pairs.describe())
-    for choice in job.plan:
-        tell(f"{choice.name} = {choice.value}   {choice.reason}")
+    for line in table(job.plan):
+        tell(line)
+    tell(job.estimate().describe(job.recipe.train.minutes))
     if not options.dry_run:
         tell_result(start(job, options.out or ""))
     return 0

@@ -33,7 +33,7 @@ class SubwordTokenizer(Tokenizer):
 
     def __init__(self, kind: str, lowercase: bool, model: bytes):
         """`model` is the content of a SentencePiece file that `train` made."""
-        self._model = model
+        self.model = model
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         ids = list(range(len(FIRST_SPECIALS), self._processor.get_piece_size()))
         tokens: list[str] = self._processor.id_to_piece(ids)
@@ -52,7 +52,7 @@ class SubwordTokenizer(Tokenizer):
         return self.scores
 
     def _save_tokens(self, folder: Path, name: str) -> dict[str, list[str]]:
-        (folder / f"{name}.model").write_bytes(self._model)
+        (folder / f"{name}.model").write_bytes(self.model)
         return {}
 
 

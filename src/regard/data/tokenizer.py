@@ -2,7 +2,7 @@
 
 A side of the data (source or target) has one tokenizer; joint vocabularies are one object used on both sides. The ids
 are laid out alike for every kind: EOS 0, UNK 1, SOS 2, then the tokens, and PAD last, where Marian and CTranslate2
-expect it. `subword.py` and `vocabulary.py` hold the kinds themselves.
+expect it. `subword.py`, `vocabulary.py` and, for models made elsewhere, `mapped.py` hold the kinds themselves.
 """
 
 from __future__ import annotations
@@ -228,6 +228,10 @@ def _open(folder: Path, name: str, kind: str, lowercase: bool, tokens: list[str]
         from regard.data import subword
 
         return subword.load(folder / f"{name}.model", kind, lowercase)
+    if kind == "sentencepiece":
+        from regard.data import mapped
+
+        return mapped.load(folder / f"{name}.model", tokens)
     if kind in ("word", "character"):
         from regard.data import vocabulary
 

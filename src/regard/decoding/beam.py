@@ -1,59 +1,35 @@
 """Beam search: the W best hypotheses, one token further at a time.
 
-Scores are sums of log-probabilities divided by length ** penalty (Wu et al. 2016 without its constant). A sentence is
-done once W hypotheses have ended, or when no open one can still beat the best. Sentences that are done leave the batch.
+A hypothesis scores its log-probability divided by a penalty for its length, plus what its state adds when it ends. A
+sentence is done when no open hypothesis can still win. Sentences that are done leave the batch, a share at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from regard.decoding.constraints import Constraint, constrain
+from regard.decoding.hypothesis import Form, Hypothesis, Penalty, Step, Tokens
+from regard.decoding.top import top
 from regard.decoding.tree import Tree, follow_beams, keep_rows
 
-Step = Callable[[Tensor, Tree, Tree], tuple[Tensor, Tree]]
-"""step(token_BW, state, memory) -> (logits_BWV, state)"""
+__all__ = ["Hypothesis", "Step", "Tokens", "beam_search"]
 
+Stop = Literal["exact", "enough"]
+"""When a sentence is done: no open hypothesis can still win; or already when as many have ended as the beam is wide."""
 
-@dataclass(frozen=True)
-class Tokens:
-    """The special tokens that search must know."""
-
-    start: int
-    end: int
-    never: tuple[int, ...] = ()
-    """Tokens that no translation may hold: padding, the start and the unknown token."""
-
-    def forbid(self, logits: Tensor) -> Tensor:
-        """Scores with the forbidden tokens at minus infinity."""
-        if not self.never:
-            return logits
-        return logits.index_fill(-1, torch.tensor(self.never, device=logits.device), -torch.inf)
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """One finished output: its tokens without the end token, their log-probabilities with it, and the score."""
-
-    tokens: tuple[int, ...]
-    log_probs: tuple[float, ...]
-    score: float
-    ended: bool
-    """False when the length limit cut it off."""
-
-    @classmethod
-    def of(cls, path: list[int], log_probs: list[float], score: float, end: int) -> Hypothesis:
-        """From a path that may end in the end token."""
-        ended = path[-1] == end
-        return cls(tuple(path[:-1] if ended else path), tuple(log_probs), score, ended)
+LEAVING_SHARE = 0.1
+"""Sentences that are done leave once they are this share of the batch: leaving copies the state of those who stay."""
 
 
 @dataclass(frozen=True)
 class Open:
-    """The open hypotheses of the sentences still in the batch, best first."""
+    """The open hypotheses of the sentences in the batch, best first; a total of minus infinity marks a dead one."""
 
     row_N: Tensor
     path_NWT: Tensor
@@ -70,9 +46,18 @@ class Open:
             torch.zeros(rows, 1, device=device),
         )
 
+    @property
+    def length(self) -> int:
+        """Tokens written so far."""
+        return self.path_NWT.shape[-1]
+
     def keep(self, rest: Tensor) -> Open:
         """Only these sentences."""
         return Open(self.row_N[rest], self.path_NWT[rest], self.log_probs_NWT[rest], self.total_NW[rest])
+
+    def close(self, done_N: Tensor) -> Open:
+        """The same with these sentences' hypotheses dead: they may stay in the batch without doing anything."""
+        return replace(self, total_NW=self.total_NW.masked_fill(done_N[:, None], -torch.inf))
 
 
 @dataclass
@@ -103,12 +88,9 @@ class Finished:
         missing = length - self.path_BWT.shape[-1]
         self.path_BWT = nn.functional.pad(self.path_BWT, (0, missing))
         self.log_probs_BWT = nn.functional.pad(self.log_probs_BWT, (0, missing))
-        width = self.score_BW.shape[1]
         pool = torch.cat([self.score_BW[row_N], score_NC], dim=1)
-        self.score_BW[row_N], place_NW = pool.topk(width, dim=1)
-        lengths = torch.cat(
-            [self.length_BW[row_N], torch.full_like(place_NW[:, :1], length).expand_as(score_NC)], dim=1
-        )
+        self.score_BW[row_N], place_NW = pool.topk(self.score_BW.shape[1], dim=1)
+        lengths = torch.cat([self.length_BW[row_N], torch.full_like(score_NC, length, dtype=torch.long)], dim=1)
         self.length_BW[row_N] = lengths.gather(1, place_NW)
         deep = place_NW[:, :, None].expand(-1, -1, length)
         self.path_BWT[row_N] = torch.cat([self.path_BWT[row_N], path_NCT], dim=1).gather(1, deep)
@@ -140,12 +122,44 @@ class Expansion:
     log_prob_NC: Tensor
     total_NC: Tensor
 
+    def choose(self, place_NW: Tensor) -> Expansion:
+        """Only those at these places."""
+        parts = (self.beam_NC, self.token_NC, self.log_prob_NC, self.total_NC)
+        return Expansion(*(part.gather(1, place_NW) for part in parts))
+
     def path(self, live: Open, count: int) -> tuple[Tensor, Tensor]:
         """The whole paths of the first `count` of them, and their log-probabilities."""
-        beams = self.beam_NC[:, :count, None].expand(-1, -1, live.path_NWT.shape[-1])
+        beams = self.beam_NC[:, :count, None].expand(-1, -1, live.length)
         path = torch.cat([live.path_NWT.gather(1, beams), self.token_NC[:, :count, None]], dim=-1)
         log_probs = torch.cat([live.log_probs_NWT.gather(1, beams), self.log_prob_NC[:, :count, None]], dim=-1)
         return path, log_probs
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One step of a search, for whoever watches: what was tried, what it scored where it ended, what goes on."""
+
+    row_N: Tensor
+    tried: Expansion
+    score_NC: Tensor
+    """Of those of the first W that ended here; minus infinity for the others."""
+    kept_NW: Tensor
+    """Which of those tried go on, as places in `tried`."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What decides a search besides the model."""
+
+    tokens: Tokens
+    longest_B: Tensor
+    width: int
+    penalty: Penalty
+    stop: Stop
+    best: int
+    """How many hypotheses must be the best there are."""
+    bonus: Callable[[Tree], Tensor] | None
+    """What the state adds to the score of a hypothesis that ends, at most 0: [N, W]."""
 
 
 def beam_search(
@@ -157,73 +171,88 @@ def beam_search(
     *,
     width: int = 5,
     penalty: float = 1.0,
+    form: Form = "plain",
+    stop: Stop = "exact",
+    best: int = 1,
+    constraints: Sequence[Constraint] = (),
+    bonus: Callable[[Tree], Tensor] | None = None,
+    watch: Callable[[Moment], None] | None = None,
 ) -> list[list[Hypothesis]]:
     """Up to `width` finished hypotheses for each sentence, best first. `longest_B` limits their lengths."""
-    rows, device = len(longest_B), longest_B.device
-    live, finished = Open.first(rows, device), Finished.none(rows, width, device)
-    token_NW = torch.full((rows, 1), tokens.start, device=device)
-    while len(live.row_N):
+    rules = Rules(tokens, longest_B, width, Penalty(penalty, form), stop, best, bonus)
+    live, finished = (
+        Open.first(len(longest_B), longest_B.device),
+        Finished.none(len(longest_B), width, longest_B.device),
+    )
+    token_NW = torch.full((len(longest_B), 1), tokens.start, device=longest_B.device)
+    while True:
         logits_NWV, state = step(token_NW, state, memory)
-        best = expand(tokens.forbid(logits_NWV), live.total_NW, 2 * width)
-        retire(best, live, finished, longest_B, tokens.end, width, penalty)
-        beams_NW, live = select(best, live, tokens.end, width)
-        going_N = unfinished(live, finished, longest_B, width, penalty)
-        if not going_N.all():
-            rest = going_N.nonzero()[:, 0]
-            live, beams_NW = live.keep(rest), beams_NW[rest]
-            state, memory = keep_rows(state, rest), keep_rows(memory, rest)
+        log_probs_NWV = constrain(constraints, tokens.log_probs(logits_NWV), live.path_NWT, live.row_N, tokens.end)
+        tried = expand(log_probs_NWV, live.total_NW, 2 * width)
+        score_NC = retire(tried, live, finished, rules, state)
+        kept_NW, beams_NW, after = select(tried, live, tokens.end, width)
+        if watch is not None:
+            watch(Moment(live.row_N, tried, score_NC, kept_NW))
+        going_N = unfinished(after, finished, rules)
+        if not going_N.any():
+            return finished.hypotheses(tokens.end)
+        live, state, memory, beams_NW = leave(after, state, memory, beams_NW, going_N)
         state = follow_beams(state, beams_NW)
         token_NW = live.path_NWT[:, :, -1]
-    return finished.hypotheses(tokens.end)
 
 
-def expand(logits_NWV: Tensor, total_NW: Tensor, candidates: int) -> Expansion:
-    """The best continuations of all hypotheses of a sentence together. The top scores are taken before normalising."""
-    width, words = logits_NWV.shape[1:]
-    top_NWC, token_NWC = logits_NWV.topk(min(candidates, words), dim=-1)
-    log_prob_NWC = top_NWC - logits_NWV.logsumexp(-1, keepdim=True)
-    total_NWC = total_NW[:, :, None] + log_prob_NWC
-    total_NC, place_NC = total_NWC.flatten(1).topk(min(candidates, width * top_NWC.shape[-1]), dim=-1)
+def expand(log_probs_NWV: Tensor, total_NW: Tensor, candidates: int) -> Expansion:
+    """The best continuations of all hypotheses of a sentence together."""
+    width, words = log_probs_NWV.shape[1:]
+    log_prob_NWC, token_NWC = top(log_probs_NWV, min(candidates, words))
+    total_NC, place_NC = (
+        (total_NW[:, :, None] + log_prob_NWC).flatten(1).topk(min(candidates, width * log_prob_NWC.shape[-1]), dim=-1)
+    )
     return Expansion(
-        place_NC // top_NWC.shape[-1],
+        place_NC // log_prob_NWC.shape[-1],
         token_NWC.flatten(1).gather(1, place_NC),
         log_prob_NWC.flatten(1).gather(1, place_NC),
         total_NC,
     )
 
 
-def retire(
-    best: Expansion, live: Open, finished: Finished, longest_B: Tensor, end: int, width: int, penalty: float
-) -> None:
-    """Move hypotheses that end here, or that have reached the limit, to the finished ones.
+def retire(tried: Expansion, live: Open, finished: Finished, rules: Rules, state: Tree) -> Tensor:
+    """Move hypotheses that end here, or that have reached the limit, to the finished ones; gives their scores.
 
     What ranks below the beam's width has no place in it, and so does not count as ended either.
     """
-    length = live.path_NWT.shape[-1] + 1
-    at_limit_N = length >= longest_B[live.row_N]
-    token_NC, total_NC = best.token_NC[:, :width], best.total_NC[:, :width]
-    ends_NC = (token_NC == end) | at_limit_N[:, None]
+    length, width = live.length + 1, rules.width
+    at_limit_N = length >= rules.longest_B[live.row_N]
+    ends_NC = (tried.token_NC[:, :width] == rules.tokens.end) | at_limit_N[:, None]
+    score_NC = (tried.total_NC[:, :width] / rules.penalty.divisor(length)).masked_fill(~ends_NC, -torch.inf)
     if ends_NC.any():
-        score_NC = (total_NC / length**penalty).masked_fill(~ends_NC, -torch.inf)
-        finished.add(live.row_N, score_NC, *best.path(live, width))
+        if rules.bonus is not None:
+            score_NC = score_NC + rules.bonus(state).gather(1, tried.beam_NC[:, :width])
+        finished.add(live.row_N, score_NC, *tried.path(live, width))
+    return score_NC
 
 
-def select(best: Expansion, live: Open, end: int, width: int) -> tuple[Tensor, Open]:
-    """The best continuations that go on, and the beams they come from."""
-    open_NC = best.total_NC.masked_fill(best.token_NC == end, -torch.inf)
-    total_NW, place_NW = open_NC.topk(min(width, open_NC.shape[1]), dim=-1)
-    chosen = Expansion(
-        best.beam_NC.gather(1, place_NW),
-        best.token_NC.gather(1, place_NW),
-        best.log_prob_NC.gather(1, place_NW),
-        total_NW,
-    )
-    return chosen.beam_NC, Open(live.row_N, *chosen.path(live, total_NW.shape[1]), total_NW)
+def select(tried: Expansion, live: Open, end: int, width: int) -> tuple[Tensor, Tensor, Open]:
+    """The best continuations that go on: their places among those tried, the beams they come from, and themselves."""
+    open_NC = tried.total_NC.masked_fill(tried.token_NC == end, -torch.inf)
+    total_NW, kept_NW = open_NC.topk(min(width, open_NC.shape[1]), dim=-1)
+    chosen = tried.choose(kept_NW)
+    return kept_NW, chosen.beam_NC, Open(live.row_N, *chosen.path(live, total_NW.shape[1]), total_NW)
 
 
-def unfinished(live: Open, finished: Finished, longest_B: Tensor, width: int, penalty: float) -> Tensor:
-    """Which sentences must go on: not at their limit, fewer than `width` ended, and the best could still be beaten."""
-    longest_N = longest_B[live.row_N]
-    reachable_N = live.total_NW.amax(-1) / longest_N**penalty  # the most that the best open one can still become
-    beatable_N = reachable_N > finished.score_BW[live.row_N, 0]
-    return (live.path_NWT.shape[-1] < longest_N) & (finished.count_B[live.row_N] < width) & beatable_N
+def unfinished(live: Open, finished: Finished, rules: Rules) -> Tensor:
+    """Which sentences must go on: not at their limit, and an open hypothesis could still be among the best."""
+    longest_N = rules.longest_B[live.row_N]
+    reachable_N = rules.penalty.reachable(live.total_NW[:, 0], live.length, longest_N)
+    going_N = (live.length < longest_N) & (reachable_N > finished.score_BW[live.row_N, rules.best - 1])
+    if rules.stop == "enough" or rules.width == 1:  # once its one hypothesis has ended, a beam of one is greedy
+        going_N &= finished.count_B[live.row_N] < rules.width
+    return going_N
+
+
+def leave(live: Open, state: Tree, memory: Tree, beams_NW: Tensor, going_N: Tensor) -> tuple[Open, Tree, Tree, Tensor]:
+    """Take the sentences that are done out of the batch, when there are enough of them to be worth the copying."""
+    rest = going_N.nonzero()[:, 0]
+    if len(rest) > (1 - LEAVING_SHARE) * len(going_N):
+        return live.close(~going_N), state, memory, beams_NW
+    return live.keep(rest), keep_rows(state, rest), keep_rows(memory, rest), beams_NW[rest]

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.layers.cache import Cache
 from regard.layers.initialise import glorot
 from regard.layers.positions import Rotary
 from regard.layers.taps import Seen, Tap
@@ -194,25 +195,25 @@ class SelfAttention(nn.Module):
             mixed = attend(query, key, value, None if mask_BT is None else mask_BT[:, None, None, :], tap=self.tap)
         return self.outward(mixed.transpose(1, 2).flatten(2))
 
-    def start(self, rows: int, width: int) -> KeyValue:
+    def start(self, rows: int, width: int) -> Cache:
         """An empty cache [B, W, H, 0, K] for `step`."""
         weight = self.inward.weight
         empty = weight.new_zeros(rows, width, self.heads, 0, weight.shape[0] // (3 * self.heads))
-        return KeyValue(empty, empty)
+        return Cache(empty, empty)
 
-    def step(self, x_BWD: Tensor, cache: KeyValue) -> tuple[Tensor, KeyValue]:
+    def step(self, x_BWD: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
         """One token further for each of W hypotheses, against what each of them has seen so far."""
-        rows, width = x_BWD.shape[:2]
-        query, key, value = self._project(x_BWD.flatten(0, 1).unsqueeze(1))  # [B W, H, 1, K]
+        inward = self.inward(x_BWD).unflatten(-1, (3, self.heads, -1))  # [B, W, 3, H, K]
         if self.rotary is not None:
-            place = cache.key.shape[-2]
-            query, key = self.rotary(query, place), self.rotary(key, place)
-        cache = KeyValue(
-            torch.cat([cache.key, key.unflatten(0, (rows, width))], dim=-2),
-            torch.cat([cache.value, value.unflatten(0, (rows, width))], dim=-2),
-        )
-        mixed = attend(query, cache.key.flatten(0, 1), cache.value.flatten(0, 1), tap=self.tap)
-        return self.outward(mixed.reshape(rows, width, -1)), cache
+            turned = self.rotary(inward[:, :, :2].unsqueeze(-2), cache.length).squeeze(-2)
+            inward = torch.cat([turned, inward[:, :, 2:]], dim=2)
+        query_BWHK, cache = inward[:, :, 0], cache.add(inward[:, :, 1:])
+        if self.tap.idle:
+            mixed = attend(query_BWHK.transpose(1, 2), *cache.slots()).transpose(1, 2)
+        else:  # who looks wants to see the tokens of one hypothesis, not the slots of a sentence
+            key, value = (part.flatten(0, 1) for part in cache)
+            mixed = attend(query_BWHK.flatten(0, 1).unsqueeze(2), key, value, tap=self.tap)
+        return self.outward(mixed.reshape(*x_BWD.shape[:2], -1)), cache
 
     def _project(self, x_BTD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         query, key, value = self.inward(x_BTD).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)

@@ -6,10 +6,41 @@ the kept elements are scaled by the exact inverse of the rounded rate, so the ex
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+
+from regard.errors import ModelError
+
+
+class Rows(NamedTuple):
+    """The rows of a batch that a process computes when several share it."""
+
+    index_R: Tensor
+    total: int
+    """Rows of the whole batch."""
+    weight: float = 1.0
+    """0 where there was no row left for this process, and one is computed only to take part."""
+
+
+_shared: Rows | None = None
+
+
+@contextmanager
+def sharing(rows: Rows | None) -> Iterator[None]:
+    """Inside, masks are drawn for the whole batch, though only these rows of it are there.
+
+    So a row meets the same mask whether one process computes the batch or several do.
+    """
+    global _shared
+    before, _shared = _shared, rows
+    try:
+        yield
+    finally:
+        _shared = before
 
 
 def keep_mask(shape: torch.Size, dropped: int, device: torch.device) -> Tensor:
@@ -20,33 +51,60 @@ def keep_mask(shape: torch.Size, dropped: int, device: torch.device) -> Tensor:
     return (draws.view(torch.uint8)[:count] >= dropped).view(shape)
 
 
+def _shared_mask(shape: torch.Size, dropped: int, device: torch.device, axis: int, rows: Rows) -> Tensor:
+    """The rows' part of the mask of the whole batch, which may stand in the tensor more than once (R-Drop)."""
+    times, rest = divmod(shape[axis], len(rows.index_R))
+    if rest:
+        raise ModelError(
+            f"dropout: axis {axis} of {tuple(shape)} does not hold the {len(rows.index_R)} rows of a batch"
+        )
+    whole = list(shape)
+    whole[axis] = times * rows.total
+    index = torch.cat([rows.index_R + repeat * rows.total for repeat in range(times)])
+    return keep_mask(torch.Size(whole), dropped, device).index_select(axis, index.to(device))
+
+
 class _Drop(torch.autograd.Function):
     @staticmethod
-    def forward(context: Any, x: Tensor, dropped: int) -> Tensor:
-        mask = keep_mask(x.shape, dropped, x.device)
+    def forward(context: Any, x: Tensor, dropped: int, axis: int) -> Tensor:
+        if _shared is None:
+            mask = keep_mask(x.shape, dropped, x.device)
+        else:
+            mask = _shared_mask(x.shape, dropped, x.device, axis, _shared)
         context.save_for_backward(mask)
         context.scale = 256 / (256 - dropped)
         return x.mul(context.scale).mul_(mask)
 
     @staticmethod
-    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         (mask,) = context.saved_tensors
-        return gradients[0].mul(context.scale).mul_(mask), None
+        return gradients[0].mul(context.scale).mul_(mask), None, None
 
 
 class Dropout(nn.Module):
     """Zero a share of the elements while training, scale the rest up so that the expectation stays."""
 
-    def __init__(self, rate: float):
+    def __init__(self, rate: float, rows: int = 0):
+        """`rows`: the axis of the batch in what will be dropped."""
         super().__init__()
         self.dropped = min(round(rate * 256), 255)  # something must be left to scale up
+        self.rows = rows
+        self.strength = 1.0
 
     def forward(self, x: Tensor) -> Tensor:
         """Drop when training; otherwise give x back untouched."""
-        if not (self.training and self.dropped):
+        dropped = round(self.dropped * self.strength)
+        if not (self.training and dropped):
             return x
-        return _Drop.apply(x, self.dropped)  # type: ignore[no-untyped-call]
+        return _Drop.apply(x, dropped, self.rows)  # type: ignore[no-untyped-call]
 
     def extra_repr(self) -> str:
         """Show the rate."""
         return f"rate={self.dropped / 256:.3g}"
+
+
+def weaken(model: nn.Module, strength: float) -> None:
+    """Let all dropout of a model work at this share of its rate."""
+    for module in model.modules():
+        if isinstance(module, Dropout):
+            module.strength = strength

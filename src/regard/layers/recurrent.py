@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from regard.errors import SettingsError
 from regard.layers.attention import Bilinear, Dot, KeyValue, Perceptron, ScaledDot, attend
-from regard.layers.initialise import glorot
+from regard.layers.initialise import glorot, stack
 from regard.layers.taps import Seen, Tap
 
 CellState = tuple[Tensor, ...]
@@ -35,7 +35,7 @@ class Cell(nn.Module):
         self.width = width
         self.inward = glorot(nn.Linear(inputs, self.gates * width), self.gates)
         self.feed = glorot(nn.Linear(fed, self.gates * width, bias=False), self.gates) if fed else None
-        self.recur = nn.Linear(width, self.gates * width, bias=False)
+        self.recur = stack(nn.Linear(width, self.gates * width, bias=False), self.gates)
         for gate in self.recur.weight.chunk(self.gates):
             nn.init.orthogonal_(gate)
 
@@ -93,7 +93,7 @@ class GRU(Cell):
         recur, recalled = F.linear(hidden, self.recur.weight).split(split, dim=-1)
         reset, update = (read + recur).sigmoid().chunk(2, dim=-1)
         candidate = torch.addcmul(candidate, reset, recalled + self.candidate_bias).tanh()
-        return (torch.lerp(candidate, hidden, update),)
+        return (torch.lerp(candidate.to(hidden.dtype), hidden, update.to(hidden.dtype)),)  # may differ under autocast
 
 
 CELLS: dict[str, type[Cell]] = {"lstm": LSTM, "gru": GRU}

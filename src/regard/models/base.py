@@ -7,7 +7,8 @@
 
 `step` repeated equals `forward`: tests/laws holds every registered architecture to it. A memory or a state is a tree of
 tuples, dictionaries and tensors whose first axis is the batch (and second, in a state, the beam), so that search can
-select and reorder rows without knowing what they mean.
+select and reorder rows without knowing what they mean. A branch may know a faster way and bring it as `keep(rows_N)`
+and `follow(beams_BW)`, as a cache does (layers/cache.py). A state is good for one step; the logits are the caller's.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class Encoder(nn.Module):
     def __init__(self, vocabulary: int, layers: int, directions: str, reverse: bool, shape: Shape):
         super().__init__()
         self.embed = Embedding(vocabulary, shape.embedding)
-        self.drop = Dropout(shape.dropout)
+        self.drop = Dropout(shape.dropout, rows=-2)
         stack: list[Layer] = []
         self.residual: list[bool] = []
         inputs = shape.embedding
@@ -153,7 +153,7 @@ class Stack(nn.Module):
         self.residual = [
             shape.adds_input(layer, width, shape.width) for layer, width in zip(layers, widths, strict=True)
         ]
-        self.drop = Dropout(shape.dropout)
+        self.drop = Dropout(shape.dropout, rows=-2)
 
     def forward(
         self, x_TND: Tensor, states: Sequence[CellState], beside_TND: Tensor | None = None
@@ -191,7 +191,7 @@ class Bahdanau(nn.Module):
     def __init__(self, shape: Shape, layers: int, score: str, memory_width: int):
         super().__init__()
         self.look = Look(score, shape.width, memory_width, "decoder.cross")
-        self.drop = Dropout(shape.dropout)
+        self.drop = Dropout(shape.dropout, rows=-2)
         self.bottom = CELLS[shape.cell](shape.embedding, shape.width, memory_width)
         self.adds_input = shape.adds_input(1, shape.embedding, shape.width)
         self.above = Stack(shape, range(2, layers + 1), shape.width, memory_width)
@@ -222,7 +222,7 @@ class Luong(nn.Module):
     def __init__(self, shape: Shape, layers: int, score: str, memory_width: int):
         super().__init__()
         self.look = Look(score, shape.width, memory_width, "decoder.cross")
-        self.drop = Dropout(shape.dropout)
+        self.drop = Dropout(shape.dropout, rows=-2)
         kind, width = CELLS[shape.cell], shape.width
         self.bottom = kind(shape.embedding, width, fed=width)
         self.above = Layers(kind(width, width) for _ in range(1, layers))

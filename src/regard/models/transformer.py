@@ -1,7 +1,7 @@
 """The Transformer: "Attention Is All You Need", Vaswani et al. 2017.
 
 Departures from the paper, all by option: the norm may stand before each sub-layer, which trains without a long warm-up;
-GELU and SwiGLU beside ReLU; learned, rotary or no positions; positions concatenated instead of added; restricted
+GELU, Swish and SwiGLU beside ReLU; learned, rotary or no positions; positions concatenated instead of added; restricted
 self-attention in the encoder; encoder and decoder of different depth. Dropout is where section 5.4 of the
 paper puts it: on the embeddings and on the output of each sub-layer, not on the attention weights.
 """
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.layers.attention import CrossAttention, KeyValue, SelfAttention
+from regard.layers.cache import Cache
 from regard.layers.dropout import Dropout
 from regard.layers.initialise import glorot
 from regard.layers.positions import Rotary, position_layer
@@ -53,6 +54,8 @@ class FeedForward(nn.Module):
             inner = F.silu(gate) * inner
         elif self.activation == "gelu":
             inner = F.gelu(inner)
+        elif self.activation == "swish":
+            inner = F.silu(inner)
         else:
             inner = F.relu(inner)
         return self.narrow(inner)
@@ -91,7 +94,7 @@ class Block(nn.Module):
         x_BSD = self.around_attend.leave(x_BSD, self.attend(self.around_attend.enter(x_BSD), mask_BS))
         return self.around_feed.leave(x_BSD, self.feed(self.around_feed.enter(x_BSD)))
 
-    def step(self, x_BWD: Tensor, cache: KeyValue) -> tuple[Tensor, KeyValue]:
+    def step(self, x_BWD: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
         """One layer up for the newest token of each hypothesis."""
         update, cache = self.attend.step(self.around_attend.enter(x_BWD), cache)
         x_BWD = self.around_attend.leave(x_BWD, update)
@@ -113,7 +116,7 @@ class DecoderBlock(nn.Module):
         x_BTD = self.around_attend.leave(x_BTD, self.attend(self.around_attend.enter(x_BTD)))
         return self._look_and_feed(x_BTD, memory, mask_BS)
 
-    def step(self, x_BWD: Tensor, cache: KeyValue, memory: KeyValue, mask_BS: Tensor | None) -> tuple[Tensor, KeyValue]:
+    def step(self, x_BWD: Tensor, cache: Cache, memory: KeyValue, mask_BS: Tensor | None) -> tuple[Tensor, Cache]:
         """One layer up for the newest token of each hypothesis."""
         update, cache = self.attend.step(self.around_attend.enter(x_BWD), cache)
         return self._look_and_feed(self.around_attend.leave(x_BWD, update), memory, mask_BS), cache
@@ -177,12 +180,12 @@ class Encoder(nn.Module):
 class State(NamedTuple):
     """Where a decoding stands: what each layer has seen so far."""
 
-    caches: tuple[KeyValue, ...]
+    caches: tuple[Cache, ...]
 
     @property
     def length(self) -> int:
         """Tokens read so far."""
-        return int(self.caches[0].key.shape[-2])
+        return self.caches[0].length
 
 
 class Transformer(Seq2Seq):
@@ -207,6 +210,7 @@ class Transformer(Seq2Seq):
         max_positions: int,
         window: int,
         tie: str,
+        output_bias: bool,
     ):
         super().__init__()
         shape = Shape(
@@ -222,8 +226,10 @@ class Transformer(Seq2Seq):
         self.embed = embed_target
         self.decoder = Layers(DecoderBlock(shape, f"decoder.{layer}") for layer in range(decoder_layers))
         self.norm = _last_norm(shape)
-        self.output = nn.Linear(width, target_vocabulary, bias=False)
+        self.output = nn.Linear(width, target_vocabulary, bias=output_bias)
         nn.init.normal_(self.output.weight, std=width**-0.5)
+        if output_bias:
+            nn.init.zeros_(self.output.bias)
         if tie != "none":
             self.output.weight = embed_target.tokens.weight
 
@@ -238,11 +244,11 @@ class Transformer(Seq2Seq):
 
     def step(self, token_BW: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
         """One token further. All hypotheses are equally long, so all stand at the same position."""
-        place = state.length
-        x_BWD = self.embed(token_BW.flatten()[:, None], place).view(*token_BW.shape, -1)
+        x_BWD = self.embed(token_BW.flatten()[:, None], state.length).view(*token_BW.shape, -1)
+        mask_BS = visible(memory.mask_BS)
         caches = []
         for block, cache, seen in zip(self.decoder, state.caches, memory.extra, strict=True):
-            x_BWD, cache = block.step(x_BWD, cache, seen, memory.mask_BS)
+            x_BWD, cache = block.step(x_BWD, cache, seen, mask_BS)
             caches.append(cache)
         return self.output(self.norm(x_BWD)), State(tuple(caches))
 

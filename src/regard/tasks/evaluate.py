@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from regard.errors import CorpusError
+from regard.tasks.answer import Answer
 
 
 @dataclass(frozen=True)
@@ -46,3 +48,8 @@ def quick_scores(translations: Sequence[str], references: Sequence[str]) -> dict
         "bleu": BLEU().corpus_score(translations, [references]).score,
         "chrf": CHRF().corpus_score(translations, [references]).score,
     }
+
+
+def count_flags(answers: Iterable[Answer]) -> dict[str, int]:
+    """How many translations carry each flag, the commonest first."""
+    return dict(Counter(flag for answer in answers for flag in answer.flags).most_common())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -41,7 +42,7 @@ class TrainingPairs:
     def __init__(self, data: Data, seed: int):
         self.data = data
         self.counts = [0] * len(data.train)
-        self.characters = 0
+        self.lengths: Counter[int] = Counter()
         self.parts = b""
         if not data.train:
             raise SettingsError("nothing to train on: give --source and --target, or [[data.train]] in a recipe")
@@ -74,7 +75,17 @@ class TrainingPairs:
     @property
     def mean_characters(self) -> float:
         """Mean length of a sentence, over both sides."""
-        return self.characters / (2 * sum(self.counts))
+        return sum(length * count for length, count in self.lengths.items()) / sum(self.counts)
+
+    @property
+    def long_characters(self) -> int:
+        """The length that one sentence in a hundred exceeds."""
+        left = sum(self.counts) // 100
+        for length in sorted(self.lengths, reverse=True):
+            left -= self.lengths[length]
+            if left < 0:
+                return length
+        return 0
 
     def corpora(self) -> Iterator[tuple[Iterator[Pair], float]]:
         """Each corpus with its weight."""
@@ -107,7 +118,7 @@ class TrainingPairs:
         for number, corpus in enumerate(self.data.train):
             for pair in self._read(corpus):
                 self.counts[number] += 1
-                self.characters += len(pair.source) + len(pair.target)
+                self.lengths[(len(pair.source) + len(pair.target)) // 2] += 1
 
     def _read(self, corpus: Corpus) -> Iterator[Pair]:
         return read_corpus(corpus, self.data.source_language, self.data.target_language)

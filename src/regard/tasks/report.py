@@ -14,6 +14,7 @@ from regard.pages import render_page
 from regard.recipe import to_table
 from regard.run import Run
 from regard.tasks.translate import Translator
+from regard.training.amounts import amount, duration
 
 SHOWN_SAMPLES = 40
 LANGUAGES = {
@@ -109,24 +110,6 @@ def attention_data(trace: Trace) -> dict[str, Any]:
         if name.endswith("cross")
     ]
     return {"source": _readable(trace.source.words), "target": _readable(trace.target.words), "maps": maps}
-
-
-def duration(seconds: float) -> str:
-    """For people: 40 s, 3.5 min, 12 min, 2 h 5 min."""
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    if seconds < 600:
-        return f"{seconds / 60:.1f} min"
-    hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
-
-
-def amount(value: float) -> str:
-    """For people: 1.6 M, 29 T."""
-    for power, letter in ((15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
-        if value >= 10**power:
-            return f"{value / 10**power:.{0 if value >= 10 ** (power + 1) else 1}f} {letter}"
-    return f"{value:.0f} "
 
 
 def _readable(tokens: Iterable[str]) -> list[str]:

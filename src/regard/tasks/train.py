@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from regard import __version__
 from regard.config import Recipe
 from regard.data.corpus import content_hash
+from regard.durable import write_atomically
 from regard.errors import RunError, SettingsError, VocabularyTooLargeError
 from regard.models.base import Seq2Seq, count_parameters
 from regard.recipe import make_recipe, read_table, to_table, with_overrides
@@ -26,11 +29,19 @@ from regard.tasks.prepare import Prepared, TrainingPairs, open_prepared, prepare
 from regard.tasks.report import Sample, write_report
 from regard.tasks.translate import Translator, load, texts_of
 from regard.tasks.translation import TranslationTask
+from regard.training.device import choose_device
+from regard.training.distributed import Team, by_the_first, this_team
+from regard.training.estimate import Estimate, estimate, fit_memory
 from regard.training.loop import Trainer
+from regard.training.machine import look_at_machine
 from regard.training.plan import Choice, Corpus, make_plan, merge
+from regard.training.rehearsal import rehearse
 from regard.training.signals import StopRequest
 from regard.training.state import Progress
 from regard.training.watch import make_watchers
+
+LAUNCH = ".launch"
+"""File in a run folder with the name of torchrun's launch that made it."""
 
 
 def train(
@@ -49,6 +60,11 @@ def train(
     return load(run.folder)
 
 
+def measure(pairs: TrainingPairs) -> Corpus:
+    """What the plan must know of the pairs."""
+    return Corpus(len(pairs), pairs.mean_characters, pairs.long_characters)
+
+
 @dataclass(frozen=True)
 class Job:
     """A recipe that is ready to run: every setting decided, the data looked at."""
@@ -58,6 +74,10 @@ class Job:
     plan: list[Choice]
     base: Run | None = None
     """The run whose vocabulary and weights this one starts from."""
+
+    def estimate(self) -> Estimate:
+        """What it will take on this machine."""
+        return estimate(self.recipe, measure(self.pairs), look_at_machine())
 
     def with_vocabulary(self, error: VocabularyTooLargeError) -> Job:
         """The same with the largest vocabulary that the data supports, if it was the plan that asked for more."""
@@ -69,6 +89,7 @@ class Job:
         return dataclasses.replace(self, recipe=dataclasses.replace(self.recipe, tokenizer=tokenizer), plan=plan)
 
 
+@by_the_first
 def resolve(table: Mapping[str, Any], recipe: str | Path | None = None, overrides: Iterable[str] = ()) -> Job:
     """Decide every setting. A recipe file stands as it is; without one, the plan fills in what was not said."""
     given = with_overrides(_join(read_table(recipe), table) if recipe else table, overrides)
@@ -77,10 +98,13 @@ def resolve(table: Mapping[str, Any], recipe: str | Path | None = None, override
     pairs = TrainingPairs(checked.data, checked.train.seed)
     if recipe:
         return Job(checked, pairs, [])
-    merged, plan = merge(make_plan(Corpus(len(pairs), pairs.mean_characters)), given)
-    return Job(make_recipe(merged, where=where), pairs, plan)
+    corpus, machine = measure(pairs), look_at_machine()
+    plan = make_plan(corpus, machine, given)
+    plan = fit_memory(plan, make_recipe(merge(plan, given), where=where), corpus, machine)
+    return Job(make_recipe(merge(plan, given), where=where), pairs, plan)
 
 
+@by_the_first
 def resolve_finetune(base: str | Path, table: Mapping[str, Any], overrides: Iterable[str] = ()) -> Job:
     """Decide the settings of a run that goes on from another one's weights with other data: its architecture, tokenizer
     and search stay; the schedule starts anew, with a third of the learning rate and a short warm-up.
@@ -102,10 +126,47 @@ def resolve_finetune(base: str | Path, table: Mapping[str, Any], overrides: Iter
 
 
 def start(job: Job, out: str | Path = "") -> Run:
-    """Make the run folder, prepare the data and train. Bad input leaves no folder behind."""
-    run = Run.create(out or default_folder(job.recipe))
+    """Make the run folder, prepare the data and train. Bad input leaves no folder behind.
+
+    Started again by torchrun after a failure, it goes on in the folder that it had made.
+    """
+    with this_team() as team:
+        ready = _for_all(team, lambda: _make(job, Path(out or default_folder(job.recipe))))
+        _fit(team, ready)
+        return ready.run
+
+
+class Ready(NamedTuple):
+    """What training starts from."""
+
+    run: Run
+    prepared: Prepared
+    model: Seq2Seq
+
+
+def _for_all(team: Team, make: Callable[[], Ready]) -> Ready:
+    """What the first process makes ready; the others open it then."""
+    if team.is_first:
+        ready = make()
+        team.once(lambda: ready.run.folder)
+        return ready
+    run = Run.open(team.once(Path))
+    return Ready(run, open_prepared(run, tell), _first_model(run))
+
+
+def _make(job: Job, folder: Path) -> Ready:
+    """A new run; or the one that this launch had made before it was started again."""
+    if _made_by_this_launch(job, folder):
+        run = Run(folder)
+        if run.card:
+            tell(f"started again: going on in {folder}")
+            return _reopen(run, ())
+        shutil.rmtree(folder)  # the launch was interrupted while it prepared the data
+    run = Run.create(folder)
     try:
         with run.locked():
+            if "TORCHELASTIC_RUN_ID" in os.environ:
+                write_atomically(folder / LAUNCH, os.environ["TORCHELASTIC_RUN_ID"].encode())
             vocabularies = job.base.tokenizers if job.base else None
             try:
                 prepared = prepare(run, job.recipe, job.pairs, tell, vocabularies)
@@ -117,33 +178,62 @@ def start(job: Job, out: str | Path = "") -> Run:
                 run.write_weights(dict(job.base.load_model().named_parameters()))
             run.write_card(first_card(job, prepared))
             model = _first_model(run)
+            rehearse(model, TranslationTask(job.recipe, prepared, model), job.recipe.train)
     except BaseException:
         run.discard()
         raise
-    _fit(run, prepared, model)
-    return run
+    return Ready(run, prepared, model)
+
+
+def _made_by_this_launch(job: Job, folder: Path) -> bool:
+    """Whether torchrun started this process for the same job before: the launch has a name, or is started again."""
+    launch, restarts = os.environ.get("TORCHELASTIC_RUN_ID"), os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    mark = folder / LAUNCH
+    if launch is None or not mark.is_file() or mark.read_text() != launch or (launch == "none" and restarts == "0"):
+        return False
+    run = Run(folder)
+    return not run.card or _agree(job, run.recipe)
+
+
+def _agree(job: Job, recipe: Recipe) -> bool:
+    """Whether a recipe is that of the job, but for what the plan chose: it may choose otherwise another time."""
+    planned = {choice.name for choice in job.plan}
+    wanted, found = to_table(job.recipe), to_table(recipe)
+    return wanted.keys() == found.keys() and all(
+        wanted[section].get(key) == found[section].get(key)
+        for section in wanted
+        for key in wanted[section].keys() | found[section].keys()
+        if f"{section}.{key}" not in planned
+    )
 
 
 def resume(folder: str | Path, overrides: Iterable[str] = ()) -> Run:
     """Continue a run. `overrides` may change how training goes on, e.g. its end, but not what the model is."""
-    run = Run.open(folder)
     changed = list(overrides)
-    for override in changed:
-        if not override.strip().startswith(("train.", "search.")):
-            raise SettingsError(f"--set {override}: only train. and search. settings can change in a run that exists")
-    if run.card.get("scores") and not changed:
-        reason = run.card["training"]["stopped"]
-        tell(f"{run.folder}: finished already ({reason}); a later end goes on, e.g. --set train.max_steps=20000")
+    with this_team() as team:
+        run = Run.open(folder)
+        for override in changed:
+            if not override.strip().startswith(("train.", "search.")):
+                raise SettingsError(
+                    f"--set {override}: only train. and search. settings can change in a run that exists"
+                )
+        if not changed and team.once(lambda: bool(run.card.get("scores"))):
+            reason = run.card["training"]["stopped"]
+            tell(f"{run.folder}: finished already ({reason}); a later end goes on, e.g. --set train.max_steps=20000")
+            return run
+        _fit(team, _for_all(team, lambda: _reopen(run, changed)))
         return run
+
+
+def _reopen(run: Run, changed: Iterable[str]) -> Ready:
+    """A run as it was left, but for the changed settings."""
     with run.locked():
-        if changed:
-            run.write_recipe(make_recipe(with_overrides(to_table(run.recipe), changed)))
+        recipe = make_recipe(with_overrides(to_table(run.recipe), changed))
+        if recipe != run.recipe:
+            run.write_recipe(recipe)
         if not run.card:
             raise RunError(f"{run.folder}: was stopped while its data was prepared; remove it and train anew")
-        prepared = open_prepared(run, tell)
-        model = _first_model(run)
-    _fit(run, prepared, model)
-    return run
+        return Ready(run, open_prepared(run, tell), _first_model(run))
 
 
 def default_folder(recipe: Recipe) -> Path:
@@ -160,29 +250,36 @@ def tell_result(run: Run) -> None:
 
 
 def tell(message: str) -> None:
-    """A line about what is going on."""
-    print(message, file=sys.stderr, flush=True)
+    """A line about what is going on, from the first process."""
+    if os.environ.get("RANK", "0") == "0":
+        print(message, file=sys.stderr, flush=True)
 
 
 def _first_model(run: Run) -> Seq2Seq:
     """The model before the first update. A state, if there is one, replaces its weights."""
+    device = choose_device(run.recipe.train, this_team().local_rank)
     if run.card.get("base") and not (run.folder / "states").is_dir():
-        return run.load_model().requires_grad_(True)
+        return run.load_model().requires_grad_(True).to(device)
     torch.manual_seed(run.recipe.train.seed)
-    return run.build_model()
+    return run.build_model().to(device)
 
 
-def _fit(run: Run, prepared: Prepared, model: Seq2Seq) -> None:
-    recipe = run.recipe
-    task = TranslationTask(recipe, prepared, model)
-    watchers = make_watchers(run.folder / METRICS, recipe.train)
-    with run.locked(), StopRequest() as stop:
-        progress = Trainer(model, task, recipe.train, run.folder / "states", watchers).fit(run.write_weights, stop)
+def _fit(team: Team, ready: Ready) -> None:
+    run, prepared, model = ready
+    settings = run.recipe.train
+    task = TranslationTask(run.recipe, prepared, model, team)
+    watchers = make_watchers(run.folder / METRICS, settings) if team.is_first else []
+    team.advise(f'"regard resume {run.folder}" goes on from the last state, torchrun --max-restarts 1 by itself')
+    # The team once more, inside: torchrun asks the survivors of a failure to stop, which must not end them too early.
+    with run.locked() if team.is_first else nullcontext(), StopRequest() as stop, team:
+        trainer = Trainer(model, task, settings, run.folder / "states", watchers, team)
+        progress = trainer.fit(run.write_weights, stop)
         if not progress.stopped:
             tell(f'stopped at update {progress.step:,}; "regard resume {run.folder}" goes on from there')
-            raise KeyboardInterrupt
+            team.leave()
+            raise KeyboardInterrupt if team.is_first else SystemExit(130)
         tell(f"done: {progress.stopped}, best at update {progress.best_step:,}")
-        finish(run, prepared, progress)
+        team.once(lambda: finish(run, prepared, progress))
 
 
 def finish(run: Run, prepared: Prepared, progress: Progress) -> None:

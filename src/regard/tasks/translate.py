@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,59 +11,87 @@ import torch
 
 from regard.analysis.trace import Side, Trace, make_side, record_trace
 from regard.config import Search
-from regard.data.batch import Source, make_sources
+from regard.data.batch import make_sources
+from regard.data.scripts import language_scripts
 from regard.data.tokenizer import EOS, SOS, UNK, Tokenizer
 from regard.data.words import words
-from regard.decoding.beam import Hypothesis, Tokens, beam_search
-from regard.decoding.greedy import greedy
+from regard.decoding.hypothesis import Hypothesis
+from regard.decoding.searchtree import Recorder, SearchTree
+from regard.errors import RunError, SettingsError
 from regard.models.base import Seq2Seq
 from regard.run import Run
+from regard.tasks.answer import Answer, find_flags, texts_of
+from regard.tasks.gaze import replace_unknown
+from regard.tasks.search import Job, Searcher, check_search
+from regard.training.machine import keep_memory
 
+__all__ = ["Answer", "Translator", "load", "texts_of"]
 
-@dataclass(frozen=True)
-class Answer:
-    """A translation and what is known about it. It becomes JSON once, and everything that shows it draws that."""
-
-    source: str
-    text: str
-    score: float
-    """Log-probability divided by length ** search.length_penalty."""
-    tokens: tuple[str, ...]
-    log_probs: tuple[float, ...]
-    """Of each token, and last of the end token."""
-    ended: bool
-    """False when the length limit cut it off."""
-    alternatives: tuple[Answer, ...] = ()
-    """Other hypotheses, best first, when they were asked for."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
+SAFER_NO_REPEAT = 3
+"""A translation that loops or is empty is tried again without repeating so many tokens, and with at least one."""
 
 
 class Translator:
-    """A trained model with its tokenizers. `regard.load` makes one from a run folder."""
+    """A trained model with its tokenizers, or several models as one. `regard.load` makes one from run folders."""
 
-    def __init__(self, model: Seq2Seq, source: Tokenizer, target: Tokenizer, search: Search | None = None):
+    def __init__(
+        self,
+        model: Seq2Seq,
+        source: Tokenizer,
+        target: Tokenizer,
+        search: Search | None = None,
+        *,
+        others: Sequence[Seq2Seq] = (),
+        scripts: frozenset[str] | None = None,
+    ):
+        """`others` join `model` in an ensemble; `scripts` are those that the target language is written in."""
         self.model, self.source, self.target = model, source, target
         self.search = search or Search()
-        self.specials = Tokens(SOS, EOS, never=(SOS, UNK, target.pad))
+        self.models, self.scripts = (model, *others), scripts
 
     def __repr__(self) -> str:
         size = sum(parameter.numel() for parameter in self.model.parameters())
         return f"<Translator: {type(self.model).__name__}, {size:,} parameters, {self.target.size:,} target tokens>"
 
-    def translate(self, texts: str | Sequence[str], *, nbest: int = 1, **search: Any) -> list[Answer]:
-        """Translate one text or many, given back in order. Keywords override `search` settings, e.g. beam=1."""
-        texts = [texts] if isinstance(texts, str) else texts
+    def translate(
+        self,
+        texts: str | Sequence[str],
+        *,
+        nbest: int = 1,
+        prefix: str | Sequence[str] = "",
+        tree: bool = False,
+        **search: Any,
+    ) -> list[Answer]:
+        """Translate one text or many, given back in order. Keywords override `search` settings, e.g. beam=1.
+
+        A `prefix`, one for all or one for each text, is what the output begins with. `tree` records the beam search.
+        """
+        texts = [texts] if isinstance(texts, str) else list(texts)
         settings = replace(self.search, **search)
-        encoded = self.source.encode_many(list(texts))
-        answers: list[Answer | None] = [None] * len(texts)
-        for places in _batches_by_length(encoded, settings.batch_tokens):
-            found = self._decode([encoded[place] for place in places], settings)
-            for place, hypotheses in zip(places, found, strict=True):
-                answers[place] = self._answer(texts[place], hypotheses, nbest)
-        return [answer or Answer(text, "", 0.0, (), (), True) for text, answer in zip(texts, answers, strict=True)]
+        check_search(settings, nbest, tree)
+        keep_memory()
+        if settings.replace_unknown and self.target.kind != "word":
+            raise SettingsError("search.replace_unknown needs a word vocabulary (tokenizer.kind = word)")
+        prefixes = [prefix] * len(texts) if isinstance(prefix, str) else list(prefix)
+        if len(prefixes) != len(texts):
+            raise SettingsError(f"{len(prefixes)} prefixes for {len(texts)} texts; give one for all or one for each")
+        begun = map(tuple, self.target.encode_many(prefixes))
+        jobs = list(map(Job, texts, self.source.encode_many(texts), begun))
+        answers = self._answer(jobs, settings, nbest, tree)
+        return self._try_again(jobs, answers, settings, nbest, tree) if settings.retry else answers
+
+    def score(self, texts: Sequence[str], targets: Sequence[str], **search: Any) -> list[Answer]:
+        """The given targets as answers: what the model thinks of them, had they been its own."""
+        settings = replace(self.search, **search)
+        searcher = Searcher(self.models, self.source, self.target, settings)
+        pairs = zip(texts, self.source.encode_many(list(texts)), self.target.encode_many(list(targets)), strict=True)
+        jobs = [Job(text, ids, tuple(target)) for text, ids, target in pairs]
+        answers = [Answer(job.text, "", 0.0, (), (), True) for job in jobs]
+        for places in _batches([len(job.ids) + len(job.target) + 1 for job in jobs], settings.batch_tokens):
+            batch = [jobs[place] for place in places]
+            for place, found in zip(places, searcher.force(batch), strict=True):
+                answers[place] = self._make(jobs[place], found)
+        return answers
 
     def trace(self, text: str, target: str | None = None) -> Trace:
         """Everything attention did while writing `target`, or the model's own translation."""
@@ -74,51 +101,92 @@ class Translator:
         source_ids, target_ids = self.source.encode(text), self.target.encode(target)
         return record_trace(
             self.model,
-            self._sources([source_ids]),
+            make_sources([source_ids], self.source.pad),
             torch.tensor([[SOS, *target_ids]]),
             _side(self.source, source_ids),
             _side(self.target, target_ids),
         )
 
-    @torch.inference_mode()
-    def _decode(self, ids: list[list[int]], settings: Search) -> list[list[Hypothesis]]:
-        memory = self.model.encode(self._sources(ids))
-        state = self.model.start(memory)
-        longest_B = torch.tensor([int(settings.max_ratio * len(row)) + settings.max_extra for row in ids])
-        search = greedy if settings.beam == 1 else partial(beam_search, width=settings.beam)
-        return search(self.model.step, state, memory, longest_B, self.specials, penalty=settings.length_penalty)
+    def _answer(self, jobs: Sequence[Job], settings: Search, nbest: int, tree: bool) -> list[Answer]:
+        """Answers in the order of the jobs, which are run longest first. An empty line has an empty answer."""
+        searcher = Searcher(self.models, self.source, self.target, settings)
+        answers = [Answer(job.text, "", 0.0, (), (), True) for job in jobs]
+        for places in _batches([len(job.ids) for job in jobs], settings.batch_tokens):
+            batch = [jobs[place] for place in places]
+            recorder = Recorder(len(batch)) if tree else None
+            found = searcher.search(batch, nbest, recorder)
+            trees: Sequence[SearchTree | None] = recorder.trees(self.target.token) if recorder else [None] * len(batch)
+            for place, hypotheses, grown in zip(places, found, trees, strict=True):
+                first, *rest = [self._make(jobs[place], hypothesis) for hypothesis in hypotheses[:nbest]]
+                answers[place] = replace(first, alternatives=tuple(rest), tree=grown)
+            if settings.replace_unknown:
+                self._replace_unknown(answers, places, [hypotheses[0].tokens for hypotheses in found])
+        return answers
 
-    def _sources(self, ids: list[list[int]]) -> Source:
-        return make_sources(ids, self.source.pad)
+    def _try_again(
+        self, jobs: Sequence[Job], answers: list[Answer], settings: Search, nbest: int, tree: bool
+    ) -> list[Answer]:
+        """The same with loops and empty translations replaced, if safer settings give something better."""
+        places = [place for place, answer in enumerate(answers) if _failed(answer)]
+        if not places:
+            return answers
+        no_repeat = min(settings.no_repeat or SAFER_NO_REPEAT, SAFER_NO_REPEAT)
+        safer = replace(settings, no_repeat=no_repeat, min_length=max(settings.min_length, 1))
+        for place, again in zip(places, self._answer([jobs[p] for p in places], safer, nbest, tree), strict=True):
+            better = answers[place] if _failed(again) else again
+            answers[place] = replace(better, flags=(*better.flags, "retried"))
+        return answers
 
-    def _answer(self, text: str, hypotheses: list[Hypothesis], nbest: int) -> Answer:
-        made = [
-            Answer(
-                text,
-                self.target.decode(found.tokens),
-                found.score,
-                tuple(self.target.token(id) for id in found.tokens),
-                found.log_probs,
-                found.ended,
-            )
-            for found in hypotheses[:nbest]
-        ]
-        return replace(made[0], alternatives=tuple(made[1:]))
+    def _make(self, job: Job, found: Hypothesis) -> Answer:
+        text = self.target.decode(found.tokens)
+        flags = find_flags(job.text, text, found.ended, self.scripts)
+        tokens = tuple(self.target.token(id) for id in found.tokens)
+        return Answer(job.text, text, found.score, tokens, found.log_probs, found.ended, flags)
+
+    def _replace_unknown(self, answers: list[Answer], places: list[int], outputs: list[tuple[int, ...]]) -> None:
+        """Put source words into the best translations that hold unknown ones."""
+        wanted = [(place, output) for place, output in zip(places, outputs, strict=True) if UNK in output]
+        if wanted:
+            sources = [answers[place].source for place, _ in wanted]
+            texts = replace_unknown(self.models, self.source, self.target, sources, [output for _, output in wanted])
+            for (place, _), text in zip(wanted, texts, strict=True):
+                answers[place] = replace(answers[place], text=text)
 
 
-def load(run: str | Path) -> Translator:
-    """Open a run folder for translating and looking inside."""
+def load(run: str | Path, *others: str | Path) -> Translator:
+    """Open a run folder for translating and looking inside; several with one vocabulary become an ensemble."""
     folder = Run.open(run)
     source, target = folder.tokenizers
-    return Translator(folder.load_model(), source, target, folder.recipe.search)
+    members = [Run.open(other) for other in others]
+    for member in members:
+        if [side.hash() for side in member.tokenizers] != [side.hash() for side in (source, target)]:
+            raise RunError(f"{member.folder}: its vocabulary is not that of {folder.folder}; an ensemble needs one")
+    return Translator(
+        folder.load_model(),
+        source,
+        target,
+        folder.recipe.search,
+        others=[member.load_model() for member in members],
+        scripts=_target_scripts(folder),
+    )
 
 
-def _batches_by_length(encoded: Sequence[Sequence[int]], budget: int) -> Iterator[list[int]]:
+def _target_scripts(run: Run) -> frozenset[str] | None:
+    """What the target was written in when the run was trained, else what its language is written in, if known."""
+    seen = run.card.get("scripts", {}).get("target")
+    return frozenset(seen) if seen else language_scripts(run.recipe.data.target_language)
+
+
+def _failed(answer: Answer) -> bool:
+    return "empty" in answer.flags or "loops" in answer.flags
+
+
+def _batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
     """Places of the non-empty sentences, longest first, cut so that padded batches stay within the budget."""
-    order = sorted((place for place, ids in enumerate(encoded) if ids), key=lambda place: -len(encoded[place]))
+    order = sorted((place for place, length in enumerate(lengths) if length), key=lambda place: -lengths[place])
     batch: list[int] = []
     for place in order:
-        if batch and (len(batch) + 1) * len(encoded[batch[0]]) > budget:
+        if batch and (len(batch) + 1) * lengths[batch[0]] > budget:
             yield batch
             batch = []
         batch.append(place)
@@ -133,8 +201,3 @@ def _side(tokenizer: Tokenizer, ids: list[int]) -> Side:
     tokens = [*(piece.text for piece in pieces), tokenizer.token(EOS)]
     spans = [*((piece.start, piece.end) for piece in pieces), (end, end)]
     return make_side(tokens, spans, [(word.text, word.start, word.end) for word in words(text)])
-
-
-def texts_of(answers: Iterable[Answer]) -> list[str]:
-    """The translations alone."""
-    return [answer.text for answer in answers]

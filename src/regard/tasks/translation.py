@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import random
 
+import torch
+
 from regard.config import Recipe
-from regard.data.batch import Batch, BatchStream, make_batch
+from regard.data.batch import Batch, BatchStream, Mark, Source, epoch_batches, make_batch
 from regard.data.sampling import resample
+from regard.layers.dropout import Rows
 from regard.models.base import Seq2Seq
 from regard.tasks.evaluate import quick_scores
 from regard.tasks.prepare import Prepared
 from regard.tasks.translate import Translator, texts_of
+from regard.training.distributed import Team
 from regard.training.flops import count_cost
 from regard.training.loop import Validation
 from regard.training.loss import Loss, smoothed_cross_entropy
+from regard.training.schedule import strength
 
 VALID_BATCH_PAIRS = 64
 SAMPLES = 3
@@ -22,28 +27,54 @@ SAMPLES = 3
 class TranslationTask:
     """What the loop must know of translation."""
 
-    def __init__(self, recipe: Recipe, prepared: Prepared, model: Seq2Seq):
-        self.recipe, self.data = recipe, prepared
+    def __init__(self, recipe: Recipe, prepared: Prepared, model: Seq2Seq, team: Team | None = None):
+        self.recipe, self.data, self.team = recipe, prepared, team or Team()
         self.cost = count_cost(model)
-        store = prepared.train
-        self.stream = BatchStream(store.lengths, recipe.train.batch_tokens, recipe.train.seed, store.weights)
+        self.enter(0, 0)
         kept = recipe.train.valid_sentences or len(prepared.valid)
         self.translated = prepared.valid[:kept]
+
+    def enter(self, epoch: int, start: int) -> None:
+        """Make ready for positions from this epoch on."""
+        store, settings = self.data.train, self.recipe.train
+        self.stream = BatchStream(
+            store.lengths, settings.batch_tokens, settings.seed, store.weights, known=Mark(epoch, start)
+        )
+
+    def mark(self, position: int) -> tuple[int, int]:
+        """The epoch that a position falls into, and the position of its first batch."""
+        return self.stream.mark(position)
 
     def batch(self, position: int) -> Batch:
         """The pairs at this place of the stream, with other subwords each time if that was asked for."""
         index = self.stream.at(position)
         pairs = [self.data.train[place] for place in index]
         source, target = self.data.source, self.data.target
-        strength = self.recipe.tokenizer.sampling
-        if not strength:
+        settings = self.recipe.train
+        share = self.recipe.tokenizer.sampling * strength(position // settings.accumulate + 1, settings)
+        if not share:
             return make_batch(pairs, source.pad, target.pad, index)
-        draw = random.Random(f"{self.recipe.train.seed} {position}")
+        draw = random.Random(f"{settings.seed} {position}")
         others = [
-            (resample(source, one.tolist(), strength, draw), resample(target, other.tolist(), strength, draw))
+            (resample(source, one.tolist(), share, draw), resample(target, other.tolist(), share, draw))
             for one, other in pairs
         ]
         return make_batch(others, source.pad, target.pad, index)
+
+    def largest(self) -> Batch:
+        """The largest batch of the first epoch, padding included."""
+        store, settings = self.data.train, self.recipe.train
+        source, target = store.lengths
+        epoch = epoch_batches(store.lengths, settings.batch_tokens, settings.seed, 0, store.weights)
+        index = max(epoch, key=lambda index: len(index) * (int(source[index].max()) + int(target[index].max()) + 2))
+        return make_batch([store[place] for place in index], self.data.source.pad, self.data.target.pad, index)
+
+    def rows(self, batch: Batch, first: int, every: int) -> tuple[Batch, Rows]:
+        """Every so many rows, from the first on; padded as before, so that all processes see the same lengths."""
+        total = len(batch.index_B)
+        missing = first >= total
+        index_R = torch.zeros(1, dtype=torch.long) if missing else torch.arange(first, total, every)
+        return take_rows(batch, index_R), Rows(index_R, total, weight=0.0 if missing else 1.0)
 
     def loss(self, model: Seq2Seq, batch: Batch) -> Loss:
         """Of the real target tokens; padding is left out before the vocabulary is scored."""
@@ -70,21 +101,39 @@ class TranslationTask:
         """Loss over the validation pairs; BLEU and chrF over the first of them, translated greedily."""
         scores = {"loss": self._valid_loss(model)}
         translator = Translator(model, self.data.source, self.data.target, self.recipe.search)
-        answers = translator.translate([pair.source for pair in self.translated], beam=1)
-        scores |= quick_scores(texts_of(answers), [pair.target for pair in self.translated])
+        answers = translator.translate([pair.source for pair in self.team.share(self.translated)], beam=1)
+        texts = self.team.join(texts_of(answers))
+        scores |= quick_scores(texts, [pair.target for pair in self.translated])
         samples = [
-            {"source": pair.source, "translation": answer.text, "reference": pair.target}
-            for pair, answer in zip(self.translated[:SAMPLES], answers[:SAMPLES], strict=True)
+            {"source": pair.source, "translation": text, "reference": pair.target}
+            for pair, text in zip(self.translated[:SAMPLES], texts[:SAMPLES], strict=True)
         ]
         metric = self.recipe.train.metric
         return Validation(scores, -scores["loss"] if metric == "loss" else scores[metric], samples)
 
     def _valid_loss(self, model: Seq2Seq) -> float:
         source, target = self.data.source, self.data.target
-        total, tokens = 0.0, 0
-        for first in range(0, len(self.data.valid), VALID_BATCH_PAIRS):
+        device = model.output.weight.device
+        total, tokens = 0.0, 0.0
+        for first in self.team.share(range(0, len(self.data.valid), VALID_BATCH_PAIRS)):
             pairs = self.data.valid[first : first + VALID_BATCH_PAIRS]
             ids = [(source.encode(pair.source), target.encode(pair.target)) for pair in pairs]
-            loss = self.loss(model, make_batch(ids, source.pad, target.pad))
+            loss = self.loss(model, make_batch(ids, source.pad, target.pad).to(device))
             total, tokens = total + float(loss.plain), tokens + loss.tokens
+        total, tokens = self.team.sum(total, tokens)
         return total / tokens
+
+
+def take_rows(batch: Batch, index_R: torch.Tensor) -> Batch:
+    """Some rows of a batch."""
+    source = Source(batch.source.ids_BS[index_R], batch.source.mask_BS[index_R])
+    target_mask_RT = batch.target_mask_BT[index_R]
+    return Batch(
+        source=source,
+        target_input_BT=batch.target_input_BT[index_R],
+        target_output_BT=batch.target_output_BT[index_R],
+        target_mask_BT=target_mask_RT,
+        index_B=batch.index_B[index_R],
+        source_tokens=int(source.mask_BS.sum()),
+        target_tokens=int(target_mask_RT.sum()),
+    )

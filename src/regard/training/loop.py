@@ -1,29 +1,37 @@
-"""The loop: one for every task and every architecture.
+"""The loop: one for every task and every architecture, on one process or on many.
 
 What happens in update u is decided by the recipe, the seed and u alone: the batches come from a stream that can be
 entered anywhere, and dropout is seeded by the batch's place in it. So a run that was killed and resumed computes the
-very same numbers as one that was not.
+very same numbers as one that was not; and processes that share the batches of an update, or the rows of a batch, sum
+up to what one alone would compute.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from regard.config import Train
 from regard.errors import TrainingError
+from regard.layers.dropout import Rows, sharing, weaken
 from regard.models.base import Seq2Seq
-from regard.training.average import Average
+from regard.run import restore
+from regard.training.average import make_average
+from regard.training.device import gather, lay_out, scatter
+from regard.training.distributed import Team
 from regard.training.loss import Loss
 from regard.training.machine import keep_memory
-from regard.training.schedule import learning_rate
+from regard.training.optimizer import make_optimizer
+from regard.training.schedule import cooling_updates, learning_rate, strength
 from regard.training.signals import StopRequest
 from regard.training.state import Progress, load_state, save_state
 
@@ -37,6 +45,15 @@ class Task(Protocol):
 
     def batch(self, position: int) -> Any:
         """The batch at this place of the endless stream."""
+
+    def rows(self, batch: Any, first: int, every: int) -> tuple[Any, Rows]:
+        """The part of a batch that one of several processes computes: every so many rows, from the first on."""
+
+    def mark(self, position: int) -> tuple[int, int]:
+        """The epoch that a position falls into, and the position of its first batch."""
+
+    def enter(self, epoch: int, start: int) -> None:
+        """Make ready for positions from this epoch on."""
 
     def loss(self, model: Seq2Seq, batch: Any) -> Loss:
         """Sum of the loss over the batch."""
@@ -70,6 +87,20 @@ class Update:
     flops: float
 
 
+class Part(NamedTuple):
+    """What one process computes of a batch."""
+
+    position: int
+    batch: Any
+    rows: Rows | None
+    """Which rows; None: all."""
+
+    @property
+    def weight(self) -> float:
+        """0 for a part that only takes part."""
+        return self.rows.weight if self.rows else 1.0
+
+
 Keep = Callable[[dict[str, Tensor]], None]
 
 
@@ -95,12 +126,19 @@ class Watcher(Protocol):
 class Trainer:
     """Model, optimizer, average and progress: everything that changes while training."""
 
-    def __init__(self, model: Seq2Seq, task: Task, settings: Train, folder: Path, watchers: Sequence[Watcher]):
+    def __init__(
+        self, model: Seq2Seq, task: Task, settings: Train, folder: Path, watchers: Sequence[Watcher],
+        team: Team | None = None,
+    ):  # fmt: skip
         self.model, self.task, self.settings = model, task, settings
         self.folder, self.watchers = folder, watchers
+        self.team = team or Team()
+        self.layout = lay_out(model, task.loss, settings, self.team)
         self.optimizer = make_optimizer(model, settings)
-        self.average = Average(model, settings.average)
+        self.average = make_average(model, settings)
         self.progress = Progress()
+        self._clock = time.monotonic()
+        self._leaving = False
 
     def fit(self, keep: Keep, stop: StopRequest) -> Progress:
         """Train until something ends it. `keep(weights)` is called with the weights of each best validation."""
@@ -117,87 +155,140 @@ class Trainer:
         return self.progress
 
     def _train(self, keep: Keep, stop: StopRequest) -> None:
-        self.progress.stopped = self._reason_to_stop()  # a run that had ended may have been given a later end
-        clock = time.monotonic()
+        if not self._near_the_end():  # a run that had ended may have been given a later end
+            self.progress.cooling_from = self.progress.cooling_until = 0
+        self.progress.stopped = self._reason_to_stop()
+        self._clock = time.monotonic()
         while not self.progress.stopped:
-            if not self.update():
+            if not self.update(stop):
                 self.go_back()
                 continue
-            now = time.monotonic()
-            self.progress.seconds += now - clock
-            clock = now
-            step = self.progress.step
-            finished = step >= self.settings.max_steps or self._out_of_time()
-            if finished or step % self.settings.validate_every == 0:
+            step, ended = self.progress.step, self._reason_to_stop()
+            if ended or step % self.settings.validate_every == 0:
                 self.validate(keep)
-                clock = time.monotonic()
-            self.progress.stopped = self._reason_to_stop()
-            if self.progress.stopped or stop.requested or step % self.settings.state_every == 0:
+                self._clock = time.monotonic()
+            self._cool_down()
+            self.progress.stopped = ended or self._reason_to_stop()
+            if self.progress.stopped or self._leaving or step % self.settings.state_every == 0:
                 self.save()
-            if stop.requested:
+            if self._leaving:
                 break
 
-    def update(self) -> bool:
+    def update(self, stop: StopRequest) -> bool:
         """One update of the weights; False when the loss is not a number or has exploded."""
         began = time.monotonic()
-        progress, settings = self.progress, self.settings
-        batches = [self.task.batch(progress.position + part) for part in range(settings.accumulate)]
-        tokens = sum(batch.target_tokens for batch in batches)
+        progress, settings, team = self.progress, self.settings, self.team
+        parts = self._parts()
+        (tokens,) = team.sum(sum(part.weight * part.batch.target_tokens for part in parts))
         self.model.train()
-        self.optimizer.zero_grad(set_to_none=True)
+        weaken(self.model, strength(progress.step + 1, settings))
+        self.optimizer.zero_grad()
         plain = 0.0
-        for part, batch in enumerate(batches):
-            torch.manual_seed(_mix(settings.seed, progress.position + part))
-            loss = self.task.loss(self.model, batch)
-            (loss.smoothed / tokens).backward()
-            plain += float(loss.plain)
-        mean = plain / tokens
+        for number, part in enumerate(parts, 1):
+            torch.manual_seed(_mix(settings.seed, part.position))
+            with self.layout.summing(number == len(parts)), sharing(part.rows):
+                loss = self.layout.loss(part.batch)
+                (loss.smoothed / tokens * (part.weight * team.size)).backward()  # gradients are means over the team
+            plain += part.weight * float(loss.plain)
+        self.layout.quieten()
+        norm = clip(self.model, settings.clip)
+        flops = sum(part.weight * self.task.flops(part.batch) for part in parts)
+        plain, flops, bad, asked, seconds = team.sum(
+            plain, flops, not math.isfinite(norm), stop.requested, team.is_first * (time.monotonic() - self._clock)
+        )
+        mean, self._leaving = plain / tokens, asked > 0
         if progress.first_loss is None:
             progress.first_loss = mean
-        norm = clip(self.model, settings.clip)
-        if not (math.isfinite(mean) and math.isfinite(norm)) or mean > EXPLODED * progress.first_loss:
+        if bad or not math.isfinite(mean) or mean > EXPLODED * progress.first_loss:
             return False
-        rate = learning_rate(progress.step + 1, settings) * progress.rate_factor
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        self._clock = time.monotonic()
+        cooling = (progress.cooling_from, progress.cooling_until)
+        rate = learning_rate(progress.step + 1, settings, cooling) * progress.rate_factor
+        self.optimizer.set_rate(rate)
         self.optimizer.step()
-        flops = sum(self.task.flops(batch) for batch in batches)
         progress.step += 1
         progress.position += settings.accumulate
-        progress.tokens += tokens
+        progress.seconds += seconds
+        progress.tokens += int(tokens)
         progress.flops += flops
         progress.loss += max(LOSS_MEMORY, 1 / progress.step) * (mean - progress.loss)
         self.average.update(progress.step)
-        update = Update(progress.step, mean, rate, norm, tokens, time.monotonic() - began, flops)
+        update = Update(progress.step, mean, rate, norm, int(tokens), time.monotonic() - began, flops)
         for watcher in self.watchers:
             watcher.updated(update, progress)
         return True
+
+    def _parts(self) -> list[Part]:
+        """What this process computes of an update: whole batches if they can be dealt out evenly, else rows of each."""
+        task, rank, size = self.task, self.team.rank, self.team.size
+        positions = range(self.progress.position, self.progress.position + self.settings.accumulate)
+        if len(positions) % size == 0:
+            return [Part(position, task.batch(position), None) for position in positions if position % size == rank]
+        return [Part(position, *task.rows(task.batch(position), rank, size)) for position in positions]
 
     def validate(self, keep: Keep) -> None:
         """Score the averaged weights and keep them if they are the best so far."""
         progress = self.progress
         self.model.eval()
-        with self.average.applied(), torch.no_grad():
-            validation = self.task.validate(self.model)
+        with self._averaged() as model, torch.no_grad():
+            validation = self.task.validate(model)
         before = -math.inf if progress.best_score is None else progress.best_score
         best = validation.score >= before  # of equals, the one that was trained longer
-        if validation.score != before:  # an equal one says nothing: early on, BLEU stays at zero for a while
+        if validation.score != before and not progress.cooling_until:  # equal: early on, BLEU stays at zero for a while
             progress.worse_in_a_row = 0 if best else progress.worse_in_a_row + 1
         if best:
             progress.best_score, progress.best_step = validation.score, progress.step
-            keep(self.average.named())
+            weights = self._gather(self.average.named().items())
+            if self.team.is_first:
+                keep(weights)
         for watcher in self.watchers:
             watcher.validated(validation, progress, best=best)
 
-    def _reason_to_stop(self) -> str:
-        if self.settings.patience and self.progress.worse_in_a_row >= self.settings.patience:
-            return f"no better validation in {self.settings.patience}"
-        if self.progress.step >= self.settings.max_steps:
-            return f"{self.settings.max_steps:,} updates made"
-        return f"{self.settings.minutes:g} minutes spent" if self._out_of_time() else ""
+    @contextmanager
+    def _averaged(self) -> Iterator[Seq2Seq]:
+        """The model with the averaged weights; where it is sharded, a whole one with them."""
+        whole = self.layout.whole
+        if whole is None:
+            with self.average.applied():
+                yield self.model
+            return
+        averages = {name: gather(tensor).cpu() for name, tensor in self.average.named().items()}
+        restore(whole, averages, where="the average")
+        yield whole.to(self.model.output.weight.device)
+        whole.cpu()
 
-    def _out_of_time(self) -> bool:
-        return bool(self.settings.minutes) and self.progress.seconds >= 60 * self.settings.minutes
+    def _reason_to_stop(self) -> str:
+        progress, settings = self.progress, self.settings
+        if progress.step >= settings.max_steps:
+            return f"{settings.max_steps:,} updates made"
+        if settings.minutes and progress.seconds >= 60 * settings.minutes:
+            return f"{settings.minutes:g} minutes spent"
+        if progress.cooling_until and progress.step >= progress.cooling_until:
+            return f"{self._near_the_end()}, then cooled down"
+        return "" if settings.cooldown else self._no_better()
+
+    def _cool_down(self) -> None:
+        """Let the rate fall to zero from here on, once the end is near."""
+        progress = self.progress
+        if not self.settings.cooldown or progress.cooling_until or not (reason := self._near_the_end()):
+            return
+        updates = max(cooling_updates(progress.step, self.settings), 1)
+        progress.cooling_from, progress.cooling_until = progress.step, progress.step + updates
+        self._notice(f"{reason}: cooling down over {updates:,} updates")
+
+    def _near_the_end(self) -> str:
+        """Why no more than the cooling down is left, if so."""
+        progress, settings = self.progress, self.settings
+        before = 1 - settings.cooldown
+        if progress.step >= before * settings.max_steps:
+            return f"{progress.step:,} of {settings.max_steps:,} updates made"
+        if settings.minutes and progress.seconds >= before * 60 * settings.minutes:
+            return f"{progress.seconds / 60:.1f} of {settings.minutes:g} minutes spent"
+        return self._no_better()
+
+    def _no_better(self) -> str:
+        patience = self.settings.patience
+        return f"no better validation in {patience}" if patience and self.progress.worse_in_a_row >= patience else ""
 
     def go_back(self) -> None:
         """After a loss that is not a number: the last good state, half the learning rate."""
@@ -214,52 +305,68 @@ class Trainer:
 
     def save(self) -> None:
         """Write a state."""
-        tensors: dict[str, Tensor] = {f"weights.{name}": parameter for name, parameter in self.model.named_parameters()}
-        if self.settings.average:
-            tensors |= {f"average.{name}": tensor for name, tensor in self.average.named().items()}
+        tensors = self._gather(self._named_tensors())
+        self.progress.epoch, self.progress.epoch_start = self.task.mark(self.progress.position)
+        if self.team.is_first:
+            save_state(self.folder, tensors, self.progress)
+
+    def _named_tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """Everything in a state, by its name there."""
         for name, parameter in self.model.named_parameters():
-            for key, value in self.optimizer.state[parameter].items():
-                tensors[f"optimizer.{key}.{name}"] = value
-        save_state(self.folder, tensors, self.progress)
+            yield f"weights.{name}", parameter
+            for key, value in self.optimizer.state_of(parameter).items():
+                yield f"optimizer.{key}.{name}", value
+        yield from self.average.remembered()
+
+    def _gather(self, tensors: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
+        """Tensors as the first process writes them: whole. The others help to put them together and keep none."""
+        whole = {}
+        for name, tensor in tensors:
+            gathered = gather(tensor.detach())
+            if self.team.is_first:
+                whole[name] = gathered.cpu()
+        return whole
 
     def restore(self) -> bool:
-        """Go to the newest sound state; False where there is none."""
-        found = load_state(self.folder)
-        if found is None:
+        """Go to the newest sound state, which the first process reads; False where there is none."""
+        found = load_state(self.folder) if self.team.is_first else None
+        known = self.team.once(lambda: None if found is None else (found[1], found[2]))
+        if known is None:
             return False
-        tensors, self.progress, notes = found
-        averages = self.average.named()
-        with torch.no_grad():
-            for name, parameter in self.model.named_parameters():
-                parameter.copy_(tensors[f"weights.{name}"])
-                if self.settings.average:
-                    averages[name].copy_(tensors[f"average.{name}"])
-                moments = {key: tensors.get(f"optimizer.{key}.{name}") for key in ("step", "exp_avg", "exp_avg_sq")}
-                self.optimizer.state[parameter] = {key: value for key, value in moments.items() if value is not None}
+        self.progress, notes = known
+        self.task.enter(self.progress.epoch, self.progress.epoch_start)
+        self._put_back(self.team.tensors(found[0] if found else {}))
         for note in notes:
             self._notice(note)
         return True
+
+    @torch.no_grad()
+    def _put_back(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
+        parameters = dict(self.model.named_parameters())
+        kept: dict[str, dict[str, Tensor]] = defaultdict(dict)
+        for place, tensor in tensors:
+            kind, _, name = place.partition(".")
+            if kind == "optimizer":
+                key, _, name = name.partition(".")
+                is_moment = tensor.dim() > 0  # Adam's count of steps is a number, which is never sharded
+                like = parameters[name]
+                kept[name][key] = scatter(tensor, like) if is_moment else tensor.to(like.device)
+            elif kind == "weights":
+                parameters[name].copy_(scatter(tensor, parameters[name]))
+            else:
+                self.average.remember(place, tensor, scatter)
+        for name, parameter in parameters.items():
+            self.optimizer.remember(parameter, kept[name])
 
     def _notice(self, message: str) -> None:
         for watcher in self.watchers:
             watcher.noticed(message, self.progress)
 
 
-def make_optimizer(model: Seq2Seq, settings: Train) -> torch.optim.AdamW:
-    """Adam with decoupled weight decay on matrices; biases and norms do not decay."""
-    matrices = [parameter for parameter in model.parameters() if parameter.dim() > 1]
-    vectors = [parameter for parameter in model.parameters() if parameter.dim() <= 1]
-    groups: list[dict[str, Any]] = [
-        {"params": matrices, "weight_decay": settings.weight_decay},
-        {"params": vectors, "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=settings.betas, eps=settings.epsilon, fused=True)
-
-
 def clip(model: Seq2Seq, limit: float) -> float:
     """Shorten the gradient to this norm; returns the norm it had."""
     gradients: list[Tensor] = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    norm = torch.nn.utils.get_total_norm(gradients)
+    norm = gather(torch.nn.utils.get_total_norm(gradients))
     if limit:
         torch.nn.utils.clip_grads_with_norm_(model.parameters(), limit, norm)
     return float(norm)

@@ -48,21 +48,44 @@ def _sum_chunks(
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:  # fmt: skip
     """The two losses and, if asked for, the gradients of the first with respect to states, weight and bias."""
     smoothed, plain = states_ND.new_zeros((), dtype=torch.float64), states_ND.new_zeros((), dtype=torch.float64)
+    kind = _product_type(states_ND)
+    weight, bias = weight_VD.to(kind), None if bias_V is None else bias_V.to(kind)
     grad_states = torch.empty_like(states_ND) if gradients else None
     grad_weight = torch.zeros_like(weight_VD) if gradients else None
     grad_bias = torch.zeros_like(bias_V) if gradients and bias_V is not None else None
     for rows in _chunks(len(states_ND), paired=agreement > 0):
-        states = _take(states_ND, rows)
-        scores = nn.functional.linear(states, weight_VD, bias_V)
+        states = _take(states_ND, rows).to(kind)
+        scores = nn.functional.linear(states, weight, bias).to(weight_VD.dtype)
         chunk_smoothed, chunk_plain = _turn_to_gradient(scores, _take(target_N, rows), smoothing, agreement)
         smoothed, plain = smoothed + chunk_smoothed, plain + chunk_plain
         if grad_states is not None and grad_weight is not None:
-            for part, grad_scores in zip(rows, scores.chunk(len(rows)), strict=True):
-                torch.mm(grad_scores, weight_VD, out=grad_states[part])
-            grad_weight.addmm_(scores.t(), states)
+            grad_scores = scores.to(kind)
+            for part, grad_part in zip(rows, grad_scores.chunk(len(rows)), strict=True):
+                _store_product(grad_part, weight, grad_states[part])
+            _add_product(grad_scores.t(), states, grad_weight)
         if grad_bias is not None:
             grad_bias += scores.sum(0)
     return smoothed, plain, grad_states, grad_weight, grad_bias
+
+
+def _product_type(states_ND: Tensor) -> torch.dtype:
+    """The type in which matrices are multiplied here; everything else is done in that of the weights."""
+    device = states_ND.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states_ND.dtype
+
+
+def _store_product(a: Tensor, b: Tensor, goal: Tensor) -> None:
+    if goal.dtype == a.dtype:
+        torch.mm(a, b, out=goal)
+    else:
+        goal.copy_(a @ b)
+
+
+def _add_product(a: Tensor, b: Tensor, goal: Tensor) -> None:
+    if goal.dtype == a.dtype:
+        goal.addmm_(a, b)
+    else:
+        goal.add_(a @ b)
 
 
 def _chunks(rows: int, paired: bool) -> Iterator[tuple[slice, ...]]:
@@ -127,6 +150,5 @@ class _Fused(torch.autograd.Function):
 
     @staticmethod
     def backward(context: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        scale = outer[0].to(context.saved_tensors[0].dtype)
-        states, weight, bias = (None if grad is None else grad * scale for grad in context.saved_tensors)
+        states, weight, bias = (None if grad is None else grad * outer[0].to(grad) for grad in context.saved_tensors)
         return states, weight, bias, None, None, None

@@ -6,12 +6,44 @@ import ctypes
 import functools
 import os
 import time
+from dataclasses import dataclass
 
 import torch
 
 # Names and numbers of glibc's mallopt(3).
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _KEEP_BELOW = 1 << 30
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the plan knows of the machine."""
+
+    device: str
+    """"cpu" or the name of the GPU."""
+    cores: int
+    memory: float
+    """Bytes that are free: of the GPU, or else of the machine."""
+    peak: float
+    """Operations a second of a large matrix product."""
+
+
+def look_at_machine() -> Machine:
+    """The machine that this runs on, as it is now."""
+    if torch.cuda.is_available():
+        free, _ = torch.cuda.mem_get_info()
+        return Machine(torch.cuda.get_device_name(), cores(), float(free), matmul_peak("cuda"))
+    return Machine("cpu", cores(), free_memory(), matmul_peak())
+
+
+def free_memory() -> float:
+    """Bytes that a new process could have; infinite where the system does not tell."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            known = dict(line.split(":") for line in file)
+        return 1024.0 * int(known["MemAvailable"].split()[0])
+    except (OSError, KeyError, ValueError):
+        return float("inf")
 
 
 @functools.cache
@@ -29,14 +61,16 @@ def keep_memory() -> bool:
 
 
 @functools.cache
-def matmul_peak() -> float:
+def matmul_peak(device: str = "cpu") -> float:
     """Multiplications and additions a second that a large float32 matrix product reaches here, measured in 0.3 s."""
     size = 1024
-    a, b = torch.randn(size, size), torch.randn(size, size)
+    a, b = torch.randn(size, size, device=device), torch.randn(size, size, device=device)
     best, until = float("inf"), time.perf_counter() + 0.3
     while time.perf_counter() < until:
         start = time.perf_counter()
         torch.mm(a, b)
+        if device != "cpu":
+            torch.cuda.synchronize()
         best = min(best, time.perf_counter() - start)
     return 2 * size**3 / best
 

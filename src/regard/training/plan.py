@@ -1,13 +1,21 @@
 """The plan: what someone who knows would choose for this much data on this machine, each choice with its reason.
 
-The plan sees only numbers: how many pairs, how long they are, how many cores. What the user has said is never changed.
+The plan sees only numbers: how many pairs, how long they are, what the machine has. What the user has said is never
+changed, and what follows from it follows: another architecture gets the settings that suit it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from regard.config import PRESETS, Transformer
+from regard.recipe import find_preset
+from regard.training.machine import Machine
+
+CHARACTERS_PER_TOKEN = 4.0  # of European languages with a vocabulary of some thousand subwords
+LONGEST_SENTENCES = 8  # of the longest kind, that a batch should hold
 
 
 @dataclass(frozen=True)
@@ -26,40 +34,105 @@ class Corpus:
     pairs: int
     characters: float
     """Mean length of a sentence, both sides."""
+    long: float = 0.0
+    """Length that only one sentence in a hundred exceeds."""
+
+    @property
+    def tokens(self) -> float:
+        """Target tokens of an epoch, roughly."""
+        return self.pairs * (self.characters / CHARACTERS_PER_TOKEN + 1)
 
 
-def make_plan(corpus: Corpus) -> list[Choice]:
-    """Choose for this corpus."""
-    pairs = corpus.pairs
-    said = f"{pairs:,} pairs"
-    if pairs < 100_000:
-        arch, dropout = "transformer-tiny", 0.3 if pairs < 50_000 else 0.2
-        why = f"{said}: a larger model would learn them by heart"
-    elif pairs < 1_000_000:
-        arch, dropout, why = "transformer-small", 0.1, f"{said} on a CPU: small enough to see each pair several times"
-    else:
-        arch, dropout, why = "transformer-base", 0.1, f"{said}: enough for the paper's base model"
-    vocabulary = 2000 if pairs < 10_000 else 8000 if pairs < 500_000 else 32_000
-    updates = max(pairs // 250, 1)
-    every = min(max(updates, 50), 1000)
-    return [
-        Choice("model.arch", arch, why),
-        Choice("model.dropout", dropout, "the less data, the more dropout"),
-        Choice("tokenizer.size", vocabulary, f"{said}: each subword should be seen often"),
-        Choice("train.validate_every", every, "about once an epoch"),
-        Choice("train.state_every", every, "so little is lost when it is killed"),
-    ]
+def make_plan(corpus: Corpus, machine: Machine, given: Mapping[str, Mapping[str, Any]]) -> list[Choice]:
+    """Choose for this corpus on this machine whatever `given`, as tables of settings, leaves open."""
+    said_arch = given.get("model", {}).get("arch")
+    arch = said_arch or _choose_arch(corpus, machine)[0]
+    is_transformer = isinstance(find_preset(arch), Transformer)
+    choices = [*_vocabulary(corpus)]
+    if not said_arch:
+        choices += _model(corpus, machine)
+    choices += _learning(corpus, is_transformer)
+    choices += _batch(corpus, machine)
+    choices += _validation(corpus, next(choice.value for choice in choices if choice.name == "train.batch_tokens"))
+    return [choice for choice in choices if not _is_said(choice.name, given)]
 
 
-def merge(plan: list[Choice], given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Choice]]:
-    """The plan under what the user has said: tables for a recipe, and the choices that took effect."""
+def table(plan: Sequence[Choice]) -> list[str]:
+    """The choices for people, one a line."""
+    name = max((len(choice.name) for choice in plan), default=0)
+    value = max((len(str(choice.value)) for choice in plan), default=0)
+    return [f"  {choice.name:{name}}  {choice.value!s:{value}}  {choice.reason}" for choice in plan]
+
+
+def merge(plan: list[Choice], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The plan below what the user has said: tables for a recipe."""
     merged: dict[str, Any] = {key: dict(table) for key, table in given.items()}
-    own_model = "arch" in merged.get("model", {})
-    used = []
     for choice in plan:
         section, key = choice.name.split(".")
-        if key in merged.get(section, {}) or (section == "model" and own_model):
-            continue
         merged.setdefault(section, {})[key] = choice.value
-        used.append(choice)
-    return merged, used
+    return merged
+
+
+def _is_said(name: str, given: Mapping[str, Mapping[str, Any]]) -> bool:
+    section, key = name.split(".")
+    return key in given.get(section, {})
+
+
+def _vocabulary(corpus: Corpus) -> Iterator[Choice]:
+    pairs = corpus.pairs
+    size = 2000 if pairs < 5_000 else 4000 if pairs < 15_000 else 6000 if pairs < 100_000 else 16_000
+    size = 32_000 if pairs >= 1_000_000 else size
+    yield Choice("tokenizer.size", size, f"{pairs:,} pairs: few enough that each subword is seen often")
+    if pairs < 500_000:
+        yield Choice("tokenizer.sampling", 0.1, "words are cut anew each time they are seen: little data goes further")
+
+
+def _choose_arch(corpus: Corpus, machine: Machine) -> tuple[str, str]:
+    pairs = corpus.pairs
+    if pairs < 100_000:
+        return "transformer-tiny", f"{pairs:,} pairs: a larger model would learn them by heart"
+    if pairs < 1_000_000 or machine.device == "cpu":
+        return "transformer-small", f"{pairs:,} pairs on {machine.device}: small enough to see each pair several times"
+    return "transformer-base", f"{pairs:,} pairs: enough for the paper's base model"
+
+
+def _model(corpus: Corpus, machine: Machine) -> Iterator[Choice]:
+    arch, reason = _choose_arch(corpus, machine)
+    yield Choice("model.arch", arch, reason)
+    dropout = 0.3 if corpus.pairs < 100_000 else 0.2 if corpus.pairs < 500_000 else 0.1
+    yield Choice("model.dropout", dropout, "the less data, the more dropout")
+    preset = PRESETS[arch]
+    if isinstance(preset, Transformer) and preset.norm != "before":
+        yield Choice("model.norm", "before", "learns at once, without a long warm-up")
+
+
+def _learning(corpus: Corpus, is_transformer: bool) -> Iterator[Choice]:
+    if is_transformer:
+        yield Choice("train.optimizer", "muon", "about half the updates that Adam needs")
+        yield Choice("train.matrix_rate", 0.02, "of Muon's matrices")
+        yield Choice("train.learning_rate", 3e-3, "of embeddings, norms and biases, which stay with Adam")
+    else:
+        yield Choice("train.learning_rate", 1e-3, "what recurrent models bear")
+    yield Choice("train.warmup", 100, "a short climb is enough with norms before and clipping")
+    yield Choice("train.schedule", "constant", "the end is not known yet; the rate falls when it comes")
+    yield Choice("train.cooldown", 0.2, "the last fifth, whatever ends it: minutes, updates, or no better validation")
+    if corpus.pairs < 500_000:
+        yield Choice("train.ease_in", 3000, "dropout and sampling grow: what knows nothing cannot learn by heart")
+
+
+def _batch(corpus: Corpus, machine: Machine) -> Iterator[Choice]:
+    wanted = 2048 if corpus.pairs < 100_000 else 4096 if machine.device == "cpu" else 16_384
+    longest = LONGEST_SENTENCES * corpus.long / CHARACTERS_PER_TOKEN
+    while wanted < longest:
+        wanted *= 2
+    reason = "little data: many small updates" if wanted == 2048 else "large enough to keep the machine busy"
+    yield Choice("train.batch_tokens", wanted, reason)
+
+
+def _validation(corpus: Corpus, batch_tokens: int) -> Iterator[Choice]:
+    epoch = max(round(corpus.tokens / (0.9 * batch_tokens)), 1)
+    every = min(max(epoch, 100), 2000)
+    often = "about once an epoch" if every == epoch else f"an epoch is about {epoch:,} updates"
+    yield Choice("train.validate_every", every, often)
+    yield Choice("train.state_every", min(every, 500), "so little is lost when it is killed")
+    yield Choice("train.patience", 10, "validations without a better one, before it stops")

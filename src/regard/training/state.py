@@ -28,6 +28,10 @@ class Progress:
     """Updates done."""
     position: int = 0
     """Batches taken from the endless stream."""
+    epoch: int = 0
+    """The epoch, counted from 0, that this position falls into: with `epoch_start` it saves planning those before."""
+    epoch_start: int = 0
+    """The position of its first batch."""
     seconds: float = 0.0
     """Time spent training, over all sessions."""
     flops: float = 0.0
@@ -42,6 +46,10 @@ class Progress:
     """The update at which it was."""
     worse_in_a_row: int = 0
     """Validations since then."""
+    cooling_from: int = 0
+    """The update after which the learning rate falls to zero; 0 while it is not known."""
+    cooling_until: int = 0
+    """The update at which it is zero."""
     first_loss: float | None = None
     """The loss of the first update: what "exploding" is measured against."""
     rate_factor: float = 1.0

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from regard.config import Train
 from regard.errors import RunError
+from regard.training.amounts import amount
 from regard.training.machine import matmul_peak
+from regard.training.tensorboard import TensorBoard
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -73,7 +75,13 @@ class MetricsFile:
     def _write(self, kind: str, progress: Progress, **values: Any) -> None:
         if self._file is None:
             return
-        line = {"kind": kind, "step": progress.step, "seconds": round(progress.seconds, 2), "flops": progress.flops}
+        line = {
+            "kind": kind,
+            "step": progress.step,
+            "seconds": round(progress.seconds, 2),
+            "tokens": progress.tokens,
+            "flops": progress.flops,
+        }
         try:
             self._file.write(json.dumps(line | values, ensure_ascii=False) + "\n")
             self._file.flush()
@@ -103,7 +111,8 @@ class PlainLog:
             return
         self._last = time.monotonic()
         left = _time_left(progress, self.settings)
-        self._print(f"update {update.step:,}  loss {progress.loss:.2f}  {self._speed}  {left}")
+        spent = f"{amount(progress.flops)}FLOP"
+        self._print(f"update {update.step:,}  loss {progress.loss:.2f}  {self._speed}  {spent}  {left}".rstrip())
 
     def validated(self, validation: Validation, progress: Progress, *, best: bool) -> None:
         """A line for each validation."""
@@ -153,7 +162,8 @@ class LiveBar:
         """Move the bar."""
         self._speed.add(update)
         if self._bar is not None:
-            parts = [f"loss {progress.loss:.2f}", str(self._speed), self._score, _time_left(progress, self.settings)]
+            spent, left = f"{amount(progress.flops)}FLOP", _time_left(progress, self.settings)
+            parts = [f"loss {progress.loss:.2f}", self._score, str(self._speed), spent, left]
             self._bar.update(
                 self._bar.task_ids[0],
                 completed=share_done(progress, self.settings),
@@ -224,6 +234,9 @@ def format_scores(scores: Mapping[str, float], only: str = "") -> str:
 
 
 def make_watchers(path: Path, settings: Train) -> list[Watcher]:
-    """The metrics file, and what suits the place where messages go."""
+    """The metrics file, what suits the place where messages go, and TensorBoard if it was asked for."""
     shown: Watcher = LiveBar(settings) if sys.stderr.isatty() else PlainLog(settings)
-    return [MetricsFile(path, settings.log_every), shown]
+    watchers = [MetricsFile(path, settings.log_every), shown]
+    return (
+        [*watchers, TensorBoard(path.parent / "tensorboard", settings.log_every)] if settings.tensorboard else watchers
+    )

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from regard.decoding.beam import Tokens, beam_search
+from regard.decoding.constraints import MinLength
 from regard.decoding.greedy import greedy
 from regard.decoding.tree import follow_beams, keep_rows
 
@@ -110,3 +111,33 @@ def test_trees_of_any_shape_are_followed():
     assert followed["b"][0].tolist() == [[[4, 5], [4, 5]], [[6, 7], [8, 9]]]
     assert followed["n"] == 5
     assert keep_rows(state, torch.tensor([1]))["a"].tolist() == [[3, 4, 5]]
+
+
+def overtakes():
+    """The end is likeliest at once, and stays possible; but word 1 goes on so cheaply that a long output wins."""
+    first = torch.tensor([0.55, 0.45, 1e-9, 1e-9, 1e-9]).log()
+    later = torch.tensor([0.25, 0.75, 1e-9, 1e-9, 1e-9]).log()
+
+    def step(token_BW, state, memory):
+        return torch.where((token_BW == START)[..., None], first, later), state
+
+    return step
+
+
+def test_exact_stopping_waits_for_what_can_still_win():
+    step, memory, state = overtakes(), torch.zeros(1), torch.zeros(1, 1)
+    options = {"width": 2, "penalty": 1.0}
+    limit, tokens = torch.tensor([12]), Tokens(START, END, never=(START,))
+    enough = beam_search(step, state, memory, limit, tokens, stop="enough", **options)[0]
+    exact = beam_search(step, state, memory, limit, tokens, stop="exact", **options)[0]
+    assert enough[0].tokens == ()  # log 0.55; the second that ended, (1,), scores (log 0.45 + log 0.25) / 2
+    assert exact[0].tokens == (1,) * 12
+    assert exact[0].score == pytest.approx((math.log(0.45) + 11 * math.log(0.75)) / 12, abs=1e-4)
+    wide = beam_search(step, state, memory, limit, tokens, width=50, penalty=1.0)[0]
+    assert exact[0] == wide[0]
+
+
+def test_a_search_that_may_not_end_is_cut_off():
+    step, _ = table_step(0)
+    found = run(beam_search, step, 3, 5, width=3, constraints=[MinLength(99, END)])
+    assert all(not hypothesis.ended and len(hypothesis.tokens) == 5 for row in found for hypothesis in row)

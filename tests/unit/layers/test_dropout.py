@@ -7,7 +7,8 @@ import math
 import pytest
 import torch
 
-from regard.layers.dropout import Dropout, keep_mask
+from regard.errors import ModelError
+from regard.layers.dropout import Dropout, Rows, keep_mask, sharing
 
 CPU = torch.device("cpu")
 
@@ -87,3 +88,26 @@ def test_a_rate_next_to_one_leaves_something() -> None:
 
 def test_it_shows_its_rate() -> None:
     assert "rate=0.102" in repr(Dropout(0.1))  # 26 / 256
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_rows_of_a_shared_batch_meet_the_masks_of_the_whole(times: int, axis: int) -> None:
+    """Whether one process computes 7 rows or two compute 4 and 3 of them; also when the batch stands there twice."""
+    total, layer = 7, Dropout(0.4, rows=axis)
+    shape = (total * times, 5, 6) if axis == 0 else (5, total * times, 6)
+    torch.manual_seed(1)
+    whole = layer(torch.ones(shape))
+    for rank in range(2):
+        index = torch.arange(rank, total, 2)
+        taken = torch.cat([index + total * repeat for repeat in range(times)])
+        torch.manual_seed(1)
+        with sharing(Rows(index, total)):
+            part = layer(torch.ones(shape).index_select(axis, taken))
+        assert torch.equal(part, whole.index_select(axis, taken))
+
+
+def test_a_wrong_axis_is_told() -> None:
+    with sharing(Rows(torch.arange(3), 6)), pytest.raises(ModelError, match="does not hold the 3 rows"):
+        Dropout(0.5)(torch.ones(4, 3))
+    Dropout(0.5)(torch.ones(4, 3))  # outside of the block, nothing is shared

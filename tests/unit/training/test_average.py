@@ -1,16 +1,17 @@
-"""The moving average of weights."""
+"""The moving average of weights, and the mean of the last checkpoints."""
 
 import torch
 from torch import nn
 
-from regard.training.average import Average
+from regard.config import Train
+from regard.training.average import Average, LastCheckpoints, Moving, make_average
 
 
 def test_average_follows_its_formula_and_leaves_the_model_alone():
     model = nn.Linear(1, 1, bias=False)
     with torch.no_grad():
         model.weight.fill_(1.0)
-    average = Average(model, decay=0.5)
+    average = Average(model, Moving(0.5))
     expected = 1.0
     for step in (1, 2, 3):
         with torch.no_grad():
@@ -26,8 +27,41 @@ def test_average_follows_its_formula_and_leaves_the_model_alone():
 
 def test_decay_zero_means_the_weights_themselves():
     model = nn.Linear(2, 2)
-    average = Average(model, decay=0.0)
+    average = make_average(model, Train(average=0.0))
     with torch.no_grad():
         model.weight.fill_(3.0)
     average.update(1)
     assert torch.equal(average.named()["weight"], model.weight)
+
+
+def walk(average: Average, model: nn.Linear, steps: range) -> None:
+    for step in steps:
+        with torch.no_grad():
+            model.weight.fill_(float(step))
+        average.update(step)
+
+
+def test_the_last_checkpoints_are_averaged():
+    model = nn.Linear(1, 1, bias=False)
+    average = Average(model, LastCheckpoints(3, every=2))
+    walk(average, model, range(1, 2))
+    assert average.named()["weight"].item() == 1.0  # before the first checkpoint: the weights themselves
+    walk(average, model, range(2, 6))
+    assert average.named()["weight"].item() == 3.0  # of 2 and 4; 5 is not one
+    walk(average, model, range(6, 12))
+    assert average.named()["weight"].item() == 8.0  # of 6, 8 and 10
+    with average.applied():
+        assert model.weight.item() == 8.0
+    assert model.weight.item() == 11.0
+
+
+def test_what_is_remembered_goes_on_as_before():
+    first, second = nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)
+    settings = Train(checkpoints=3, validate_every=2)
+    one, other = make_average(first, settings), make_average(second, settings)
+    walk(one, first, range(1, 8))
+    for place, tensor in one.remembered():
+        other.remember(place, tensor.clone(), lambda whole, like: whole)
+    walk(one, first, range(8, 11))
+    walk(other, second, range(8, 11))
+    assert torch.equal(one.named()["weight"], other.named()["weight"])

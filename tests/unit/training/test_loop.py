@@ -32,6 +32,12 @@ class Fit:
         self.seen.append(position)
         return SimpleNamespace(target_tokens=2, position=position)
 
+    def mark(self, position):
+        return (position // 10, position // 10 * 10)
+
+    def enter(self, epoch, start):
+        self.entered = (epoch, start)
+
     def loss(self, model, batch):
         value = ((model.weight - 3) ** 2).sum() * 2
         if batch.position in self.bad:
@@ -83,6 +89,15 @@ def test_accumulation_takes_several_batches_an_update(tmp_path):
     _, progress, _, _ = fit(tmp_path, task, accumulate=3, max_steps=4)
     assert task.seen == list(range(12))
     assert (progress.step, progress.position) == (4, 12)
+
+
+def test_a_state_says_which_epoch_to_go_on_from(tmp_path):
+    fit(tmp_path, Fit(), max_steps=25)
+    task = Fit()
+    _, progress, _, _ = fit(tmp_path, task, max_steps=27)
+    assert task.entered == (2, 20)
+    assert task.seen == [25, 26]
+    assert (progress.epoch, progress.epoch_start) == (2, 20)
 
 
 def test_patience_ends_it(tmp_path):

@@ -1,30 +1,83 @@
 """The plan: chosen from numbers, overruled by what the user says."""
 
+import pytest
+
 from regard.recipe import make_recipe
+from regard.training.estimate import estimate, fit_memory
+from regard.training.machine import Machine
 from regard.training.plan import Corpus, make_plan, merge
 
-
-def test_every_choice_is_a_setting_with_a_reason():
-    for pairs in (100, 29_000, 200_000, 5_000_000):
-        plan = make_plan(Corpus(pairs, 60.0))
-        table, used = merge(plan, {})
-        assert used == plan
-        assert all(choice.reason for choice in plan)
-        make_recipe(table)  # every name and value fits
+LAPTOP = Machine("cpu", cores=2, memory=8e9, peak=2e11)
+GPU = Machine("some GPU", cores=8, memory=24e9, peak=2e13)
 
 
-def test_small_data_gets_a_small_model_with_much_dropout():
-    small, large = (make_recipe(merge(make_plan(Corpus(pairs, 60.0)), {})[0]) for pairs in (29_000, 5_000_000))
-    assert (small.model.width, small.model.inner, small.model.dropout) == (128, 256, 0.3)
-    assert large.model.arch == "transformer-base"
-    assert small.tokenizer.size < large.tokenizer.size
+def resolve(corpus, machine=LAPTOP, given=None):
+    return make_recipe(merge(make_plan(corpus, machine, given or {}), given or {}))
 
 
-def test_what_the_user_says_stands():
-    given = {"model": {"arch": "bahdanau"}, "tokenizer": {"size": 500}}
-    table, used = merge(make_plan(Corpus(29_000, 60.0)), given)
-    recipe = make_recipe(table)
+@pytest.mark.parametrize("machine", [LAPTOP, GPU])
+@pytest.mark.parametrize("pairs", [100, 29_000, 200_000, 5_000_000])
+def test_every_choice_is_a_setting_with_a_reason(pairs, machine):
+    plan = make_plan(Corpus(pairs, 60.0, 130.0), machine, {})
+    assert all(choice.reason for choice in plan)
+    assert len({choice.name for choice in plan}) == len(plan)
+    make_recipe(merge(plan, {}))  # every name and value fits
+
+
+def test_small_data_gets_the_published_tiny_model():
+    recipe = resolve(Corpus(29_000, 60.0))
+    model = recipe.model
+    assert (model.encoder_layers, model.decoder_layers, model.width, model.inner) == (4, 4, 128, 256)
+    assert model.dropout >= 0.2
+
+
+def test_more_data_gets_more():
+    recipes = [resolve(Corpus(pairs, 60.0), GPU) for pairs in (5_000, 29_000, 300_000, 5_000_000)]
+    assert [recipe.tokenizer.size for recipe in recipes] == sorted(recipe.tokenizer.size for recipe in recipes)
+    assert [recipe.model.width for recipe in recipes] == [128, 128, 256, 512]
+    assert recipes[0].model.dropout > recipes[-1].model.dropout
+
+
+def test_a_cpu_is_not_asked_for_what_it_cannot_do():
+    assert resolve(Corpus(5_000_000, 60.0), LAPTOP).model.arch == "transformer-small"
+
+
+def test_a_batch_holds_several_of_the_longest_sentences():
+    short, long = (resolve(Corpus(29_000, mean, longest)) for mean, longest in ((60.0, 130.0), (600.0, 2500.0)))
+    assert short.train.batch_tokens == 2048
+    assert long.train.batch_tokens >= 8 * 2500 / 4
+
+
+def test_what_the_user_says_stands_and_the_rest_follows():
+    given = {"model": {"arch": "bahdanau"}, "tokenizer": {"size": 500}, "train": {"warmup": 7}}
+    plan = make_plan(Corpus(29_000, 60.0), LAPTOP, given)
+    recipe = make_recipe(merge(plan, given))
     assert recipe.model.arch == "bahdanau"
     assert recipe.model.dropout == 0.2  # the preset's own, not the plan's
-    assert recipe.tokenizer.size == 500
-    assert not any(choice.name.startswith("model.") or choice.name == "tokenizer.size" for choice in used)
+    assert (recipe.tokenizer.size, recipe.train.warmup) == (500, 7)
+    assert not {choice.name for choice in plan} & {"model.arch", "model.dropout", "tokenizer.size", "train.warmup"}
+
+
+def test_an_estimate_counts_the_model():
+    recipe = resolve(Corpus(29_000, 60.0))
+    corpus = Corpus(29_000, 60.0)
+    found = estimate(recipe, corpus, LAPTOP)
+    width, inner, words = 128, 256, recipe.tokenizer.size
+    encoder, decoder = 4 * (4 * width**2 + 2 * width * inner), 4 * (8 * width**2 + 2 * width * inner)
+    assert found.parameters == pytest.approx(words * width + encoder + decoder, rel=0.02)  # and biases, norms
+    by_hand = 6 * 29_000 * 16 * (encoder + decoder + words * width)  # 60 / 4 + 1 tokens; attention itself is small
+    assert found.epoch_flops == pytest.approx(by_hand, rel=0.05)
+    assert found.epoch_seconds == pytest.approx(2 * found.epoch_flops / LAPTOP.peak)
+    assert "20 minutes are about" in found.describe(20.0)
+    assert "minutes" not in found.describe()
+
+
+def test_short_memory_gets_smaller_batches_and_the_same_update():
+    corpus, narrow = Corpus(300_000, 60.0), Machine("cpu", cores=2, memory=0.9e9, peak=2e11)
+    plan = make_plan(corpus, narrow, {})
+    wanted = make_recipe(merge(plan, {}))
+    fitted = make_recipe(merge(fit_memory(plan, wanted, corpus, narrow), {}))
+    assert fitted.train.batch_tokens < wanted.train.batch_tokens
+    assert fitted.train.batch_tokens * fitted.train.accumulate == wanted.train.batch_tokens
+    assert estimate(fitted, corpus, narrow).memory <= narrow.memory
+    assert fit_memory(plan, wanted, corpus, GPU) == plan

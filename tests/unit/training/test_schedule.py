@@ -3,7 +3,7 @@
 import pytest
 
 from regard.config import Train
-from regard.training.schedule import learning_rate
+from regard.training.schedule import cooling_updates, learning_rate, strength
 
 
 def test_inverse_square_root_is_the_papers_up_to_a_factor():
@@ -19,3 +19,24 @@ def test_cosine_ends_at_zero_and_constant_stays():
     assert learning_rate(60, cosine) == pytest.approx(0.25)
     assert learning_rate(110, cosine) == pytest.approx(0.0)
     assert learning_rate(10_000, Train(schedule="constant", learning_rate=0.5)) == 0.5
+
+
+def test_cooling_falls_to_zero_from_where_the_rate_was():
+    settings = Train(schedule="constant", warmup=10, learning_rate=0.5)
+    rates = [learning_rate(step, settings, cooling=(100, 120)) for step in (100, 105, 110, 120, 130)]
+    assert rates == pytest.approx([0.5, 0.375, 0.25, 0.0, 0.0])
+    slower = Train(schedule="inverse-sqrt", warmup=100, learning_rate=1.0)
+    assert learning_rate(400, slower, cooling=(300, 500)) == pytest.approx(0.5 * 0.5)
+
+
+def test_cooling_is_the_share_that_was_asked_for_and_ends_in_time():
+    settings = Train(cooldown=0.2, max_steps=1000)
+    assert cooling_updates(400, settings) == 100  # 100 of 500
+    assert cooling_updates(800, settings) == 200
+    assert cooling_updates(950, settings) == 50
+
+
+def test_regularisation_climbs_and_stays():
+    settings = Train(ease_in=200)
+    assert [strength(step, settings) for step in (1, 100, 200, 300)] == [0.005, 0.5, 1.0, 1.0]
+    assert strength(1, Train()) == 1.0

@@ -1,5 +1,9 @@
 """States: written whole, verified, the last two kept."""
 
+import errno
+import json
+import os
+
 import pytest
 import torch
 
@@ -52,3 +56,33 @@ def test_no_state_and_no_sound_state(tmp_path):
     (tmp_path / "00000001.safetensors").write_bytes(b"")
     with pytest.raises(RunError, match="no state is sound"):
         load_state(tmp_path)
+
+
+def test_a_full_disk_leaves_the_last_state_as_it_was(tmp_path, monkeypatch):
+    save_state(tmp_path, tensors(1.0), Progress(step=1))
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(RunError, match="No space left on device") as told:
+        save_state(tmp_path, tensors(2.0), Progress(step=2))
+    assert "\n" not in str(told.value)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    monkeypatch.undo()
+    assert load_state(tmp_path)[1].step == 1
+
+
+def test_a_vanished_folder_is_told(tmp_path):
+    with pytest.raises(RunError, match="the run folder may have vanished"):
+        save_state(tmp_path / "run" / "states", tensors(1.0), Progress())
+
+
+def test_a_state_from_before_epochs_were_stored_still_loads(tmp_path):
+    save_state(tmp_path, tensors(1.0), Progress(step=1, position=3, epoch=2, epoch_start=2))
+    path = tmp_path / "00000001.json"
+    record = json.loads(path.read_text())
+    del record["progress"]["epoch"], record["progress"]["epoch_start"]
+    path.write_text(json.dumps(record))
+    assert load_state(tmp_path)[1] == Progress(step=1, position=3)

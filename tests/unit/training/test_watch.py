@@ -6,7 +6,7 @@ import json
 from regard.config import Train
 from regard.training.loop import Update, Validation
 from regard.training.state import Progress
-from regard.training.watch import MetricsFile, PlainLog, format_scores, share_done
+from regard.training.watch import MetricsFile, PlainLog, format_scores, make_watchers, share_done
 
 
 def update(step: int) -> Update:
@@ -54,3 +54,23 @@ def test_share_done_is_by_updates_or_minutes():
     assert share_done(Progress(step=25), Train(max_steps=100)) == 0.25
     assert share_done(Progress(step=25, seconds=30), Train(max_steps=100, minutes=1)) == 0.5
     assert format_scores({"loss": 1.0, "bleu": 2.0}, "bleu") == "BLEU 2.0"
+
+
+def test_tensorboard_has_scores_and_losses(tmp_path):
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the packages that TensorBoard imports
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+        board = make_watchers(tmp_path / "metrics.jsonl", Train(tensorboard=True, log_every=1))[-1]
+        board.began(Progress())
+        board.updated(update(1), Progress(step=1, loss=2.5))
+        sample = {"source": "a", "translation": "b", "reference": "c"}
+        board.validated(Validation({"bleu": 12.0}, 12.0, [sample]), Progress(step=1), best=True)
+        board.noticed("hello", Progress(step=1))
+        board.close()
+        events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [(event.step, event.value) for event in events.Scalars("train/loss")] == [(1, 2.5)]
+    assert [event.value for event in events.Scalars("valid/bleu")] == [12.0]
+    assert "sample 1/text_summary" in events.Tags()["tensors"]

@@ -1,0 +1,204 @@
+"""From raw text to a good translator: BLEU against minutes, on Multi30k English to German.
+
+Sides: `regard train` with everything chosen by the plan, until it stops by itself; Hugging Face's MarianMTModel (3+3
+layers, width 256) in a plain loop until it passes the BLEU below; `regard train --arch bahdanau` and `luong-general`
+for so many minutes. One after the other, each with the whole machine.
+
+Regard's clock runs from the start of the command, with preparation and validations; the peer's counts its updates
+alone. Each validation that was the best so far leaves weights behind; these are translated (beam 5) after training.
+Training and the plan see train and val; test_2016_flickr is scored here and nowhere else.
+
+    make bench-quality      (python benchmarks/quality.py [--data DIR] [--sides regard,marian,...] [--pass 35.5])
+
+Figures of sides that are not run again are taken from benchmarks/out/quality.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from multi30k import OUT, Encoded, add_folder, check_folder, read_pairs
+from peers.environment import peer_python
+
+TEST = "test_2016_flickr"
+SIDES = ("regard", "marian", "bahdanau", "luong-general")
+LABELS = {
+    "regard": "Regard, all chosen by the plan",
+    "marian": "MarianMTModel 3+3, plain loop",
+    "bahdanau": "Regard --arch bahdanau",
+    "luong-general": "Regard --arch luong-general",
+}
+FOLDER = OUT / "quality"
+
+
+def train_regard(data: Path, name: str, extra: list[str]) -> list[dict[str, Any]]:
+    """`regard train`, its best weights kept as they appear, then scored."""
+    run, kept = FOLDER / name, FOLDER / f"{name}-kept"
+    for folder in (run, kept):
+        shutil.rmtree(folder, ignore_errors=True)
+    kept.mkdir(parents=True)
+    files = [
+        f"--{side}={data / file}"
+        for side, file in (
+            ("source", "train.en"), ("target", "train.de"), ("valid-source", "val.en"), ("valid-target", "val.de"),
+        )
+    ]  # fmt: skip
+    began = time.time()
+    with (FOLDER / f"{name}.log").open("w") as log:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "regard", "train", *files, "--out", str(run), *extra], stderr=log, stdout=log
+        )
+        seen = 0.0
+        while child.poll() is None:
+            time.sleep(0.5)
+            seen = keep_weights(run / "weights.safetensors", kept, seen, began)
+    if child.returncode:
+        raise SystemExit((FOLDER / f"{name}.log").read_text()[-2000:])
+    return [score_run(data, run, weights) for weights in sorted(kept.iterdir())]
+
+
+def keep_weights(weights: Path, kept: Path, seen: float, began: float) -> float:
+    """Link the weights under the seconds at which they were written, if they are new; returns when they were."""
+    try:
+        written = weights.stat().st_mtime
+    except FileNotFoundError:
+        return seen
+    if written > seen:
+        os.link(weights, kept / f"{written - began:08.1f}.safetensors")
+    return written
+
+
+def score_run(data: Path, run: Path, weights: Path) -> dict[str, Any]:
+    """BLEU of one set of weights of a run."""
+    import regard
+
+    shutil.copy(weights, run / "weights.safetensors")
+    pairs = read_pairs(data, TEST)
+    texts = [answer.text for answer in regard.load(run).translate([pair.source for pair in pairs])]
+    point = {"minutes": float(weights.stem) / 60} | scores(texts, [pair.target for pair in pairs])
+    print(f"{run.name}: {point['minutes']:5.1f} min  BLEU {point['bleu']:.2f}", flush=True)
+    return point
+
+
+def train_marian(data: Path, goal: float, most_minutes: float) -> list[dict[str, Any]]:
+    """The plain loop, until its BLEU passes the goal or the time is over."""
+    folder = FOLDER / "marian"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    python, encoded, pairs = peer_python(), Encoded(data), read_pairs(data, TEST)
+    encoded.write_batches(folder / "batches.jsonl", 3000)
+    (folder / "test.json").write_text(json.dumps(encoded.tokenizer.encode_many([pair.source for pair in pairs])))
+    script = Path(__file__).parent / "peers" / "marian_loop.py"
+    arguments = ["--pad", encoded.tokenizer.pad, "--out", folder, "--test", folder / "test.json"]
+    child = subprocess.Popen(list(map(str, [python, script, folder / "batches.jsonl", *arguments])))
+    points: list[dict[str, Any]] = []
+    try:
+        while not points or (points[-1]["bleu"] < goal and points[-1]["minutes"] < most_minutes):
+            if child.poll() is not None:
+                raise SystemExit("the peer's loop ended by itself")
+            time.sleep(1)
+            for path in sorted(folder.glob("[0-9]*.json"))[len(points) :]:
+                found = json.loads(path.read_text())
+                texts = [encoded.tokenizer.decode(ids) for ids in found["ids"]]
+                points.append({"minutes": found["seconds"] / 60} | scores(texts, [pair.target for pair in pairs]))
+                print(f"marian: {points[-1]['minutes']:5.1f} min  BLEU {points[-1]['bleu']:.2f}", flush=True)
+    finally:
+        child.send_signal(signal.SIGTERM)
+        child.wait()
+    return points
+
+
+def scores(texts: list[str], references: list[str]) -> dict[str, Any]:
+    """BLEU by sacreBLEU as usual (13a, cased), and lower-cased, with the signatures."""
+    from sacrebleu import BLEU
+
+    cased, lower = BLEU(), BLEU(lowercase=True)
+    found = {
+        "bleu": cased.corpus_score(texts, [references]).score,
+        "bleu_lower": lower.corpus_score(texts, [references]).score,
+    }
+    signatures = {"bleu": str(cased.get_signature()), "bleu_lower": str(lower.get_signature())}
+    return found | {"signatures": signatures}
+
+
+def at(points: list[dict[str, Any]], minutes: float) -> float:
+    """The score of the weights that were there by then."""
+    return max((point["bleu"] for point in points if point["minutes"] <= minutes), default=0.0)
+
+
+def passed(points: list[dict[str, Any]], goal: float) -> float | None:
+    """The minute at which a side passed the goal."""
+    return next((point["minutes"] for point in points if point["bleu"] >= goal), None)
+
+
+def report(curves: dict[str, list[dict[str, Any]]], goal: float, minutes: float) -> None:
+    """The table, printed."""
+    print(
+        f"\n{'':34}{f'passes {goal:g}':>14}{f'at {minutes:g} min':>12}{'20 min':>9}{'last':>8}{'lower':>8}{'after':>10}"
+    )
+    for side, points in curves.items():
+        reached = passed(points, goal)
+        when = f"{reached:.1f} min" if reached else "-"
+        last = points[-1]
+        print(
+            f"{LABELS[side]:34}{when:>14}{at(points, minutes):12.1f}{at(points, 20):9.1f}"
+            f"{last['bleu']:8.1f}{last['bleu_lower']:8.1f}{last['minutes']:6.1f} min"
+        )
+
+
+def draw(curves: dict[str, list[dict[str, Any]]], goal: float, path: Path) -> None:
+    """BLEU against minutes."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
+    for (side, points), colour in zip(curves.items(), ("#0f766e", "#b45309", "#6d28d9", "#be185d"), strict=False):
+        minutes, bleu = [point["minutes"] for point in points], [point["bleu"] for point in points]
+        axes.plot(minutes, bleu, color=colour, linewidth=2, marker="o", markersize=3)
+        axes.annotate(f" {LABELS[side]}", (minutes[-1], bleu[-1]), color=colour, fontsize=9, va="center")
+    axes.axhline(goal, color="#94a3b8", linewidth=1, linestyle=":")
+    axes.set(xlabel="minutes on two cores", ylabel="BLEU, test_2016_flickr", ylim=(0, None), xlim=(0, None))
+    axes.margins(x=0.35)
+    axes.spines[["top", "right"]].set_visible(False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+
+
+def main() -> None:
+    """Train the sides that were asked for, then show all that is known."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_folder(parser)
+    parser.add_argument("--sides", default=",".join(SIDES), help="which to train, parted by commas")
+    parser.add_argument("--pass", dest="goal", type=float, default=35.5, help="BLEU that the peer trains to")
+    parser.add_argument("--minutes", type=float, default=10.0, help="of the recurrent models")
+    parser.add_argument("--most", type=float, default=60.0, help="minutes after which the peer is stopped")
+    options = parser.parse_args()
+    check_folder(options.data)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    kept = OUT / "quality.json"
+    curves: dict[str, list[dict[str, Any]]] = json.loads(kept.read_text()) if kept.is_file() else {}
+    for side in options.sides.split(",") if options.sides else []:
+        if side == "marian":
+            curves[side] = train_marian(options.data, options.goal, options.most)
+        else:
+            extra = [] if side == "regard" else ["--arch", side, "--minutes", str(options.minutes)]
+            curves[side] = train_regard(options.data, side, extra)
+        kept.write_text(json.dumps(curves, indent=1))
+    curves = {side: curves[side] for side in SIDES if side in curves}
+    report(curves, options.goal, options.minutes)
+    draw(curves, options.goal, OUT / "quality.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""CTranslate2 as an engine: token ids in, hypotheses out, and torch never imported.
+
+The search is ours: log-probabilities over what may be written, summed, divided by length ** penalty with the end token
+counted. CTranslate2 stops when enough hypotheses have ended; for the exact stop, no number is enough.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from regard.convert.folder import read_mark, weights_hash
+from regard.data.tokenizer import EOS, SOS, Tokenizer
+from regard.errors import ModelError, SettingsError
+from regard.run import Run
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from ctranslate2 import TranslationResult
+
+Quantization = Literal["int8", "int16", "float32"]
+
+LONGEST = 1024
+"""Positions that an exported model knows, unless it has learned fewer."""
+BATCH = 16
+"""Sentences a batch: one-thread workers are no faster with more."""
+
+
+class Found(NamedTuple):
+    """One finished output: its tokens without the end token, its score, and whether it ended by itself."""
+
+    tokens: tuple[int, ...]
+    score: float
+    """Sum of log-probabilities, the end token's with them, divided by length ** penalty."""
+    ended: bool
+
+
+class Engine:
+    """A converted model, run by as many one-thread workers as there are processors: faster than one with many."""
+
+    def __init__(self, folder: Path, source: Tokenizer, target: Tokenizer, *, workers: int = 0):
+        ctranslate2 = import_ctranslate2()
+        self.source, self.target = source, target
+        mark, workers = read_mark(folder), workers or len(os.sched_getaffinity(0))
+        try:
+            self._translator = ctranslate2.Translator(
+                str(folder), compute_type=_compute_type(ctranslate2, mark), inter_threads=workers, intra_threads=1
+            )
+        except (RuntimeError, ValueError) as error:
+            raise ModelError(f"{folder}: CTranslate2 cannot open it ({error}); export the run again") from None
+        self.longest = int(mark.get("longest", LONGEST))
+        self._ids = {token: id for id, token in enumerate(target.tokens)}
+        self._never = [[target.token(SOS)]]  # the unknown token has an option of its own, padding is not there
+
+    def translate(
+        self,
+        sources: Sequence[Sequence[int]],
+        longest: Sequence[int],
+        *,
+        beam: int = 5,
+        penalty: float = 1.0,
+        stop: Literal["exact", "enough"] = "exact",
+        hypotheses: int = 1,
+    ) -> list[list[Found]]:
+        """The best hypotheses for each sentence, best first. `longest` limits their lengths, the end token counted."""
+        if sources and (most := max(map(len, sources)) + 1) > self.longest:
+            raise ModelError(
+                f"a sentence of {most} tokens is longer than the {self.longest} that CTranslate2 was given"
+            )
+        longest = [min(limit, self.longest) for limit in longest]
+        search = {
+            "beam_size": beam,
+            "length_penalty": penalty,
+            "patience": float(self.longest if stop == "exact" else 1),
+        }
+        found: list[list[Found]] = [[] for _ in sources]
+        cut_short: list[list[int]] = []
+        # An exact search always goes to the limit of its batch, so it needs batches of one limit.
+        batches = _by_length(sources, longest, one_limit=stop == "exact")
+        for batch, results in self._run(batches, sources, longest, search):
+            shared = max(longest[place] for place in batch)
+            for place, result in zip(batch, results, strict=True):
+                found[place] = result
+                # A batch shares the limit of its longest sentence. Who reached a limit of its own is run alone.
+                if longest[place] < shared and max(map(_length, result)) >= longest[place]:
+                    cut_short.append([place])
+        for [place], [result] in self._run(cut_short, sources, longest, search):
+            found[place] = result
+        return [results[:hypotheses] for results in found]
+
+    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
+        """Log-probability of each token of each given target, and last of the end token."""
+        pairs = [self._spell(sources, self.source), self._spell(targets, self.target)]
+        return [result.log_probs for result in self._translator.score_batch(*pairs, max_batch_size=BATCH)]
+
+    def _run(
+        self,
+        batches: Sequence[Sequence[int]],
+        sources: Sequence[Sequence[int]],
+        longest: Sequence[int],
+        search: Mapping[str, float],
+    ) -> Iterator[tuple[Sequence[int], list[list[Found]]]]:
+        """All batches at once to the workers, then their answers in turn."""
+        waiting = [
+            self._translator.translate_batch(
+                self._spell([sources[place] for place in batch], self.source),
+                **search,
+                num_hypotheses=search["beam_size"],  # all that ended: they tell how far the search went
+                max_decoding_length=max(longest[place] for place in batch),
+                min_decoding_length=0,
+                max_input_length=0,
+                disable_unk=True,
+                suppress_sequences=self._never,
+                return_end_token=True,  # counted in the length, as ours is
+                return_scores=True,
+                asynchronous=True,
+            )
+            for batch in batches
+        ]
+        for batch, answers in zip(batches, waiting, strict=True):
+            yield batch, [self._read(answer.result()) for answer in answers]
+
+    def _spell(self, sentences: Sequence[Sequence[int]], tokenizer: Tokenizer) -> list[list[str]]:
+        return [[tokenizer.tokens[id] for id in ids] for ids in sentences]
+
+    def _read(self, result: TranslationResult) -> list[Found]:
+        found = []
+        for tokens, score in zip(result.hypotheses, result.scores, strict=True):
+            ids = tuple(self._ids[token] for token in tokens)
+            ended = ids[-1:] == (EOS,)
+            found.append(Found(ids[:-1] if ended else ids, score, ended))
+        return found
+
+
+def open_engine(run: Run, quantization: Quantization = "int8", *, workers: int = 0) -> Engine:
+    """The engine of a run. The model is converted into the run folder when it is first asked for, or has changed."""
+    folder = engine_folder(run, quantization)
+    if read_mark(folder).get("weights_sha256") != weights_hash(run):
+        from regard.convert.ctranslate2 import convert_run
+
+        convert_run(run, folder, quantization)
+    return Engine(folder, *run.tokenizers, workers=workers)
+
+
+def engine_folder(run: Run, quantization: Quantization) -> Path:
+    """Where a run keeps its converted model."""
+    return run.folder / f"ctranslate2-{quantization}"
+
+
+def _by_length(sources: Sequence[Sequence[int]], longest: Sequence[int], *, one_limit: bool) -> list[list[int]]:
+    """The places of the sentences in batches of like length, longest first; all of one limit, if asked for."""
+    batches: list[list[int]] = []
+    for place in sorted(range(len(sources)), key=lambda place: (-len(sources[place]), -longest[place])):
+        full = not batches or len(batches[-1]) == BATCH
+        if full or (one_limit and longest[place] != longest[batches[-1][0]]):
+            batches.append([])
+        batches[-1].append(place)
+    return batches
+
+
+def _compute_type(ctranslate2: ModuleType, mark: Mapping[str, Any]) -> str:
+    """That of the weights; where the processor lacks it (int16 mostly), full precision and not a coarser one."""
+    wanted = mark.get("quantization", "float32")
+    return wanted if wanted in ctranslate2.get_supported_compute_types("cpu") else "float32"
+
+
+def _length(found: Found) -> int:
+    return len(found.tokens) + found.ended
+
+
+def import_ctranslate2() -> ModuleType:
+    """The library, or a line that says how to get it."""
+    try:
+        import ctranslate2
+    except ImportError:
+        raise SettingsError('CTranslate2 is not installed; pip install "regard[ctranslate2]"') from None
+    return ctranslate2

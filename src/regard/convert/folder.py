@@ -1,0 +1,73 @@
+"""The folder that an export writes: whole or not there at all, and marked as an export."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from regard import __version__
+from regard.durable import sync_folder
+from regard.errors import RunError
+from regard.run import WEIGHTS, Run
+
+MARK = "export.json"
+"""What was exported, and from which weights. A folder that holds it may be replaced by another export."""
+
+
+@contextlib.contextmanager
+def export_folder(run: Run, folder: Path, facts: dict[str, Any]) -> Iterator[Path]:
+    """A folder to write into that takes its name when the block ends well; an error removes it.
+
+    An earlier export of that name is replaced; anything else that stands there is refused.
+    """
+    refuse_taken(folder)
+    draft = folder.with_name(f".{folder.name}.{os.getpid()}.part")
+    try:
+        draft.mkdir(parents=True)
+        yield draft
+        mark = {"regard": __version__, **facts, "weights_sha256": weights_hash(run)}
+        (draft / MARK).write_text(json.dumps(mark, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        for path in draft.iterdir():
+            _sync(path)
+        if folder.exists():
+            shutil.rmtree(folder)
+        os.replace(draft, folder)
+        sync_folder(folder.parent)
+    except OSError as error:
+        raise RunError(f"{folder}: cannot be written ({error.strerror})") from None
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def refuse_taken(folder: Path) -> None:
+    """Say so where something other than an earlier export stands."""
+    if folder.is_dir() and ((folder / MARK).is_file() or not any(folder.iterdir())):
+        return
+    if folder.exists():
+        raise RunError(f"{folder}: exists already and is no earlier export; choose another --out")
+
+
+def read_mark(folder: Path) -> dict[str, Any]:
+    """What an export says of itself; empty if there is none."""
+    try:
+        mark = json.loads((folder / MARK).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return mark if isinstance(mark, dict) else {}
+
+
+def weights_hash(run: Run) -> str:
+    """Fingerprint of the weights that load, by which a stale export is known."""
+    with (run.folder / WEIGHTS).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

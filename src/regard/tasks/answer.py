@@ -1,0 +1,100 @@
+"""An answer: a translation and what is known about it, and the flags that say when not to trust it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from regard.data.scripts import share_in
+from regard.data.words import words
+from regard.decoding.searchtree import SearchTree
+
+Flag = Literal["empty", "loops", "copies", "cut off", "script", "length", "retried"]
+
+LOOP_WORDS = 8
+"""The longest run of words whose repetition is looked for."""
+COPIED_WORDS, COPIED_SHARE = 4, 0.8
+"""So many words in a row, and this share of the whole, taken over from the source are a copy."""
+ABSURD_RATIO, SHORT_TEXT = 4.0, 20
+"""More characters than this many times the other side's, above a difference that short texts may well have."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A translation and what is known about it. It becomes JSON once, and everything that shows it draws that."""
+
+    source: str
+    text: str
+    score: float
+    """Log-probability divided by the length penalty, plus the coverage penalty (docs/decoding.md)."""
+    tokens: tuple[str, ...]
+    log_probs: tuple[float, ...]
+    """Of each token, and last of the end token."""
+    ended: bool
+    """False when the length limit cut it off."""
+    flags: tuple[Flag, ...] = ()
+    """What is suspicious about it."""
+    alternatives: tuple[Answer, ...] = ()
+    """Other hypotheses, best first, when they were asked for."""
+    tree: SearchTree | None = None
+    """What the beam search did, when it was asked for."""
+
+    @property
+    def log_prob(self) -> float:
+        """Log-probability of the whole translation, its end included."""
+        return sum(self.log_probs)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON. The tree is there only when it was recorded."""
+        made = asdict(self) | {"log_prob": self.log_prob}
+        made["alternatives"] = [answer.as_dict() for answer in self.alternatives]
+        if self.tree is None:
+            del made["tree"]
+        return made
+
+
+def texts_of(answers: Iterable[Answer]) -> list[str]:
+    """The translations alone."""
+    return [answer.text for answer in answers]
+
+
+def find_flags(source: str, text: str, ended: bool, scripts: frozenset[str] | None) -> tuple[Flag, ...]:
+    """What is suspicious about a translation. `scripts` are those that the target language is written in, if known."""
+    if not text:
+        return ("empty",)
+    given, written = [[word.text.casefold() for word in words(side)] for side in (source, text)]
+    found: list[Flag] = []
+    if loops(written) and not loops(given):
+        found.append("loops")
+    if copies(given, written):
+        found.append("copies")
+    if not ended:
+        found.append("cut off")
+    if scripts and share_in(text, scripts) < 0.5:
+        found.append("script")
+    short, long = sorted((len(source), len(text)))
+    if long > ABSURD_RATIO * short + SHORT_TEXT:
+        found.append("length")
+    return tuple(found)
+
+
+def loops(written: Sequence[str]) -> bool:
+    """Whether one word stands four times in a row, or a run of up to `LOOP_WORDS` words three times."""
+    for size in range(1, min(LOOP_WORDS, len(written) // 3) + 1):
+        times = 4 if size == 1 else 3
+        repeated = 0  # words in a row that are equal to the one `size` before them
+        for before, word in zip(written, written[size:], strict=False):
+            repeated = repeated + 1 if word == before else 0
+            if repeated >= (times - 1) * size:
+                return True
+    return False
+
+
+def copies(given: list[str], written: list[str]) -> bool:
+    """Whether most of the output is one stretch of the source."""
+    if len(written) < COPIED_WORDS or len(set(written) & set(given)) < COPIED_SHARE * len(set(written)):
+        return False
+    match = difflib.SequenceMatcher(None, given, written, autojunk=False).find_longest_match()
+    return match.size >= max(COPIED_WORDS, COPIED_SHARE * len(written))

@@ -1,0 +1,94 @@
+"""What training will take: parameters, memory, arithmetic and time, before the first update."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from regard.config import Model, Recipe, Transformer
+from regard.models import build_model
+from regard.models.base import count_parameters
+from regard.training.amounts import amount, duration
+from regard.training.flops import count_cost
+from regard.training.machine import Machine
+from regard.training.plan import CHARACTERS_PER_TOKEN, Choice, Corpus
+
+SHARE_OF_PEAK = 0.5  # of the matmul peak, that small models reach
+FLOAT = 4
+SMALLEST_BATCH = 256
+PROCESS = 400e6  # Python, torch and the data, in bytes
+COPIES = 5  # of each weight: itself, its gradient, two moments, its average
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run will take."""
+
+    parameters: int
+    memory: float
+    """Bytes, at most."""
+    epoch_flops: float
+    epoch_seconds: float
+
+    def describe(self, minutes: float = 0.0) -> str:
+        """In a line, for people."""
+        epoch = f"an epoch is {amount(self.epoch_flops)}FLOP, about {duration(self.epoch_seconds)} on this machine"
+        line = f"{self.parameters / 1e6:.1f} million parameters, {self.memory / 1e9:.1f} GB of memory; {epoch}"
+        if not minutes:
+            return line
+        return f"{line}; {minutes:g} minutes are about {60 * minutes / self.epoch_seconds:.1f} epochs"
+
+
+def estimate(recipe: Recipe, corpus: Corpus, machine: Machine) -> Estimate:
+    """Of a recipe whose settings are all decided."""
+    size = recipe.tokenizer.size
+    with torch.device("meta"):
+        model = build_model(recipe.model, size, size, joint=recipe.tokenizer.joint)
+    length = corpus.characters / CHARACTERS_PER_TOKEN + 1
+    passes = 2 if recipe.train.r_drop else 1
+    flops = passes * count_cost(model).training(1, round(length), round(length)) * corpus.pairs
+    parameters = count_parameters(model)
+    kept = passes * recipe.train.batch_tokens * FLOAT * _floats_per_token(recipe.model, length)
+    return Estimate(
+        parameters,
+        PROCESS + COPIES * FLOAT * parameters + kept,
+        flops,
+        flops / (SHARE_OF_PEAK * machine.peak),
+    )
+
+
+def fit_memory(plan: list[Choice], recipe: Recipe, corpus: Corpus, machine: Machine) -> list[Choice]:
+    """The plan with smaller batches, more of them an update, where the free memory would not do for what it chose."""
+    planned = {choice.name for choice in plan}
+    train = recipe.train
+    while (
+        estimate(recipe, corpus, machine).memory > machine.memory
+        and "train.batch_tokens" in planned
+        and train.batch_tokens > SMALLEST_BATCH
+    ):
+        train = replace(train, batch_tokens=train.batch_tokens // 2, accumulate=2 * train.accumulate)
+        recipe = replace(recipe, train=train)
+    if train.accumulate == 1:
+        return plan
+    reason = f"{machine.memory / 1e9:.1f} GB of memory are free"
+    fitted = [
+        Choice("train.batch_tokens", train.batch_tokens, reason),
+        Choice("train.accumulate", train.accumulate, "so that an update sees as much as it should"),
+    ]
+    return [choice for choice in plan if choice.name != "train.batch_tokens"] + fitted
+
+
+def _floats_per_token(model: Model, length: float) -> float:
+    """What the backward pass needs of the forward pass, a source token and a target token together.
+
+    In a Transformer: what each linear map, norm and attention reads, and the masks of dropout. In a recurrent network:
+    gates and states of each layer, and what each step of the decoder looked at.
+    """
+    if isinstance(model, Transformer):
+        inner = 2 * model.inner * (model.encoder_layers + model.decoder_layers)
+        return inner + model.width * (10 * model.encoder_layers + 18 * model.decoder_layers + 4)
+    directions = 1 if model.directions == "one" else 2
+    cells = 8 * model.width * (directions * model.encoder_layers + model.decoder_layers)
+    looked_at = 0.0 if model.attention == "none" else length * (model.width if model.score == "concat" else 4)
+    return cells + 2 * looked_at + 4 * model.embedding

@@ -1,0 +1,315 @@
+"""The recipe decides the arithmetic; the number of processes decides only the speed. And no process waits for the dead.
+
+Real processes under torchrun, with gloo on the CPU.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from regard.cli import main
+from tests.small_runs import train_arguments, write_corpus
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds the processes in /proc")
+
+UPDATES = 50
+ROUNDING = 1e-5
+LIMIT = 60  # seconds in which the survivors must have ended
+PLAIN = [
+    "train.optimizer=adam",
+    "train.cooldown=0",
+    "tokenizer.sampling=0",
+    "model.dropout=0.3",
+    "train.validate_every=50",
+]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    write_corpus(folder)
+    return folder
+
+
+def settings(*more, updates=UPDATES):
+    return [*PLAIN, f"train.max_steps={updates}", "train.state_every=10", *more]
+
+
+def launch(command, *options, processes=2):
+    """Start torchrun; `command` is what stands behind `python`, e.g. -m regard train."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen([*launcher, *options, *command], env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process, seconds=120):
+    """Exit code and what was written to standard error."""
+    try:
+        _, errors = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    return process.returncode, errors
+
+
+def train_together(corpus, run, *more, processes=2, updates=UPDATES):
+    code, errors = finish(
+        launch(["-m", "regard", *train_arguments(corpus, run, *settings(*more, updates=updates))], processes=processes)
+    )
+    assert code == 0, errors
+    return errors
+
+
+def worker(launcher, rank, seconds=30):
+    """The process id of a rank, from the environment that torchrun gave it."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        for place in Path("/proc").glob("[0-9]*"):
+            try:
+                parent = place.joinpath("stat").read_text().rpartition(")")[2].split()[1]
+                environment = place.joinpath("environ").read_bytes().split(b"\0")
+                if parent == str(launcher.pid) and f"RANK={rank}".encode() in environment:
+                    return int(place.name)
+            except OSError:
+                continue
+        time.sleep(0.05)
+    raise AssertionError(f"rank {rank} did not start")
+
+
+def wait_for(path, process, seconds=60):
+    until = time.monotonic() + seconds
+    while not path.exists() and process.poll() is None and time.monotonic() < until:
+        time.sleep(0.02)
+    assert path.exists()
+
+
+def last_state(run):
+    return load_file(sorted((run / "states").glob("*.safetensors"))[-1])
+
+
+def assert_close(run, other):
+    found, expected = last_state(run), last_state(other)
+    assert found.keys() == expected.keys()
+    gaps = {name: (found[name] - expected[name]).abs().max().item() for name in expected if "optimizer" not in name}
+    worst = max(gaps, key=gaps.get)
+    assert gaps[worst] <= ROUNDING, f"{worst} differs by {gaps[worst]:.1e}"
+
+
+@pytest.fixture(scope="module")
+def one(corpus):
+    """Runs of one process, by their settings."""
+    made = {}
+
+    def run(*more):
+        if more not in made:
+            folder = corpus / f"one-{len(made)}"
+            assert main(train_arguments(corpus, folder, *settings(*more))) == 0
+            made[more] = folder
+        return made[more]
+
+    return run
+
+
+TWICE = """
+import sys
+from regard.cli import main
+
+between = sys.argv.index("and")
+sys.exit(main(sys.argv[1:between]) or main(sys.argv[between + 1 :]))
+"""
+
+
+def test_two_processes_reach_the_weights_of_one(corpus, one, tmp_path):
+    """Rows of a batch shared out, then whole batches; one launch for both: starting takes longer than training."""
+    script = tmp_path / "twice.py"
+    script.write_text(TWICE)
+    ways = ["train.accumulate=1", "train.accumulate=2"]
+    rows, batches = (train_arguments(corpus, tmp_path / way, *settings(way)) for way in ways)
+    code, errors = finish(launch([str(script), *rows, "and", *batches]))
+    assert code == 0, errors
+    assert errors.count("done: 50 updates made") == 2  # only the first process speaks
+    for way in ways:
+        assert_close(tmp_path / way, one(way))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("processes", "more"),
+    [
+        (3, ["train.accumulate=2"]),
+        (2, ["train.accumulate=3", "train.r_drop=3", "train.average=0"]),
+        (2, ["train.optimizer=muon", "tokenizer.sampling=0.1"]),
+        (2, ["train.shard=true"]),
+        (2, ["train.shard=true", "train.accumulate=2", "train.clip=0.1", "model.tie=none"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
+)
+def test_so_do_other_numbers_and_ways(corpus, one, tmp_path, processes, more):
+    train_together(corpus, tmp_path / "run", *more, processes=processes)
+    assert_close(tmp_path / "run", one(*(setting for setting in more if "shard" not in setting)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["bahdanau", "luong-general", "gnmt"])
+@pytest.mark.parametrize("more", ["train.accumulate=1", "train.shard=true"])
+def test_recurrent_architectures_too(corpus, tmp_path, arch, more):
+    size = ["model.width=16", "model.embedding=16"]
+    sizes = [*size, "train.max_steps=12", "model.dropout=0.3", "train.optimizer=adam", "tokenizer.sampling=0"]
+    skipped = ("model.heads", "model.inner", "model.encoder_layers", "model.decoder_layers", "model.width")
+
+    def arguments(run, *others):
+        given = train_arguments(corpus, run)
+        kept = [word for word in given if not word.startswith(skipped)]
+        tidy = [word for place, word in enumerate(kept) if word != "--set" or kept[place + 1] != "--set"]
+        return [*tidy, "--arch", arch, *(word for setting in (*sizes, *others) for word in ("--set", setting))]
+
+    code, errors = finish(launch(["-m", "regard", *arguments(tmp_path / "two", more)]))
+    assert code == 0, errors
+    assert main(arguments(tmp_path / "one")) == 0
+    assert_close(tmp_path / "two", tmp_path / "one")
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_with_another_number_of_processes_and_another_layout(corpus, one, tmp_path):
+    run = tmp_path / "run"
+    train_together(corpus, run, "train.shard=true", updates=20)
+    steps = [(1, 30, "false"), (2, 40, "false"), (2, UPDATES, "true")]
+    for processes, end, shard in steps:
+        command = ["resume", str(run), "--set", f"train.max_steps={end}", "--set", f"train.shard={shard}"]
+        if processes == 1:
+            assert main(command) == 0
+        else:
+            code, errors = finish(launch(["-m", "regard", *command]))
+            assert code == 0, errors
+    assert_close(run, one())
+
+
+@pytest.mark.slow
+def test_a_killed_process_ends_the_other_with_its_name(corpus, tmp_path):
+    run = tmp_path / "run"
+    process = launch(["-m", "regard", *train_arguments(corpus, run, *settings(updates=100_000))])
+    wait_for(run / "states" / "00000010.json", process)
+    victim = worker(process, 1)
+    os.kill(victim, signal.SIGKILL)
+    began = time.monotonic()
+    code, errors = finish(process, LIMIT)
+    assert time.monotonic() - began < LIMIT
+    assert code != 0
+    [line] = re.findall(r"^regard: .*$", errors, re.M)
+    assert line.startswith("regard: process 1 of 2 (host ")
+    assert f"pid {victim}) gives no sign of life; all processes end: " in line
+    assert f'"regard resume {run}"' in line
+    assert main(["resume", str(run), "--set", "train.max_steps=12"]) == 0  # nothing is locked, nothing is damaged
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_frozen_process_ends_the_other(corpus, tmp_path, rank):
+    run = tmp_path / "run"
+    process = launch(["-m", "regard", *train_arguments(corpus, run, *settings(updates=100_000))])
+    wait_for(run / "states" / "00000010.json", process)
+    victim, survivor = worker(process, rank), worker(process, 1 - rank)
+    os.kill(victim, signal.SIGSTOP)
+    began = time.monotonic()
+    try:
+        while Path(f"/proc/{survivor}").exists() and time.monotonic() - began < LIMIT:
+            time.sleep(0.1)
+        assert time.monotonic() - began < LIMIT
+        code, errors = finish(process)  # torchrun gives the frozen one half a minute more
+    finally:
+        if process.poll() is None:
+            os.kill(victim, signal.SIGKILL)
+    assert code != 0
+    assert f"process {rank} of 2" in errors
+    assert f"pid {victim}" in errors
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
+def test_torchrun_starts_it_again_and_nothing_is_lost(corpus, one, tmp_path, rank):
+    run = tmp_path / "run"
+    process = launch(["-m", "regard", *train_arguments(corpus, run, *settings())], "--max-restarts", "1")
+    wait_for(run / "states" / "00000010.json", process)
+    os.kill(worker(process, rank), signal.SIGKILL)
+    code, errors = finish(process)
+    assert code == 0, errors
+    assert f"started again: going on in {run}" in errors
+    assert re.search(r"going on from update \d0", errors)
+    assert_close(run, one())
+
+
+@pytest.mark.slow
+def test_killed_while_the_data_is_prepared_it_is_prepared_anew(corpus, one, tmp_path):
+    run = tmp_path / "run"
+    process = launch(["-m", "regard", *train_arguments(corpus, run, *settings())], "--max-restarts", "1")
+    wait_for(run / ".launch", process)
+    os.kill(worker(process, 0), signal.SIGKILL)
+    code, errors = finish(process)
+    assert code == 0, errors
+    assert_close(run, one())
+
+
+@pytest.mark.slow
+def test_a_folder_that_another_launch_made_is_left_alone(corpus, one, tmp_path):
+    before = (one() / "recipe.toml").read_bytes()
+    process = launch(["-m", "regard", *train_arguments(corpus, one(), *settings())], "--max-restarts", "1")
+    code, errors = finish(process)
+    assert code != 0
+    assert len(re.findall(r"^regard: .*exists already; choose another --out", errors, re.M)) == 2  # at each start
+    assert (one() / "recipe.toml").read_bytes() == before
+
+
+FAILING = """
+import os, sys
+from regard.cli import main
+from regard.errors import TrainingError
+from regard.tasks.translation import TranslationTask
+
+batch = TranslationTask.batch
+
+def fail(self, position):
+    if position == 7 and os.environ["RANK"] in sys.argv[1]:
+        raise {error}("this process has had enough")
+    return batch(self, position)
+
+TranslationTask.batch = fail
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("error", ["TrainingError", "ValueError"])
+@pytest.mark.parametrize("ranks", ["0", "1", "01"])
+def test_an_error_on_one_process_ends_all_with_one_line(corpus, tmp_path, error, ranks):
+    script = tmp_path / "failing.py"
+    script.write_text(FAILING.format(error=error))
+    began = time.monotonic()
+    code, errors = finish(launch([str(script), ranks, *train_arguments(corpus, tmp_path / "run", *settings())]))
+    assert time.monotonic() - began < LIMIT
+    assert code != 0
+    assert len(re.findall(r": this process has had enough$", errors, re.M)) == 1
+    assert "gives no sign of life" not in errors
+    codes = re.findall(r"exitcode\s+: (-?\d+)", errors)
+    assert len(codes) == 2
+    assert "0" not in codes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("whom", ["launcher", "worker"])
+def test_asked_to_stop_they_save_and_leave_together(corpus, one, tmp_path, whom):
+    run = tmp_path / "run"
+    process = launch(["-m", "regard", *train_arguments(corpus, run, *settings())])
+    wait_for(run / "states" / "00000010.json", process)
+    os.kill(process.pid if whom == "launcher" else worker(process, 1), signal.SIGTERM)
+    code, errors = finish(process, LIMIT)
+    assert code != 0
+    assert errors.count("stopped at update") == 1
+    assert main(["resume", str(run)]) == 0
+    assert_close(run, one())
