@@ -315,6 +315,10 @@ class Search:
     """An ensemble takes the mean of its members' probabilities, or of their logarithms."""
     retry: bool = True
     """Try once more with safer settings when a translation loops or is empty."""
+    max_source: int = 250
+    """Texts of more tokens than this are long."""
+    long_lines: Literal["split", "refuse"] = "split"
+    """Long texts are cut at sentence ends, translated in pieces and joined again; or refused."""
     batch_tokens: int = 1024
     """Source tokens translated at once."""
 
@@ -324,6 +328,7 @@ class Search:
         for name in ("coverage_penalty", "temperature", "top_k", "epsilon", "min_length", "max_extra", "no_repeat"):
             _require(getattr(self, name) >= 0, f"search.{name} must not be negative")
         _require(self.max_ratio > 0, "search.max_ratio must be above 0")
+        _require(self.max_source >= 1, "search.max_source must be at least 1")
         _require(0 < self.top_p <= 1, "search.top_p must be above 0 and at most 1")
         _require(self.epsilon < 1, "search.epsilon must be below 1")
         _require(self.repetition_penalty >= 1, "search.repetition_penalty must be at least 1")

@@ -42,14 +42,29 @@ def settings(*more, updates=UPDATES):
     return [*PLAIN, f"train.max_steps={updates}", "train.state_every=10", *more]
 
 
+LAUNCHED = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_running():
+    yield
+    for process in LAUNCHED:
+        if process.poll() is None:
+            process.terminate()
+            process.communicate(timeout=60)
+    LAUNCHED.clear()
+
+
 def launch(command, *options, processes=2):
     """Start torchrun; `command` is what stands behind `python`, e.g. -m regard train."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen([*launcher, *options, *command], env=environment, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen([*launcher, *options, *command], env=environment, stderr=subprocess.PIPE, text=True)
+    LAUNCHED.append(process)
+    return process
 
 
-def finish(process, seconds=120):
+def finish(process, seconds=200):
     """Exit code and what was written to standard error."""
     try:
         _, errors = process.communicate(timeout=seconds)
@@ -83,7 +98,7 @@ def worker(launcher, rank, seconds=30):
     raise AssertionError(f"rank {rank} did not start")
 
 
-def wait_for(path, process, seconds=60):
+def wait_for(path, process, seconds=120):
     until = time.monotonic() + seconds
     while not path.exists() and process.poll() is None and time.monotonic() < until:
         time.sleep(0.02)

@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "training": DATA | MODELS | {"decoding", "run", "training"},
     "analysis": MODELS | {"analysis"},
     "pages": {"errors", "pages"},
-    "tasks": DATA | MODELS | {"decoding", "run", "training", "analysis", "pages", "tasks"},
+    "tasks": DATA | MODELS | {"decoding", "run", "training", "analysis", "pages", "convert", "tasks"},
     "convert": DATA | MODELS | {"run", "convert"},
     "cli": DATA | MODELS | {"convert", "run", "training", "tasks", "pages", "cli"},
 }

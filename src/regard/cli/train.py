@@ -89,6 +89,7 @@ def given_table(options: argparse.Namespace) -> dict[str, Any]:
 
 def follow(job: Job, options: argparse.Namespace) -> int:
     """Tell the plan and, unless that was all that was asked for, carry it out."""
+    from regard.convert.support import exportable
     from regard.tasks.train import start, tell, tell_result
     from regard.training.plan import table
 
@@ -96,6 +97,9 @@ def follow(job: Job, options: argparse.Namespace) -> int:
     for line in table(job.plan):
         tell(line)
     tell(job.estimate().describe(job.recipe.train.minutes))
+    reasons = exportable(job.recipe)
+    if all(reasons.values()):
+        tell(f"note: this run will have no export: {'; '.join(dict.fromkeys(reasons.values()))}")
     if not options.dry_run:
         tell_result(start(job, options.out or ""))
     return 0

@@ -5,19 +5,25 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
-from itertools import islice
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from regard.cli.search_options import add_search, search_settings
 from regard.data.corpus import read_lines
 from regard.errors import SettingsError
 from regard.run import Run
+from regard.tasks.stream import Output, chunks, chunks_as_they_come
 
 if TYPE_CHECKING:
     from regard.tasks.answer import Answer
 
-CHUNK_LINES = 2000
+Translate = Callable[[list[str]], list["Answer"]]
+MANY_LINES = 500
+"""From so many on, processes of their own pay for their start."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -25,12 +31,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Translate a file, or standard input, line by line.\n\n"
         "  echo 'I am trendy' | regard translate runs/demo\n"
-        "  regard translate runs/en-de news.en > news.de\n"
+        "  regard translate runs/en-de news.en --out news.de\n"
         "  regard translate runs/en-de news.en --ensemble runs/en-de-2 --beam 8 --nbest 3 --json"
     )
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument(
         "file", metavar="FILE", nargs="?", default="-", help="text, one sentence a line; - is standard input"
+    )
+    parser.add_argument("--out", metavar="FILE", help="write here instead of standard output; there only when whole")
+    parser.add_argument("--resume", action="store_true", help="go on with an --out file that was interrupted")
+    parser.add_argument(
+        "--engine",
+        choices=["auto", "torch", "ctranslate2"],
+        default="auto",
+        help="auto: CTranslate2 in int8 where it is installed and can do what is asked, else torch",
+    )
+    parser.add_argument(
+        "--quantization", choices=["int8", "int16", "float32"], default="int8", help="arithmetic of CTranslate2"
+    )
+    parser.add_argument(
+        "--workers", type=int, default=0, metavar="N", help="processes of the torch engine (default: as many as pay)"
     )
     parser.add_argument("--nbest", type=int, default=1, metavar="N", help="print the N best translations of each line")
     parser.add_argument("--prefix", default="", metavar="TEXT", help="what every translation begins with")
@@ -47,39 +67,125 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Translate."""
     search = search_settings(options)
-    recipe = Run.open(options.run).recipe  # a mistyped name is told before anything is read
-    beam = search.get("beam", recipe.search.beam)
-    if options.nbest < 1:
-        raise SettingsError("--nbest must be at least 1")
-    if options.nbest > beam and not search.get("sample", recipe.search.sample):
-        raise SettingsError(f"--nbest {options.nbest} needs a --beam of at least as many, not {beam}")
-    if options.tree and not options.json:
-        raise SettingsError("--tree is shown as data: add --json")
+    opened = Run.open(options.run)  # a mistyped name is told before anything is read
+    check(options, opened, search)
     lines = _standard_input() if options.file == "-" else read_lines(options.file)
     first = next(lines, None)  # a missing file is told before the model is loaded
     if first is None:
+        if options.out:
+            Output(Path(options.out), {}, resume=False).finish()
         return 0
-    from regard.tasks.translate import load
-
-    translator = load(options.run, *options.ensemble)
-    chunk = [first, *islice(lines, CHUNK_LINES - 1)]
-    while chunk:
-        answers = translator.translate(chunk, nbest=options.nbest, prefix=options.prefix, tree=options.tree, **search)
-        for answer in answers:
-            show(answer, options)
+    translate = open_translator(options, opened, search)
+    lines = chain([first], lines)
+    if options.out:
+        return into_file(options, opened, search, lines, translate)
+    for chunk in chunks_as_they_come(lines) if options.file == "-" else chunks(lines):
+        for answer in translate(chunk):
+            print(show(answer, options))
         sys.stdout.flush()
-        chunk = list(islice(lines, CHUNK_LINES))
     return 0
 
 
-def show(answer: Answer, options: argparse.Namespace) -> None:
-    """Print one answer in the form asked for."""
+def check(options: argparse.Namespace, opened: Run, search: dict[str, Any]) -> None:
+    """Refuse options that do not go together."""
+    settings = replace(opened.recipe.search, **search)
+    if options.nbest < 1:
+        raise SettingsError("--nbest must be at least 1")
+    if options.nbest > settings.beam and not settings.sample:
+        raise SettingsError(f"--nbest {options.nbest} needs a --beam of at least as many, not {settings.beam}")
+    if options.workers < 0:
+        raise SettingsError("--workers must not be negative")
+    if options.tree and not options.json:
+        raise SettingsError("--tree is shown as data: add --json")
+    if options.resume and not options.out:
+        raise SettingsError("--resume goes on with a file: say which with --out")
+    if options.out and options.nbest > 1 and not options.json:
+        raise SettingsError("--out with --nbest needs --json: one line for each line of the input")
+
+
+def open_translator(options: argparse.Namespace, opened: Run, search: dict[str, Any]) -> Translate:
+    """The engine that suits what is asked, with its settings."""
+    from regard.tasks.fast import choose_engine, load_fast
+
+    asked = [name for name in ("ensemble", "prefix", "tree") if getattr(options, name)]
+    wants_exact = ["search.stop=exact"] if options.engine == "auto" and search.get("stop") == "exact" else []
+    settings = replace(opened.recipe.search, **search)
+    if choose_engine(options.engine, opened, settings, [*map("--{}".format, asked), *wants_exact]) == "ctranslate2":
+        fast = load_fast(opened, options.quantization)
+        found = {"stop": "enough"} | search
+        return lambda texts: fast.translate(texts, nbest=options.nbest, details=options.json, **found)
+    asked_for = {"nbest": options.nbest, "prefix": options.prefix, "tree": options.tree, **search}
+    return by_torch([options.run, *options.ensemble], options.workers, asked_for)
+
+
+def by_torch(runs: list[str], processes: int, asked_for: dict[str, Any]) -> Translate:
+    """One process for a few lines; once there are many, one for each core, or as many as were asked for."""
+    from regard.tasks.translate import load
+    from regard.tasks.workers import Workers
+    from regard.training.machine import cores
+
+    opened: dict[str, Any] = {}
+
+    def translate(texts: list[str]) -> list[Answer]:
+        count = processes or (cores() if len(texts) >= MANY_LINES else 1)
+        if count > 1:
+            workers = opened.get("workers") or opened.setdefault("workers", Workers(runs, count))
+            return workers.translate(texts, **asked_for)
+        translator = opened.get("translator") or opened.setdefault("translator", load(*runs))
+        return translator.translate(texts, **asked_for)
+
+    return translate
+
+
+def into_file(
+    options: argparse.Namespace, opened: Run, search: dict[str, Any], lines: Iterable[str], translate: Translate
+) -> int:
+    """Translate into --out, from where an earlier attempt stopped, with a bar on a terminal."""
+    weights = (opened.folder / "weights.safetensors").stat()
+    job = {
+        "file": str(Path(options.file).resolve()) if options.file != "-" else "-",
+        "run": [str(opened.folder.resolve()), weights.st_size, weights.st_mtime_ns],
+        "options": [options.engine, options.quantization, options.nbest, options.prefix, options.scores, options.json],
+        "search": {name: str(value) for name, value in search.items()},
+    }
+    with Output(Path(options.out), job, resume=options.resume) as output, _bar(options.file, output.done) as advance:
+        for chunk in chunks(islice(lines, output.done, None)):
+            output.write(show(answer, options) for answer in translate(chunk))
+            advance(len(chunk))
+        output.finish()
+    return 0
+
+
+def show(answer: Answer, options: argparse.Namespace) -> str:
+    """One answer in the form asked for: a line for each alternative."""
     if options.json:
-        print(json.dumps(answer.as_dict(), ensure_ascii=False))
-        return
+        return json.dumps(answer.as_dict(), ensure_ascii=False)
+    lines = []
     for choice in (answer, *answer.alternatives):
         notes = f"{choice.score:.4f}\t{', '.join(choice.flags) or '-'}\t" if options.scores else ""
-        print(f"{notes}{choice.text}")
+        lines.append(f"{notes}{choice.text}")
+    return "\n".join(lines)
+
+
+@contextmanager
+def _bar(file: str, done: int) -> Iterator[Callable[[int], None]]:
+    """A bar with sentences a second and the time left, on a terminal; gives the function that moves it."""
+    if file == "-" or not sys.stderr.isatty():
+        yield lambda lines: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (BarColumn(24, complete_style="cyan"), MofNCompleteColumn(), TextColumn("{task.fields[speed]}"))
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=sum(1 for _ in read_lines(file)), completed=done, speed="")
+
+        def advance(lines: int) -> None:
+            progress.advance(task, lines)
+            speed = progress.tasks[0].speed
+            progress.update(task, speed=f"{speed:,.0f} sentences/s" if speed else "")
+
+        yield advance
 
 
 def _standard_input() -> Iterator[str]:

@@ -64,8 +64,13 @@ class Engine:
         penalty: float = 1.0,
         stop: Literal["exact", "enough"] = "exact",
         hypotheses: int = 1,
+        no_repeat: int = 0,
+        min_length: int = 0,
     ) -> list[list[Found]]:
-        """The best hypotheses for each sentence, best first. `longest` limits their lengths, the end token counted."""
+        """The best hypotheses for each sentence, best first. `longest` limits their lengths, the end token counted.
+
+        `no_repeat`: no run of so many tokens stands twice; `min_length`: at least so many tokens, the end not counted.
+        """
         if sources and (most := max(map(len, sources)) + 1) > self.longest:
             raise ModelError(
                 f"a sentence of {most} tokens is longer than the {self.longest} that CTranslate2 was given"
@@ -75,6 +80,8 @@ class Engine:
             "beam_size": beam,
             "length_penalty": penalty,
             "patience": float(self.longest if stop == "exact" else 1),
+            "no_repeat_ngram_size": no_repeat,
+            "min_decoding_length": min_length,
         }
         found: list[list[Found]] = [[] for _ in sources]
         cut_short: list[list[int]] = []
@@ -101,7 +108,7 @@ class Engine:
         batches: Sequence[Sequence[int]],
         sources: Sequence[Sequence[int]],
         longest: Sequence[int],
-        search: Mapping[str, float],
+        search: Mapping[str, Any],
     ) -> Iterator[tuple[Sequence[int], list[list[Found]]]]:
         """All batches at once to the workers, then their answers in turn."""
         waiting = [
@@ -110,7 +117,6 @@ class Engine:
                 **search,
                 num_hypotheses=search["beam_size"],  # all that ended: they tell how far the search went
                 max_decoding_length=max(longest[place] for place in batch),
-                min_decoding_length=0,
                 max_input_length=0,
                 disable_unk=True,
                 suppress_sequences=self._never,

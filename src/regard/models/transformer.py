@@ -57,7 +57,7 @@ class FeedForward(nn.Module):
         elif self.activation == "swish":
             inner = F.silu(inner)
         else:
-            inner = F.relu(inner)
+            inner = F.relu(inner, inplace=True)  # its gradient needs the output alone
         return self.narrow(inner)
 
 

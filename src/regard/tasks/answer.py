@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
+from regard.config import Search
 from regard.data.scripts import share_in
 from regard.data.words import words
-from regard.decoding.searchtree import SearchTree
 
-Flag = Literal["empty", "loops", "copies", "cut off", "script", "length", "retried"]
+if TYPE_CHECKING:
+    from regard.decoding.searchtree import SearchTree
+
+Flag = Literal["empty", "loops", "copies", "cut off", "script", "length", "retried", "split"]
 
 LOOP_WORDS = 8
 """The longest run of words whose repetition is looked for."""
@@ -58,6 +61,21 @@ class Answer:
 def texts_of(answers: Iterable[Answer]) -> list[str]:
     """The translations alone."""
     return [answer.text for answer in answers]
+
+
+SAFER_NO_REPEAT = 3
+"""A translation that loops or is empty is tried again without repeating so many tokens, and with at least one."""
+
+
+def failed(answer: Answer) -> bool:
+    """Whether it should be tried again."""
+    return "empty" in answer.flags or "loops" in answer.flags
+
+
+def safer(search: Search) -> Search:
+    """Settings under which a translation neither loops nor is empty."""
+    no_repeat = min(search.no_repeat or SAFER_NO_REPEAT, SAFER_NO_REPEAT)
+    return replace(search, no_repeat=no_repeat, min_length=max(search.min_length, 1))
 
 
 def find_flags(source: str, text: str, ended: bool, scripts: frozenset[str] | None) -> tuple[Flag, ...]:

@@ -20,15 +20,13 @@ from regard.decoding.searchtree import Recorder, SearchTree
 from regard.errors import RunError, SettingsError
 from regard.models.base import Seq2Seq
 from regard.run import Run
-from regard.tasks.answer import Answer, find_flags, texts_of
+from regard.tasks.answer import Answer, failed, find_flags, safer, texts_of
 from regard.tasks.gaze import replace_unknown
+from regard.tasks.long import in_pieces
 from regard.tasks.search import Job, Searcher, check_search
 from regard.training.machine import keep_memory
 
 __all__ = ["Answer", "Translator", "load", "texts_of"]
-
-SAFER_NO_REPEAT = 3
-"""A translation that loops or is empty is tried again without repeating so many tokens, and with at least one."""
 
 
 class Translator:
@@ -72,6 +70,14 @@ class Translator:
         keep_memory()
         if settings.replace_unknown and self.target.kind != "word":
             raise SettingsError("search.replace_unknown needs a word vocabulary (tokenizer.kind = word)")
+        if prefix or tree:  # these speak of a text as a whole
+            return self._all(texts, prefix, settings, nbest, tree)
+        return in_pieces(texts, self.source, settings, lambda parts: self._all(parts, "", settings, nbest))
+
+    def _all(
+        self, texts: list[str], prefix: str | Sequence[str], settings: Search, nbest: int, tree: bool = False
+    ) -> list[Answer]:
+        """Answers, with loops and empty ones tried again."""
         prefixes = [prefix] * len(texts) if isinstance(prefix, str) else list(prefix)
         if len(prefixes) != len(texts):
             raise SettingsError(f"{len(prefixes)} prefixes for {len(texts)} texts; give one for all or one for each")
@@ -127,13 +133,12 @@ class Translator:
         self, jobs: Sequence[Job], answers: list[Answer], settings: Search, nbest: int, tree: bool
     ) -> list[Answer]:
         """The same with loops and empty translations replaced, if safer settings give something better."""
-        places = [place for place, answer in enumerate(answers) if _failed(answer)]
+        places = [place for place, answer in enumerate(answers) if failed(answer)]
         if not places:
             return answers
-        no_repeat = min(settings.no_repeat or SAFER_NO_REPEAT, SAFER_NO_REPEAT)
-        safer = replace(settings, no_repeat=no_repeat, min_length=max(settings.min_length, 1))
-        for place, again in zip(places, self._answer([jobs[p] for p in places], safer, nbest, tree), strict=True):
-            better = answers[place] if _failed(again) else again
+        second = self._answer([jobs[place] for place in places], safer(settings), nbest, tree)
+        for place, again in zip(places, second, strict=True):
+            better = answers[place] if failed(again) else again
             answers[place] = replace(better, flags=(*better.flags, "retried"))
         return answers
 
@@ -175,10 +180,6 @@ def _target_scripts(run: Run) -> frozenset[str] | None:
     """What the target was written in when the run was trained, else what its language is written in, if known."""
     seen = run.card.get("scripts", {}).get("target")
     return frozenset(seen) if seen else language_scripts(run.recipe.data.target_language)
-
-
-def _failed(answer: Answer) -> bool:
-    return "empty" in answer.flags or "loops" in answer.flags
 
 
 def _batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:

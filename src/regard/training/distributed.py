@@ -208,6 +208,8 @@ class Pulse:
         if first:
             self._store.set(key, "here")
         while not first and not self._store.check([key]):
+            if self._get("beat 0") == "bye" and not self._store.check([key]):
+                raise TrainingError("the first process has left before its work was done")
             time.sleep(0.05)
 
     def fail(self) -> bool:
@@ -267,11 +269,13 @@ class Pulse:
 
     def _end(self, problem: str) -> None:
         """End the process from this thread: the main one may be waiting for somebody who will never come."""
-        if problem and not self._ended.is_set():
+        if self._ended.is_set():
+            return
+        if problem:
             show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # a live bar may have hidden it
-            print(f"{show_cursor}regard: {problem}; all processes end: {self.advice}", file=sys.stderr, flush=True)
-        if not self._ended.is_set():
-            os._exit(1)
+            with contextlib.suppress(OSError):  # nobody may be left to read it
+                print(f"{show_cursor}regard: {problem}; all processes end: {self.advice}", file=sys.stderr, flush=True)
+        os._exit(1)
 
     def _claim(self, verdict: str) -> str:
         """The verdict of whoever came first."""

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import distributed as dist
 
+from regard.errors import TrainingError
 from regard.training import distributed
 from regard.training.distributed import Member, Pulse, Team, by_the_first, this_team
 
@@ -112,3 +113,6 @@ def test_the_first_to_fail_speaks_and_the_others_leave_quietly(pulses, capfd):
 def test_all_who_meet_wait_for_the_first(pulses):
     pulses[0].meet("here", first=True)
     pulses[1].meet("here", first=False)
+    pulses[0].stop()
+    with pytest.raises(TrainingError, match="the first process has left"):
+        pulses[1].meet("nowhere", first=False)

@@ -1,0 +1,102 @@
+"""Translation by CTranslate2, for runs that can be converted and searches that it knows. Torch is never imported."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from regard.config import Search
+from regard.convert.engine import Engine, Found, Quantization, open_engine
+from regard.convert.support import exportable
+from regard.data.scripts import language_scripts
+from regard.errors import SettingsError
+from regard.run import Run
+from regard.tasks.answer import Answer, failed, find_flags, safer
+from regard.tasks.long import in_pieces
+
+EngineName = Literal["auto", "torch", "ctranslate2"]
+
+
+class FastTranslator:
+    """A converted run. Answers as `Translator` gives them; log-probabilities of tokens only when asked for."""
+
+    def __init__(self, engine: Engine, search: Search, scripts: frozenset[str] | None = None):
+        self.engine, self.search, self.scripts = engine, search, scripts
+
+    def translate(self, texts: Sequence[str], *, nbest: int = 1, details: bool = False, **search: Any) -> list[Answer]:
+        """Translate texts, given back in order. Keywords override `search` settings, e.g. beam=1."""
+        settings = replace(self.search, **search)
+        return in_pieces(texts, self.engine.source, settings, lambda parts: self._all(parts, settings, nbest, details))
+
+    def _all(self, texts: Sequence[str], settings: Search, nbest: int, details: bool) -> list[Answer]:
+        """Answers, with loops and empty ones tried again."""
+        answers = self._answer(texts, settings, nbest, details)
+        places = [place for place, answer in enumerate(answers) if failed(answer) and settings.retry]
+        again = self._answer([texts[place] for place in places], safer(settings), nbest, details)
+        for place, second in zip(places, again, strict=True):
+            better = answers[place] if failed(second) else second
+            answers[place] = replace(better, flags=(*better.flags, "retried"))
+        return answers
+
+    def _answer(self, texts: Sequence[str], settings: Search, nbest: int, details: bool) -> list[Answer]:
+        encoded = self.engine.source.encode_many(list(texts))
+        answers = [Answer(text, "", 0.0, (), (), True) for text in texts]
+        places = [place for place, ids in enumerate(encoded) if ids]
+        sources = [encoded[place] for place in places]
+        found = self.engine.translate(
+            sources,
+            [int(settings.max_ratio * len(ids)) + settings.max_extra for ids in sources],
+            beam=settings.beam,
+            penalty=settings.length_penalty,
+            stop=settings.stop,
+            hypotheses=nbest,
+            no_repeat=settings.no_repeat,
+            min_length=settings.min_length,
+        )
+        for place, hypotheses in zip(places, found, strict=True):
+            first, *rest = [self._make(texts[place], encoded[place], one, details) for one in hypotheses]
+            answers[place] = replace(first, alternatives=tuple(rest))
+        return answers
+
+    def _make(self, source: str, ids: list[int], found: Found, details: bool) -> Answer:
+        target = self.engine.target
+        text = target.decode(found.tokens)
+        flags = find_flags(source, text, found.ended, self.scripts)
+        log_probs = tuple(self.engine.score([ids], [found.tokens])[0]) if details else ()
+        tokens = tuple(target.token(id) for id in found.tokens)
+        return Answer(source, text, found.score, tokens, log_probs, found.ended, flags)
+
+
+def load_fast(run: Run, quantization: Quantization = "int8") -> FastTranslator:
+    """Open a run with CTranslate2; it is converted when this is first asked for."""
+    search = run.recipe.search
+    seen = run.card.get("scripts", {}).get("target")
+    scripts = frozenset(seen) if seen else language_scripts(run.recipe.data.target_language)
+    return FastTranslator(open_engine(run, quantization), search, scripts)
+
+
+def choose_engine(wanted: EngineName, run: Run, search: Search, asked: Sequence[str] = ()) -> EngineName:
+    """The engine to take: CTranslate2 where it can do what is asked, else torch. `asked`: options beyond the search."""
+    if wanted == "torch":
+        return "torch"
+    reason = why_not(run, search, asked)
+    if not reason:
+        return "ctranslate2"
+    if wanted == "ctranslate2":
+        raise SettingsError(f"--engine ctranslate2: {reason}; use --engine torch")
+    return "torch"
+
+
+def why_not(run: Run, search: Search, asked: Sequence[str] = ()) -> str:
+    """Why CTranslate2 cannot do it; empty when it can."""
+    plain = Search()
+    for name in ("sample", "penalty_form", "coverage_penalty", "repetition_penalty", "suppress", "replace_unknown"):
+        if getattr(search, name) != getattr(plain, name):
+            return f"search.{name} is not among what it can do"
+    if asked:
+        return f"{asked[0]} is not among what it can do"
+    if reason := exportable(run.recipe)["ctranslate2"]:
+        return reason
+    return "" if importlib.util.find_spec("ctranslate2") else 'it is not installed; pip install "regard[ctranslate2]"'

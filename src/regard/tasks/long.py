@@ -1,0 +1,49 @@
+"""Lines that are longer than a model should be given: cut at sentence ends, translated in pieces, and joined again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from regard.config import Search
+from regard.data.sentences import cut
+from regard.data.tokenizer import Tokenizer
+from regard.errors import SettingsError
+from regard.tasks.answer import Answer
+
+Translate = Callable[[list[str]], list[Answer]]
+
+
+def in_pieces(texts: Sequence[str], tokenizer: Tokenizer, settings: Search, translate: Translate) -> list[Answer]:
+    """Translate texts of any length. Most need no cutting, and are passed on as they are."""
+    limit = settings.max_source
+
+    def fits(text: str) -> bool:
+        return len(text.encode()) <= limit or len(tokenizer.encode(text)) <= limit  # no token is shorter than a byte
+
+    if settings.long_lines == "refuse":
+        for number, text in enumerate(texts, 1):
+            if not fits(text):
+                raise SettingsError(
+                    f"text {number} has {len(tokenizer.encode(text)):,} tokens, more than search.max_source = {limit}; "
+                    "cut it, or set search.long_lines=split"
+                )
+    pieces = [cut(text, fits) or [text] for text in texts]
+    answers = iter(translate([piece for parts in pieces for piece in parts]))
+    return [join(text, [next(answers) for _ in parts]) for text, parts in zip(texts, pieces, strict=True)]
+
+
+def join(source: str, parts: Sequence[Answer]) -> Answer:
+    """One answer of several. Its score is the mean over their tokens; alternatives are not joined."""
+    if len(parts) == 1:
+        return parts[0]
+    sizes = [len(part.tokens) + 1 for part in parts]
+    flags = dict.fromkeys(flag for part in parts for flag in part.flags)
+    return Answer(
+        source,
+        " ".join(part.text for part in parts if part.text),
+        sum(part.score * size for part, size in zip(parts, sizes, strict=True)) / sum(sizes),
+        tuple(token for part in parts for token in part.tokens),
+        tuple(value for part in parts for value in part.log_probs),
+        all(part.ended for part in parts),
+        (*flags, "split"),
+    )

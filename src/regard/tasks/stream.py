@@ -1,0 +1,113 @@
+"""Lines in, answers out, in order: from a file as fast as it goes, from a pipe as the lines come."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from regard.durable import sync_folder
+from regard.errors import CorpusError, RegardError, SettingsError
+
+CHUNK = 2000
+"""Lines translated together: enough to sort by length, few enough to be told of soon."""
+DELAY = 0.05
+"""Seconds that a line from a pipe waits for others to be translated with it."""
+
+
+def chunks(lines: Iterable[str], size: int = CHUNK) -> Iterator[list[str]]:
+    """All lines, so many at a time."""
+    lines = iter(lines)
+    while chunk := list(islice(lines, size)):
+        yield chunk
+
+
+def chunks_as_they_come(lines: Iterable[str], size: int = CHUNK, delay: float = DELAY) -> Iterator[list[str]]:
+    """All lines; none waits longer than `delay` for the next one."""
+    waiting: queue.Queue[str | BaseException | None] = queue.Queue(maxsize=4 * size)
+
+    def read() -> None:
+        try:
+            for line in lines:
+                waiting.put(line)
+            waiting.put(None)
+        except RegardError as error:
+            waiting.put(error)
+
+    threading.Thread(target=read, daemon=True).start()
+    more = True
+    while more:
+        chunk: list[str] = []
+        item = waiting.get()
+        while isinstance(item, str):
+            chunk.append(item)
+            if len(chunk) == size:
+                break
+            try:
+                item = waiting.get(timeout=delay)
+            except queue.Empty:
+                break
+        if chunk:
+            yield chunk
+        if isinstance(item, BaseException):
+            raise item
+        more = item is not None
+
+
+class Output:
+    """A file that is there only when it is whole. Until then its lines grow in FILE.part, from where it can go on."""
+
+    def __init__(self, path: Path, job: Mapping[str, Any], *, resume: bool):
+        """`job` says what is being translated and how: a half-made file of another job is not gone on with."""
+        self.path, self.part = path, path.with_name(path.name + ".part")
+        self._note = path.with_name(path.name + ".part.json")
+        self.done = 0
+        try:
+            if self.part.exists():
+                self.done = self._go_on(job, resume)
+            else:
+                self._note.write_text(json.dumps(job), encoding="utf-8")
+            self._file = self.part.open("a", encoding="utf-8")
+        except OSError as error:
+            raise CorpusError(str(path), f"cannot write ({error.strerror})") from None
+
+    def _go_on(self, job: Mapping[str, Any], resume: bool) -> int:
+        """Lines that are done already; a last one that was cut off is taken back."""
+        if not resume:
+            raise SettingsError(f"{self.part}: an earlier translation was interrupted; --resume goes on, or remove it")
+        if not self._note.is_file() or json.loads(self._note.read_text(encoding="utf-8")) != json.loads(
+            json.dumps(job)
+        ):
+            raise SettingsError(f"{self.part}: was made from another file, run or setting; remove it and start anew")
+        content = self.part.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]
+        with self.part.open("r+b") as file:
+            file.truncate(len(whole))
+        return whole.count(b"\n")
+
+    def write(self, lines: Iterable[str]) -> None:
+        """Add lines."""
+        try:
+            self._file.write("".join(line + "\n" for line in lines))
+            self._file.flush()
+        except OSError as error:
+            raise CorpusError(str(self.part), f"cannot write ({error.strerror}); --resume goes on later") from None
+
+    def __enter__(self) -> Output:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def finish(self) -> None:
+        """The file is whole: give it its name."""
+        os.fsync(self._file.fileno())
+        self._file.close()
+        self.part.replace(self.path)
+        self._note.unlink(missing_ok=True)
+        sync_folder(self.path.parent)

@@ -1,0 +1,34 @@
+"""Where a long text is cut."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard.data.sentences import cut, split_sentences
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("One. Two! Three? Four", ["One.", "Two!", "Three?", "Four"]),
+        ('He said: "No." Then he left.', ['He said: "No."', "Then he left."]),
+        ("It costs 3.50 euros, e.g. in Rome.", ["It costs 3.50 euros, e.g. in Rome."]),
+        ("猫が好き。犬も好き！", ["猫が好き。", "犬も好き！"]),
+        ("  ", []),
+    ],
+)
+def test_sentences_end_where_people_end_them(text, sentences):
+    assert split_sentences(text) == sentences
+
+
+def test_whole_sentences_are_kept_together_as_long_as_they_fit():
+    assert cut("Aa. Bb. Cc. Dd.", lambda text: len(text) <= 7) == ["Aa. Bb.", "Cc. Dd."]
+
+
+@settings(deadline=None)
+@given(st.text(alphabet="ab .!?A", max_size=200), st.integers(3, 30))
+def test_nothing_is_lost_and_all_fits_that_can(text, limit):
+    pieces = cut(text, lambda piece: len(piece) <= limit)
+    assert "".join(pieces).split() == "".join(pieces).split()
+    assert "".join("".join(pieces).split()) == "".join(text.split())
+    assert all(len(piece) <= limit or " " not in piece or piece == text for piece in pieces)

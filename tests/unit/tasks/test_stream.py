@@ -1,0 +1,93 @@
+"""Lines as they come, files that are there only when whole, and long lines in pieces."""
+
+import time
+
+import pytest
+
+from regard.config import Search
+from regard.data.phrasebook import phrasebook
+from regard.data.tokenizer import train_tokenizer
+from regard.errors import CorpusError, SettingsError
+from regard.recipe import make_recipe
+from regard.tasks.answer import Answer
+from regard.tasks.long import in_pieces
+from regard.tasks.stream import Output, chunks, chunks_as_they_come
+
+
+def test_lines_of_a_file_are_taken_many_at_once():
+    assert list(chunks(map(str, range(5)), 2)) == [["0", "1"], ["2", "3"], ["4"]]
+
+
+def test_a_line_does_not_wait_for_the_next():
+    def slow():
+        yield "a"
+        yield "b"
+        time.sleep(0.5)
+        yield "c"
+
+    found = list(chunks_as_they_come(slow(), delay=0.1))
+    assert found == [["a", "b"], ["c"]]
+    assert list(chunks_as_they_come(iter([]))) == []
+    assert list(chunks_as_they_come(map(str, range(5)), size=2)) == [["0", "1"], ["2", "3"], ["4"]]
+
+
+def test_an_error_while_reading_reaches_the_reader():
+    def broken():
+        yield "a"
+        raise CorpusError("f", "not UTF-8", line=2)
+
+    found = chunks_as_they_come(broken())
+    assert next(found) == ["a"]
+    with pytest.raises(CorpusError, match="f:2"):
+        next(found)
+
+
+def test_a_file_is_there_only_when_it_is_whole(tmp_path):
+    path = tmp_path / "out.de"
+    with Output(path, {"a": 1}, resume=False) as output:
+        output.write(["eins", "zwei"])
+    assert not path.exists()
+    with (tmp_path / "out.de.part").open("a") as file:
+        file.write("dr")  # cut off by a kill
+    with pytest.raises(SettingsError, match="--resume goes on"):
+        Output(path, {"a": 1}, resume=False)
+    with pytest.raises(SettingsError, match="another file, run or setting"):
+        Output(path, {"a": 2}, resume=True)
+    with Output(path, {"a": 1}, resume=True) as again:
+        assert again.done == 2
+        again.write(["drei"])
+        again.finish()
+    assert path.read_text() == "eins\nzwei\ndrei\n"
+    assert [file.name for file in tmp_path.iterdir()] == ["out.de"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    text = [phrase.source for phrase in phrasebook(train=100, valid=1, test=1).train]
+    return train_tokenizer(text, make_recipe({"tokenizer": {"size": 420}}).tokenizer, seed=1)
+
+
+def echo(parts):
+    return [Answer(part, part.upper(), -1.0, (part,), (-1.0, -1.0), True) for part in parts]
+
+
+def test_long_lines_are_translated_in_pieces(tokenizer):
+    long = " ".join(f"This is sentence {number}." for number in range(2000))
+    seen = []
+
+    def translate(parts):
+        seen.extend(parts)
+        return echo(parts)
+
+    short, joined, empty = in_pieces(["I am here.", long, ""], tokenizer, Search(max_source=60), translate)
+    assert (short.text, empty.text) == ("I AM HERE.", "")
+    assert joined.text == long.upper()
+    assert joined.flags == ("split",)
+    assert joined.score == -1.0
+    assert max(len(tokenizer.encode(part)) for part in seen) <= 60
+    assert all(part.endswith(".") for part in seen if part)  # cut at sentence ends
+
+
+def test_long_lines_can_be_refused(tokenizer):
+    with pytest.raises(SettingsError, match=r"text 2 has .* tokens, more than search\.max_source = 20"):
+        in_pieces(["a", "b " * 100], tokenizer, Search(max_source=20, long_lines="refuse"), echo)
