@@ -1,83 +1,126 @@
 """Whole training loops on the same work: Regard, Hugging Face's MarianMTModel in a plain loop, JoeyNMT.
 
 Multi30k English to German, joint BPE of 8,000, Transformer of 3+3 layers, width 256, inner 1024, 4 heads, tied
-embeddings, dropout 0.1, label smoothing 0.1, about 4,096 target tokens a batch. Each side trains for a while as a
-process of its own, with its own loop, from the text or the ids on; they take turns, and each keeps its best turn. The
-machine's matrix product is measured between the turns.
+embeddings, dropout 0.1, label smoothing 0.1, about 4,096 target tokens a batch. Each side is a process that trains with
+its own loop. They take turns of a few seconds: all but one are stopped (SIGSTOP), so that every side meets the same
+machine however its speed changes. A large matrix product takes its turns like the others: that is the peak.
 
-    make bench-train        (python benchmarks/train.py [--data DIR] [--rounds 3] [--updates 60] [--without joeynmt])
+    make bench-train        (python benchmarks/train.py [--data DIR] [--cycles 15] [--turn 6] [--without joeynmt])
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from multi30k import BATCH_TOKENS, OUT, SEED, WORDS, Encoded, add_folder, check_folder
 from peers import joey
 from peers.environment import peer_python
 
-SKIPPED = 20  # updates that warm up
+WARM = 10  # updates before the first turn
 PEERS = Path(__file__).parent / "peers"
 
 
-def regard_speed(data: Path, scratch: Path, updates: int) -> float:
+class Side:
+    """A training process that is let run for a few seconds at a time."""
+
+    def __init__(self, name: str, command: Sequence[str | Path], done: Callable[[], list[float]], folder: Path):
+        """`done` reads what it has logged: the amount of each update."""
+        self.name, self._done, self._log = name, done, folder / "output.log"
+        with self._log.open("w") as log:
+            self._process = subprocess.Popen(
+                list(map(str, command)), stdout=log, stderr=log, start_new_session=True, env=os.environ
+            )
+        while len(self.done()) < WARM:
+            time.sleep(0.2)
+        self._signal(signal.SIGSTOP)
+        self._before, self.seconds = sum(self.done()), 0.0
+
+    def done(self) -> list[float]:
+        """The amount of each update so far."""
+        if self._process.poll() is not None:
+            raise SystemExit(f"{self.name} ended by itself:\n{self._log.read_text()[-2000:]}")
+        return self._done()
+
+    def take_turn(self, seconds: float) -> None:
+        """Run alone for a while."""
+        self._signal(signal.SIGCONT)
+        began = time.perf_counter()
+        time.sleep(seconds)
+        self._signal(signal.SIGSTOP)
+        self.seconds += time.perf_counter() - began
+
+    def speed(self) -> float:
+        """Amount a second over all turns."""
+        return (sum(self.done()) - self._before) / self.seconds
+
+    def end(self) -> None:
+        """Stop it for good."""
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+
+    def _signal(self, number: int) -> None:
+        os.killpg(self._process.pid, number)
+
+
+def regard_side(data: Path, folder: Path) -> Side:
     """`regard train` on the raw text."""
-    out = scratch / "run"
     settings = {
-        "tokenizer.size": WORDS,
-        "train.batch_tokens": BATCH_TOKENS,
-        "train.seed": SEED,
-        "train.max_steps": updates,
-        "train.validate_every": updates + 1,
-        "train.log_every": SKIPPED,
-        "train.optimizer": "adam",
-        "train.valid_sentences": 1,
-    }
+        "tokenizer.size": WORDS, "tokenizer.sampling": 0.0, "train.batch_tokens": BATCH_TOKENS, "train.seed": SEED,
+        "train.optimizer": "adam", "train.validate_every": 10**6, "train.state_every": 10**6, "train.log_every": 1,
+    }  # fmt: skip
     sets = [argument for name, value in settings.items() for argument in ("--set", f"{name}={value}")]
-    files = [f"--{side}={data / name}" for side, name in (
-        ("source", "train.en"), ("target", "train.de"), ("valid-source", "val.en"), ("valid-target", "val.de"),
-    )]  # fmt: skip
-    command = [sys.executable, "-m", "regard", "train", *files, "--arch", "transformer-small", "--out", str(out), *sets]
-    run(command)
-    lines = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
-    made = {line["step"]: line for line in lines if line["kind"] == "update"}
-    first, last = made[SKIPPED], made[max(made)]
-    return (last["tokens"] - first["tokens"]) / (last["seconds"] - first["seconds"])
+    files = {"source": "train.en", "target": "train.de", "valid-source": "val.en", "valid-target": "val.de"}
+    named = [f"--{option}={data / file}" for option, file in files.items()]
+    run = folder / "run"
+    command = [sys.executable, "-m", "regard", "train", *named, "--arch", "transformer-small", "--out", run, *sets]
+
+    def done() -> list[float]:
+        totals = [0, *(line["tokens"] for line in read_lines(run / "metrics.jsonl"))]
+        return [float(after - before) for before, after in itertools.pairwise(totals)]
+
+    return Side("Regard", command, done, folder)
 
 
-def marian_speed(python: Path, batches: Path, pad: int, scratch: Path, updates: int) -> float:
+def marian_side(python: Path, encoded: Encoded, folder: Path) -> Side:
     """MarianMTModel in a plain loop on the same batches."""
-    script = PEERS / "marian_loop.py"
-    run([python, script, batches, "--pad", str(pad), "--out", scratch, "--updates", str(updates)])
-    lines = [json.loads(line) for line in (scratch / "log.jsonl").read_text().splitlines()]
-    tokens = sum(line["tokens"] for line in lines[SKIPPED:])
-    return tokens / (lines[-1]["seconds"] - lines[SKIPPED - 1]["seconds"])
+    encoded.write_batches(folder / "batches.jsonl", 300)
+    arguments = [folder / "batches.jsonl", "--pad", encoded.tokenizer.pad, "--out", folder]
+    command = [python, PEERS / "marian_loop.py", *arguments]
+    name = "Hugging Face MarianMTModel, plain loop"
+    return Side(name, command, lambda: [float(line["tokens"]) for line in read_lines(folder / "log.jsonl")], folder)
 
 
-def joey_speed(python: Path, configuration: Path) -> float:
+def joey_side(python: Path, encoded: Encoded, folder: Path) -> Side:
     """JoeyNMT by its own command."""
-    return joey.read_speed(run([python, "-m", "joeynmt", "train", configuration, "--skip-test"]))
+    configuration = joey.write_inputs(encoded, folder, BATCH_TOKENS)
+    command = [python, "-m", "joeynmt", "train", configuration, "--skip-test"]
+    return Side("JoeyNMT 2.3.0", command, lambda: joey.read_tokens(folder / "output.log"), folder)
 
 
-def matmul_peak() -> float:
-    """The best large float32 matrix product, in a process of its own."""
-    script = "from regard.training.machine import matmul_peak; print(matmul_peak())"
-    return float(run([sys.executable, "-c", script]).split()[-1])
+def matmul_side(folder: Path) -> Side:
+    """The machine's best."""
+    log = folder / "products"
+    log.touch()
+    command = [sys.executable, PEERS / "matmul_loop.py", log]
+    return Side("matrix product", command, lambda: [float(line) for line in log.read_text().split()], folder)
 
 
-def run(command: list[str | Path]) -> str:
-    """Run a side; what it printed, or leave with it where it failed."""
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=os.environ)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(map(str, command))}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-    return done.stdout + done.stderr
+def read_lines(path: Path) -> list[dict[str, float]]:
+    """JSON lines that are whole; none while the file is not there."""
+    if not path.is_file():
+        return []
+    lines = path.read_text().split("\n")[:-1]
+    return [line for line in map(json.loads, lines) if line.get("kind", "update") == "update"]
 
 
 def flops_per_token(encoded: Encoded) -> float:
@@ -97,56 +140,56 @@ def flops_per_token(encoded: Encoded) -> float:
 
 
 def main() -> None:
-    """Measure in turns, print, and keep the figures."""
+    """Let them take turns, print, and keep the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_folder(parser)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--updates", type=int, default=60, help="updates of a turn; the first 20 are not counted")
+    parser.add_argument("--cycles", type=int, default=15, help="turns of each side")
+    parser.add_argument("--turn", type=float, default=6.0, help="seconds of a turn")
     parser.add_argument("--without", action="append", default=[], choices=["marian", "joeynmt"])
     options = parser.parse_args()
     check_folder(options.data)
-    python = peer_python()
-    encoded = Encoded(options.data)
-    with tempfile.TemporaryDirectory() as name:
-        scratch = Path(name)
-        batches = scratch / "batches.jsonl"
-        encoded.write_batches(batches, options.updates)
-        sides: dict[str, Callable[[Path], float]] = {
-            "Regard": lambda folder: regard_speed(options.data, folder, options.updates),
-        }
-        if "marian" not in options.without:
-            sides["Hugging Face MarianMTModel, plain loop"] = lambda folder: marian_speed(
-                python, batches, encoded.tokenizer.pad, folder, options.updates
-            )
-        if "joeynmt" not in options.without:
-            sides["JoeyNMT 2.3.0"] = lambda folder: joey_speed(
-                python, joey.write_inputs(encoded, folder, options.updates, BATCH_TOKENS)
-            )
-        speeds: dict[str, list[float]] = {side: [] for side in sides}
-        peaks = [matmul_peak()]
-        for turn in range(options.rounds):
-            for number, (side, measure) in enumerate(sides.items()):
-                folder = scratch / f"{turn}-{number}"
+    python, encoded = peer_python(), Encoded(options.data)
+    sides: list[Side] = []
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            for name in ("regard", "marian", "joeynmt", "matmul"):
+                if name in options.without:
+                    continue
+                folder = Path(scratch) / name
                 folder.mkdir()
-                speeds[side].append(measure(folder))
-                print(f"round {turn + 1}: {side}: {speeds[side][-1]:,.0f} target tokens/s", flush=True)
-            peaks.append(matmul_peak())
-    report(speeds, max(peaks), flops_per_token(encoded))
+                sides.append(make_side(name, options.data, python, encoded, folder))
+                print(f"{sides[-1].name} is warm", flush=True)
+            for _ in range(options.cycles):
+                for side in sides:
+                    side.take_turn(options.turn)
+            speeds = {side.name: side.speed() for side in sides}
+        finally:
+            for side in sides:
+                side.end()
+    report(speeds, flops_per_token(encoded))
 
 
-def report(speeds: dict[str, list[float]], peak: float, flops: float) -> None:
+def make_side(name: str, data: Path, python: Path, encoded: Encoded, folder: Path) -> Side:
+    """One side, warmed up and stopped."""
+    if name == "regard":
+        return regard_side(data, folder)
+    if name == "marian":
+        return marian_side(python, encoded, folder)
+    return joey_side(python, encoded, folder) if name == "joeynmt" else matmul_side(folder)
+
+
+def report(speeds: dict[str, float], flops: float) -> None:
     """The table, printed and kept."""
-    ours = max(speeds["Regard"])
+    peak, ours = speeds.pop("matrix product"), speeds["Regard"]
     rows = {
         side: {
-            "tokens_per_second": round(max(turns)),
-            "turns": [round(turn) for turn in turns],
-            "share_of_peak": round(max(turns) * flops / peak, 3),
-            "regard_is_faster": round(ours / max(turns), 2),
+            "tokens_per_second": round(speed),
+            "share_of_peak": round(speed * flops / peak, 3),
+            "regard_is_faster": round(ours / speed, 2),
         }
-        for side, turns in speeds.items()
+        for side, speed in speeds.items()
     }
-    print(f"\nmatmul peak {peak / 1e9:.0f} GFLOP/s; {flops / 1e6:.1f} MFLOP a target token; best turn of each")
+    print(f"\nmatmul peak {peak / 1e9:.0f} GFLOP/s; {flops / 1e6:.1f} MFLOP a target token")
     print(f"{'':40}{'tokens/s':>10}{'of peak':>9}{'Regard is':>11}")
     for side, row in rows.items():
         faster = f"{row['regard_is_faster']:.2f} x"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +23,7 @@ data:
   dataset_type: "plain"
   src: {{lang: "en", level: "word", lowercase: False, max_length: 250, voc_file: "{folder}/vocabulary"}}
   trg: {{lang: "de", level: "word", lowercase: False, max_length: 250, voc_file: "{folder}/vocabulary"}}
+testing: {{beam_size: 1, batch_size: 64, batch_type: "sentence", eval_metrics: ["bleu"]}}
 training:
   optimizer: "adam"
   adam_betas: [0.9, 0.98]
@@ -33,11 +36,10 @@ training:
   normalization: "tokens"
   batch_size: {batch_tokens}
   batch_type: "token"
-  epochs: 100
-  updates: {updates}
-  max_updates: {updates}
+  epochs: 1000
+  max_updates: 1000000
   validation_freq: 1000000
-  logging_freq: 10
+  logging_freq: 1
   shuffle: True
 model:
   initializer: "xavier_uniform"
@@ -52,7 +54,7 @@ model:
 """
 
 
-def write_inputs(encoded: Encoded, folder: Path, updates: int, batch_tokens: int) -> Path:
+def write_inputs(encoded: Encoded, folder: Path, batch_tokens: int) -> Path:
     """The same subwords as words parted by spaces, the same vocabulary, and the configuration."""
     for language, side in (("en", encoded.source), ("de", encoded.target)):
         lines = [" ".join(encoded.tokenizer.token(id) for id in ids) for ids in side]
@@ -65,13 +67,14 @@ def write_inputs(encoded: Encoded, folder: Path, updates: int, batch_tokens: int
     ]
     (folder / "vocabulary").write_text("\n".join([*special, *sorted(known), *fill]) + "\n", encoding="utf-8")
     configuration = folder / "configuration.yaml"
-    configuration.write_text(CONFIGURATION.format(folder=folder, updates=updates, batch_tokens=batch_tokens))
+    configuration.write_text(CONFIGURATION.format(folder=folder, batch_tokens=batch_tokens))
     return configuration
 
 
-def read_speed(log: str) -> float:
-    """Target tokens a second after the first twenty updates, as it logs them every ten."""
-    speeds = [float(found) for found in re.findall(r"Tokens per Sec:\s+([\d.]+)", log)]
-    if len(speeds) < 3:
-        raise SystemExit(f"JoeyNMT did not train:\n{log[-2000:]}")
-    return sum(speeds[2:]) / len(speeds[2:])
+def read_tokens(log: Path) -> list[float]:
+    """Target tokens of each update. It logs tokens a second since the line before, and when each line was written."""
+    pattern = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3}).*Tokens per Sec:\s+([\d.]+)", re.MULTILINE)
+    found = pattern.findall(log.read_text())
+    times = [datetime.fromisoformat(second).timestamp() + int(part) / 1000 for second, part, _ in found]
+    spans = itertools.pairwise(times)
+    return [float(speed) * (after - before) for (_, _, speed), (before, after) in zip(found[1:], spans, strict=True)]

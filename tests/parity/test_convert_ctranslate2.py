@@ -118,10 +118,10 @@ def test_conversion_happens_once_and_again_when_the_weights_change(tmp_path: Pat
     first = (folder / "model.bin").stat()
     converted(run)
     assert (folder / "model.bin").stat().st_mtime_ns == first.st_mtime_ns
-    before = read_mark(folder)["weights_sha256"]
+    before = read_mark(folder)["fingerprint"]
     run.write_weights({name: weight + 1 for name, weight in run.load_model().named_parameters()})
     converted(run)
-    assert read_mark(folder)["weights_sha256"] != before
+    assert read_mark(folder)["fingerprint"] != before
     assert not [path for path in run.folder.iterdir() if path.name.startswith(".ctranslate2")]
 
 

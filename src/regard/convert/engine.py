@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from regard.convert.folder import read_mark, weights_hash
+from regard.convert.folder import fingerprint, read_mark
 from regard.data.tokenizer import EOS, SOS, Tokenizer
 from regard.errors import ModelError, SettingsError
 from regard.run import Run
@@ -144,7 +144,7 @@ class Engine:
 def open_engine(run: Run, quantization: Quantization = "int8", *, workers: int = 0) -> Engine:
     """The engine of a run. The model is converted into the run folder when it is first asked for, or has changed."""
     folder = engine_folder(run, quantization)
-    if read_mark(folder).get("weights_sha256") != weights_hash(run):
+    if read_mark(folder).get("fingerprint") != fingerprint(run):
         from regard.convert.ctranslate2 import convert_run
 
         convert_run(run, folder, quantization)

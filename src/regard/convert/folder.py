@@ -31,7 +31,7 @@ def export_folder(run: Run, folder: Path, facts: dict[str, Any]) -> Iterator[Pat
     try:
         draft.mkdir(parents=True)
         yield draft
-        mark = {"regard": __version__, **facts, "weights_sha256": weights_hash(run)}
+        mark = {"regard": __version__, **facts, "fingerprint": fingerprint(run)}
         (draft / MARK).write_text(json.dumps(mark, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         for path in draft.iterdir():
             _sync(path)
@@ -62,10 +62,12 @@ def read_mark(folder: Path) -> dict[str, Any]:
     return mark if isinstance(mark, dict) else {}
 
 
-def weights_hash(run: Run) -> str:
-    """Fingerprint of the weights that load, by which a stale export is known."""
+def fingerprint(run: Run) -> str:
+    """Of the weights and what they are the weights of: by this a stale export is known."""
     with (run.folder / WEIGHTS).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        found = hashlib.file_digest(file, "sha256")
+    found.update(repr(run.recipe.model).encode())
+    return found.hexdigest()
 
 
 def _sync(path: Path) -> None:

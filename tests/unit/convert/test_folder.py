@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.convert.folder import export_folder, read_mark, weights_hash
+from regard.convert.folder import export_folder, fingerprint, read_mark
 from regard.errors import RunError
 from regard.run import Run
 from tests.unit.convert.runs import random_recipe, random_run
@@ -27,7 +27,7 @@ def test_an_earlier_export_is_replaced(run: Run, tmp_path: Path) -> None:
     export(run, tmp_path / "a" / "b", "one")
     export(run, tmp_path / "a" / "b", "two")
     assert (tmp_path / "a" / "b" / "file").read_text() == "two"
-    assert read_mark(tmp_path / "a" / "b")["weights_sha256"] == weights_hash(run)
+    assert read_mark(tmp_path / "a" / "b")["fingerprint"] == fingerprint(run)
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["b"]
 
 
