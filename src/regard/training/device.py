@@ -107,6 +107,8 @@ def _shard(model: Seq2Seq, module: LossOf) -> Layout:
     """Attention and feed-forward layers are gathered one at a time, all else (of a recurrent model: all) at once."""
     from torch.distributed.fsdp import fully_shard
 
+    # It is about changing a layer's output in place, which no layer here does.
+    warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
     whole = copy.deepcopy(model).cpu().eval()
     for part in list(model.modules()):
         if isinstance(part, CrossAttention):
