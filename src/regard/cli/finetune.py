@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from regard.cli.train import add_data, add_run, follow, given_table
+from regard.cli.train import add_data, add_run, follow, given_table, started_by_torchrun
 from regard.errors import SettingsError
 from regard.run import Run
 
@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
     if "train" not in table["data"]:
         raise SettingsError('nothing to train on: give --source and --target (see "regard finetune --help")')
 
-    if options.out:
+    if options.out and not started_by_torchrun():
         Run.refuse_existing(options.out)
 
     from regard.tasks.train import resolve_finetune

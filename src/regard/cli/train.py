@@ -64,12 +64,17 @@ def run(options: argparse.Namespace) -> int:
     if not options.recipe and "train" not in table["data"]:
         raise SettingsError('nothing to train on: give --source and --target, or a recipe (see "regard train --help")')
 
-    if options.out and "TORCHELASTIC_RUN_ID" not in os.environ:  # torchrun may have started us again in that folder
+    if options.out and not started_by_torchrun():
         Run.refuse_existing(options.out)
 
     from regard.tasks.train import resolve
 
     return follow(resolve(table, options.recipe, options.set), options)
+
+
+def started_by_torchrun() -> bool:
+    """Then it may have started us again, in a folder that we had made."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
 
 
 def given_table(options: argparse.Namespace) -> dict[str, Any]:

@@ -105,10 +105,11 @@ class Translator:
             [answer] = self.translate([text])
             target = answer.text
         source_ids, target_ids = self.source.encode(text), self.target.encode(target)
+        device = self.model.output.weight.device
         return record_trace(
             self.model,
-            make_sources([source_ids], self.source.pad),
-            torch.tensor([[SOS, *target_ids]]),
+            make_sources([source_ids], self.source.pad).to(device),
+            torch.tensor([[SOS, *target_ids]], device=device),
             _side(self.source, source_ids),
             _side(self.target, target_ids),
         )

@@ -22,8 +22,6 @@ MOMENTUM = 0.95
 ROUNDS = 5
 LINEAR, CUBIC, QUINTIC = 3.4445, -4.7750, 2.0315  # Jordan et al.'s polynomial: drives singular values to 1, roughly
 TINY = 1e-7
-REMEMBERED = ("step", "exp_avg", "exp_avg_sq", "momentum")
-"""What Adam and Muon keep of each parameter, by name."""
 
 
 class Muon(torch.optim.Optimizer):

@@ -51,7 +51,8 @@ def make_plan(corpus: Corpus, machine: Machine, given: Mapping[str, Mapping[str,
     choices = [*_vocabulary(corpus)]
     if not said_arch:
         choices += _model(corpus, machine)
-    choices += _learning(corpus, is_transformer)
+    by_muon = is_transformer and not given.get("train", {}).get("shard")  # Muon needs whole matrices
+    choices += _learning(corpus, by_muon)
     choices += _batch(corpus, machine)
     choices += _validation(corpus, next(choice.value for choice in choices if choice.name == "train.batch_tokens"))
     return [choice for choice in choices if not _is_said(choice.name, given)]
@@ -106,13 +107,13 @@ def _model(corpus: Corpus, machine: Machine) -> Iterator[Choice]:
         yield Choice("model.norm", "before", "learns at once, without a long warm-up")
 
 
-def _learning(corpus: Corpus, is_transformer: bool) -> Iterator[Choice]:
-    if is_transformer:
+def _learning(corpus: Corpus, by_muon: bool) -> Iterator[Choice]:
+    if by_muon:
         yield Choice("train.optimizer", "muon", "about half the updates that Adam needs")
         yield Choice("train.matrix_rate", 0.02, "of Muon's matrices")
         yield Choice("train.learning_rate", 3e-3, "of embeddings, norms and biases, which stay with Adam")
     else:
-        yield Choice("train.learning_rate", 1e-3, "what recurrent models bear")
+        yield Choice("train.learning_rate", 1e-3, "what every architecture bears")
     yield Choice("train.warmup", 100, "a short climb is enough with norms before and clipping")
     yield Choice("train.schedule", "constant", "the end is not known yet; the rate falls when it comes")
     yield Choice("train.cooldown", 0.2, "the last fifth, whatever ends it: minutes, updates, or no better validation")

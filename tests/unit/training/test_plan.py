@@ -81,3 +81,8 @@ def test_short_memory_gets_smaller_batches_and_the_same_update():
     assert fitted.train.batch_tokens * fitted.train.accumulate == wanted.train.batch_tokens
     assert estimate(fitted, corpus, narrow).memory <= narrow.memory
     assert fit_memory(plan, wanted, corpus, GPU) == plan
+
+
+def test_sharding_gets_adam():
+    assert resolve(Corpus(29_000, 60.0), GPU, {"train": {"shard": True}}).train.optimizer == "adam"
+    assert resolve(Corpus(29_000, 60.0), GPU).train.optimizer == "muon"
