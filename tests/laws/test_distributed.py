@@ -159,7 +159,8 @@ def test_two_processes_reach_the_weights_of_one(corpus, one, tmp_path):
     ("processes", "more"),
     [
         (3, ["train.accumulate=2"]),
-        (2, ["train.accumulate=3", "train.r_drop=3", "train.average=0"]),
+        # Adam's usual epsilon of 1e-9 blows up gradients that are nothing but rounding.
+        (2, ["train.accumulate=3", "train.r_drop=3", "train.average=0", "train.epsilon=1e-6"]),
         (2, ["train.optimizer=muon", "tokenizer.sampling=0.1"]),
         (2, ["train.shard=true"]),
         (2, ["train.shard=true", "train.accumulate=2", "train.clip=0.1", "model.tie=none"]),

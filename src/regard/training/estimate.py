@@ -61,7 +61,7 @@ def estimate(recipe: Recipe, corpus: Corpus, machine: Machine) -> Estimate:
 def fit_memory(plan: list[Choice], recipe: Recipe, corpus: Corpus, machine: Machine) -> list[Choice]:
     """The plan with smaller batches, more of them an update, where the free memory would not do for what it chose."""
     planned = {choice.name for choice in plan}
-    train = recipe.train
+    train = wanted = recipe.train
     while (
         estimate(recipe, corpus, machine).memory > machine.memory
         and "train.batch_tokens" in planned
@@ -69,7 +69,7 @@ def fit_memory(plan: list[Choice], recipe: Recipe, corpus: Corpus, machine: Mach
     ):
         train = replace(train, batch_tokens=train.batch_tokens // 2, accumulate=2 * train.accumulate)
         recipe = replace(recipe, train=train)
-    if train.accumulate == 1:
+    if train == wanted:
         return plan
     reason = f"{machine.memory / 1e9:.1f} GB of memory are free"
     fitted = [

@@ -70,7 +70,7 @@ def merge(plan: list[Choice], given: Mapping[str, Any]) -> dict[str, Any]:
     merged: dict[str, Any] = {key: dict(table) for key, table in given.items()}
     for choice in plan:
         section, key = choice.name.split(".")
-        merged.setdefault(section, {})[key] = choice.value
+        merged.setdefault(section, {}).setdefault(key, choice.value)
     return merged
 
 

@@ -81,6 +81,8 @@ def test_short_memory_gets_smaller_batches_and_the_same_update():
     assert fitted.train.batch_tokens * fitted.train.accumulate == wanted.train.batch_tokens
     assert estimate(fitted, corpus, narrow).memory <= narrow.memory
     assert fit_memory(plan, wanted, corpus, GPU) == plan
+    accumulating = make_recipe(merge(plan, {"train": {"accumulate": 3}}))
+    assert fit_memory(plan, accumulating, corpus, GPU) == plan
 
 
 def test_sharding_gets_adam():
