@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from regard.config import Search
-from regard.data.scripts import share_in
+from regard.data.scripts import language_scripts, share_in
 from regard.data.words import words
+from regard.run import Run
 
 if TYPE_CHECKING:
     from regard.decoding.searchtree import SearchTree
@@ -72,10 +73,29 @@ def failed(answer: Answer) -> bool:
     return "empty" in answer.flags or "loops" in answer.flags
 
 
-def safer(search: Search) -> Search:
-    """Settings under which a translation neither loops nor is empty."""
+def try_again(
+    answers: Sequence[Answer], search: Search, answer: Callable[[list[int], Search], list[Answer]]
+) -> list[Answer]:
+    """The answers with loops and empty ones replaced, if safer settings give something better.
+
+    `answer(places, settings)` translates the texts at these places once more.
+    """
+    places = [place for place, found in enumerate(answers) if failed(found)]
+    if not places:
+        return list(answers)
     no_repeat = min(search.no_repeat or SAFER_NO_REPEAT, SAFER_NO_REPEAT)
-    return replace(search, no_repeat=no_repeat, min_length=max(search.min_length, 1))
+    safer = replace(search, no_repeat=no_repeat, min_length=max(search.min_length, 1))
+    made = list(answers)
+    for place, again in zip(places, answer(places, safer), strict=True):
+        better = made[place] if failed(again) else again
+        made[place] = replace(better, flags=(*better.flags, "retried"))
+    return made
+
+
+def target_scripts(run: Run) -> frozenset[str] | None:
+    """What the target was written in when the run was trained, else what its language is written in, if known."""
+    seen = run.card.get("scripts", {}).get("target")
+    return frozenset(seen) if seen else language_scripts(run.recipe.data.target_language)
 
 
 def find_flags(source: str, text: str, ended: bool, scripts: frozenset[str] | None) -> tuple[Flag, ...]:

@@ -10,10 +10,9 @@ from typing import Any, Literal
 from regard.config import Search
 from regard.convert.engine import Engine, Found, Quantization, open_engine
 from regard.convert.support import exportable
-from regard.data.scripts import language_scripts
 from regard.errors import SettingsError
 from regard.run import Run
-from regard.tasks.answer import Answer, failed, find_flags, safer
+from regard.tasks.answer import Answer, find_flags, target_scripts, try_again
 from regard.tasks.long import in_pieces
 
 EngineName = Literal["auto", "torch", "ctranslate2"]
@@ -33,12 +32,11 @@ class FastTranslator:
     def _all(self, texts: Sequence[str], settings: Search, nbest: int, details: bool) -> list[Answer]:
         """Answers, with loops and empty ones tried again."""
         answers = self._answer(texts, settings, nbest, details)
-        places = [place for place, answer in enumerate(answers) if failed(answer) and settings.retry]
-        again = self._answer([texts[place] for place in places], safer(settings), nbest, details)
-        for place, second in zip(places, again, strict=True):
-            better = answers[place] if failed(second) else second
-            answers[place] = replace(better, flags=(*better.flags, "retried"))
-        return answers
+        if not settings.retry:
+            return answers
+        return try_again(
+            answers, settings, lambda places, safer: self._answer([texts[p] for p in places], safer, nbest, details)
+        )
 
     def _answer(self, texts: Sequence[str], settings: Search, nbest: int, details: bool) -> list[Answer]:
         encoded = self.engine.source.encode_many(list(texts))
@@ -71,10 +69,7 @@ class FastTranslator:
 
 def load_fast(run: Run, quantization: Quantization = "int8") -> FastTranslator:
     """Open a run with CTranslate2; it is converted when this is first asked for."""
-    search = run.recipe.search
-    seen = run.card.get("scripts", {}).get("target")
-    scripts = frozenset(seen) if seen else language_scripts(run.recipe.data.target_language)
-    return FastTranslator(open_engine(run, quantization), search, scripts)
+    return FastTranslator(open_engine(run, quantization), run.recipe.search, target_scripts(run))
 
 
 def choose_engine(wanted: EngineName, run: Run, search: Search, asked: Sequence[str] = ()) -> EngineName:

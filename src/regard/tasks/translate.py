@@ -12,7 +12,6 @@ import torch
 from regard.analysis.trace import Side, Trace, make_side, record_trace
 from regard.config import Search
 from regard.data.batch import make_sources
-from regard.data.scripts import language_scripts
 from regard.data.tokenizer import EOS, SOS, UNK, Tokenizer
 from regard.data.words import words
 from regard.decoding.hypothesis import Hypothesis
@@ -20,7 +19,7 @@ from regard.decoding.searchtree import Recorder, SearchTree
 from regard.errors import RunError, SettingsError
 from regard.models.base import Seq2Seq
 from regard.run import Run
-from regard.tasks.answer import Answer, failed, find_flags, safer, texts_of
+from regard.tasks.answer import Answer, find_flags, target_scripts, texts_of, try_again
 from regard.tasks.gaze import replace_unknown
 from regard.tasks.long import in_pieces
 from regard.tasks.search import Job, Searcher, check_search
@@ -84,7 +83,11 @@ class Translator:
         begun = map(tuple, self.target.encode_many(prefixes))
         jobs = list(map(Job, texts, self.source.encode_many(texts), begun))
         answers = self._answer(jobs, settings, nbest, tree)
-        return self._try_again(jobs, answers, settings, nbest, tree) if settings.retry else answers
+        if not settings.retry:
+            return answers
+        return try_again(
+            answers, settings, lambda places, safer: self._answer([jobs[p] for p in places], safer, nbest, tree)
+        )
 
     def score(self, texts: Sequence[str], targets: Sequence[str], **search: Any) -> list[Answer]:
         """The given targets as answers: what the model thinks of them, had they been its own."""
@@ -130,19 +133,6 @@ class Translator:
                 self._replace_unknown(answers, places, [hypotheses[0].tokens for hypotheses in found])
         return answers
 
-    def _try_again(
-        self, jobs: Sequence[Job], answers: list[Answer], settings: Search, nbest: int, tree: bool
-    ) -> list[Answer]:
-        """The same with loops and empty translations replaced, if safer settings give something better."""
-        places = [place for place, answer in enumerate(answers) if failed(answer)]
-        if not places:
-            return answers
-        second = self._answer([jobs[place] for place in places], safer(settings), nbest, tree)
-        for place, again in zip(places, second, strict=True):
-            better = answers[place] if failed(again) else again
-            answers[place] = replace(better, flags=(*better.flags, "retried"))
-        return answers
-
     def _make(self, job: Job, found: Hypothesis) -> Answer:
         text = self.target.decode(found.tokens)
         flags = find_flags(job.text, text, found.ended, self.scripts)
@@ -173,14 +163,8 @@ def load(run: str | Path, *others: str | Path) -> Translator:
         target,
         folder.recipe.search,
         others=[member.load_model() for member in members],
-        scripts=_target_scripts(folder),
+        scripts=target_scripts(folder),
     )
-
-
-def _target_scripts(run: Run) -> frozenset[str] | None:
-    """What the target was written in when the run was trained, else what its language is written in, if known."""
-    seen = run.card.get("scripts", {}).get("target")
-    return frozenset(seen) if seen else language_scripts(run.recipe.data.target_language)
 
 
 def _batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -26,20 +24,11 @@ class Rehearsed(Protocol):
         """Sum of the loss over the batch."""
 
 
-@dataclass(frozen=True)
-class Rehearsal:
-    """What one update on the largest batch took."""
-
-    tokens: int
-    seconds: float
-
-
-def rehearse(model: Seq2Seq, task: Rehearsed, settings: Train) -> Rehearsal:
+def rehearse(model: Seq2Seq, task: Rehearsed, settings: Train) -> None:
     """Forward and backward on the largest batch; weights and gradients are left as they were."""
     keep_memory()
     device = choose_device(settings, 0)
     batch = task.largest()
-    began = time.monotonic()
     model.to(device).train()
     try:
         LossOf(model, task.loss, settings, device)(batch).smoothed.backward()
@@ -52,7 +41,6 @@ def rehearse(model: Seq2Seq, task: Rehearsed, settings: Train) -> Rehearsal:
         ) from None
     finally:
         model.zero_grad(set_to_none=True)
-    return Rehearsal(batch.target_tokens, time.monotonic() - began)
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:

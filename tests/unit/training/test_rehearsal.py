@@ -30,7 +30,7 @@ class Task:
 def test_weights_and_gradients_are_left_as_they_were():
     model = nn.Linear(3, 3)
     before = model.weight.detach().clone()
-    assert rehearse(model, Task(), Train()).tokens == 7
+    rehearse(model, Task(), Train())
     assert torch.equal(model.weight, before)
     assert model.weight.grad is None
 
