@@ -26,17 +26,6 @@ every_model = pytest.mark.parametrize("settings", CASES.values(), ids=CASES.keys
 every_attentive_model = pytest.mark.parametrize("settings", ATTENTIVE.values(), ids=ATTENTIVE.keys())
 
 
-@pytest.fixture
-def model(settings: Model) -> Seq2Seq:
-    return build(settings)
-
-
-@pytest.fixture
-def source() -> Sentences:
-    """Seven tokens, four, one."""
-    return sentences([7, 4, 1])
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # One answer, however it is asked for
 

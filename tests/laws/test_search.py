@@ -20,24 +20,13 @@ from regard.decoding.sample import Dice, Sample, sample
 from regard.decoding.tree import follow_beams, keep_rows
 from regard.models import build_model
 from regard.models.base import Seq2Seq
-from tests.toys import TOYS, VARIANTS, VOCABULARY, Sentences, build, close, sentences, tokens
+from tests.toys import TOYS, VARIANTS, VOCABULARY, Sentences, close, sentences, tokens
 
 CASES = TOYS | VARIANTS
 END, START = 0, 2
 SPECIAL = Tokens(START, END, never=(START, VOCABULARY - 1))
 
 every_model = pytest.mark.parametrize("settings", CASES.values(), ids=CASES.keys())
-
-
-@pytest.fixture
-def model(settings: Model) -> Seq2Seq:
-    return build(settings)
-
-
-@pytest.fixture
-def source() -> Sentences:
-    """Seven tokens, four, one."""
-    return sentences([7, 4, 1])
 
 
 def run(search: Any, model: Decodable, source: Sentences, longest: int = 7, **options: Any) -> list[list[Hypothesis]]:
