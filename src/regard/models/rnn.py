@@ -36,6 +36,7 @@ from regard.layers.attention import KeyValue
 from regard.layers.dropout import Dropout
 from regard.layers.initialise import glorot
 from regard.layers.recurrent import CELLS, CellState, Layer, Look, unroll
+from regard.layers.streams import Stream
 from regard.models.base import Layers, Memory, Seq2Seq, Source, visible
 
 
@@ -109,18 +110,22 @@ class Encoder(nn.Module):
             inputs = layer.width
         self.layers = Layers(stack)
         self.width = inputs
+        self.stream = Stream("encoder")
 
     def forward(self, source: Source) -> tuple[Tensor, list[CellState]]:
         """States [B, S, D] of the top layer, and the last state of every layer."""
         mask_BS = visible(source.mask_BS)
         mask_SB = None if mask_BS is None else mask_BS.t()
-        x_SBD = self.embed(source.ids_BS.t())
+        x_SBD = self._see("embed", self.embed(source.ids_BS.t()))
         lasts = []
-        for layer, adds_input in zip(self.layers, self.residual, strict=True):
+        for height, (layer, adds_input) in enumerate(zip(self.layers, self.residual, strict=True)):
             output_SBD, last = layer(self.drop(x_SBD), mask_SB)
-            x_SBD = x_SBD + output_SBD if adds_input else output_SBD
+            x_SBD = self._see(height, x_SBD + output_SBD if adds_input else output_SBD)
             lasts.append(last)
-        return x_SBD.transpose(0, 1), lasts
+        return self._see("top", x_SBD).transpose(0, 1), lasts
+
+    def _see(self, place: str | int, x_SBD: Tensor) -> Tensor:
+        return self.stream.see(place, x_SBD.transpose(0, 1)).transpose(0, 1)
 
 
 class Bridge(nn.Module):
@@ -298,6 +303,7 @@ class Recurrent(Seq2Seq):
         nn.init.normal_(self.output.weight, std=width**-0.5)
         if tie == "target":
             self.output.weight = self.embed.tokens.weight
+        self.stream = Stream("decoder")
 
     def encode(self, source: Source) -> Memory:
         """Read the source; prepare keys and first states, once."""
@@ -319,8 +325,9 @@ class Recurrent(Seq2Seq):
     def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
         """Decoder readouts with the whole target given."""
         memory = self.encode(source)
-        top_TBD, _ = self.decoder(self.embed(target_BT.t()), _rows(self.start(memory)), memory)
-        return self.drop(top_TBD.transpose(0, 1))
+        x_BTE = self.stream.see("embed", self.embed(target_BT))
+        top_TBD, _ = self.decoder(x_BTE.transpose(0, 1), _rows(self.start(memory)), memory)
+        return self.drop(self.stream.see("top", top_TBD.transpose(0, 1)))
 
 
 def _key_value(memory: Memory) -> KeyValue:

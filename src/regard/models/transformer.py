@@ -19,6 +19,7 @@ from regard.layers.cache import Cache
 from regard.layers.dropout import Dropout
 from regard.layers.initialise import glorot
 from regard.layers.positions import Rotary, position_layer
+from regard.layers.streams import Stream
 from regard.models.base import Layers, Memory, Seq2Seq, Source, visible
 
 
@@ -167,14 +168,15 @@ class Encoder(nn.Module):
         self.embed = embed
         self.blocks = Layers(Block(shape, f"encoder.{layer}") for layer in range(layers))
         self.norm = _last_norm(shape)
+        self.stream = Stream("encoder")
 
     def forward(self, source: Source) -> Memory:
         """States of the source."""
         mask_BS = visible(source.mask_BS)
-        x_BSD = self.embed(source.ids_BS)
-        for block in self.blocks:
-            x_BSD = block(x_BSD, mask_BS)
-        return Memory(self.norm(x_BSD), source.mask_BS)
+        x_BSD = self.stream.see("embed", self.embed(source.ids_BS))
+        for layer, block in enumerate(self.blocks):
+            x_BSD = self.stream.see(layer, block(x_BSD, mask_BS))
+        return Memory(self.stream.see("top", self.norm(x_BSD)), source.mask_BS)
 
 
 class State(NamedTuple):
@@ -232,6 +234,7 @@ class Transformer(Seq2Seq):
             nn.init.zeros_(self.output.bias)
         if tie != "none":
             self.output.weight = embed_target.tokens.weight
+        self.stream = Stream("decoder")
 
     def encode(self, source: Source) -> Memory:
         """Read the source; project it for every decoder layer, once."""
@@ -256,10 +259,10 @@ class Transformer(Seq2Seq):
         """Decoder states with the whole target given."""
         memory = self.encode(source)
         mask_BS = visible(memory.mask_BS)
-        x_BTD = self.embed(target_BT)
-        for block, seen in zip(self.decoder, memory.extra, strict=True):
-            x_BTD = block(x_BTD, seen, mask_BS)
-        return self.norm(x_BTD)
+        x_BTD = self.stream.see("embed", self.embed(target_BT))
+        for layer, (block, seen) in enumerate(zip(self.decoder, memory.extra, strict=True)):
+            x_BTD = self.stream.see(layer, block(x_BTD, seen, mask_BS))
+        return self.stream.see("top", self.norm(x_BTD))
 
 
 class LanguageModel(Seq2Seq):
@@ -272,6 +275,7 @@ class LanguageModel(Seq2Seq):
         self.norm = _last_norm(shape)
         self.output = nn.Linear(shape.width, vocabulary, bias=False)
         self.output.weight = self.embed.tokens.weight
+        self.stream = Stream("decoder")
 
     def encode(self, source: Source) -> Memory:
         """There is nothing to remember."""
@@ -293,7 +297,7 @@ class LanguageModel(Seq2Seq):
 
     def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
         """States with the whole text given."""
-        x_BTD = self.embed(target_BT)
-        for block in self.decoder:
-            x_BTD = block(x_BTD)
-        return self.norm(x_BTD)
+        x_BTD = self.stream.see("embed", self.embed(target_BT))
+        for layer, block in enumerate(self.decoder):
+            x_BTD = self.stream.see(layer, block(x_BTD))
+        return self.stream.see("top", self.norm(x_BTD))
