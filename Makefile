@@ -10,7 +10,7 @@ TORCH := torch==2.13.0
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 EXTRAS := dev,formats
 
-.PHONY: install demo test test-slow lint format docs bench bench-train bench-quality clean
+.PHONY: install demo test test-slow lint format docs bench bench-train bench-quality bench-decode clean
 
 install: $(READY)
 
@@ -51,9 +51,13 @@ bench: install
 bench-train: install
 	@$(BIN)/python benchmarks/train.py
 
-# Trains four models one after the other; about two hours.
+# Trains six models one after the other; about two and a half hours.
 bench-quality: install
 	@$(BIN)/python benchmarks/quality.py
+
+# Trains a model when first run, then decodes it with every engine; about half an hour.
+bench-decode: install
+	@$(BIN)/python benchmarks/decode.py
 
 docs: install
 	@$(BIN)/python -m regard.cli.settings > docs/settings.md

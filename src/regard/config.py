@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from regard.errors import SettingsError
+from regard.errors import SettingsError, nearest
 
 
 def _require(condition: bool, message: str) -> None:
@@ -115,6 +115,8 @@ class Transformer:
     """Which embeddings share one matrix: source, target and output; target and output; none."""
     output_bias: bool = False
     """A bias on the scores of the vocabulary; published Marian models have one."""
+    kept_heads: tuple[tuple[str, int], ...] = ()
+    """Heads that pruning left, by attention, e.g. [["encoder.0.self", 2]]; an attention not named has all of them."""
 
     def __post_init__(self) -> None:
         _require(self.width >= 2 and self.width % 2 == 0, "model.width must be an even number")
@@ -126,6 +128,22 @@ class Transformer:
         _require(self.encoder_layers >= 1 and self.decoder_layers >= 1, "model needs at least one layer on each side")
         _require(0 <= self.dropout < 1, "model.dropout must be at least 0 and below 1")
         _require(self.window >= 0, "model.window must not be negative")
+        for place, (name, count) in enumerate(self.kept_heads):
+            guess = nearest(name, self.attentions)
+            _require(name in self.attentions, f'model.kept_heads: there is no attention "{name}"{guess}')
+            _require(0 <= count <= self.heads, f"model.kept_heads: {name} has 0 to {self.heads} heads, not {count}")
+            _require(name not in dict(self.kept_heads[:place]), f"model.kept_heads: {name} stands there twice")
+
+    @property
+    def attentions(self) -> tuple[str, ...]:
+        """The names of all attentions, in the order of the layers."""
+        encoder = [f"encoder.{layer}.self" for layer in range(self.encoder_layers)]
+        kinds = ("self", "cross")
+        return (*encoder, *(f"decoder.{layer}.{kind}" for layer in range(self.decoder_layers) for kind in kinds))
+
+    def heads_in(self, attention: str) -> int:
+        """How many heads an attention has."""
+        return dict(self.kept_heads).get(attention, self.heads)
 
 
 @dataclass(frozen=True)
@@ -283,8 +301,8 @@ class Search:
     """Divide by length ** length_penalty (plain), or by ((5 + length) / 6) ** length_penalty (Wu et al. 2016)."""
     coverage_penalty: float = 0.0
     """Weight of the penalty for source tokens that no output token looked at (Wu et al. 2016); 0: none."""
-    stop: Literal["exact", "enough"] = "exact"
-    """A sentence is done when no open hypothesis can still win, or already when `beam` hypotheses have ended."""
+    stop: Literal["enough", "exact"] = "enough"
+    """A sentence is done when `beam` hypotheses have ended, or only when no open hypothesis can still win (exact)."""
     sample: bool = False
     """Draw each token at random instead of searching for the best."""
     temperature: float = 1.0

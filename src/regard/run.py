@@ -6,6 +6,7 @@ weights.safetensors   the weights that load
 metrics.jsonl         one line for each logged update and each validation
 card.json             data hashes, versions, scores with their signatures, cost
 report.html           the page to look at
+held-out.jsonl        some pairs that it was not trained on, to judge by what a conversion or a pruning costs
 states/               what `regard resume` continues from
 store/                token ids of the training data, until training ends
 """
@@ -17,7 +18,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,14 +32,16 @@ from regard.recipe import load_recipe, to_table
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from regard.data.formats import Pair
     from regard.models.base import Seq2Seq
 
-RECIPE, WEIGHTS, METRICS, CARD, REPORT = (
+RECIPE, WEIGHTS, METRICS, CARD, REPORT, HELD_OUT = (
     "recipe.toml",
     "weights.safetensors",
     "metrics.jsonl",
     "card.json",
     "report.html",
+    "held-out.jsonl",
 )
 
 
@@ -173,6 +176,19 @@ class Run:
         """Store the report page."""
         self._write(REPORT, html.encode())
         return self.folder / REPORT
+
+    def held_out(self) -> list[Pair]:
+        """Pairs that it was not trained on; none in a run that was imported or made before they were kept."""
+        path = self.folder / HELD_OUT
+        if not path.is_file():
+            return []
+        from regard.data.formats import Pair
+
+        return [Pair(*json.loads(line)) for line in path.read_text(encoding="utf-8").split("\n") if line]
+
+    def write_held_out(self, pairs: Sequence[Pair]) -> None:
+        """Store them."""
+        self._write(HELD_OUT, "".join(json.dumps(pair, ensure_ascii=False) + "\n" for pair in pairs).encode())
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:

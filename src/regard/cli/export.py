@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
 from itertools import islice
 from pathlib import Path
 from typing import get_args
 
 from regard.config import Corpus
-from regard.convert.engine import Engine, Quantization, engine_folder
+from regard.convert.engine import Quantization, engine_folder
 from regard.convert.support import FORMATS, require_exportable
-from regard.data.corpus import read_corpus
+from regard.data.corpus import Pair, read_corpus
 from regard.errors import SettingsError
 from regard.run import Run
 
@@ -36,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--source",
         metavar="FILE",
-        help="sentences to measure what quantization costs (default: the run's test or validation data)",
+        help="sentences to measure what quantization costs (default: what the run has kept)",
     )
     parser.add_argument("--target", default="", metavar="FILE", help="their translations")
 
@@ -71,38 +70,21 @@ def run(options: argparse.Namespace) -> int:
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"{folder}: {options.to}, {size / 1e6:.1f} MB")
     if quantization != "float32":
-        print(tell_loss(opened, folder, quantization, _test_corpus(opened, options)))
+        from regard.tasks.quantization import quantization_loss
+
+        pairs = _judges(opened, options)
+        known = quantization_loss(opened, folder, quantization, pairs) if pairs else None
+        print(known or "give --source and --target to see what quantization costs")
     return 0
 
 
-def _test_corpus(run: Run, options: argparse.Namespace) -> Corpus | None:
-    """What was given, or the first of the run's own files that is still there."""
-    if options.source:
-        return Corpus(options.source, options.target)
-    own = (*run.recipe.data.test, *run.recipe.data.valid)
-    return next((corpus for corpus in own if Path(corpus.source).is_file()), None)
-
-
-def tell_loss(run: Run, folder: Path, quantization: Quantization, corpus: Corpus | None) -> str:
-    """BLEU of the quantized model beside that of full precision, both by CTranslate2 with the run's search."""
-    if corpus is None:
-        return "give --source and --target to see what quantization costs"
-    data, search = run.recipe.data, run.recipe.search
-    pairs = list(islice(read_corpus(corpus, data.source_language, data.target_language), MEASURED))
-
-    from regard.convert.ctranslate2 import convert_run
-    from regard.tasks.evaluate import score_translations
-
-    source, target = run.tokenizers
-    ids = source.encode_many([pair.source for pair in pairs])
-    longest = [int(search.max_ratio * len(row)) + search.max_extra for row in ids]
-    bleu = []
-    with tempfile.TemporaryDirectory() as place:
-        for model in (convert_run(run, Path(place) / "full", "float32"), folder):
-            found = Engine(model, source, target).translate(
-                ids, longest, beam=search.beam, penalty=search.length_penalty, stop="enough"
-            )
-            texts = [target.decode(best.tokens) for [best] in found]
-            bleu.append(score_translations(texts, [pair.target for pair in pairs]).bleu)
-    full, small = bleu
-    return f"BLEU on {len(pairs):,} sentences: float32 {full:.2f}, {quantization} {small:.2f} ({small - full:+.2f})"
+def _judges(run: Run, options: argparse.Namespace) -> list[Pair]:
+    """The pairs that were given; else those that the run has kept; else the first of its own files still there."""
+    if not options.source and (kept := run.held_out()):
+        return kept
+    own = [Corpus(options.source, options.target)] if options.source else [*run.recipe.data.test, *run.recipe.data.valid]
+    data = run.recipe.data
+    for corpus in own:
+        if options.source or Path(corpus.source).is_file():
+            return list(islice(read_corpus(corpus, data.source_language, data.target_language), MEASURED))
+    return []

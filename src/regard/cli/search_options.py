@@ -22,6 +22,7 @@ def add_search(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     add_setting(search, "--coverage-penalty", "search.coverage_penalty", "X")
     add_setting(search, "--min-length", "search.min_length", "N")
     add_setting(search, "--no-repeat", "search.no_repeat", "N")
+    add_setting(search, "--batch-tokens", "search.batch_tokens", "N")
     _add_switch(search, "--sample", "sample")
     add_setting(search, "--temperature", "search.temperature", "X")
     add_setting(search, "--top-k", "search.top_k", "N")

@@ -143,12 +143,19 @@ class Engine:
 
 def open_engine(run: Run, quantization: Quantization = "int8", *, workers: int = 0) -> Engine:
     """The engine of a run. The model is converted into the run folder when it is first asked for, or has changed."""
-    folder = engine_folder(run, quantization)
-    if read_mark(folder).get("fingerprint") != fingerprint(run):
-        from regard.convert.ctranslate2 import convert_run
+    convert_if_new(run, quantization)
+    return Engine(engine_folder(run, quantization), *run.tokenizers, workers=workers)
 
-        convert_run(run, folder, quantization)
-    return Engine(folder, *run.tokenizers, workers=workers)
+
+def convert_if_new(run: Run, quantization: Quantization) -> bool:
+    """Convert the run, unless a conversion of these very weights is there; says whether it was done."""
+    folder = engine_folder(run, quantization)
+    if read_mark(folder).get("fingerprint") == fingerprint(run):
+        return False
+    from regard.convert.ctranslate2 import convert_run
+
+    convert_run(run, folder, quantization)
+    return True
 
 
 def engine_folder(run: Run, quantization: Quantization) -> Path:

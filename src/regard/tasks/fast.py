@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 from regard.config import Search
-from regard.convert.engine import Engine, Found, Quantization, open_engine
+from regard.convert.engine import Engine, Found, Quantization, convert_if_new, engine_folder
 from regard.convert.support import exportable
 from regard.errors import SettingsError
 from regard.run import Run
@@ -16,6 +16,8 @@ from regard.tasks.answer import Answer, find_flags, target_scripts, try_again
 from regard.tasks.long import in_pieces
 
 EngineName = Literal["auto", "torch", "ctranslate2"]
+MEASURED = 200
+"""Sentences by which a conversion is judged when someone waits for a translation."""
 
 
 class FastTranslator:
@@ -67,9 +69,16 @@ class FastTranslator:
         return Answer(source, text, found.score, tokens, log_probs, found.ended, flags)
 
 
-def load_fast(run: Run, quantization: Quantization = "int8") -> FastTranslator:
-    """Open a run with CTranslate2; it is converted when this is first asked for."""
-    return FastTranslator(open_engine(run, quantization), run.recipe.search, target_scripts(run))
+def load_fast(
+    run: Run, quantization: Quantization = "int8", tell: Callable[[str], None] | None = None
+) -> FastTranslator:
+    """Open a run with CTranslate2; it is converted when this is first asked for, and `tell` hears what that cost."""
+    folder = engine_folder(run, quantization)
+    if convert_if_new(run, quantization) and tell and quantization != "float32" and (pairs := run.held_out()):
+        from regard.tasks.quantization import quantization_loss
+
+        tell(f"converted for CTranslate2; {quantization_loss(run, folder, quantization, pairs[:MEASURED])}")
+    return FastTranslator(Engine(folder, *run.tokenizers), run.recipe.search, target_scripts(run))
 
 
 def choose_engine(wanted: EngineName, run: Run, search: Search, asked: Sequence[str] = ()) -> EngineName:

@@ -19,6 +19,7 @@ import torch
 from regard import __version__
 from regard.config import Recipe
 from regard.data.corpus import content_hash
+from regard.data.scripts import common_scripts
 from regard.durable import write_atomically
 from regard.errors import RunError, SettingsError, VocabularyTooLargeError
 from regard.models.base import Seq2Seq, count_parameters
@@ -40,6 +41,8 @@ from regard.training.signals import StopRequest
 from regard.training.state import Progress
 from regard.training.watch import make_watchers
 
+HELD_OUT_PAIRS = 500
+"""Kept in a finished run, to measure by what is made of it later."""
 LAUNCH = ".launch"
 """File in a run folder with the name of torchrun's launch that made it."""
 
@@ -298,6 +301,7 @@ def finish(run: Run, prepared: Prepared, progress: Progress) -> None:
     parameters = count_parameters(translator.model)
     run.write_card(run.card | {"parameters": parameters, "scores": scores, "training": dataclasses.asdict(progress)})
     write_report(run, translator, samples, prepared.train.lengths)
+    run.write_held_out((prepared.test or prepared.valid)[:HELD_OUT_PAIRS])
     shutil.rmtree(run.folder / "store", ignore_errors=True)
 
 
@@ -315,6 +319,7 @@ def first_card(job: Job, prepared: Prepared) -> dict[str, Any]:
             for part in ("train", "valid", "test")
             for corpus in getattr(recipe.data, part)
         ],
+        "scripts": {"target": sorted(common_scripts(pair.target for pair in prepared.valid))},
         "base": job.base.folder.name if job.base else "",
         "plan": [dataclasses.asdict(choice) for choice in job.plan],
         "versions": {"regard": __version__, "torch": torch.__version__, "python": platform.python_version()},

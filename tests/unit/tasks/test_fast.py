@@ -1,6 +1,7 @@
 """CTranslate2 behind the same answers."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ from tests.unit.convert.runs import random_recipe, random_run, sentences
 
 from regard.cli import main
 from regard.config import Search
+from regard.data.formats import Pair
 from regard.errors import SettingsError
 from regard.tasks.fast import choose_engine, load_fast
 from regard.tasks.translate import load, texts_of
@@ -24,8 +26,8 @@ def run(tmp_path_factory):
 
 def test_both_engines_give_the_same_answers(run):
     texts = ["", *sentences(6)]
-    fast = load_fast(run, "float32").translate(texts, nbest=2, details=True, stop="enough", retry=False)
-    slow = load(run.folder).translate(texts, nbest=2, stop="enough", retry=False)
+    fast = load_fast(run, "float32").translate(texts, nbest=2, details=True, retry=False)
+    slow = load(run.folder).translate(texts, nbest=2, retry=False)
     for one, other in zip(fast, slow, strict=True):
         assert (one.text, one.tokens, one.ended, one.flags) == (other.text, other.tokens, other.ended, other.flags)
         assert one.score == pytest.approx(other.score, abs=1e-4)
@@ -44,6 +46,16 @@ def test_the_engine_follows_from_what_is_asked(run):
 def test_what_cannot_be_converted_is_left_to_torch(tmp_path):
     other = random_run(tmp_path / "run", random_recipe({"window": 4}))
     assert choose_engine("auto", other, Search()) == "torch"
+
+
+def test_the_first_conversion_tells_what_it_costs(tmp_path):
+    run = random_run(tmp_path / "run", random_recipe())
+    run.write_held_out([Pair(text, text) for text in sentences(3)])
+    heard = []
+    load_fast(run, "int8", heard.append)
+    load_fast(run, "int8", heard.append)
+    [said] = heard
+    assert re.search(r"converted for CTranslate2; BLEU on 3 held-out sentences: float32 [\d.]+, int8 [\d.]+", said)
 
 
 def test_a_file_is_translated_and_gone_on_with(run, tmp_path, capsys):

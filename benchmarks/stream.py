@@ -1,0 +1,100 @@
+"""A long file through `regard translate --out`: memory along the way, a kill in the middle, and `--resume`.
+
+Multi30k's sentences, repeated up to so many lines, go through a run twice: once undisturbed, once killed (SIGKILL) when
+half of the lines are there and taken up again. Both files must be the same to the byte. Memory is the resident size of
+the command and its workers, sampled every second: the largest in the second half beside the largest in the first.
+
+    python benchmarks/stream.py RUN [--data DIR] [--lines 200000] [--engine auto]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from itertools import cycle, islice
+from pathlib import Path
+
+from multi30k import OUT, add_folder, check_folder, read_pairs
+
+FOLDER = OUT / "stream"
+
+
+def write_lines(data: Path, path: Path, lines: int) -> None:
+    """The corpus, over and over."""
+    sources = [pair.source for pair in read_pairs(data, "train")]
+    path.write_text("".join(f"{text}\n" for text in islice(cycle(sources), lines)), encoding="utf-8")
+
+
+def resident(pid: int) -> float:
+    """MB of a process and its children."""
+    family = [pid]
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        family += map(int, task.read_text().split())
+    total = 0
+    for member in family:
+        try:
+            total += int(Path(f"/proc/{member}/statm").read_text().split()[1])
+        except FileNotFoundError:
+            continue
+    return total * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def written(part: Path) -> int:
+    """Lines that are there."""
+    return part.read_bytes().count(b"\n") if part.exists() else 0
+
+
+def translate(options: argparse.Namespace, source: Path, out: Path, *, until: int = 0) -> list[tuple[int, float]]:
+    """Run the command and watch it; with `until`, kill it when so many lines are there. Gives lines and MB."""
+    command = [sys.executable, "-m", "regard", "translate", options.run, str(source), "--out", str(out)]
+    child = subprocess.Popen([*command, "--resume", "--engine", options.engine], start_new_session=True)
+    part, seen = out.with_name(out.name + ".part"), []
+    while child.poll() is None:
+        time.sleep(1)
+        try:
+            seen.append((written(part), resident(child.pid)))
+        except FileNotFoundError:
+            break
+        if until and seen[-1][0] >= until:
+            os.killpg(child.pid, signal.SIGKILL)
+            break
+    if child.wait() and not until:
+        raise SystemExit("regard translate failed")
+    return seen
+
+
+def main() -> None:
+    """Translate, kill, resume, compare."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_folder(parser)
+    parser.add_argument("run", metavar="RUN")
+    parser.add_argument("--lines", type=int, default=200_000)
+    parser.add_argument("--engine", default="auto")
+    options = parser.parse_args()
+    check_folder(options.data)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for old in FOLDER.iterdir():
+        old.unlink()
+    source, whole, again = FOLDER / "source.txt", FOLDER / "whole.txt", FOLDER / "again.txt"
+    write_lines(options.data, source, options.lines)
+    began = time.perf_counter()
+    seen = translate(options, source, whole)
+    seconds = time.perf_counter() - began
+    half = options.lines // 2
+    first = max(size for lines, size in seen if 0 < lines <= half)
+    second = max(size for lines, size in seen if lines > half)
+    print(f"{options.lines:,} lines in {seconds / 60:.1f} min, {options.lines / seconds:.0f} a second")
+    print(f"memory at most: {first:.0f} MB in the first half, {second:.0f} MB in the second")
+    translate(options, source, again, until=half)
+    part = again.with_name(again.name + ".part")
+    print(f"killed with {written(part):,} lines there; resumed: ", end="", flush=True)
+    translate(options, source, again)
+    print("the same file" if again.read_bytes() == whole.read_bytes() else "ANOTHER FILE")
+
+
+if __name__ == "__main__":
+    main()
