@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "decoding": {"errors", "decoding"},
     "run": DATA | MODELS | {"run"},
     "training": DATA | MODELS | {"decoding", "run", "training"},
-    "analysis": MODELS | {"analysis"},
+    "analysis": MODELS | {"durable", "decoding", "analysis"},
     "pages": {"errors", "pages"},
     "tasks": DATA | MODELS | {"decoding", "run", "training", "analysis", "pages", "convert", "tasks"},
     "convert": DATA | MODELS | {"run", "convert"},

@@ -1,55 +1,106 @@
-"""A trace: everything that attention did while a model read one sentence and wrote another."""
+"""A trace: everything that was seen while a model read one sentence and wrote another, to look at and to keep."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import difflib
+import json
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as to_bytes
+from torch import Tensor, nn
 
-from regard.errors import ModelError, nearest
+from regard.decoding.searchtree import Node, SearchTree
+from regard.durable import write_atomically
+from regard.errors import ModelError, RunError, nearest
+from regard.layers.streams import trace_states
+from regard.layers.taps import Tap
 from regard.layers.taps import trace as record
 from regard.models.base import Seq2Seq, Source
+
+Span = tuple[int, int]
+FORMAT = "regard.trace.1"
+"""What a file of ours calls itself."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """The tokens of a sentence and the words they make up."""
+    """The tokens of a sentence, the words they make up, and where they stand in the text as it was typed."""
 
     tokens: tuple[str, ...]
     words: tuple[str, ...]
+    """As the model read them: normalised, and lower-cased if its tokenizer does that."""
     word_of: tuple[int, ...]
     """For each token the place of its word."""
+    spans: tuple[Span, ...] = ()
+    """For each token its first character in `text` and the one after its last; empty spans are not written there."""
+    text: str = ""
 
-    def merge(self, weights: Tensor, dim: int, *, mean: bool) -> Tensor:
+    @property
+    def word_spans(self) -> tuple[Span, ...]:
+        """The same for words: from the first to the last character of their tokens."""
+        found: list[Span] = []
+        for word, (start, end) in zip(self.word_of, self.spans, strict=True):
+            if word == len(found):
+                found.append((start, end))
+            else:
+                found[word] = (found[word][0], max(found[word][1], end))
+        return tuple(found)
+
+    def merge(self, x: Tensor, dim: int, *, mean: bool) -> Tensor:
         """Tokens along `dim` become words: their sum (a word gets what its parts get) or mean (it looks as they do)."""
-        index = torch.tensor(self.word_of)
-        shape = list(weights.shape)
+        index = torch.tensor(self.word_of, device=x.device)
+        shape = list(x.shape)
         shape[dim] = len(self.words)
-        merged = weights.new_zeros(shape).index_add_(dim, index, weights)
+        merged = x.new_zeros(shape).index_add_(dim, index, x)
         if not mean:
             return merged
-        counts = torch.bincount(index, minlength=len(self.words)).to(weights.dtype)
+        counts = torch.bincount(index, minlength=len(self.words)).to(x.dtype)
         return merged / counts.unsqueeze(-1 if dim == -2 else 0)
+
+    def by_words(self) -> Side:
+        """The same with each word a token."""
+        spans = self.word_spans if self.spans else ()
+        return replace(self, tokens=self.words, word_of=tuple(range(len(self.words))), spans=spans)
 
     def shifted(self, first: str) -> Side:
         """What the decoder reads while it writes this side: the start token, then all but the end."""
-        words = (first, *self.words[:-1])
-        return Side((first, *self.tokens[:-1]), words, (0, *(place + 1 for place in self.word_of[:-1])))
+        return Side(
+            (first, *self.tokens[:-1]),
+            (first, *self.words[:-1]),
+            (0, *(place + 1 for place in self.word_of[:-1])),
+            ((0, 0), *self.spans[:-1]) if self.spans else (),
+            self.text,
+        )
 
 
 @dataclass(frozen=True)
 class Trace:
-    """Both sides and the weights of every attention between and within them.
+    """Both sides and what passed between and within them.
 
-    The target's tokens are those that were written, the end token last; row t of a decoder map shows where the model
-    looked in order to write token t.
+    The target's tokens are those that were written, the end token last; row t of a decoder map, state or distribution
+    is from the step that wrote token t.
     """
 
     source: Side
     target: Side
     weights: dict[str, Tensor]
+    """Of each attention, [heads, who looks, at what]; empty for a model without attention."""
+    values: dict[str, Tensor] = field(default_factory=dict)
+    """What each attention mixes, [heads, at what, head width]."""
+    states: dict[str, Tensor] = field(default_factory=dict)
+    """Hidden states [tokens, width] by place, "encoder.embed" to "decoder.top" (layers/streams.py)."""
+    next: Tensor | None = None
+    """Log-probabilities [T, V] of every token that might have stood in the place of token t, given those before it."""
+    tree: SearchTree | None = None
+    """The beam search, if it found the target."""
+    outward: dict[str, Tensor] = field(default_factory=dict)
+    """Each head's part of the output projection, [heads, head width, width]; recurrent attention has none."""
 
     def __repr__(self) -> str:
         return f"<Trace: {' '.join(self.source.words)} | {' '.join(self.target.words)} | {', '.join(self.weights)}>"
@@ -65,38 +116,207 @@ class Trace:
         """Who looks in an attention of this name, and at what."""
         if name.startswith("encoder."):
             return self.source, self.source
-        return self.target, self.target.shifted("<s>") if name.endswith(".self") else self.source
+        return self.target, self._read if name.endswith(".self") else self.source
+
+    def state_axis(self, name: str) -> Side:
+        """Whose states these are: at its bottom the decoder holds what it reads, above that what it will write."""
+        if name.startswith("encoder."):
+            return self.source
+        return self._read if name == "decoder.embed" else self.target
+
+    @property
+    def _read(self) -> Side:
+        return self.target.shifted("<s>")
 
     def by_words(self) -> Trace:
-        """The same with words for tokens: a word looks as its tokens do on average, and gets what they all get."""
-        merged = {}
-        for name, weights in self.weights.items():
+        """The same with words for tokens: a word looks as its tokens do on average, and gets what they all get.
+
+        States and values become means, for the eye: weights times values no longer give the output exactly. `next`
+        keeps the rows in which words begin.
+        """
+        weights, values = {}, {}
+        for name, map_HTS in self.weights.items():
             rows, columns = self.axes(name)
-            merged[name] = columns.merge(rows.merge(weights, -2, mean=True), -1, mean=False)
-        source, target = (
-            replace(side, tokens=side.words, word_of=tuple(range(len(side.words))))
-            for side in (self.source, self.target)
+            weights[name] = columns.merge(rows.merge(map_HTS, -2, mean=True), -1, mean=False)
+        for name, value_HSK in self.values.items():
+            values[name] = self.axes(name)[1].merge(value_HSK, -2, mean=True)
+        states = {name: self.state_axis(name).merge(state, -2, mean=True) for name, state in self.states.items()}
+        begins = [self.target.word_of.index(word) for word in range(len(self.target.words))]
+        return replace(
+            self,
+            source=self.source.by_words(),
+            target=self.target.by_words(),
+            weights=weights,
+            values=values,
+            states=states,
+            next=None if self.next is None else self.next[begins],
         )
-        return Trace(source, target, merged)
+
+    def save(self, path: str | Path) -> None:
+        """Write all of it to one safetensors file, the texts and the tree as JSON in its metadata."""
+        about = {
+            "source": asdict(self.source),
+            "target": asdict(self.target),
+            "names": {group: list(getattr(self, group)) for group in GROUPS},  # safetensors sorts, layers have an order
+            "tree": self.tree.as_dict() if self.tree else None,
+        }
+        tensors = {f"{group}/{name}": x for group in GROUPS for name, x in getattr(self, group).items()}
+        if self.next is not None:
+            tensors["next"] = self.next
+        # Heads may be views of one tensor, which safetensors refuses to write.
+        content = {name: x.detach().cpu().clone(memory_format=torch.contiguous_format) for name, x in tensors.items()}
+        write_atomically(Path(path), to_bytes(content, {"format": FORMAT, "trace": json.dumps(about)}))
+
+
+GROUPS = ("weights", "values", "states", "outward")
+
+
+def load_trace(path: str | Path) -> Trace:
+    """Read what `Trace.save` wrote."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = file.metadata() or {}
+            if about.get("format") != FORMAT:
+                raise RunError(f"{path}: a safetensors file, but not a trace; give one that Trace.save wrote")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dictionary)
+        trace = _restore(json.loads(about["trace"]), tensors)
+        _check(trace)
+    except OSError as error:
+        raise RunError(f"{path}: cannot read the trace ({error.strerror or 'no such file'})") from None
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError):
+        raise RunError(f"{path}: not a trace, or damaged; save it again") from None
+    return trace
+
+
+def _restore(about: dict[str, Any], tensors: dict[str, Tensor]) -> Trace:
+    groups = {group: {name: tensors[f"{group}/{name}"] for name in about["names"][group]} for group in GROUPS}
+    tree = about["tree"] and SearchTree(tuple(Node(**node) for node in about["tree"]["nodes"]))
+    return Trace(
+        _restore_side(about["source"]), _restore_side(about["target"]), **groups, next=tensors.get("next"), tree=tree
+    )
+
+
+def _restore_side(stored: dict[str, Any]) -> Side:
+    return Side(
+        tuple(stored["tokens"]),
+        tuple(stored["words"]),
+        tuple(stored["word_of"]),
+        tuple((start, end) for start, end in stored["spans"]),
+        stored["text"],
+    )
+
+
+def _check(trace: Trace) -> None:
+    """Texts and tensors that do not belong together are a ValueError."""
+    for side in (trace.source, trace.target):
+        if len(side.word_of) != len(side.tokens) or set(side.word_of) != set(range(len(side.words))):
+            raise ValueError("words")
+        if side.spans and len(side.spans) != len(side.tokens):
+            raise ValueError("spans")
+    sizes = [(x.shape[1:], tuple(len(side.tokens) for side in trace.axes(n))) for n, x in trace.weights.items()]
+    sizes += [(x.shape[1:2], (len(trace.axes(n)[1].tokens),)) for n, x in trace.values.items()]
+    sizes += [(x.shape[:1], (len(trace.state_axis(n).tokens),)) for n, x in trace.states.items()]
+    if any(tuple(found) != expected for found, expected in sizes):
+        raise ValueError("shapes")
 
 
 @torch.no_grad()
-def record_trace(model: Seq2Seq, ids: Source, target_input_1T: Tensor, source: Side, target: Side) -> Trace:
-    """Run a model once over one sentence pair and keep what every attention did."""
-    with record(model) as tape:
-        model(ids, target_input_1T)
-    return Trace(source, target, {name: seen.weights_BHTS[0] for name, seen in tape.items()})
+def record_trace(
+    model: Seq2Seq,
+    ids: Source,
+    target_input_1T: Tensor,
+    source: Side,
+    target: Side,
+    tree: SearchTree | None = None,
+) -> Trace:
+    """Run a model once over one sentence pair and keep what passed."""
+    with record(model) as tape, trace_states(model) as states:
+        logits_1TV = model(ids, target_input_1T)
+    return Trace(
+        source,
+        target,
+        {name: seen.weights_BHTS[0] for name, seen in tape.items()},
+        {name: seen.value_BHSK[0] for name, seen in tape.items()},
+        {name: state[0] for name, state in states.items()},
+        logits_1TV[0].log_softmax(-1),
+        tree,
+        {name: outward for name, outward in _outward(model) if name in tape},
+    )
 
 
-def make_side(tokens: Sequence[str], spans: Sequence[tuple[int, int]], words: Sequence[tuple[str, int, int]]) -> Side:
-    """Join tokens and words by their places in the text; a token that touches no word makes one of its own."""
+def _outward(model: Seq2Seq) -> Iterator[tuple[str, Tensor]]:
+    """By attention, the rows of its output projection that each head goes through."""
+    for module in model.modules():
+        tap, outward = getattr(module, "tap", None), getattr(module, "outward", None)
+        if isinstance(tap, Tap) and isinstance(outward, nn.Linear):
+            yield tap.name, outward.weight.detach().t().unflatten(0, (module.heads, -1))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Tokens, words, and the text as it was typed
+
+
+def make_side(tokens: Sequence[str], spans: Sequence[Span], words: Sequence[tuple[str, int, int]]) -> Side:
+    """Join tokens and words by their places in the text that the tokens spell.
+
+    A token that touches no word makes one of its own; words that share one token are one word here, "l'amico".
+    """
+    homes = [_home(span, words) for span in spans]
+    taken = {home[0] for home in homes if home}
     texts: list[str] = []
     word_of: list[int] = []
     last = None
-    for token, (start, end) in zip(tokens, spans, strict=True):
-        home = next((word for word in words if word[1] < max(end, start + 1) and start < word[2]), None)
-        if home is None or home is not last:
-            texts.append(token if home is None else home[0])
+    for token, home in zip(tokens, homes, strict=True):
+        if home is None or home[0] != last:
+            joined = [] if home is None else [words[k][0] for k in home if k == home[0] or k not in taken]
+            texts.append("".join(joined) or token)
         word_of.append(len(texts) - 1)
-        last = home
-    return Side(tuple(tokens), tuple(texts), tuple(word_of))
+        last = home and home[0]
+    return Side(tuple(tokens), tuple(texts), tuple(word_of), tuple(spans))
+
+
+def _home(span: Span, words: Sequence[tuple[str, int, int]]) -> range | None:
+    """The words that a token touches."""
+    start, end = span[0], max(span[1], span[0] + 1)
+    touched = [k for k, (_, first, after) in enumerate(words) if first < end and start < after]
+    return range(touched[0], touched[-1] + 1) if touched else None
+
+
+def place_in_text(side: Side, spelled: str, text: str) -> Side:
+    """The same with its spans, which are places in `spelled`, as places in the text from which that was normalised."""
+    origins = [*_origins(spelled, text), (len(text), len(text))]
+    last = len(spelled)
+    spans = []
+    for start, end in side.spans:
+        first = origins[min(start, last)][0]
+        spans.append((first, origins[end - 1][1] if start < end <= last else first))
+    return replace(side, spans=tuple(spans), text=text)
+
+
+def _origins(spelled: str, text: str) -> list[Span]:
+    """For each character of a normalised text the characters that it was made of.
+
+    What was composed comes from all its parts, and the letters of a ligature all come from it; where the two texts say
+    different things, a stretch comes from a stretch.
+    """
+    if spelled == text:
+        return [(place, place + 1) for place in range(len(text))]
+    found: list[Span] = []
+    keys = [_key(character) for character in text], [_key(character) for character in spelled]
+    for kind, i, i_end, j, j_end in difflib.SequenceMatcher(None, *keys, autojunk=False).get_opcodes():
+        if i_end - i == j_end - j:
+            found += [(i + step, i + step + 1) for step in range(j_end - j)]
+        elif kind == "delete" and found and not text[i].isspace() and found[-1][1] == i:
+            found[-1] = (found[-1][0], i + len(text[i:i_end].split()[0]))
+        elif kind == "insert":
+            found += [found[-1] if found else (i, i)] * (j_end - j)
+        elif kind == "replace":
+            found += [(i, i_end)] * (j_end - j)
+    return found
+
+
+def _key(character: str) -> str:
+    """What normalising leaves of a character: its letter, small and without marks, or a space."""
+    if character.isspace() or unicodedata.category(character) == "Cc":
+        return " "
+    return "_" if character == "▁" else unicodedata.normalize("NFKD", character)[0].lower()[0]

@@ -58,6 +58,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--scores", action="store_true", help="print the score and the flags of each translation before it"
     )
     parser.add_argument(
+        "--align", action="store_true", help="print after each translation which words render which, as 0-0 1-2 (torch)"
+    )
+    parser.add_argument(
         "--json", action="store_true", help="print one JSON object a line, with everything that is known"
     )
     parser.add_argument("--tree", action="store_true", help="with --json: all that the beam search tried, as data")
@@ -107,14 +110,13 @@ def open_translator(options: argparse.Namespace, opened: Run, search: dict[str, 
     """The engine that suits what is asked, with its settings."""
     from regard.tasks.fast import choose_engine, load_fast
 
-    asked = [name for name in ("ensemble", "prefix", "tree") if getattr(options, name)]
-    wants_exact = ["search.stop=exact"] if options.engine == "auto" and search.get("stop") == "exact" else []
+    asked = [name for name in ("ensemble", "prefix", "tree", "align") if getattr(options, name)]
     settings = replace(opened.recipe.search, **search)
+    wants_exact = ["search.stop=exact"] if options.engine == "auto" and settings.stop == "exact" else []  # slow there
     if choose_engine(options.engine, opened, settings, [*map("--{}".format, asked), *wants_exact]) == "ctranslate2":
-        fast = load_fast(opened, options.quantization)
-        found = {"stop": "enough"} | search
-        return lambda texts: fast.translate(texts, nbest=options.nbest, details=options.json, **found)
-    asked_for = {"nbest": options.nbest, "prefix": options.prefix, "tree": options.tree, **search}
+        fast = load_fast(opened, options.quantization, lambda message: print(message, file=sys.stderr))
+        return lambda texts: fast.translate(texts, nbest=options.nbest, details=options.json, **search)
+    asked_for = {name: getattr(options, name) for name in ("nbest", "prefix", "tree", "align")} | search
     return by_torch([options.run, *options.ensemble], options.workers, asked_for)
 
 
@@ -137,6 +139,10 @@ def by_torch(runs: list[str], processes: int, asked_for: dict[str, Any]) -> Tran
     return translate
 
 
+_SHAPING = ("engine", "quantization", "nbest", "prefix", "scores", "align", "json")
+"""Options that change what an output file holds."""
+
+
 def into_file(
     options: argparse.Namespace, opened: Run, search: dict[str, Any], lines: Iterable[str], translate: Translate
 ) -> int:
@@ -145,7 +151,7 @@ def into_file(
     job = {
         "file": str(Path(options.file).resolve()) if options.file != "-" else "-",
         "run": [str(opened.folder.resolve()), weights.st_size, weights.st_mtime_ns],
-        "options": [options.engine, options.quantization, options.nbest, options.prefix, options.scores, options.json],
+        "options": [getattr(options, name) for name in _SHAPING],
         "search": {name: str(value) for name, value in search.items()},
     }
     with Output(Path(options.out), job, resume=options.resume) as output, _bar(options.file, output.done) as advance:
@@ -163,7 +169,8 @@ def show(answer: Answer, options: argparse.Namespace) -> str:
     lines = []
     for choice in (answer, *answer.alternatives):
         notes = f"{choice.score:.4f}\t{', '.join(choice.flags) or '-'}\t" if options.scores else ""
-        lines.append(f"{notes}{choice.text}")
+        links = f"\t{choice.alignment.pharaoh}" if choice.alignment else ""
+        lines.append(f"{notes}{choice.text}{links}")
     return "\n".join(lines)
 
 

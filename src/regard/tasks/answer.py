@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from regard.analysis.alignment import Links, pharaoh
 from regard.config import Search
 from regard.data.scripts import language_scripts, share_in
 from regard.data.words import words
@@ -23,6 +24,21 @@ COPIED_WORDS, COPIED_SHARE = 4, 0.8
 """So many words in a row, and this share of the whole, taken over from the source are a copy."""
 ABSURD_RATIO, SHORT_TEXT = 4.0, 20
 """More characters than this many times the other side's, above a difference that short texts may well have."""
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Which words of a text and of its translation belong together."""
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    links: Links
+    """Places in `source` and `target`, counted from 0."""
+
+    @property
+    def pharaoh(self) -> str:
+        """The links as "0-0 1-2"."""
+        return pharaoh(self.links)
 
 
 @dataclass(frozen=True)
@@ -44,6 +60,8 @@ class Answer:
     """Other hypotheses, best first, when they were asked for."""
     tree: SearchTree | None = None
     """What the beam search did, when it was asked for."""
+    alignment: Alignment | None = None
+    """Which words render which, when it was asked for."""
 
     @property
     def log_prob(self) -> float:
@@ -51,11 +69,12 @@ class Answer:
         return sum(self.log_probs)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON. The tree is there only when it was recorded."""
+        """For JSON. The tree and the alignment are there only when they were asked for."""
         made = asdict(self) | {"log_prob": self.log_prob}
         made["alternatives"] = [answer.as_dict() for answer in self.alternatives]
-        if self.tree is None:
-            del made["tree"]
+        for name in ("tree", "alignment"):
+            if made[name] is None:
+                del made[name]
         return made
 
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from regard.analysis.trace import Side, Trace, make_side, record_trace
+from regard.analysis.alignment import Choice, read_choice
+from regard.analysis.trace import Trace, record_trace
 from regard.config import Search
 from regard.data.batch import make_sources
-from regard.data.tokenizer import EOS, SOS, UNK, Tokenizer
-from regard.data.words import words
+from regard.data.tokenizer import SOS, UNK, Tokenizer
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.searchtree import Recorder, SearchTree
 from regard.errors import RunError, SettingsError
 from regard.models.base import Seq2Seq
-from regard.run import Run
+from regard.run import CARD, Run
+from regard.tasks.align import Aligner, batches, join_alignments, text_side
 from regard.tasks.answer import Answer, find_flags, target_scripts, texts_of, try_again
 from regard.tasks.gaze import replace_unknown
 from regard.tasks.long import in_pieces
@@ -40,11 +41,16 @@ class Translator:
         *,
         others: Sequence[Seq2Seq] = (),
         scripts: frozenset[str] | None = None,
+        alignment: Choice | None = None,
     ):
-        """`others` join `model` in an ensemble; `scripts` are those that the target language is written in."""
+        """`others` join `model` in an ensemble; `scripts` are those that the target language is written in.
+
+        `alignment` says which heads of `model` align words; by default all that look at the source.
+        """
         self.model, self.source, self.target = model, source, target
         self.search = search or Search()
         self.models, self.scripts = (model, *others), scripts
+        self.alignment = alignment or Choice()
 
     def __repr__(self) -> str:
         size = sum(parameter.numel() for parameter in self.model.parameters())
@@ -57,11 +63,13 @@ class Translator:
         nbest: int = 1,
         prefix: str | Sequence[str] = "",
         tree: bool = False,
+        align: bool = False,
         **search: Any,
     ) -> list[Answer]:
         """Translate one text or many, given back in order. Keywords override `search` settings, e.g. beam=1.
 
-        A `prefix`, one for all or one for each text, is what the output begins with. `tree` records the beam search.
+        A `prefix`, one for all or one for each text, is what the output begins with. `tree` records the beam search,
+        `align` says which words render which.
         """
         texts = [texts] if isinstance(texts, str) else list(texts)
         settings = replace(self.search, **search)
@@ -69,9 +77,19 @@ class Translator:
         keep_memory()
         if settings.replace_unknown and self.target.kind != "word":
             raise SettingsError("search.replace_unknown needs a word vocabulary (tokenizer.kind = word)")
+        aligner = Aligner(self.model, self.source, self.target, self.alignment) if align else None
+        made: list[Answer] = []
+
+        def answer(parts: list[str]) -> list[Answer]:
+            made[:] = self._all(parts, prefix, settings, nbest, tree)
+            if aligner:
+                made[:] = aligner.add(made, settings.batch_tokens)
+            return made
+
         if prefix or tree:  # these speak of a text as a whole
-            return self._all(texts, prefix, settings, nbest, tree)
-        return in_pieces(texts, self.source, settings, lambda parts: self._all(parts, "", settings, nbest))
+            return answer(texts)
+        answers = in_pieces(texts, self.source, settings, answer)
+        return join_alignments(answers, made) if align else answers
 
     def _all(
         self, texts: list[str], prefix: str | Sequence[str], settings: Search, nbest: int, tree: bool = False
@@ -96,32 +114,41 @@ class Translator:
         pairs = zip(texts, self.source.encode_many(list(texts)), self.target.encode_many(list(targets)), strict=True)
         jobs = [Job(text, ids, tuple(target)) for text, ids, target in pairs]
         answers = [Answer(job.text, "", 0.0, (), (), True) for job in jobs]
-        for places in _batches([len(job.ids) + len(job.target) + 1 for job in jobs], settings.batch_tokens):
+        for places in batches([len(job.ids) + len(job.target) + 1 for job in jobs], settings.batch_tokens):
             batch = [jobs[place] for place in places]
             for place, found in zip(places, searcher.force(batch), strict=True):
                 answers[place] = self._make(jobs[place], found)
         return answers
 
     def trace(self, text: str, target: str | None = None) -> Trace:
-        """Everything attention did while writing `target`, or the model's own translation."""
+        """Everything that passed in the (first) model while writing `target`, or its own translation.
+
+        That translation brings the tokens that the search chose, and the search itself if it was a beam search.
+        """
         if target is None:
-            [answer] = self.translate([text])
-            target = answer.text
-        source_ids, target_ids = self.source.encode(text), self.target.encode(target)
+            by_beam = self.search.beam > 1 and not self.search.sample
+            [answer] = self.translate([text], tree=by_beam)
+            ids = {token: id for id, token in reversed(list(enumerate(self.target.tokens)))}
+            target_ids, tree = [ids[token] for token in answer.tokens], answer.tree
+            target_side = text_side(self.target, answer.text, target_ids)
+        else:
+            target_ids, tree = self.target.encode(target), None
+            target_side = text_side(self.target, target)
         device = self.model.output.weight.device
         return record_trace(
             self.model,
-            make_sources([source_ids], self.source.pad).to(device),
+            make_sources([self.source.encode(text)], self.source.pad).to(device),
             torch.tensor([[SOS, *target_ids]], device=device),
-            _side(self.source, source_ids),
-            _side(self.target, target_ids),
+            text_side(self.source, text),
+            target_side,
+            tree,
         )
 
     def _answer(self, jobs: Sequence[Job], settings: Search, nbest: int, tree: bool) -> list[Answer]:
         """Answers in the order of the jobs, which are run longest first. An empty line has an empty answer."""
         searcher = Searcher(self.models, self.source, self.target, settings)
         answers = [Answer(job.text, "", 0.0, (), (), True) for job in jobs]
-        for places in _batches([len(job.ids) for job in jobs], settings.batch_tokens):
+        for places in batches([len(job.ids) for job in jobs], settings.batch_tokens):
             batch = [jobs[place] for place in places]
             recorder = Recorder(len(batch)) if tree else None
             found = searcher.search(batch, nbest, recorder)
@@ -164,26 +191,5 @@ def load(run: str | Path, *others: str | Path) -> Translator:
         folder.recipe.search,
         others=[member.load_model() for member in members],
         scripts=target_scripts(folder),
+        alignment=read_choice(folder.card.get("alignment"), str(folder.folder / CARD)),
     )
-
-
-def _batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Places of the non-empty sentences, longest first, cut so that padded batches stay within the budget."""
-    order = sorted((place for place, length in enumerate(lengths) if length), key=lambda place: -lengths[place])
-    batch: list[int] = []
-    for place in order:
-        if batch and (len(batch) + 1) * lengths[batch[0]] > budget:
-            yield batch
-            batch = []
-        batch.append(place)
-    if batch:
-        yield batch
-
-
-def _side(tokenizer: Tokenizer, ids: list[int]) -> Side:
-    """The tokens of a text with their words, and the end token."""
-    pieces, text = tokenizer.pieces_of(ids), tokenizer.decode(ids)
-    end = len(text) + 1  # beyond the last word
-    tokens = [*(piece.text for piece in pieces), tokenizer.token(EOS)]
-    spans = [*((piece.start, piece.end) for piece in pieces), (end, end)]
-    return make_side(tokens, spans, [(word.text, word.start, word.end) for word in words(text)])

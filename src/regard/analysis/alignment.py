@@ -1,0 +1,317 @@
+"""Which word renders which: links from maps, and how good they are.
+
+A map [T, S] says how much each target word has to do with each source word: the weights of a head, an average of heads,
+an attribution. A link is a pair of places (source word, target word), counted from 0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+
+from regard.errors import ModelError, RunError
+
+if TYPE_CHECKING:  # links are read and printed where torch is not imported
+    from torch import Tensor
+
+    from regard.analysis.trace import Side
+
+Links = tuple[tuple[int, int], ...]
+"""(source word, target word), sorted."""
+Rule = Literal["cover", "target", "source", "both", "either", "grow"]
+"""Whose strongest links count; see `align`."""
+RULES: tuple[Rule, ...] = get_args(Rule)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Links from a map
+
+
+def align(
+    weights_TS: Tensor, rule: Rule = "cover", *, threshold: float = 0.0, backward_ST: Tensor | None = None
+) -> Links:
+    """Links from the weights of target words on source words.
+
+    Each target word has a strongest source word, and each source word a strongest target word; weights that are zero
+    or below the threshold do not count. "target" and "source" take the one or the other, "both" what they agree on,
+    "either" all, "grow" grow-diag-final-and (Koehn et al. 2003); "cover" takes the source words' and adds the target
+    words' where a target word would be left without a link. `backward_ST` is the map of a model of the other
+    direction, which then speaks for the source words.
+    """
+    of_target = _strongest(weights_TS, threshold)
+    of_source = _strongest(weights_TS.t() if backward_ST is None else backward_ST, threshold)
+    return combine({(s, t) for t, s in of_target}, set(of_source), rule)
+
+
+def combine(of_target: set[tuple[int, int]], of_source: set[tuple[int, int]], rule: Rule) -> Links:
+    """The links of both directions as one set."""
+    if rule == "target":
+        found = of_target
+    elif rule == "source":
+        found = of_source
+    elif rule == "both":
+        found = of_target & of_source
+    elif rule == "either":
+        found = of_target | of_source
+    elif rule == "grow":
+        found = _grow(of_target, of_source)
+    else:
+        reached = {t for _, t in of_source}
+        found = of_source | {(s, t) for s, t in of_target if t not in reached}
+    return tuple(sorted(found))
+
+
+def _strongest(weights_XY: Tensor, threshold: float) -> list[tuple[int, int]]:
+    """For each row the place of its largest weight, if that counts."""
+    if not weights_XY.numel():
+        return []
+    top = weights_XY.max(-1)
+    pairs = zip(top.values.tolist(), top.indices.tolist(), strict=True)
+    return [(x, y) for x, (weight, y) in enumerate(pairs) if weight > 0 and weight >= threshold]
+
+
+_NEAR = [(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0)]
+
+
+def _grow(one: set[tuple[int, int]], other: set[tuple[int, int]]) -> set[tuple[int, int]]:
+    """From what both say to neighbours that one says, if a word of theirs is new; last, links of two new words."""
+    either, found = one | other, one & other
+    sources, targets = {s for s, _ in found}, {t for _, t in found}
+
+    def add(link: tuple[int, int]) -> None:
+        found.add(link)
+        sources.add(link[0])
+        targets.add(link[1])
+
+    waiting = sorted(found)
+    while waiting:
+        s, t = waiting.pop(0)
+        for near in sorted((s + i, t + j) for i, j in _NEAR):
+            if near in either - found and (near[0] not in sources or near[1] not in targets):
+                add(near)
+                waiting.append(near)
+    for link in (*sorted(one), *sorted(other)):
+        if link[0] not in sources and link[1] not in targets:
+            add(link)
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Maps between words
+
+
+def word_map(weights_HTS: Tensor, source: Side, target: Side, *, shift: bool = False) -> Tensor:
+    """A map [H, T, S] of tokens, ends included, as one of words without the ends.
+
+    Row t shows where the model looked in order to write token t. With `shift` a token gets the row of the next step, at
+    which the decoder reads it: in deep models that often fits better (Zenkel et al. 2019, Chen et al. 2020).
+
+    A mark of punctuation has nothing to do with a word: such weights are zero, unless a mark has no mark to look at.
+    """
+    rows_HTS = weights_HTS.roll(-1, -2) if shift else weights_HTS  # the end's row, now the first one's, is cut off
+    merged = source.merge(target.merge(rows_HTS, -2, mean=True), -1, mean=False)[:, :-1, :-1]
+    return merged * _alike(source.words[:-1], target.words[:-1], merged)
+
+
+def _alike(source: Sequence[str], target: Sequence[str], like: Tensor) -> Tensor:
+    """1 where both are words or both are marks, and in rows and columns of marks that have no counterpart."""
+    source_S, target_T = (like.new_tensor([is_mark(word) for word in side]).bool() for side in (source, target))
+    free_T, free_S = target_T & ~source_S.any(), source_S & ~target_T.any()
+    return ((target_T[:, None] == source_S) | free_T[:, None] | free_S).to(like.dtype)
+
+
+def is_mark(word: str) -> bool:
+    """Whether a word is punctuation or a symbol."""
+    return not any(character.isalnum() for character in word)
+
+
+class Head(NamedTuple):
+    """One head of one attention."""
+
+    attention: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How a model's words are aligned: whose weights are averaged, of which step, and by which rule."""
+
+    heads: tuple[Head, ...] = ()
+    """None named: every head that looks from the target at the source."""
+    shift: bool = False
+    rule: Rule = "cover"
+
+    def map(self, maps: Mapping[str, Tensor]) -> Tensor:
+        """The average [T, S] of the chosen heads, from maps [H, T, S] by attention."""
+        heads = self.heads or tuple(Head(name, h) for name, x in maps.items() for h in range(len(x)))
+        for name, number in heads:
+            if name not in maps or not 0 <= number < len(maps[name]):
+                raise ModelError(f"the model has no head {number} in {name} to align with; choose the heads anew")
+        total = maps[heads[0].attention][heads[0].number].clone()
+        for name, number in heads[1:]:
+            total += maps[name][number]
+        return total / len(heads)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the card of a run."""
+        return {"heads": [list(head) for head in self.heads], "shift": self.shift, "rule": self.rule}
+
+
+def read_choice(stored: Any, where: str) -> Choice:
+    """What `Choice.as_dict` made; nothing is the default."""
+    if stored is None:
+        return Choice()
+    try:
+        heads = tuple(Head(str(name), int(number)) for name, number in stored["heads"])
+        shift, rule = stored.get("shift", False), stored.get("rule", "cover")
+    except (TypeError, ValueError, KeyError, AttributeError):
+        raise RunError(f'{where}: "alignment" does not name heads; remove it or choose the heads anew') from None
+    if rule not in RULES or not isinstance(shift, bool):
+        raise RunError(f'{where}: "alignment" has an unknown rule or shift; the rules are {", ".join(RULES)}')
+    return Choice(heads, shift, rule)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Pharaoh's format
+
+
+def pharaoh(links: Iterable[tuple[int, int]]) -> str:
+    """Links as "0-0 1-2", source word first."""
+    return " ".join(f"{s}-{t}" for s, t in links)
+
+
+def read_pharaoh(text: str) -> Links:
+    """Links of one line."""
+    return read_gold(text, possible="")[0]
+
+
+def read_gold(text: str, possible: str = "p?") -> tuple[Links, Links]:
+    """Sure and possible links of one line; a possible one is written "1p2" or "1?2". Sure ones are possible too."""
+    sure, maybe = set(), set()
+    for part in text.split():
+        found = re.fullmatch(rf"(\d+)([-{possible}])(\d+)", part, re.ASCII)
+        if not found:
+            raise ModelError(f'"{part}" is not a link; links are written as 0-0 1-2, source word first')
+        link = int(found[1]), int(found[3])
+        maybe.add(link)
+        if found[2] == "-":
+            sure.add(link)
+    return tuple(sorted(sure)), tuple(sorted(maybe))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Scores against gold
+
+
+class AlignmentScores(NamedTuple):
+    """Alignment error rate, precision and recall (Och and Ney 2003)."""
+
+    aer: float
+    precision: float
+    recall: float
+
+
+def alignment_scores(found: Links, sure: Links, possible: Links | None = None) -> AlignmentScores:
+    """Of one sentence pair. Precision is judged by the possible links, which the sure ones are among."""
+    return corpus_scores([found], [sure], None if possible is None else [possible])
+
+
+def corpus_scores(
+    found: Iterable[Links], sure: Iterable[Links], possible: Iterable[Links] | None = None
+) -> AlignmentScores:
+    """Of many sentence pairs, their links counted together."""
+    links = right = fair = wanted = 0
+    sure = list(sure)
+    for some, gold, more in zip(found, sure, sure if possible is None else possible, strict=True):
+        links, wanted = links + len(set(some)), wanted + len(set(gold))
+        right += len(set(some) & set(gold))
+        fair += len(set(some) & (set(gold) | set(more)))
+    return AlignmentScores(
+        1 - (right + fair) / (links + wanted) if links + wanted else 0.0,
+        fair / links if links else 1.0,
+        right / wanted if wanted else 1.0,
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The heads that align best
+
+
+class Ranked(NamedTuple):
+    """A choice of heads and what it scored."""
+
+    name: str
+    choice: Choice
+    scores: AlignmentScores
+
+
+WordMaps = Mapping[str, "Tensor"]
+"""Maps [H, T, S] between words, by attention."""
+
+
+def best_heads(
+    maps: Mapping[bool, Sequence[WordMaps]], sure: Sequence[Links], possible: Sequence[Links] | None = None
+) -> list[Ranked]:
+    """Every head, the average of every layer and that of all heads, with every rule, by error rate, best first.
+
+    `maps[shift]` holds the maps of each pair. Choose on one part of the data and score on another: `score_choice`.
+    """
+    ranked = []
+    for shift, pairs in maps.items():
+        for name, heads in _groups(pairs[0]).items():
+            found = _all_rules([Choice(heads).map(pair) for pair in pairs])
+            for rule in RULES:
+                scores = corpus_scores(found[rule], sure, possible)
+                ranked.append(Ranked(name, Choice(heads, shift, rule), scores))
+    return sorted(ranked, key=lambda entry: entry.scores.aer)
+
+
+def _groups(maps: WordMaps) -> dict[str, tuple[Head, ...]]:
+    single = {f"{name} head {h}": (Head(name, h),) for name, x in maps.items() for h in range(len(x))}
+    layers = {f"{name} mean": tuple(Head(name, h) for h in range(len(x))) for name, x in maps.items() if len(x) > 1}
+    every = tuple(Head(name, h) for name, x in maps.items() for h in range(len(x)))
+    return single | layers | ({"all heads": every} if len(maps) > 1 else {})
+
+
+def _all_rules(maps_TS: Sequence[Tensor]) -> dict[Rule, list[Links]]:
+    """The links of each map by each rule; the directions, which take the time, once."""
+    found: dict[Rule, list[Links]] = {rule: [] for rule in RULES}
+    for map_TS in maps_TS:
+        of_target = {(s, t) for t, s in _strongest(map_TS, 0.0)}
+        of_source = set(_strongest(map_TS.t(), 0.0))
+        for rule in RULES:
+            found[rule].append(combine(of_target, of_source, rule))
+    return found
+
+
+def score_choice(
+    choice: Choice, maps: Sequence[WordMaps], sure: Sequence[Links], possible: Sequence[Links] | None = None
+) -> AlignmentScores:
+    """What a choice scores, on maps of its own shift."""
+    return corpus_scores((align(choice.map(pair), choice.rule) for pair in maps), sure, possible)
+
+
+def choose_heads(
+    maps: Mapping[bool, Sequence[WordMaps]], sure: Sequence[Links], possible: Sequence[Links] | None = None
+) -> Ranked:
+    """A set of heads whose average aligns well: the best one, and others one at a time, as long as they help.
+
+    The shift and the rule are those of the best average that `best_heads` knows.
+    """
+    best = best_heads(maps, sure, possible)[0]
+    shift, rule, pairs = best.choice.shift, best.choice.rule, maps[best.choice.shift]
+    left = [Head(name, h) for name, x in pairs[0].items() for h in range(len(x))]
+    chosen = Choice((), shift, rule)
+    reached = float("inf")
+    while left:
+        tries = [Choice((*chosen.heads, head), shift, rule) for head in left]
+        scored = [(score_choice(one, pairs, sure, possible), one) for one in tries]
+        scores, one = min(scored, key=lambda entry: entry[0].aer)
+        if scores.aer >= reached:
+            break
+        reached, chosen = scores.aer, one
+        left.remove(one.heads[-1])
+    found = Ranked("chosen heads", chosen, score_choice(chosen, pairs, sure, possible))
+    return min(found, best, key=lambda entry: entry.scores.aer)
