@@ -8,7 +8,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import torch
 
 from regard import __version__
-from regard.config import Recipe
+from regard.config import Recipe, Search
 from regard.data.corpus import content_hash
+from regard.data.formats import Pair
 from regard.data.scripts import common_scripts
 from regard.durable import write_atomically
 from regard.errors import RunError, SettingsError, VocabularyTooLargeError
@@ -26,6 +27,7 @@ from regard.models.base import Seq2Seq, count_parameters
 from regard.recipe import make_recipe, read_table, to_table, with_overrides
 from regard.run import METRICS, Run
 from regard.tasks.evaluate import score_translations
+from regard.tasks.penalty import tune_penalty
 from regard.tasks.prepare import Prepared, TrainingPairs, open_prepared, prepare
 from regard.tasks.report import Sample, write_report
 from regard.tasks.translate import Translator, load, texts_of
@@ -286,7 +288,8 @@ def _fit(team: Team, ready: Ready) -> None:
 
 
 def finish(run: Run, prepared: Prepared, progress: Progress) -> None:
-    """Score the kept weights, fill in the card, write the report, and put the training data away."""
+    """Tune the search, score the kept weights, fill in the card, write the report, put the training data away."""
+    search = set_penalty(run, prepared.valid)
     translator = load(run.folder)
     scores: dict[str, Any] = {}
     samples: list[Sample] = []
@@ -299,10 +302,28 @@ def finish(run: Run, prepared: Prepared, progress: Progress) -> None:
                 for pair, answer in zip(pairs, answers, strict=True)
             ]
     parameters = count_parameters(translator.model)
-    run.write_card(run.card | {"parameters": parameters, "scores": scores, "training": dataclasses.asdict(progress)})
+    learnt = {"parameters": parameters, "scores": scores, "training": dataclasses.asdict(progress)}
+    run.write_card(run.card | learnt | search)
     write_report(run, translator, samples, prepared.train.lengths)
     run.write_held_out((prepared.test or prepared.valid)[:HELD_OUT_PAIRS])
     shutil.rmtree(run.folder / "store", ignore_errors=True)
+
+
+def set_penalty(run: Run, pairs: Sequence[Pair]) -> dict[str, Any]:
+    """Find the length penalty on the validation part, unless the user has set one; gives what the card says of it."""
+    search = run.recipe.search
+    if search.length_penalty != Search().length_penalty and "tuned" not in run.card:
+        return {}
+    tuned = tune_penalty(load(run.folder), pairs)
+    if tuned is None:
+        return {}
+    if tuned.penalty != search.length_penalty:
+        run.write_recipe(
+            dataclasses.replace(run.recipe, search=dataclasses.replace(search, length_penalty=tuned.penalty))
+        )
+        change = f"BLEU {tuned.bleu:.1f} instead of {tuned.before:.1f}"
+        tell(f"length penalty {tuned.penalty:g}, found on the validation part: {change}")
+    return {"tuned": {"search.length_penalty": tuned.penalty, "bleu": tuned.bleu, "bleu_before": tuned.before}}
 
 
 def first_card(job: Job, prepared: Prepared) -> dict[str, Any]:

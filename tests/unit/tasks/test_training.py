@@ -23,7 +23,7 @@ def test_the_run_folder_is_complete(run):
     names = {path.name for path in run.iterdir() if not path.name.startswith(".")}
     assert names == {
         "recipe.toml", "tokenizer.json", "tokenizer.model", "weights.safetensors", "metrics.jsonl", "card.json",
-        "report.html", "states",
+        "report.html", "held-out.jsonl", "states",
     }  # fmt: skip
     card = Run.open(run).card
     assert card["pairs"] == {"train": 300, "valid": 20, "test": 20}

@@ -1,0 +1,53 @@
+"""The length penalty that the validation part asks for."""
+
+import pytest
+
+from regard.config import Search
+from regard.data.formats import Pair
+from regard.tasks.answer import Answer
+from regard.tasks.penalty import PENALTIES, choose, tune_penalty
+
+SHORT, LONG = "il gatto", "il gatto nero dorme qui"
+
+
+def answer(short_first: bool = True) -> Answer:
+    """Two hypotheses: 2 words and the end for -3.0 in all, 5 words and the end for -6.6."""
+    short = Answer("the cat", SHORT, -1.0, ("il", "gatto"), (-1.0, -1.0, -1.0), True)
+    long = Answer("the cat", LONG, -1.1, tuple(LONG.split()), (-1.1,) * 6, True)
+    first, other = (short, long) if short_first else (long, short)
+    return Answer(first.source, first.text, first.score, first.tokens, first.log_probs, True, alternatives=(other,))
+
+
+class Stub:
+    """A translator that knows one answer."""
+
+    def __init__(self, **search: object):
+        self.search = Search(**search)  # type: ignore[arg-type]
+
+    def translate(self, texts: list[str], **options: object) -> list[Answer]:
+        return [answer() for _ in texts]
+
+
+@pytest.mark.parametrize(("penalty", "wanted"), [(0.4, SHORT), (1.0, SHORT), (1.2, LONG), (2.6, LONG)])
+def test_the_penalty_orders_the_hypotheses(penalty: float, wanted: str) -> None:
+    """-3.0 / 3^p against -6.6 / 6^p: equal at p = log(2.2) / log(2) = 1.14."""
+    assert choose(answer(), penalty) == choose(answer(short_first=False), penalty) == wanted
+
+
+def test_long_references_ask_for_a_high_penalty() -> None:
+    tuned = tune_penalty(Stub(), [Pair("the cat", LONG)] * 100)  # type: ignore[arg-type]
+    assert tuned is not None
+    assert tuned.penalty == 1.2  # the nearest to the usual one of all that choose the long one
+    assert tuned.bleu == pytest.approx(100)
+    assert tuned.before < 50
+
+
+def test_the_usual_one_stays_where_nothing_is_gained() -> None:
+    tuned = tune_penalty(Stub(), [Pair("the cat", "altro che questo")] * 100)  # type: ignore[arg-type]
+    assert tuned is not None
+    assert tuned.penalty == 1.0 in PENALTIES
+
+
+@pytest.mark.parametrize(("search", "pairs"), [({}, 99), ({"beam": 1}, 200), ({"sample": True}, 200)])
+def test_where_there_is_nothing_to_tune(search: dict[str, object], pairs: int) -> None:
+    assert tune_penalty(Stub(**search), [Pair("the cat", LONG)] * pairs) is None  # type: ignore[arg-type]
