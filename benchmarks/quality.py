@@ -86,12 +86,16 @@ def keep_weights(weights: Path, kept: Path, seen: float, began: float) -> float:
 
 
 def score_run(data: Path, run: Path, weights: Path) -> dict[str, Any]:
-    """BLEU of one set of weights of a run."""
+    """BLEU of one set of weights of a run; the length penalty is found on val, as at the end of `regard train`."""
     import regard
+    from regard.tasks.penalty import tune_penalty
 
     shutil.copy(weights, run / "weights.safetensors")
-    pairs = read_pairs(data, TEST)
-    texts = [answer.text for answer in regard.load(run).translate([pair.source for pair in pairs])]
+    pairs, translator = read_pairs(data, TEST), regard.load(run)
+    tuned = tune_penalty(translator, read_pairs(data, "val"))
+    penalty = tuned.penalty if tuned else translator.search.length_penalty
+    answers = translator.translate([pair.source for pair in pairs], length_penalty=penalty)
+    texts = [answer.text for answer in answers]
     point = {"minutes": float(weights.stem) / 60} | scores(texts, [pair.target for pair in pairs])
     print(f"{run.name}: {point['minutes']:5.1f} min  BLEU {point['bleu']:.2f}", flush=True)
     return point

@@ -189,6 +189,7 @@ Model = Transformer | Recurrent
 PRESETS: Mapping[str, Model] = types.MappingProxyType(
     {
         "transformer-tiny": Transformer("transformer-tiny", 4, 4, 128, 4, inner=256, dropout=0.3, norm="before"),
+        "transformer-mini": Transformer("transformer-mini", 3, 3, 192, 4, inner=512, dropout=0.3, norm="before"),
         "transformer-small": Transformer("transformer-small", 3, 3, 256, 4, inner=1024),
         "transformer-base": Transformer("transformer-base"),
         "transformer-big": Transformer("transformer-big", 6, 6, 1024, 16, inner=4096, dropout=0.3),

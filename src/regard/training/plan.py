@@ -91,7 +91,8 @@ def _vocabulary(corpus: Corpus) -> Iterator[Choice]:
 def _choose_arch(corpus: Corpus, machine: Machine) -> tuple[str, str]:
     pairs = corpus.pairs
     if pairs < 100_000:
-        return "transformer-tiny", f"{pairs:,} pairs: a larger model would learn them by heart"
+        arch = "transformer-tiny" if pairs < 15_000 else "transformer-mini"
+        return arch, f"{pairs:,} pairs: a larger model would learn them by heart"
     if pairs < 1_000_000 or machine.device == "cpu":
         return "transformer-small", f"{pairs:,} pairs on {machine.device}: small enough to see each pair several times"
     return "transformer-base", f"{pairs:,} pairs: enough for the paper's base model"

@@ -24,17 +24,17 @@ def test_every_choice_is_a_setting_with_a_reason(pairs, machine):
     make_recipe(merge(plan, {}))  # every name and value fits
 
 
-def test_small_data_gets_the_published_tiny_model():
-    recipe = resolve(Corpus(29_000, 60.0))
-    model = recipe.model
-    assert (model.encoder_layers, model.decoder_layers, model.width, model.inner) == (4, 4, 128, 256)
+@pytest.mark.parametrize(("pairs", "shape"), [(10_000, (4, 4, 128, 256)), (29_000, (3, 3, 192, 512))])
+def test_little_data_gets_a_model_near_the_published_tiny_one(pairs, shape):
+    model = resolve(Corpus(pairs, 60.0)).model
+    assert (model.encoder_layers, model.decoder_layers, model.width, model.inner) == shape
     assert model.dropout >= 0.2
 
 
 def test_more_data_gets_more():
     recipes = [resolve(Corpus(pairs, 60.0), GPU) for pairs in (5_000, 29_000, 300_000, 5_000_000)]
     assert [recipe.tokenizer.size for recipe in recipes] == sorted(recipe.tokenizer.size for recipe in recipes)
-    assert [recipe.model.width for recipe in recipes] == [128, 128, 256, 512]
+    assert [recipe.model.width for recipe in recipes] == [128, 192, 256, 512]
     assert recipes[0].model.dropout > recipes[-1].model.dropout
 
 
