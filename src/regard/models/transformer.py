@@ -2,8 +2,9 @@
 
 Departures from the paper, all by option: the norm may stand before each sub-layer, which trains without a long warm-up;
 GELU, Swish and SwiGLU beside ReLU; learned, rotary or no positions; positions concatenated instead of added; restricted
-self-attention in the encoder; encoder and decoder of different depth. Dropout is where section 5.4 of the
-paper puts it: on the embeddings and on the output of each sub-layer, not on the attention weights.
+self-attention in the encoder; encoder and decoder of different depth; fewer heads in some attentions than in others, or
+none, as pruning leaves them. Dropout is where section 5.4 of the paper puts it: on the embeddings and on the output of
+each sub-layer, not on the attention weights.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -35,6 +37,11 @@ class Shape(NamedTuple):
     activation: str
     rotary: bool
     window: int
+    kept_heads: tuple[tuple[str, int], ...] = ()
+
+    def heads_in(self, attention: str) -> int:
+        """How many heads the attention of this name has."""
+        return dict(self.kept_heads).get(attention, self.heads)
 
 
 class FeedForward(nn.Module):
@@ -81,6 +88,39 @@ class Residual(nn.Module):
         return x if self.before else self.norm(x)
 
 
+class Constant(nn.Module):
+    """What is left of a linear map that reads nothing: its bias."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(width))
+
+
+class Headless(nn.Module):
+    """Attention, to itself or to the source, that has lost all its heads: it says the same whatever there is to see."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.outward = Constant(width)
+
+    def forward(self, x: Tensor, *seen: object) -> Tensor:
+        """The bias of the output, at every position."""
+        return self.outward.bias.expand_as(x)
+
+    def remember(self, memory_BSD: Tensor) -> tuple[()]:
+        """Nothing."""
+        return ()
+
+    def start(self, rows: int, width: int) -> Cache:
+        """A cache of nothing, by which the length of the output is known all the same."""
+        empty = self.outward.bias.new_zeros(rows, width, 1, 0, 1)
+        return Cache(empty, empty)
+
+    def step(self, x_BWD: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
+        """One token further."""
+        return self(x_BWD), cache.add(x_BWD.new_zeros(*x_BWD.shape[:2], 2, 1, 1))
+
+
 class Block(nn.Module):
     """Self-attention, then feed-forward: a layer of the encoder or, when causal, of a language model."""
 
@@ -102,41 +142,53 @@ class Block(nn.Module):
         return self.around_feed.leave(x_BWD, self.feed(self.around_feed.enter(x_BWD))), cache
 
 
+Remembered = KeyValue | tuple[()]
+"""What a decoder layer keeps of the source; one without heads keeps nothing."""
+
+
 class DecoderBlock(nn.Module):
     """Masked self-attention, attention to the source, then feed-forward."""
 
     def __init__(self, shape: Shape, name: str):
         super().__init__()
         self.attend = _self_attention(shape, name, causal=True)
-        self.cross = CrossAttention(shape.width, shape.heads, shape.head_width, f"{name}.cross")
+        self.cross = _cross_attention(shape, name)
         self.feed = FeedForward(shape.width, shape.inner, shape.activation)
         self.around_attend, self.around_cross, self.around_feed = Residual(shape), Residual(shape), Residual(shape)
 
-    def forward(self, x_BTD: Tensor, memory: KeyValue, mask_BS: Tensor | None) -> Tensor:
+    def forward(self, x_BTD: Tensor, memory: Remembered, mask_BS: Tensor | None) -> Tensor:
         """One layer up, the whole target at once."""
         x_BTD = self.around_attend.leave(x_BTD, self.attend(self.around_attend.enter(x_BTD)))
         return self._look_and_feed(x_BTD, memory, mask_BS)
 
-    def step(self, x_BWD: Tensor, cache: Cache, memory: KeyValue, mask_BS: Tensor | None) -> tuple[Tensor, Cache]:
+    def step(self, x_BWD: Tensor, cache: Cache, memory: Remembered, mask_BS: Tensor | None) -> tuple[Tensor, Cache]:
         """One layer up for the newest token of each hypothesis."""
         update, cache = self.attend.step(self.around_attend.enter(x_BWD), cache)
         return self._look_and_feed(self.around_attend.leave(x_BWD, update), memory, mask_BS), cache
 
-    def _look_and_feed(self, x: Tensor, memory: KeyValue, mask_BS: Tensor | None) -> Tensor:
+    def _look_and_feed(self, x: Tensor, memory: Remembered, mask_BS: Tensor | None) -> Tensor:
         x = self.around_cross.leave(x, self.cross(self.around_cross.enter(x), memory, mask_BS))
         return self.around_feed.leave(x, self.feed(self.around_feed.enter(x)))
 
 
-def _self_attention(shape: Shape, name: str, causal: bool) -> SelfAttention:
+def _self_attention(shape: Shape, name: str, causal: bool) -> SelfAttention | Headless:
+    heads = shape.heads_in(f"{name}.self")
+    if not heads:
+        return Headless(shape.width)
     return SelfAttention(
         shape.width,
-        shape.heads,
+        heads,
         shape.head_width,
         f"{name}.self",
         causal=causal,
         window=0 if causal else shape.window,
         rotary=Rotary(shape.head_width) if shape.rotary else None,
     )
+
+
+def _cross_attention(shape: Shape, name: str) -> CrossAttention | Headless:
+    heads = shape.heads_in(f"{name}.cross")
+    return CrossAttention(shape.width, heads, shape.head_width, f"{name}.cross") if heads else Headless(shape.width)
 
 
 class Embedding(nn.Module):
@@ -213,11 +265,13 @@ class Transformer(Seq2Seq):
         window: int,
         tie: str,
         output_bias: bool,
+        kept_heads: tuple[tuple[str, int], ...],
     ):
         super().__init__()
         shape = Shape(
-            width, heads, head_width or width // heads, inner, dropout, norm, activation, positions == "rotary", window
-        )
+            width, heads, head_width or width // heads, inner, dropout, norm, activation, positions == "rotary", window,
+            kept_heads,
+        )  # fmt: skip
         place = position_layer(positions, join, width, max_positions)
         embed_source = Embedding(source_vocabulary, shape, place)
         if tie == "all":

@@ -1,0 +1,348 @@
+"""Which explanation to trust: what happens to an output word when the source words that are said to matter go.
+
+Deletion: source words go one by one, the most important first, and the log-probability of the target word is to fall
+soon (Samek et al. 2017; "comprehensiveness" in DeYoung et al. 2020). Sufficiency: only the most important stay, and the
+fall is to be small. Both are areas under the curve of the fall, in nats, over the share of words that went or stayed,
+from none to all; every order has the same two ends. Agreement: whether the word ranked first is one that a gold
+alignment links (precision at 1), and how often a linked word ranks above one that is not (AUC).
+
+All figures are means over sentences with 95 % bootstrap intervals. Differences are taken sentence by sentence, so that
+what makes one sentence harder than another does not blur them. A word that goes is deleted from the sentence, which no
+method does, so none is measured by its own yardstick; or its embedding becomes zero, as in occlusion.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from regard.analysis.alignment import Links
+from regard.analysis.attribution import METHODS, Embedded, Pair, attribute, chosen, embed, embed_absent, in_chunks
+from regard.analysis.attribution import log_probs as embedded_log_probs
+from regard.analysis.trace import Side
+from regard.errors import ModelError
+from regard.models.base import Seq2Seq
+
+REMOVALS = ("delete", "blank")
+RANDOM, REFERENCE = "random", "attention"
+GRID = 11
+"""Curves of sentences of different length are averaged at so many shares, from none to all."""
+DRAWS = 2000
+"""Bootstrap samples of an interval."""
+
+Ways = Mapping[str, tuple[str, Mapping[str, Any]]]
+"""What to compare: a name for the table, the method of METHODS, and its options."""
+EVERY_WAY: Ways = {method: (method, {}) for method in METHODS}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One sentence pair, its words (the end token last on either side), and which of them render which, if known."""
+
+    pair: Pair
+    source: Side
+    target: Side
+    links: Links = ()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# One sentence
+
+
+class Curves(NamedTuple):
+    """The fall of the log-probability of each of T target words as 0 ... S source words have gone, or have stayed."""
+
+    deletion_TK: Tensor
+    sufficiency_TK: Tensor
+
+
+def kept_words(scores_TS: Tensor) -> Tensor:
+    """Which source words are left at each step as they go by score, and as they stay by score: [2, T, S + 1, S]."""
+    rank_TS = scores_TS.argsort(dim=-1, descending=True, stable=True).argsort(-1)
+    steps_K1 = torch.arange(scores_TS.shape[1] + 1).unsqueeze(-1)
+    left_TKS = rank_TS.unsqueeze(1) >= steps_K1
+    return torch.stack([left_TKS, ~left_TKS])
+
+
+def fall_curves(model: Seq2Seq, case: Case, maps: Mapping[str, Tensor], removal: str = "delete") -> dict[str, Curves]:
+    """Curves by name for several maps [T, S] of one sentence. Sets of words that occur twice are run once."""
+    kept = torch.stack([kept_words(scores_TS) for scores_TS in maps.values()])  # [M, 2, T, K, S]
+    sets_NS, place = kept.flatten(0, 3).unique(dim=0, return_inverse=True)
+    log_prob_NT = word_log_probs(model, case, sets_NS, removal)
+    word_T1 = torch.arange(kept.shape[2]).unsqueeze(-1)
+    log_prob_M2TK = log_prob_NT[place.view(kept.shape[:4]), word_T1]
+    fall_M2TK = log_prob_M2TK[:, :1, :, :1] - log_prob_M2TK  # deletion begins with the whole sentence
+    return {name: Curves(*fall_2TK) for name, fall_2TK in zip(maps, fall_M2TK, strict=True)}
+
+
+@torch.no_grad()
+def word_log_probs(model: Seq2Seq, case: Case, kept_NS: Tensor, removal: str) -> Tensor:
+    """Log-probability [N, T] of each target word when only these source words are left; the end token always is.
+
+    Cost: N forward passes, in batches; a source without the deleted words is shorter.
+    """
+    if removal not in REMOVALS:
+        raise ModelError(f'faithfulness: removal must be one of {", ".join(REMOVALS)}, not "{removal}"')
+    device = case.pair.input_1T.device
+    tokens_NS = F.pad(kept_NS, (0, 1), value=True)[:, list(case.source.word_of)].to(device)
+    run = _delete if removal == "delete" else _blank
+    found_NT = torch.cat([run(model, case.pair, kept) for kept in in_chunks(tokens_NS, case.pair)]).cpu()
+    return case.target.merge(found_NT, -1, mean=False)[:, :-1]
+
+
+def _delete(model: Seq2Seq, pair: Pair, kept_NS: Tensor) -> Tensor:
+    length = int(kept_NS.sum(-1).max())
+    order_NS = (~kept_NS).int().argsort(dim=-1, stable=True)[:, :length]
+    source = _Shorter(pair.source.ids_BS[0][order_NS], kept_NS.gather(-1, order_NS))
+    return chosen(model(source, pair.input_1T.expand(len(kept_NS), -1)), pair.output_1T)
+
+
+def _blank(model: Seq2Seq, pair: Pair, kept_NS: Tensor) -> Tensor:
+    read, absent = embed(model, pair), embed_absent(model, pair, None)
+    source_NSD = torch.where(kept_NS.unsqueeze(-1), read.source_NSD, absent.source_NSD)
+    return embedded_log_probs(model, pair, Embedded(source_NSD, read.target_NTD.expand(len(kept_NS), -1, -1)))
+
+
+class _Shorter(NamedTuple):
+    ids_BS: Tensor
+    mask_BS: Tensor
+
+
+def area(curve_TK: Tensor) -> float:
+    """Area under the curves over the share of words, averaged over target words."""
+    return torch.trapezoid(curve_TK, dx=1 / (curve_TK.shape[1] - 1)).mean().item()
+
+
+def on_grid(curve_TK: Tensor) -> Tensor:
+    """The mean curve at GRID shares, [GRID], linear between its own points."""
+    last = curve_TK.shape[1] - 1
+    place = torch.linspace(0, last, GRID)
+    below = place.floor().long().clamp_max(last - 1)
+    return torch.lerp(curve_TK[:, below], curve_TK[:, below + 1], place - below).mean(0)
+
+
+def agreement(scores_TS: Tensor, links: Links) -> tuple[float, float]:
+    """Precision at 1 and AUC against a gold alignment, averaged over the target words that it links; NaN without any.
+
+    AUC counts a tie as half; a word linked to the whole source tells nothing by it and is left out.
+    """
+    linked_TS = torch.zeros_like(scores_TS, dtype=torch.bool)
+    for source, target in links:
+        linked_TS[target, source] = True
+    rows_T = linked_TS.any(-1)
+    first_T1 = scores_TS.argmax(-1, keepdim=True)
+    precision = linked_TS.gather(-1, first_T1)[rows_T].float().mean().item()
+    above_TSS = (scores_TS.unsqueeze(-1) - scores_TS.unsqueeze(-2)).sign().add(1).div(2)
+    pairs_TSS = linked_TS.unsqueeze(-1) & ~linked_TS.unsqueeze(-2)
+    count_T = pairs_TSS.sum((-1, -2))
+    won_T = (above_TSS * pairs_TSS).sum((-1, -2))
+    return precision, (won_T / count_T)[count_T > 0].mean().item()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Many sentences
+
+
+class Figure(NamedTuple):
+    """A mean over sentences and its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+def bootstrap(values: Sequence[float], seed: int) -> Figure | None:
+    """The mean and the interval in which it falls when sentences are drawn again; None if there is no value."""
+    values_N = torch.tensor([value for value in values if not math.isnan(value)], dtype=torch.float64)
+    if not len(values_N):
+        return None
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.randint(len(values_N), (DRAWS, len(values_N)), generator=generator)
+    low, high = values_N[drawn].mean(-1).quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
+    return Figure(values_N.mean().item(), low, high)
+
+
+@dataclass
+class _Record:
+    """One value a sentence."""
+
+    deletion: list[float] = field(default_factory=list)
+    sufficiency: list[float] = field(default_factory=list)
+    precision: list[float] = field(default_factory=list)
+    auc: list[float] = field(default_factory=list)
+    deletion_curve: list[Tensor] = field(default_factory=list)
+    sufficiency_curve: list[Tensor] = field(default_factory=list)
+
+    def add(self, curves: Sequence[Curves], maps: Sequence[Tensor], links: Links) -> None:
+        """One sentence: of a method once, of random orders once for each seed."""
+        self.deletion.append(_mean([area(curve.deletion_TK) for curve in curves]))
+        self.sufficiency.append(_mean([area(curve.sufficiency_TK) for curve in curves]))
+        agreed = [agreement(scores_TS, links) for scores_TS in maps]
+        self.precision.append(_mean([precision for precision, _ in agreed]))
+        self.auc.append(_mean([auc for _, auc in agreed]))
+        self.deletion_curve.append(torch.stack([on_grid(curve.deletion_TK) for curve in curves]).mean(0))
+        self.sufficiency_curve.append(torch.stack([on_grid(curve.sufficiency_TK) for curve in curves]).mean(0))
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What was measured of one way to explain."""
+
+    name: str
+    deletion: Figure
+    """Higher is better."""
+    sufficiency: Figure
+    """Lower is better."""
+    deletion_gain: Figure | None
+    """How much better than attention, sentence by sentence; positive is better in both gains."""
+    sufficiency_gain: Figure | None
+    precision: Figure | None
+    auc: Figure | None
+    deletion_curve: tuple[float, ...]
+    """The fall in nats at shares 0, 0.1, ..., 1 of the words gone."""
+    sufficiency_curve: tuple[float, ...]
+    """The fall at the same shares of the words kept."""
+
+
+@dataclass(frozen=True)
+class Faithfulness:
+    """The table, best on the deletion curve first."""
+
+    rows: tuple[Standing, ...]
+    sentences: int
+    removal: str
+    seeds: int
+    seed: int
+    left_out: dict[str, str]
+    """Ways that do not fit the model, and why."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        rows = [
+            {key: value._asdict() if isinstance(value, Figure) else value for key, value in vars(row).items()}
+            for row in self.rows
+        ]
+        return asdict(self) | {"rows": rows, "verdict": self.verdict}
+
+    @property
+    def verdict(self) -> str:
+        """Who ranks above raw attention on the deletion curve, who below, and of whom one cannot tell."""
+        gains = {row.name: row.deletion_gain for row in self.rows if row.deletion_gain and row.name != REFERENCE}
+        if not gains:
+            return f"Nothing was compared with {REFERENCE}."
+        above = [name for name, gain in gains.items() if gain.low > 0]
+        below = [name for name, gain in gains.items() if gain.high < 0]
+        open_ = [name for name in gains if name not in above and name not in below]
+        parts = [
+            f"{', '.join(names)} {said} {REFERENCE}"
+            for names, said in ((above, "above"), (open_, "not to be told from"), (below, "below"))
+            if names
+        ]
+        return f"On the deletion curve: {'; '.join(parts)} (95 %, {self.sentences} sentences)."
+
+    def __str__(self) -> str:
+        head = ("", "deletion ↑", "over attention", "sufficiency ↓", "over attention", "precision at 1", "AUC")
+        lines = [head] + [
+            (
+                row.name,
+                *(
+                    "-" if figure is None else str(figure)
+                    for figure in (
+                        row.deletion, row.deletion_gain, row.sufficiency, row.sufficiency_gain, row.precision, row.auc,
+                    )
+                ),
+            )
+            for row in self.rows
+        ]  # fmt: skip
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        table = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
+        left_out = [f"{name} was left out: {reason}" for name, reason in self.left_out.items()]
+        return "\n".join([*(line.rstrip() for line in table), self.verdict, *left_out])
+
+
+def measure_faithfulness(
+    model: Seq2Seq,
+    cases: Sequence[Case],
+    ways: Ways = EVERY_WAY,
+    *,
+    removal: str = "delete",
+    seeds: int = 5,
+    seed: int = 1,
+) -> Faithfulness:
+    """Compare ways to explain with each other and with `seeds` random orders, over many sentences.
+
+    Signed attributions rank words by their value, not by its size. Cost: that of each method, and for a sentence of S
+    source and T target words at most 2 T (S + 1) forward passes for each way and seed; fewer where orders agree.
+    """
+    records = {name: _Record() for name in (*ways, RANDOM)}
+    left_out: dict[str, str] = {}
+    cases = [case for case in cases if len(case.source.words) > 1 and len(case.target.words) > 1]
+    if not cases:
+        raise ModelError("faithfulness needs at least one sentence pair with words on both sides")
+    for number, case in enumerate(cases):
+        maps: dict[str, Tensor] = {}
+        for name, (method, options) in ways.items():
+            if name not in left_out:
+                try:
+                    maps[name] = word_map(model, case, method, options)
+                except ModelError as error:
+                    if number:
+                        raise
+                    left_out[name] = str(error)
+        shape = len(case.target.words) - 1, len(case.source.words) - 1
+        own = int(case.pair.source.ids_BS.sum())  # a sentence's random orders do not depend on its company
+        draw = torch.Generator().manual_seed(seed * 1_000_003 + own)
+        chance = {f"{RANDOM} {n}": torch.rand(shape, generator=draw) for n in range(seeds)}
+        curves = fall_curves(model, case, maps | chance, removal)
+        for name, scores_TS in maps.items():
+            records[name].add([curves[name]], [scores_TS], case.links)
+        records[RANDOM].add([curves[name] for name in chance], list(chance.values()), case.links)
+    rows = _standings({name: record for name, record in records.items() if name not in left_out}, seed)
+    return Faithfulness(rows, len(cases), removal, seeds, seed, left_out)
+
+
+def word_map(model: Seq2Seq, case: Case, method: str, options: Mapping[str, Any]) -> Tensor:
+    """What a method says of the words, [T, S]; the end tokens are left out."""
+    found = attribute(model, *case.pair, method, **options)
+    return found.by_words(case.source, case.target).source_TS[:-1, :-1]
+
+
+def _standings(records: Mapping[str, _Record], seed: int) -> tuple[Standing, ...]:
+    reference = records.get(REFERENCE)
+    rows = []
+    for name, record in records.items():
+        deletion, sufficiency = bootstrap(record.deletion, seed), bootstrap(record.sufficiency, seed)
+        assert deletion is not None  # there is a sentence, and areas are never NaN
+        assert sufficiency is not None
+        other = None if reference is record else reference
+        rows.append(
+            Standing(
+                name,
+                deletion,
+                sufficiency,
+                _gain(record.deletion, other.deletion, seed) if other else None,
+                _gain(other.sufficiency, record.sufficiency, seed) if other else None,
+                bootstrap(record.precision, seed),
+                bootstrap(record.auc, seed),
+                tuple(torch.stack(record.deletion_curve).mean(0).tolist()),
+                tuple(torch.stack(record.sufficiency_curve).mean(0).tolist()),
+            )
+        )
+    return tuple(sorted(rows, key=lambda row: -row.deletion.mean))
+
+
+def _gain(higher: Sequence[float], lower: Sequence[float], seed: int) -> Figure | None:
+    return bootstrap([one - other for one, other in zip(higher, lower, strict=True)], seed)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
