@@ -1,0 +1,293 @@
+"""Token identifiability: can the state of a token at layer l still be traced to the token that went in?
+
+After "On Identifiability in Transformers", Brunner et al. 2020: a state is mapped back towards the inputs, and the
+token is identified if the nearest of the candidates is its own input. Candidates are the input embeddings of the
+sentence (with their places, as in the paper) or, harder, the whole vocabulary (without). The map is the identity, a
+linear one or a small perceptron; near is by cosine or by L2, and a map is trained for the distance it is measured by.
+
+Maps learn from text that is not the text they are tested on, nor the text the model was trained on. Departures from the
+paper: the linear map for L2 is solved (ridge regression), not descended; it is also where the others start, and the
+perceptron is that linear map plus one hidden layer which starts at zero. So each starts where the one before ends, and
+a model of the demo's size takes seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.errors import ModelError
+from regard.layers.streams import trace_states
+from regard.models.base import Seq2Seq, Source
+
+MAPS = ("identity", "linear", "mlp")
+DISTANCES = ("cosine", "l2")
+
+STEPS, ROWS, RATE = 300, 256, 5e-3
+"""Training of a map: steps of Adam, tokens a step, learning rate at the start (it falls to zero)."""
+RIDGE = 1e-4
+"""Pull of the linear map towards zero, as a share of the mean variance of what it reads."""
+RESAMPLES = 1000
+"""Draws of the bootstrap."""
+
+
+@dataclass(frozen=True)
+class TokenStates:
+    """The states of many tokens at every place of one side, sentence after sentence."""
+
+    states: dict[str, Tensor]
+    """For each place, as "encoder.0", states [N, D]; the first place is the embedding."""
+    ids_N: Tensor
+    lengths: tuple[int, ...]
+    """Tokens of each sentence, in order."""
+
+    @property
+    def embedded_ND(self) -> Tensor:
+        """What went in."""
+        return next(iter(self.states.values()))
+
+
+@torch.no_grad()
+def encoder_states(model: Seq2Seq, sources: Iterable[Source]) -> TokenStates:
+    """Read sentences and keep the states of all their tokens, the end token included."""
+    parts = []
+    for source in sources:
+        with trace_states(model, "encoder.*") as states:
+            model.encode(source)
+        parts.append(_real(states, source.ids_BS, source.mask_BS))
+    return _join(parts)
+
+
+@torch.no_grad()
+def decoder_states(model: Seq2Seq, pairs: Iterable[tuple[Source, Tensor, Tensor]]) -> TokenStates:
+    """The same for what the decoder reads: a source, target_BT with the start token first, and its mask_BT."""
+    parts = []
+    for source, target_BT, mask_BT in pairs:
+        with trace_states(model, "decoder.*") as states:
+            model.hidden(source, target_BT)
+        parts.append(_real(states, target_BT, mask_BT))
+    return _join(parts)
+
+
+def _real(states: dict[str, Tensor], ids_BT: Tensor, mask_BT: Tensor) -> TokenStates:
+    """A batch without its padding."""
+    kept = {name: state_BTD[mask_BT].cpu().float() for name, state_BTD in states.items()}
+    return TokenStates(kept, ids_BT[mask_BT].cpu(), tuple(mask_BT.sum(1).tolist()))
+
+
+def _join(parts: list[TokenStates]) -> TokenStates:
+    if not parts or not parts[0].states:
+        raise ModelError("there are no states to identify tokens by: no sentences, or a side that this model lacks")
+    names = parts[0].states
+    return TokenStates(
+        {name: torch.cat([part.states[name] for part in parts]) for name in names},
+        torch.cat([part.ids_N for part in parts]),
+        tuple(length for part in parts for length in part.lengths),
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Maps from states back to inputs
+
+
+class StateMap(nn.Module):
+    """A linear map of standardised states, and with `inner` also a hidden layer that adds to it."""
+
+    mean_D: Tensor
+    spread_D: Tensor
+
+    def __init__(self, x_ND: Tensor, y_NE: Tensor, inner: int = 0):
+        """Start from the solution of ridge regression of y on x."""
+        super().__init__()
+        self.register_buffer("mean_D", x_ND.mean(0))
+        self.register_buffer("spread_D", x_ND.std(0, correction=0).clamp(min=1e-6))
+        inputs, outputs = x_ND.shape[1], y_NE.shape[1]
+        self.linear = nn.Linear(inputs, outputs)
+        self.widen = nn.Linear(inputs, inner) if inner else None
+        self.narrow = nn.Linear(inner, outputs) if inner else None
+        with torch.no_grad():
+            z_ND = self._standard(x_ND).double()
+            squares_DD = z_ND.mT @ z_ND / len(z_ND) + RIDGE * torch.eye(inputs, dtype=torch.float64)
+            solution_DE = torch.linalg.solve(squares_DD, z_ND.mT @ (y_NE - y_NE.mean(0)).double() / len(z_ND))
+            self.linear.weight.copy_(solution_DE.mT)
+            self.linear.bias.copy_(y_NE.mean(0))
+            if self.narrow is not None:
+                self.narrow.weight.zero_()
+                self.narrow.bias.zero_()
+
+    def _standard(self, x_ND: Tensor) -> Tensor:
+        return (x_ND - self.mean_D) / self.spread_D
+
+    def forward(self, x_ND: Tensor) -> Tensor:
+        """Where the inputs are thought to be."""
+        z_ND = self._standard(x_ND)
+        y_NE: Tensor = self.linear(z_ND)
+        if self.widen is None or self.narrow is None:
+            return y_NE
+        return y_NE + self.narrow(F.gelu(self.widen(z_ND)))
+
+
+@torch.enable_grad()
+def fit_map(kind: str, distance: str, x_ND: Tensor, y_NE: Tensor, steps: int = STEPS) -> nn.Module:
+    """A map from states x to inputs y. Draws from torch's generator."""
+    if kind == "identity":
+        return nn.Identity()
+    state_map = StateMap(x_ND, y_NE, inner=2 * y_NE.shape[1] if kind == "mlp" else 0)
+    if kind == "linear" and distance == "l2":
+        return state_map  # nothing can be nearer on average
+    optimizer = torch.optim.Adam(state_map.parameters(), lr=RATE, fused=True)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, steps)
+    spread = y_NE.var(0, correction=0).mean()
+    for _ in range(steps):
+        rows_R = torch.randint(len(x_ND), (ROWS,))
+        made_RE, wanted_RE = state_map(x_ND[rows_R]), y_NE[rows_R]
+        if distance == "cosine":
+            loss = 1.0 - F.cosine_similarity(made_RE, wanted_RE).mean()
+        else:
+            loss = F.mse_loss(made_RE, wanted_RE) / spread
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+    return state_map.eval()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Nearest neighbours
+
+
+def identified_in_sentence(mapped_ND: Tensor, inputs_ND: Tensor, lengths: Iterable[int], distance: str) -> Tensor:
+    """For each token [N] whether the nearest input of its sentence is its own, or one that looks exactly the same."""
+    lengths = list(lengths)
+    found = []
+    for mapped_TD, inputs_TD in zip(mapped_ND.split(lengths), inputs_ND.split(lengths), strict=True):
+        nearest_T = _closeness(mapped_TD, inputs_TD, distance).argmax(-1)
+        found.append((inputs_TD[nearest_T] == inputs_TD).all(-1))
+    return torch.cat(found)
+
+
+def identified_in_vocabulary(mapped_ND: Tensor, ids_N: Tensor, vocabulary_VD: Tensor, distance: str) -> Tensor:
+    """For each token [N] whether the nearest vector of the whole vocabulary is its own."""
+    nearest = [_closeness(rows, vocabulary_VD, distance).argmax(-1) for rows in mapped_ND.split(ROWS)]
+    return torch.cat(nearest) == ids_N
+
+
+def _closeness(x_ND: Tensor, y_MD: Tensor, distance: str) -> Tensor:
+    if distance == "cosine":
+        return F.normalize(x_ND, dim=-1) @ F.normalize(y_MD, dim=-1).mT
+    return -torch.cdist(x_ND, y_MD)
+
+
+class Interval(NamedTuple):
+    """A share and where it lies with 95 % confidence."""
+
+    value: float
+    low: float
+    high: float
+
+
+def share_with_interval(right_N: Tensor, lengths: Iterable[int]) -> Interval:
+    """The share of right tokens; its interval by the bootstrap over sentences, since tokens of one are no strangers.
+
+    Draws from torch's generator.
+    """
+    length_B = torch.tensor(list(lengths))
+    right_B = torch.stack([part.sum() for part in right_N.split(length_B.tolist())])
+    drawn_RB = torch.randint(len(length_B), (RESAMPLES, len(length_B)))
+    shares_R = right_B[drawn_RB].sum(1).double() / length_B[drawn_RB].sum(1)
+    low, high = shares_R.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
+    return Interval(right_N.double().mean().item(), low, high)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# All of it
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The share of identified tokens by place, for one map and one distance."""
+
+    map: str
+    distance: str
+    share: dict[str, Interval]
+    """The identity has no entry where states are not as wide as inputs."""
+
+
+@dataclass(frozen=True)
+class Identifiability:
+    """How well tokens can be traced back, layer after layer."""
+
+    places: tuple[str, ...]
+    curves: tuple[Curve, ...]
+    candidates: str
+    """ "sentence" or "vocabulary"."""
+    chance: float
+    """What guessing would reach."""
+    tokens: int
+    sentences: int
+    seed: int
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON: one line to draw a curve, None where it has no point."""
+        curves = []
+        for curve in self.curves:
+            points = [curve.share.get(place) for place in self.places]
+            columns = {
+                field: [None if point is None else round(getattr(point, field), 4) for point in points]
+                for field in Interval._fields
+            }
+            curves.append({"map": curve.map, "distance": curve.distance, **columns})
+        return {
+            "places": list(self.places),
+            "curves": curves,
+            "candidates": self.candidates,
+            "chance": round(self.chance, 4),
+            "tokens": self.tokens,
+            "sentences": self.sentences,
+            "seed": self.seed,
+        }
+
+
+def identifiability(
+    train: TokenStates, test: TokenStates, *, vocabulary_VD: Tensor | None = None, seed: int = 1, steps: int = STEPS
+) -> Identifiability:
+    """Train maps on one set of sentences and trace the tokens of another. With a vocabulary, among all of it."""
+    curves = []
+    with torch.random.fork_rng(devices=[]):
+        for kind in MAPS:
+            for distance in DISTANCES:
+                torch.manual_seed(seed)
+                share = dict(_trace_back(kind, distance, train, test, vocabulary_VD, steps))
+                curves.append(Curve(kind, distance, share))
+    sentences, tokens = len(test.lengths), len(test.ids_N)
+    return Identifiability(
+        places=tuple(test.states),
+        curves=tuple(curves),
+        candidates="sentence" if vocabulary_VD is None else "vocabulary",
+        chance=sentences / tokens if vocabulary_VD is None else 1 / len(vocabulary_VD),
+        tokens=tokens,
+        sentences=sentences,
+        seed=seed,
+    )
+
+
+def _trace_back(
+    kind: str, distance: str, train: TokenStates, test: TokenStates, vocabulary_VD: Tensor | None, steps: int
+) -> Iterator[tuple[str, Interval]]:
+    wanted_ND = train.embedded_ND if vocabulary_VD is None else vocabulary_VD[train.ids_N]
+    for place, state_ND in test.states.items():
+        if kind == "identity" and state_ND.shape[1] != wanted_ND.shape[1]:
+            continue
+        state_map = fit_map(kind, distance, train.states[place], wanted_ND, steps)
+        with torch.no_grad():
+            mapped_ND = state_map(state_ND)
+        if vocabulary_VD is None:
+            right_N = identified_in_sentence(mapped_ND, test.embedded_ND, test.lengths, distance)
+        else:
+            right_N = identified_in_vocabulary(mapped_ND, test.ids_N, vocabulary_VD, distance)
+        yield place, share_with_interval(right_N, test.lengths)
