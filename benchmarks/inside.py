@@ -1,0 +1,117 @@
+"""What looking inside the demo's model shows: alignment, faithfulness of explanations, effective attention, tokens traced.
+
+The phrasebook knows which word renders which. Heads and rules of alignment are chosen on its validation part and scored
+on its test part; explanations are put to the test by deleting the words they point at; effective attention is compared
+with the raw weights, at the length of a sentence and beyond the width of a head; hidden states are traced to their
+tokens. The roles of the heads and pruning are commands: `regard heads RUN`, `regard heads RUN --prune 0.5 --out RUN2`.
+
+    make bench-inside       (make demo first; python benchmarks/inside.py [RUN] [--sentences 50])
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from multi30k import OUT
+
+import regard
+from regard.analysis.alignment import best_heads, choose_heads, score_choice
+from regard.analysis.effective import effective_attention, other_weights, seen_keys
+from regard.analysis.faithfulness import EVERY_WAY
+from regard.data.phrasebook import Phrase, phrasebook
+from regard.tasks.align import Aligner
+from regard.tasks.explain import Example, compare_explanations
+from regard.tasks.identify import identify
+from regard.tasks.translate import Translator
+
+SENTENCE = "The animal didn't cross the street because it was too tired."
+WAYS = EVERY_WAY | {"integrated (unk)": ("integrated", {"baseline": "unk"})}
+
+
+def alignment(translator: Translator) -> dict[str, Any]:
+    """Error rates of the chosen heads, of the best single head, and of all heads together."""
+    aligner, book = Aligner(translator.model, translator.source, translator.target), phrasebook()
+
+    def maps_and_gold(part: tuple[Phrase, ...]) -> tuple[Any, list[Any]]:
+        texts = [phrase.source for phrase in part], [phrase.target for phrase in part]
+        return aligner.word_maps(*texts), [phrase.alignment for phrase in part]
+
+    valid, valid_gold = maps_and_gold(book.valid)
+    test, test_gold = maps_and_gold(book.test)
+    ranked = best_heads(valid, valid_gold)
+    rows = {
+        "heads chosen together": choose_heads(valid, valid_gold),
+        "the best single head": next(one for one in ranked if len(one.choice.heads) == 1),
+        "the mean of all heads": next(one for one in ranked if one.name == "all heads"),
+    }
+    found = {}
+    print(f"\n{'alignment, test part':28}{'AER':>8}{'precision':>11}{'recall':>8}   heads, rule")
+    for name, row in rows.items():
+        scores = score_choice(row.choice, test[row.choice.shift], test_gold)
+        found[name] = scores._asdict() | {"choice": row.choice.as_dict()}
+        heads = f"{len(row.choice.heads)} heads" if len(row.choice.heads) > 1 else row.name
+        print(f"{name:28}{scores.aer:8.3f}{scores.precision:11.3f}{scores.recall:8.3f}   {heads}, {row.choice.rule}")
+    return found
+
+
+def faithfulness(translator: Translator, sentences: int) -> dict[str, Any]:
+    """Which explanation to trust."""
+    examples = [Example(one.source, one.target, one.alignment) for one in phrasebook().test[:sentences]]
+    found = compare_explanations(translator, examples, WAYS)
+    print(f"\n{found}")
+    return found.as_dict()
+
+
+def effective(translator: Translator) -> dict[str, Any]:
+    """What of the weights matters, for a sentence and for the same four times over."""
+    found: dict[str, Any] = {}
+    print(f"\n{'effective attention':28}{'tokens':>8}{'null space':>12}{'correlation':>13}{'output moved':>14}")
+    for times in (1, 4):
+        trace = translator.trace(" ".join([SENTENCE] * times), translator.translate([SENTENCE])[0].text)
+        name = "encoder.0.self"
+        parts = trace.weights[name], trace.values[name], trace.outward[name]
+        result = effective_attention(*parts, seen_keys(parts[0]))
+        others = other_weights(*parts, seen_keys(parts[0]))
+        moved = [
+            float(((weights - parts[0]).double() @ parts[1].double() @ parts[2].double()).abs().max())
+            for weights in (result.effective_HTS, others)
+        ]
+        row = {
+            "tokens": parts[0].shape[-1],
+            "dimension": result.dimension_H.tolist(),
+            "correlation": result.correlation_H.tolist(),
+            "output_moved": moved[0],
+            "output_moved_by_other_weights": moved[1],
+        }
+        found[str(times)] = row
+        mean = sum(row["correlation"]) / len(row["correlation"])
+        print(f"{name:28}{row['tokens']:8}{max(row['dimension']):12}{mean:13.3f}{max(moved):14.1e}")
+    return found
+
+
+def main() -> None:
+    """Look."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", nargs="?", default="runs/demo", metavar="RUN")
+    parser.add_argument("--sentences", type=int, default=50)
+    options = parser.parse_args()
+    if not Path(options.run).is_dir():
+        raise SystemExit(f"{options.run}: no run there; make demo trains it")
+    torch.manual_seed(1)
+    translator = regard.load(options.run)
+    found = {"alignment": alignment(translator), "effective": effective(translator)}
+    lines = [phrase.source for phrase in phrasebook().valid][:500]
+    traced = identify(translator, lines, whole_vocabulary=True)
+    print(f"\n{traced}")
+    found["identifiability"] = traced.as_dict()
+    found["faithfulness"] = faithfulness(translator, options.sentences)
+    OUT.mkdir(exist_ok=True)
+    (OUT / "inside.json").write_text(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()
