@@ -10,7 +10,7 @@ TORCH := torch==2.13.0
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 EXTRAS := dev,formats
 
-.PHONY: install demo test test-slow lint format docs bench bench-train bench-quality bench-decode clean
+.PHONY: install demo test test-slow lint format docs bench bench-train bench-quality bench-decode bench-inside demo-run clean
 
 install: $(READY)
 
@@ -58,6 +58,13 @@ bench-quality: install
 # Trains a model when first run, then decodes it with every engine; about half an hour.
 bench-decode: install
 	@$(BIN)/python benchmarks/decode.py
+
+# On the demo's run; a few minutes.
+bench-inside: demo-run
+	@$(BIN)/python benchmarks/inside.py
+
+demo-run: install
+	@test -d runs/demo || $(BIN)/regard demo
 
 docs: install
 	@$(BIN)/python -m regard.cli.settings > docs/settings.md

@@ -1,4 +1,4 @@
-"""What looking inside the demo's model shows: alignment, faithfulness of explanations, effective attention, tokens traced.
+"""What looking inside the demo's model shows: alignment, which explanation to trust, effective attention, tokens.
 
 The phrasebook knows which word renders which. Heads and rules of alignment are chosen on its validation part and scored
 on its test part; explanations are put to the test by deleting the words they point at; effective attention is compared
@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from multi30k import OUT
 
 import regard
+from multi30k import OUT
 from regard.analysis.alignment import best_heads, choose_heads, score_choice
 from regard.analysis.effective import effective_attention, other_weights, seen_keys
 from regard.analysis.faithfulness import EVERY_WAY

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import math
-import shutil
-from collections.abc import Callable, Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from regard.pages import render_page
-
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+from tests.surface.conftest import DESKTOP, PHONE, Show
 
 HOSTILE = "</script><script>window.broken = true</script><img src=x onerror='window.broken = true'>"
 LONG = [f"parola{index}" for index in range(40)]
-DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
-
-Open = Callable[..., Any]
 
 
 def attention(source: list[str], target: list[str], layers: int, heads: int) -> dict[str, Any]:
@@ -82,51 +73,17 @@ def run(**changes: Any) -> dict[str, Any]:
     return data | changes
 
 
-@pytest.fixture(scope="module")
-def page() -> Iterator[Any]:
-    """One browser page for all tests: to start one takes longer than most tests."""
-    with playwright.sync_playwright() as engine:
-        options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        browser = engine.chromium.launch(executable_path=CHROMIUM, args=options)
-        page = browser.new_page()
-        page.set_default_timeout(5000)
-        yield page
-        browser.close()
-
-
 @pytest.fixture
-def show(page: Any, tmp_path: Path) -> Iterator[Open]:
-    """Opens the report of some data; at the end, anything the page complained of or asked for is a failure."""
-    file = tmp_path / "report.html"
-    trouble: list[str] = []
-    listeners = {
-        "console": lambda message: trouble.append(f"console: {message.text}"),
-        "pageerror": lambda error: trouble.append(f"error: {error}"),
-        "request": lambda asked: trouble.append(f"request: {asked.url}"),
-    }
-    for event, listener in listeners.items():
-        page.on(event, listener)
-
-    def open_page(data: dict[str, Any], viewport: dict[str, int] = DESKTOP, scheme: str = "light") -> Any:
-        file.write_text(render_page("report", data), encoding="utf-8")
-        page.set_viewport_size(viewport)
-        page.emulate_media(color_scheme=scheme)
-        page.goto(file.as_uri())
-        return page
-
-    yield open_page
-    page.evaluate("localStorage.clear()")
-    for event, listener in listeners.items():
-        page.remove_listener(event, listener)
-    allowed = (f"request: {file.as_uri()}", "request: data:")
-    assert [entry for entry in trouble if not entry.startswith(allowed)] == []
+def show(show_page: Show) -> Show:
+    """Opens the report of some data."""
+    return functools.partial(show_page, "report")
 
 
 def headings(page: Any) -> list[str]:
     return page.locator("h2").all_inner_texts()
 
 
-def test_whole_report(show: Open) -> None:
+def test_whole_report(show: Show) -> None:
     page = show(run())
     expected = ["Learning", "Samples", "Attention", "Lengths and scores", "Plan", "Settings and card"]
     assert headings(page) == expected
@@ -156,13 +113,13 @@ def test_whole_report(show: Open) -> None:
         ({"score_histogram": [[-0.5, 1]], "lengths": {"target": [[3, 2]]}}, ["Lengths and scores"]),
     ],
 )
-def test_what_is_missing_is_left_out(show: Open, data: dict[str, Any], expected: list[str]) -> None:
+def test_what_is_missing_is_left_out(show: Show, data: dict[str, Any], expected: list[str]) -> None:
     page = show(data)
     assert headings(page) == expected
     assert page.get_by_text("Nothing has been recorded").count() == (not expected)
 
 
-def test_theme_button_turns_the_page_and_is_remembered(show: Open) -> None:
+def test_theme_button_turns_the_page_and_is_remembered(show: Show) -> None:
     page = show(run(), scheme="dark")
     paper = "getComputedStyle(document.body).backgroundColor"
     dark = page.evaluate(paper)
@@ -175,7 +132,7 @@ def test_theme_button_turns_the_page_and_is_remembered(show: Open) -> None:
     assert page.evaluate(paper) == dark
 
 
-def test_learning_curve_axis_and_crosshair(show: Open) -> None:
+def test_learning_curve_axis_and_crosshair(show: Show) -> None:
     page = show(run())
     curve, readout = page.locator(".curve svg"), page.locator(".readout")
     assert "best: update 1,000" in curve.text_content()
@@ -195,7 +152,7 @@ def test_learning_curve_axis_and_crosshair(show: Open) -> None:
     assert len(page.locator(".series.training .line").get_attribute("d").split("L")) <= 300  # of 397 updates
 
 
-def test_samples_filter_and_marks(show: Open) -> None:
+def test_samples_filter_and_marks(show: Show) -> None:
     page = show(run())
     assert page.locator(".sample").count() == 3
     page.get_by_role("radio", name="differing only").check()
@@ -205,14 +162,14 @@ def test_samples_filter_and_marks(show: Open) -> None:
     assert page.locator(".sample").count() == 3
 
 
-def test_many_samples_come_in_two_parts(show: Open) -> None:
+def test_many_samples_come_in_two_parts(show: Show) -> None:
     page = show({"samples": [{"source": f"s{index}", "translation": "t"} for index in range(15)]})
     assert page.locator(".sample").count() == 10
     page.get_by_role("button", name="Show 5 more").click()
     assert page.locator(".sample").count() == 15
 
 
-def test_words_are_found_without_spaces(show: Open) -> None:
+def test_words_are_found_without_spaces(show: Show) -> None:
     page = show({})
     difference = """([one, other, language]) => {
         const [a, b] = [samples.words(one, language), samples.words(other, language)];
@@ -225,7 +182,7 @@ def test_words_are_found_without_spaces(show: Open) -> None:
     assert page.evaluate(difference, ["今天很好", "明天很好", "zh"]) == [["今天"], ["明天"]]
 
 
-def test_attention_layer_head_and_cursor(show: Open) -> None:
+def test_attention_layer_head_and_cursor(show: Show) -> None:
     page = show(run())
     figure, says = page.locator(".map"), page.locator(".says")
     assert "decoder.1.cross, average of 2 heads" in figure.get_attribute("aria-label")
@@ -253,7 +210,7 @@ def test_attention_layer_head_and_cursor(show: Open) -> None:
 @pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
 @pytest.mark.parametrize("words", [["a", "longest-word-of-all", "c"], LONG], ids=["short", "long"])
 def test_words_of_the_map_never_overlap_and_the_page_never_scrolls_sideways(
-    show: Open, viewport: dict[str, int], words: list[str]
+    show: Show, viewport: dict[str, int], words: list[str]
 ) -> None:
     page = show(run(attention=attention(words, words, layers=1, heads=1)), viewport=viewport)
     page.wait_for_selector(".map")

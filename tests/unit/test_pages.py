@@ -85,8 +85,9 @@ def test_numbers_that_json_cannot_write_become_null() -> None:
     }
 
 
-def test_policy_allows_the_inlined_parts_by_hash_and_nothing_else() -> None:
-    page = render_page("report", {"title": "x"})
+@pytest.mark.parametrize("name", ["report", "inspect"])
+def test_policy_allows_the_inlined_parts_by_hash_and_nothing_else(name: str) -> None:
+    page = render_page(name, {"title": "x"})
     rules, elements = policy(page), Elements(page)
 
     def hashes(texts: list[str]) -> list[str]:
@@ -103,8 +104,9 @@ def test_policy_allows_the_inlined_parts_by_hash_and_nothing_else() -> None:
     assert not any("style" in attributes for _, attributes, _ in elements.found), "a style attribute would be refused"
 
 
-def test_page_refers_to_nothing_outside_itself() -> None:
-    page = render_page("report", {})
+@pytest.mark.parametrize("name", ["report", "inspect"])
+def test_page_refers_to_nothing_outside_itself(name: str) -> None:
+    page = render_page(name, {})
     assert not re.findall(r"https?:|url\((?!#)|@import|\bfetch\(|XMLHttpRequest|WebSocket", page)
     addresses = [
         attributes[name] for _, attributes, _ in Elements(page).found for name in ("src", "href") if name in attributes
@@ -112,8 +114,13 @@ def test_page_refers_to_nothing_outside_itself() -> None:
     assert all(address and address.startswith(("#", "data:")) for address in addresses)
 
 
-def test_page_without_data_is_small() -> None:
-    assert len(render_page("report", {}).encode()) < 60_000
+@pytest.mark.parametrize(
+    ("name", "most", "title"), [("report", 65_000, "Training report"), ("inspect", 110_000, "A look inside")]
+)
+def test_page_without_data_is_small_and_has_a_title(name: str, most: int, title: str) -> None:
+    page = render_page(name, {})
+    assert len(page.encode()) < most
+    assert [text for _, text in Elements(page).of("title")] == [f"{title} · Regard"]
 
 
 @pytest.mark.parametrize("name", ["reprot", "../pages/report", "report.html", ""])

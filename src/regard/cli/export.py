@@ -82,9 +82,9 @@ def _judges(run: Run, options: argparse.Namespace) -> list[Pair]:
     """The pairs that were given; else those that the run has kept; else the first of its own files still there."""
     if not options.source and (kept := run.held_out()):
         return kept
-    own = [Corpus(options.source, options.target)] if options.source else [*run.recipe.data.test, *run.recipe.data.valid]
     data = run.recipe.data
-    for corpus in own:
+    own = (*data.test, *data.valid)
+    for corpus in [Corpus(options.source, options.target)] if options.source else own:
         if options.source or Path(corpus.source).is_file():
             return list(islice(read_corpus(corpus, data.source_language, data.target_language), MEASURED))
     return []

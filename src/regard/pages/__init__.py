@@ -1,7 +1,8 @@
 """Pages: one self-contained HTML file each, drawn in the browser from JSON that stands in the file itself.
 
-A skeleton (`report.html`) names its styles and scripts as any page would; `render_page` puts them, and the data, in
-their places. The file then asks nothing of the network, and its policy lets nothing run but what was put there.
+A skeleton (`report.html`, `inspect.html`) names its styles and scripts as any page would; `render_page` puts them, and
+the data, in their places. The file then asks nothing of the network, and its policy lets nothing run but what was put
+there.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ __all__ = ["render_page"]
 _PARTS = re.compile(
     r'<link rel="stylesheet" href="(?P<style>[a-z]+\.css)">'
     r'|<script src="(?P<script>[a-z]+\.js)"></script>'
-    r"|\{\{(?P<slot>policy|title|data)\}\}"
+    r"|\{\{(?P<slot>policy|title|data)(?::(?P<otherwise>[^}]*))?\}\}"
 )
 _COMMENT = re.compile(r"//|/\*.*\*/$")
 # What could end a script element or a line of script, and halves of characters, which UTF-8 cannot write.
@@ -32,7 +33,7 @@ _UNSAFE = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
 
 
 def render_page(name: str, data: Mapping[str, Any]) -> str:
-    """The page `name` ("report") that draws `data`, as the text of one HTML file."""
+    """The page `name` ("report", "inspect") that draws `data`, as the text of one HTML file."""
     folder = files(__name__)
     known = sorted(entry.name.removesuffix(".html") for entry in folder.iterdir() if entry.name.endswith(".html"))
     if name not in known:
@@ -45,7 +46,7 @@ def render_page(name: str, data: Mapping[str, Any]) -> str:
     }
     slots = {
         "policy": _policy(styles, scripts),
-        "title": html.escape(str(data.get("title") or "Training report")),
+        "title": html.escape(str(data.get("title") or "")),
         "data": _embed(data),
     }
 
@@ -54,7 +55,7 @@ def render_page(name: str, data: Mapping[str, Any]) -> str:
             return f"<style>{styles[found['style']]}</style>"
         if found["script"]:
             return f"<script>{scripts[found['script']]}</script>"
-        return slots[found["slot"]]
+        return slots[found["slot"]] or found["otherwise"] or ""
 
     # One pass over the skeleton: what a user wrote is put in and never looked at again.
     return _PARTS.sub(fill, skeleton)

@@ -1,20 +1,13 @@
 "use strict";
 // The report of a training run: reads the data of the page and lays out its sections. What is missing is left out.
 (() => {
-  const { html, isNumber, number, figure, large, plural, duration, languageName, table } = draw;
+  const { html, isNumber, number, figure, large, plural, duration, table } = draw;
+  const { section } = frame;
   const data = JSON.parse(document.getElementById("data").textContent);
   const list = (value) => (Array.isArray(value) ? value : []);
   const languages = data.languages ?? {};
-  const nameOf = (side, otherwise) => languageName(languages[side]) || otherwise;
-  const names = { source: nameOf("source", "Source"), target: nameOf("target", "Target") };
+  const names = frame.names(languages);
   const isTable = (value) => value !== null && typeof value === "object";
-
-  function section(id, title, message, ...content) {
-    if (!content.some(Boolean)) return null;
-    return html("section", { "aria-labelledby": id },
-      html("div", { class: "margin" }, html("h2", { id }, title), message && html("p", {}, message)),
-      html("div", { class: "content" }, content));
-  }
 
   // ---- title page
   const reached = (key) => [...list(data.updates), ...list(data.validations)]
@@ -91,18 +84,6 @@
   }
 
   // ---- the whole
-  function signature() {
-    const created = new Date(data.created ?? NaN);
-    const when = Number.isNaN(created.getTime()) ? null : html("time", { datetime: data.created },
-      created.toLocaleString("en-GB", { dateStyle: "long", timeStyle: "short" }));
-    document.getElementById("run").append(...[data.run && html("span", {}, `run ${data.run}`), when].filter(Boolean));
-    document.getElementById("colophon").append(
-      html("p", {}, "A bilingual book prints its translation ", html("em", { lang: "fr" }, "en regard"),
-        ", on the facing page."),
-      html("p", { class: "notes" }, "Made by Regard", data.version && ` ${data.version}`,
-        ". This file is whole: it asks nothing of any network."));
-  }
-
   const sections = [
     section("learning", "Learning", curve.message(data), curve.learningCurve(data), validationTable()),
     section("samples", "Samples", samples.message(list(data.samples)),
@@ -118,10 +99,9 @@
       ...settings(), folded("model card", data.card)),
   ].filter(Boolean);
   const nothing = html("p", { class: "nothing" }, "Nothing has been recorded in this run yet.");
-  signature();
+  frame.sign(data);
   document.getElementById("report").replaceChildren(
     html("div", { class: "title-page" }, html("h1", {}, data.title || "Training report"),
       sentence(), frontispiece(), figuresRow()),
     ...(sections.length ? sections : [nothing]));
-  addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((part) => { part.open = true; }));
 })();

@@ -1,43 +1,64 @@
 "use strict";
 // Attention weights, drawn in two ways: a map with words on both sides, and two sentences face to face with links
 // between. Each drawing is { node, mark(cursor), locate(event) }; a cursor is { row, column }, either may be null.
+// Weights below zero, which effective attention and attributions know, are drawn in a colour of their own.
 const weights = (() => {
   const { svg, isNumber, textWidth, shorten, unique } = draw;
   const LEVELS = 24;
   const CELL = { least: 15, most: 38, slanted: 24 };
-  const LABEL = { size: 13, most: 120 };
+  const LABEL = { size: 13, most: 134 };
   const FAINTEST_LINK = 0.1;
+  const THUMBNAIL_CELLS = 26;
 
-  const strongest = (matrix) => Math.max(1e-9, ...matrix.map((row) => Math.max(...row.filter(isNumber))));
+  const strongest = (matrix) => Math.max(1e-9, ...matrix.map((row) => Math.max(...row.filter(isNumber).map(Math.abs))));
+  const average = (matrices) => matrices[0].map((line, row) => line.map((_, column) =>
+    matrices.reduce((sum, matrix) => sum + (matrix[row]?.[column] ?? 0), 0) / matrices.length));
+  const top = (list) => list.reduce((best, weight, index) => (weight > list[best] ? index : best), 0);
+  // What a map shows, for those who cannot see it.
+  function label(name, matrix, rows, columns) {
+    const pairs = matrix.map((line, row) => `${rows[row]} to ${columns[top(line)]}`).slice(0, 12);
+    return `Attention of ${name}. Strongest: ${pairs.join(", ")}.`;
+  }
   const widest = (words, size) => Math.max(...words.map((word) => textWidth(word, size, "--serif")));
 
   const sheet = (kind, width, height, label, ...content) => svg("svg",
     { class: kind, width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label }, content);
 
   // Cells of like weight are one path, so a long sentence costs two dozen nodes and not thousands.
-  function cells(matrix, size, gap) {
-    const most = strongest(matrix);
-    const paths = Array.from({ length: LEVELS + 1 }, () => []);
+  function cells(matrix, size, gap, most = strongest(matrix)) {
+    const paths = new Map();
     matrix.forEach((row, y) => row.forEach((weight, x) => {
       const level = Math.round((LEVELS * (weight ?? 0)) / most);
-      if (level > 0) paths[level].push(`M${x * size} ${y * size}h${size - gap}v${size - gap}h${gap - size}z`);
+      if (!paths.has(level)) paths.set(level, []);
+      paths.get(level).push(`M${x * size} ${y * size}h${size - gap}v${size - gap}h${gap - size}z`);
     }));
-    return svg("g", { class: "cells" }, paths.map((path, level) =>
-      path.length > 0 && svg("path", { d: path.join(""), "fill-opacity": (level / LEVELS).toFixed(3) })));
+    paths.delete(0);
+    return svg("g", { class: "cells" }, Array.from(paths, ([level, path]) => svg("path",
+      { class: level < 0 && "less", d: path.join(""), "fill-opacity": Math.abs(level / LEVELS).toFixed(3) })));
   }
 
-  function thumbnail(matrix) {
+  // A thumbnail has no room for every cell of a long sentence: each of its cells is the largest of several.
+  function shrink(matrix) {
+    const [down, across] = [matrix.length, matrix[0].length].map((size) => Math.ceil(size / THUMBNAIL_CELLS));
+    if (down === 1 && across === 1) return matrix;
+    const parts = (list, size) => Array.from({ length: Math.ceil(list.length / size) }, (_, part) =>
+      list.slice(part * size, (part + 1) * size));
+    return parts(matrix, down).map((lines) => parts(matrix[0], across).map((part, column) =>
+      Math.max(...lines.flatMap((line) => line.slice(column * across, column * across + part.length)))));
+  }
+  function thumbnail(whole) {
+    const matrix = shrink(whole);
     const box = `0 0 ${matrix[0].length * 4} ${matrix.length * 4}`;
     return svg("svg", { class: "thumbnail", viewBox: box, preserveAspectRatio: "none", "aria-hidden": "true" },
       cells(matrix, 4, 0));
   }
 
   // Slanted labels where the columns leave room for them, upright ones where they do not; neither ever overlap.
-  function layOut({ rows, columns }, width) {
-    const left = 10 + Math.min(LABEL.most, widest(rows, LABEL.size));
+  function layOut({ rows, columns, cell = CELL.most, least = CELL.least }, width) {
+    const left = 10 + Math.min(LABEL.most, 1.08 * widest(rows, LABEL.size)); // bold, when chosen, is wider
     const reach = Math.min(LABEL.most, widest(columns, LABEL.size));
     const overhang = Math.ceil(reach * Math.SQRT1_2);
-    const fit = (room) => Math.floor(Math.min(CELL.most, Math.max(CELL.least, room / columns.length)));
+    const fit = (room) => Math.floor(Math.min(cell, Math.max(least, room / columns.length)));
     const isSlanted = fit(width - left - overhang) >= CELL.slanted;
     const size = isSlanted ? fit(width - left - overhang) : fit(width - left - 2);
     const top = 14 + (isSlanted ? overhang + 4 : Math.ceil(reach));
@@ -52,16 +73,25 @@ const weights = (() => {
       class: `word ${view.sides.rows}`, "font-size": font, "text-anchor": "end",
       x: left - 8, y: top + (row + 0.5) * size + font * 0.34,
     }, shorten(word, left - 8, font, "--serif")));
+    const { columns: side } = view.sides;
     const columns = view.columns.map((word, column) => {
       const x = left + (column + 0.5) * size + (isSlanted ? -3 : font * 0.34);
       return svg("text", {
-        class: `word ${view.sides.columns}`, "font-size": font,
+        class: `word ${typeof side === "function" ? side(column) : side}`, "font-size": font,
         transform: `translate(${x} ${top - 6}) rotate(${isSlanted ? -45 : -90})`,
       }, shorten(word, reach, font, "--serif"));
     });
     return { rows, columns };
   }
 
+  // Figures in the cells, where a view knows how to write them.
+  const written = ({ matrix, write }, size) => write && matrix.flatMap((row, y) => row.map((weight, x) => {
+    const text = write(weight);
+    return text && svg("text", { class: weight > 0.5 ? "cell-figure over" : "cell-figure", x: (x + 0.5) * size,
+      y: (y + 0.5) * size + 3.5, "text-anchor": "middle" }, text);
+  }));
+
+  // A view may limit the size of its cells by `least` and `cell`, and write in them by `write`.
   function map(view, width) {
     const plan = layOut(view, width);
     const { left, top, size } = plan;
@@ -70,7 +100,8 @@ const weights = (() => {
     const cursorNode = svg("g", {});
     const node = sheet("map", plan.width, plan.height, view.label,
       svg("rect", { class: "ground", x: left, y: top, width: wide - 1, height: high - 1 }),
-      svg("g", { transform: `translate(${left} ${top})` }, cells(view.matrix, size, 1), cursorNode),
+      svg("g", { transform: `translate(${left} ${top})` }, cells(view.matrix, size, 1, view.most), written(view, size),
+        cursorNode),
       labels.rows, labels.columns);
 
     function mark({ row, column }) {
@@ -95,15 +126,16 @@ const weights = (() => {
     return { node, mark, locate };
   }
 
-  function links({ matrix, rows, columns }, from, to, place) {
-    const most = strongest(matrix);
+  function links({ matrix, rows, columns, most = strongest(matrix) }, from, to, place) {
     const bend = (to - from) * 0.45;
     return matrix.flatMap((line, row) => line.map((weight, column) => ({ share: (weight ?? 0) / most, row, column })))
-      .filter(({ share }) => share > FAINTEST_LINK)
+      .filter(({ share }) => Math.abs(share) > FAINTEST_LINK)
       .map((link) => {
         const [start, end] = [place(link.column, columns), place(link.row, rows)];
+        const size = Math.abs(link.share);
         return { ...link, node: svg("path", {
-          class: "link", "stroke-opacity": link.share.toFixed(3), "stroke-width": (0.8 + 2.4 * link.share).toFixed(2),
+          class: link.share < 0 ? "link less" : "link",
+          "stroke-opacity": size.toFixed(3), "stroke-width": (0.8 + 2.4 * size).toFixed(2),
           d: `M${from + 6} ${start}C${from + bend} ${start} ${to - bend} ${end} ${to - 6} ${end}`,
         }) };
       });
@@ -152,5 +184,5 @@ const weights = (() => {
     return { node, mark, locate };
   }
 
-  return { strongest, thumbnail, map, facing };
+  return { strongest, average, top, label, thumbnail, cells, map, facing };
 })();

@@ -1,0 +1,80 @@
+"""`regard inspect`: one page that shows what happened inside while a sentence was translated."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from regard.errors import SettingsError
+from regard.run import Run
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.description = (
+        "Look inside one translation: every head, what each word looks at, the search, attributions, positions.\n"
+        "Writes one HTML file that needs no network.\n\n"
+        "  regard inspect runs/demo 'I am trendy' --out page.html\n"
+        "  regard inspect runs/demo 'I am trendy' --target 'Io sono alla moda'\n"
+        "  regard inspect runs/demo 'I am trendy' --json > inside.json"
+    )
+    parser.add_argument("run", metavar="RUN", help="the run folder")
+    parser.add_argument("sentence", metavar="SENTENCE", help="the sentence to translate")
+    parser.add_argument(
+        "--target",
+        metavar="TEXT",
+        help="look at this translation, or the one in this file, not at the model's own",
+    )
+    parser.add_argument("--out", default="inspect.html", metavar="FILE", help="the page (default: inspect.html)")
+    parser.add_argument("--quick", action="store_true", help="leave out what takes seconds: attribution and mixing")
+    parser.add_argument("--json", action="store_true", help="print the data instead of writing the page")
+    parser.add_argument("--force", action="store_true", help="replace --out even if it is another kind of file")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Inspect."""
+    opened = Run.open(options.run)  # what was mistyped is told before anything is loaded
+    target = _target(options.target)
+    if not options.sentence.strip():
+        raise SettingsError("the sentence is empty; give one to look at")
+
+    from regard.tasks.inspect_page import inspect_run, refuse_other, write_inspection
+
+    if not options.json:
+        refuse_other(Path(options.out), force=options.force)
+    with _status() as tell:
+        data = inspect_run(opened, options.sentence, target, quick=options.quick, tell=tell)
+    if options.json:
+        print(json.dumps(data, ensure_ascii=False))
+        return 0
+    path = write_inspection(data, options.out, force=options.force)
+    print(data["target"]["text"])
+    print(f"\nOpen {path} in a browser ({path.stat().st_size / 1e6:.1f} MB, needs no network).")
+    return 0
+
+
+@contextmanager
+def _status() -> Iterator[Callable[[str], None]]:
+    """What is being done, on a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda doing: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("") as status:
+        yield status.update
+
+
+def _target(given: str | None) -> str | None:
+    """A text, or that of the file of this name."""
+    if given is None or len(given) > 255 or not Path(given).is_file():
+        return given
+    try:
+        lines = Path(given).read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError):
+        raise SettingsError(f"{given}: cannot read it as UTF-8 text") from None
+    return " ".join(line.strip() for line in lines if line.strip())

@@ -1,0 +1,83 @@
+"""The picture of all heads, layers by heads: one SVG file that needs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from itertools import groupby
+from typing import Any
+
+CELL_WIDTH, CELL_HEIGHT, GAP = 132, 54, 6
+LEFT, TOP = 92, 64
+COLOURS = {"positional": "#2a78b8", "rare": "#a64a97", "syntactic": "#3a8a4d", "alignment": "#b97a12", "": "#8a8f98"}
+KINDS = {"encoder": "encoder: source to source", "decoder": "decoder: target to target", "cross": "target to source"}
+LEGEND = {
+    "positional": "one offset", "rare": "rarest token", "syntactic": "a relation", "alignment": "the translated word",
+}  # fmt: skip
+STYLE = """
+text { font: 12px system-ui, sans-serif; fill: #24292f }
+.small { font-size: 10.5px; fill: #626a73 } .title { font-size: 15px; font-weight: 600 }
+.role { font-weight: 600 } .cell { fill: #ffffff; stroke: #d7dbe0 } .page { fill: #f7f8fa }
+@media (prefers-color-scheme: dark) {
+  text { fill: #e6e9ed } .small { fill: #9aa3ad } .cell { fill: #1d2227; stroke: #363d45 } .page { fill: #14181c }
+}
+"""
+
+
+def draw_heads(heads: Sequence[Mapping[str, Any]], title: str) -> str:
+    """Heads as `Head.as_dict` gives them: the colour is the role, its strength the importance."""
+    most = max((head["ablation"] for head in heads), default=0.0)
+    parts: list[str] = []
+    y, columns = TOP, max(head["head"] for head in heads) + 1
+    for kind, of_kind in groupby(sorted(heads, key=_place), key=lambda head: head["kind"]):
+        parts.append(_text(16, y, KINDS[kind], "role"))
+        y += 12
+        for attention, row in groupby(of_kind, key=lambda head: head["attention"]):
+            parts.append(_text(16, y + CELL_HEIGHT / 2 + 4, _layer(attention), "small"))
+            parts += [_cell(head, LEFT + head["head"] * (CELL_WIDTH + GAP), y, most) for head in row]
+            y += CELL_HEIGHT + GAP
+        y += 26
+    width, height = max(LEFT + columns * (CELL_WIDTH + GAP) + 10, 560), y + 4
+    head = f"{_text(16, 28, title, 'title')}{_legend(16, 46, heads, most)}"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'role="img" aria-label="Attention heads of {escape(title)}"><style>{STYLE}</style>'
+        f'<rect class="page" width="100%" height="100%"/>{head}{"".join(parts)}</svg>\n'
+    )
+
+
+def _place(head: Mapping[str, Any]) -> int:
+    return list(KINDS).index(head["kind"])
+
+
+def _cell(head: Mapping[str, Any], x: float, y: float, most: float) -> str:
+    role = head["roles"][0] if head["roles"] else None
+    colour = COLOURS[role["kind"] if role else ""]
+    share = max(head["ablation"], 0.0) / most if most > 0 else 0.0
+    told = f"{role['name']} {role['evidence']['share']:.0%}" if role else "no role"
+    facts = f"{head['attention']} head {head['head']}: {told}; loss {head['ablation']:+.4f} without it"
+    below = f"{head['head']} · confidence {head['confidence']:.2f}"
+    return (
+        f"<g><title>{escape(facts)}</title>"
+        f'<rect class="cell" x="{x}" y="{y}" width="{CELL_WIDTH}" height="{CELL_HEIGHT}" rx="6"/>'
+        f'<rect x="{x}" y="{y}" width="{CELL_WIDTH}" height="{CELL_HEIGHT}" rx="6" fill="{colour}" '
+        f'fill-opacity="{0.06 + 0.5 * share:.2f}"/>'
+        f"{_text(x + 10, y + 20, told, 'role')}"
+        f'<rect x="{x + 10}" y="{y + 29}" width="{(CELL_WIDTH - 20) * share:.1f}" height="3" rx="1.5" fill="{colour}"/>'
+        f"{_text(x + 10, y + 46, below, 'small')}</g>"
+    )
+
+
+def _legend(x: float, y: float, heads: Sequence[Mapping[str, Any]], most: float) -> str:
+    found = {role["kind"] for head in heads for role in head["roles"]}
+    told = " · ".join(f"{kind}: {meaning}" for kind, meaning in LEGEND.items() if kind in found) or "no head has a role"
+    return _text(x, y, f"{told} · strength and bar: rise of the loss without the head, up to {most:.3f}", "small")
+
+
+def _layer(attention: str) -> str:
+    parts = attention.split(".")
+    return f"layer {parts[1]}" if len(parts) == 3 else parts[0]
+
+
+def _text(x: float, y: float, text: str, style: str) -> str:
+    return f'<text class="{style}" x="{x}" y="{y}">{escape(text)}</text>'

@@ -1,0 +1,69 @@
+"""The inspection of a run as a page: what is known of the run joins what is known of the sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from regard.durable import write_atomically
+from regard.errors import RunError, SettingsError
+from regard.pages import render_page
+from regard.run import Run
+from regard.tasks.inspect import Json, Tell, inspection
+from regard.tasks.translate import load
+
+MARK = b'<meta name="generator" content="regard inspect">'
+"""By this line in its head a page of ours is known."""
+KEPT = {"heads.json": {"heads"}, "faithfulness.json": {"rows", "sentences", "verdict"}}
+"""What may have been measured before and kept in the run's folder, and what must be in it."""
+
+
+def inspect_run(
+    run: Run, text: str, target: str | None = None, *, quick: bool = False, tell: Tell = lambda doing: None
+) -> Json:
+    """The inspection of a sentence by the model of a run.
+
+    Roles of heads are read from heads.json in the run's folder, where `regard heads RUN --json` may have been kept, and
+    the worth of explanations from faithfulness.json (`compare_explanations(...).as_dict()`).
+    """
+    heads, faithfulness = (_kept(run, name) for name in KEPT)
+    tell("loading the model")
+    data = inspection(
+        load(run.folder), text, target, heads=heads.get("heads", ()), faithfulness=faithfulness, quick=quick, tell=tell
+    )
+    data["model"]["arch"] = run.recipe.model.arch
+    languages = {"source": run.recipe.data.source_language, "target": run.recipe.data.target_language}
+    return data | {"run": run.folder.name, "languages": languages}
+
+
+def write_inspection(data: Json, path: str | Path, *, force: bool = False) -> Path:
+    """Write the page. A file that is there already is replaced if it is such a page itself, or by force."""
+    path = Path(path)
+    refuse_other(path, force=force)
+    write_atomically(path, render_page("inspect", data).encode())
+    return path
+
+
+def refuse_other(path: Path, *, force: bool = False) -> None:
+    """Complain if the page cannot be written here, or should not because a file of another kind stands there."""
+    if path.is_dir():
+        raise SettingsError(f"{path}: a folder; give the name of a file")
+    if not path.parent.is_dir():
+        raise SettingsError(f"{path}: there is no folder {path.parent}; make it first")
+    if path.exists() and not force:
+        with path.open("rb") as file:
+            if MARK not in file.read(1024):
+                raise SettingsError(f"{path}: exists and is not an inspection; choose another --out, or add --force")
+
+
+def _kept(run: Run, name: str) -> Json:
+    path = run.folder / name
+    try:
+        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path}: cannot read it as JSON ({error}); make it again, or remove it") from None
+    if found is None:
+        return {}
+    if not isinstance(found, dict) or not found.keys() >= KEPT[name]:
+        raise RunError(f"{path}: lacks {' or '.join(sorted(KEPT[name]))}; make it again, or remove it")
+    return found
