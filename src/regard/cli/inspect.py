@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from regard.config import Corpus
+from regard.data.corpus import read_corpus
 from regard.errors import SettingsError
 from regard.run import Run
 
@@ -20,10 +22,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "Writes one HTML file that needs no network.\n\n"
         "  regard inspect runs/demo 'I am trendy' --out page.html\n"
         "  regard inspect runs/demo 'I am trendy' --target 'Io sono alla moda'\n"
-        "  regard inspect runs/demo 'I am trendy' --json > inside.json"
+        "  regard inspect runs/demo 'I am trendy' --json > inside.json\n"
+        "  regard inspect runs/demo --survey       # over many sentences: which explanation to trust"
     )
     parser.add_argument("run", metavar="RUN", help="the run folder")
-    parser.add_argument("sentence", metavar="SENTENCE", help="the sentence to translate")
+    parser.add_argument("sentence", metavar="SENTENCE", nargs="?", help="the sentence to translate")
     parser.add_argument(
         "--target",
         metavar="TEXT",
@@ -33,14 +36,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="leave out what takes seconds: attribution and mixing")
     parser.add_argument("--json", action="store_true", help="print the data instead of writing the page")
     parser.add_argument("--force", action="store_true", help="replace --out even if it is another kind of file")
+    survey = parser.add_argument_group("over many sentences")
+    survey.add_argument(
+        "--survey",
+        action="store_true",
+        help="measure which explanation to trust, and how far states lead back to tokens; kept for the run's pages",
+    )
+    survey.add_argument("--pairs", metavar="FILE", default="", help="pairs to look at (default: what the run has kept)")
+    survey.add_argument(
+        "--sentences", type=int, default=30, metavar="N", help="compare explanations on so many (default: 30)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Inspect."""
     opened = Run.open(options.run)  # what was mistyped is told before anything is loaded
+    if options.survey:
+        return survey(opened, options)
     target = _target(options.target)
-    if not options.sentence.strip():
-        raise SettingsError("the sentence is empty; give one to look at")
+    if not (options.sentence or "").strip():
+        raise SettingsError("the sentence is empty; give one to look at, or --survey")
 
     from regard.tasks.inspect_page import inspect_run, refuse_other, write_inspection
 
@@ -54,6 +69,28 @@ def run(options: argparse.Namespace) -> int:
     path = write_inspection(data, options.out, force=options.force)
     print(data["target"]["text"])
     print(f"\nOpen {path} in a browser ({path.stat().st_size / 1e6:.1f} MB, needs no network).")
+    return 0
+
+
+def survey(opened: Run, options: argparse.Namespace) -> int:
+    """Look at many sentences."""
+    if options.sentence:
+        raise SettingsError("--survey looks at many sentences; leave out the one")
+    if options.sentences < 2:
+        raise SettingsError("--sentences must be at least 2")
+    data = opened.recipe.data
+    corpus = Corpus(options.pairs)
+    pairs = list(read_corpus(corpus, data.source_language, data.target_language)) if options.pairs else []
+
+    from regard.tasks.survey import survey as look
+
+    with _status() as tell:
+        found = look(opened, pairs, sentences=options.sentences, tell=tell)
+    if options.json:
+        facts = {"faithfulness": found.faithfulness.as_dict(), "identifiability": found.identifiability.as_dict()}
+        print(json.dumps(facts, ensure_ascii=False))
+    else:
+        print(found)
     return 0
 
 

@@ -46,6 +46,10 @@
       "From layer to layer a state holds less of its own token and more of the others. Measured is the size of its "
       + "derivative by each input token, made to sum to one.",
       mixing.mixingView(book, data.mixing)),
+    section("traced", "Can a state be traced to its token?",
+      "A state is compared with the inputs it might have come from, as it is or through a map that was learnt on other "
+      + "sentences. Where its own token is no longer the nearest, its weights tell little about words.",
+      traced.tracedView(data.identifiability)),
     section("vectors", "Tokens in the plane",
       "Vectors have many dimensions; drawn here are the two in which the tokens of this sentence differ most. Higher "
       + "layers know the context.",

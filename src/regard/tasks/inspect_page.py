@@ -5,16 +5,22 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from regard.convert.folder import fingerprint
 from regard.durable import write_atomically
 from regard.errors import RunError, SettingsError
 from regard.pages import render_page
 from regard.run import Run
 from regard.tasks.inspect import Json, Tell, inspection
+from regard.tasks.survey import FAITHFULNESS, IDENTIFIABILITY
 from regard.tasks.translate import load
 
 MARK = b'<meta name="generator" content="regard inspect">'
 """By this line in its head a page of ours is known."""
-KEPT = {"heads.json": {"heads"}, "faithfulness.json": {"rows", "sentences", "verdict"}}
+KEPT = {
+    "heads.json": {"heads"},
+    FAITHFULNESS: {"rows", "sentences", "verdict"},
+    IDENTIFIABILITY: {"places", "curves", "chance"},
+}
 """What may have been measured before and kept in the run's folder, and what must be in it."""
 
 
@@ -23,17 +29,18 @@ def inspect_run(
 ) -> Json:
     """The inspection of a sentence by the model of a run.
 
-    Roles of heads are read from heads.json in the run's folder, where `regard heads RUN --json` may have been kept, and
-    the worth of explanations from faithfulness.json (`compare_explanations(...).as_dict()`).
+    What was measured over many sentences joins it, if it was kept in the run's folder and the weights are still the
+    same: roles of heads (`regard heads RUN --keep`), the worth of explanations and how far states lead back to tokens
+    (`regard inspect RUN --survey`).
     """
-    heads, faithfulness = (_kept(run, name) for name in KEPT)
+    heads, faithfulness, identifiability = (_kept(run, name) for name in KEPT)
     tell("loading the model")
     data = inspection(
         load(run.folder), text, target, heads=heads.get("heads", ()), faithfulness=faithfulness, quick=quick, tell=tell
     )
     data["model"]["arch"] = run.recipe.model.arch
     languages = {"source": run.recipe.data.source_language, "target": run.recipe.data.target_language}
-    return data | {"run": run.folder.name, "languages": languages}
+    return data | {"run": run.folder.name, "languages": languages, "identifiability": identifiability or None}
 
 
 def write_inspection(data: Json, path: str | Path, *, force: bool = False) -> Path:
@@ -66,4 +73,4 @@ def _kept(run: Run, name: str) -> Json:
         return {}
     if not isinstance(found, dict) or not found.keys() >= KEPT[name]:
         raise RunError(f"{path}: lacks {' or '.join(sorted(KEPT[name]))}; make it again, or remove it")
-    return found
+    return found if found.get("weights") in (None, fingerprint(run)) else {}

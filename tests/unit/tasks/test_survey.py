@@ -1,0 +1,61 @@
+"""What is measured over many sentences: kept in the run, shown by its pages, forgotten with its weights."""
+
+import json
+
+import pytest
+from tests.unit.convert.runs import random_recipe, random_run
+
+from regard.cli import main
+from regard.data.formats import Pair
+from regard.data.phrasebook import phrasebook
+from regard.tasks.inspect_page import inspect_run
+from regard.tasks.survey import FAITHFULNESS, IDENTIFIABILITY
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    made = random_run(tmp_path_factory.mktemp("survey") / "run", random_recipe())
+    made.write_held_out([Pair(one.source, one.target) for one in phrasebook(train=30, valid=1, test=1).train])
+    return made
+
+
+def test_a_survey_is_kept_and_shown(run, capsys):
+    assert main(["inspect", str(run.folder), "--survey", "--sentences", "2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    methods = {row["name"] for row in found["faithfulness"]["rows"]}
+    assert methods >= {"attention", "rollout", "gradient", "integrated", "occlusion", "alti"}
+    assert found["identifiability"]["candidates"] == "vocabulary"
+    for name, key in ((FAITHFULNESS, "faithfulness"), (IDENTIFIABILITY, "identifiability")):
+        kept = json.loads((run.folder / name).read_text())
+        assert kept.pop("weights")
+        assert kept == found[key]
+    assert inspect_run(run, "I am here.", quick=True)["identifiability"]["places"]
+
+
+def test_other_weights_make_it_stale(run):
+    path = run.folder / IDENTIFIABILITY
+    kept = json.loads(path.read_text())
+    path.write_text(json.dumps(kept | {"weights": "of another model"}))
+    assert inspect_run(run, "I am here.", quick=True)["identifiability"] is None
+    path.write_text(json.dumps(kept))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["I am here.", "--survey"], "leave out the one"),
+        (["--survey", "--sentences", "1"], "--sentences must be at least 2"),
+        (["--survey", "--pairs", "none.tsv"], "none.tsv"),
+        ([], "give one to look at, or --survey"),
+    ],
+)
+def test_what_cannot_be_surveyed(run, options, said, capsys):
+    assert main(["inspect", str(run.folder), *options]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert said in line
+
+
+def test_a_run_without_held_out_pairs_says_so(tmp_path, capsys):
+    bare = random_run(tmp_path / "bare", random_recipe())
+    assert main(["inspect", str(bare.folder), "--survey"]) == 2
+    assert "keeps no held-out pairs; give some with --pairs" in capsys.readouterr().err
