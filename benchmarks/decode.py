@@ -56,6 +56,9 @@ class Generate:
     def __init__(self, folder: Path, tokenizer: Tokenizer, batch: int = 32):
         os.environ["HF_HUB_OFFLINE"] = "1"
         from transformers import MarianMTModel
+        from transformers.utils import logging
+
+        logging.set_verbosity_error()  # it would speak of its limits at every batch
 
         self.model = MarianMTModel.from_pretrained(folder).eval()
         self.tokenizer, self.batch = tokenizer, batch

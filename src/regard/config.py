@@ -338,7 +338,7 @@ class Search:
     """Texts of more tokens than this are long."""
     long_lines: Literal["split", "refuse"] = "split"
     """Long texts are cut at sentence ends, translated in pieces and joined again; or refused."""
-    batch_tokens: int = 1024
+    batch_tokens: int = 4096
     """Source tokens translated at once."""
 
     def __post_init__(self) -> None:

@@ -90,13 +90,13 @@ class Engine:
         for batch, results in self._run(batches, sources, longest, search):
             shared = max(longest[place] for place in batch)
             for place, result in zip(batch, results, strict=True):
-                found[place] = result
+                found[place] = self._read(result, hypotheses)
                 # A batch shares the limit of its longest sentence. Who reached a limit of its own is run alone.
-                if longest[place] < shared and max(map(_length, result)) >= longest[place]:
+                if longest[place] < shared and max(map(len, result.hypotheses)) >= longest[place]:
                     cut_short.append([place])
         for [place], [result] in self._run(cut_short, sources, longest, search):
-            found[place] = result
-        return [results[:hypotheses] for results in found]
+            found[place] = self._read(result, hypotheses)
+        return found
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
         """Log-probability of each token of each given target, and last of the end token."""
@@ -109,7 +109,7 @@ class Engine:
         sources: Sequence[Sequence[int]],
         longest: Sequence[int],
         search: Mapping[str, Any],
-    ) -> Iterator[tuple[Sequence[int], list[list[Found]]]]:
+    ) -> Iterator[tuple[Sequence[int], list[TranslationResult]]]:
         """All batches at once to the workers, then their answers in turn."""
         waiting = [
             self._translator.translate_batch(
@@ -127,14 +127,15 @@ class Engine:
             for batch in batches
         ]
         for batch, answers in zip(batches, waiting, strict=True):
-            yield batch, [self._read(answer.result()) for answer in answers]
+            yield batch, [answer.result() for answer in answers]
 
     def _spell(self, sentences: Sequence[Sequence[int]], tokenizer: Tokenizer) -> list[list[str]]:
         return [[tokenizer.tokens[id] for id in ids] for ids in sentences]
 
-    def _read(self, result: TranslationResult) -> list[Found]:
+    def _read(self, result: TranslationResult, hypotheses: int) -> list[Found]:
+        """The best of them, as ids."""
         found = []
-        for tokens, score in zip(result.hypotheses, result.scores, strict=True):
+        for tokens, score in zip(result.hypotheses[:hypotheses], result.scores[:hypotheses], strict=True):
             ids = tuple(self._ids[token] for token in tokens)
             ended = ids[-1:] == (EOS,)
             found.append(Found(ids[:-1] if ended else ids, score, ended))
@@ -178,10 +179,6 @@ def _compute_type(ctranslate2: ModuleType, mark: Mapping[str, Any]) -> str:
     """That of the weights; where the processor lacks it (int16 mostly), full precision and not a coarser one."""
     wanted = mark.get("quantization", "float32")
     return wanted if wanted in ctranslate2.get_supported_compute_types("cpu") else "float32"
-
-
-def _length(found: Found) -> int:
-    return len(found.tokens) + found.ended
 
 
 def import_ctranslate2() -> ModuleType:
