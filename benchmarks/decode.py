@@ -64,19 +64,22 @@ class Generate:
         self.tokenizer, self.batch = tokenizer, batch
 
     @torch.inference_mode()
-    def ids(self, texts: list[str], **options: Any) -> list[list[int]]:
-        """The tokens written for each text."""
+    def ids(self, texts: list[str], *, one_length: bool = False, **options: Any) -> list[list[int]]:
+        """The tokens written for each text. A batch shares one limit; with `one_length` that is each sentence's own."""
         sources, pad = self.tokenizer.encode_many(texts), self.tokenizer.pad
         found: list[list[int]] = [[]] * len(texts)
         order = sorted(range(len(texts)), key=lambda place: len(sources[place]))
-        for first in range(0, len(order), self.batch):
-            places = order[first : first + self.batch]
+        while order:
+            places = order[: self.batch]
+            if one_length:
+                places = [place for place in places if len(sources[place]) == len(sources[places[0]])]
+            order = order[len(places) :]
             longest = max(len(sources[place]) for place in places) + 1
             rows = [[*sources[place], EOS] + [pad] * (longest - len(sources[place]) - 1) for place in places]
             ids = torch.tensor(rows)
             made = self.model.generate(
                 input_ids=ids, attention_mask=(ids != pad).long(), num_beams=BEAM, length_penalty=1.0,
-                max_new_tokens=2 * longest + 10, do_sample=False, **options,
+                max_new_tokens=2 * (longest - 1) + 10, do_sample=False, **options,
             )  # fmt: skip
             for place, row in zip(places, made[:, 1:].tolist(), strict=True):
                 found[place] = row[: row.index(EOS)] if EOS in row else [token for token in row if token != pad]
@@ -145,7 +148,7 @@ def cold_start(run: Path, engine: str, text: str) -> float:
 
 def agreement(translator: Translator, peer: Generate, texts: list[str]) -> dict[str, Any]:
     """How many texts are those of `generate`, and how far apart the scores are where they are not."""
-    theirs = peer.ids(texts, early_stopping=True)
+    theirs = peer.ids(texts, one_length=True, early_stopping=True)
     ours = translator.translate(texts, beam=BEAM, length_penalty=1.0, stop="enough", retry=False)
     differ = [place for place, ids in enumerate(theirs) if translator.target.decode(ids) != ours[place].text]
     gaps = []
