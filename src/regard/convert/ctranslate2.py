@@ -2,7 +2,8 @@
 
 Both keep queries, keys and values in one map, so the tables pair one tensor with one. The padding token, always last,
 is left out: CTranslate2 needs none, and what is not there is never written. The start token has an embedding like any
-other. Positions become a table, because CTranslate2's own sinusoids have other speeds.
+other. Positions become a table, because CTranslate2's own sinusoids have other speeds. Attentions of one side have one
+number of heads: pruned ones are filled up with zeros to what the fullest of their side has.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch import Tensor
 from regard.config import Transformer
 from regard.convert.engine import LONGEST, Quantization, import_ctranslate2
 from regard.convert.folder import export_folder
+from regard.convert.heads import fill_heads
 from regard.convert.names import Layer, Pair, pairs_of, to_theirs
 from regard.convert.support import require_exportable
 from regard.data.tokenizer import EOS, SOS, UNK, Tokenizer
@@ -68,11 +70,13 @@ def build_spec(
     """The model as CTranslate2 describes it. `weights` hold tied tensors under each of their names."""
     from ctranslate2.specs.model_spec import index_spec
 
-    weights, tables = _split_off_positions(settings, weights)
+    most = _most_heads(settings)
+    wanted = {name: most[name.partition(".")[0]] for name in settings.attentions}
+    weights, tables = _split_off_positions(settings, fill_heads(settings, weights, wanted))
     for name in ("encoder.embed.tokens.weight", "embed.tokens.weight", "output.weight", "output.bias"):
         if name in weights:
             weights[name] = weights[name][:-1]  # padding
-    spec = _empty_spec(settings)
+    spec = _empty_spec(settings, most)
     named = to_theirs(_pairs(settings, biased="output.bias" in weights), weights) | tables
     for name, tensor in named.items():
         home, _, part = name.rpartition("/")
@@ -85,14 +89,21 @@ def build_spec(
     return spec
 
 
-def _empty_spec(settings: Transformer) -> TransformerSpec:
+def _most_heads(settings: Transformer) -> dict[str, int]:
+    """The number of heads of each side: as many as any of its attentions has."""
+    return {
+        side: max(1, *(settings.heads_in(name) for name in settings.attentions if name.startswith(side)))
+        for side in ("encoder", "decoder")
+    }
+
+
+def _empty_spec(settings: Transformer, heads: dict[str, int]) -> TransformerSpec:
     from ctranslate2.specs import Activation, TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
 
     gated = settings.activation == "swiglu"
     activations = {"relu": Activation.RELU, "gelu": Activation.GELU}
     head_width = settings.head_width or settings.width // settings.heads
     shape = {
-        "num_heads": settings.heads,
         "pre_norm": settings.norm == "before",
         "activation": activations.get(settings.activation, Activation.SWISH),
         "ffn_glu": gated,
@@ -100,8 +111,8 @@ def _empty_spec(settings: Transformer) -> TransformerSpec:
         "rotary_dim": head_width if settings.positions == "rotary" else None,
     }
     return TransformerSpec(
-        TransformerEncoderSpec(settings.encoder_layers, **shape),
-        TransformerDecoderSpec(settings.decoder_layers, **shape),
+        TransformerEncoderSpec(settings.encoder_layers, heads["encoder"], **shape),
+        TransformerDecoderSpec(settings.decoder_layers, heads["decoder"], **shape),
     )
 
 

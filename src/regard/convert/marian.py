@@ -1,8 +1,9 @@
 """Marian's layout as Hugging Face `transformers` keeps it: the table of names, and a run written as such a folder.
 
-Three things differ in form. Marian writes positions as [sin | cos] halves where ours interleave sine and cosine, so the
+Four things differ in form. Marian writes positions as [sin | cos] halves where ours interleave sine and cosine, so the
 dimensions of the residual stream stand in another order, in every matrix that reads or writes it. Marian keeps query,
-key and value apart. And Marian adds a bias to the scores of the vocabulary, which ours may lack.
+key and value apart. Marian adds a bias to the scores of the vocabulary, which ours may lack. And Marian's attentions
+all have one number of heads: those that ours have lost are filled up with zeros.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from regard.config import Recipe, Transformer
 from regard.convert.folder import export_folder
+from regard.convert.heads import fill_heads
 from regard.convert.names import Layer, Pair, pairs_of, to_theirs
 from regard.convert.support import require_exportable
 from regard.data.mapped import MappedTokenizer
@@ -91,7 +93,7 @@ def export_marian(run: Run, folder: Path) -> Path:
 
 def to_marian(settings: Transformer, weights: Mapping[str, Tensor], vocabulary: int) -> dict[str, Tensor]:
     """Our weights under Marian's names, in Marian's order."""
-    rest = dict(weights)
+    rest = fill_heads(settings, weights, dict.fromkeys(settings.attentions, settings.heads))
     bias_V = rest.pop("output.bias", torch.zeros(vocabulary))
     named = to_theirs(pairs(settings), rest, stream_order(settings.width)) | {BIAS: bias_V[None]}
     return {name: tensor.detach().contiguous() for name, tensor in named.items()}

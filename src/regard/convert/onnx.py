@@ -5,11 +5,13 @@ decoder.onnx   token [B], mask [B, S], memory..., past... [B, H, T, K] -> logits
 
 `mask` is true where a token is real. The first call takes the start token and a past of length 0; each later call the
 last token and what the call before named `present`. Rows may be sentences or hypotheses, all with a past equally long.
+Each attention has its own number of heads H; one that has lost all gets a head of zeros, to be fed like the others.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib.util
 import io
 import json
@@ -25,13 +27,15 @@ from torch.export import Dim
 
 from regard import config
 from regard.convert.folder import export_folder
+from regard.convert.heads import fill_heads
 from regard.convert.support import require_exportable
 from regard.data.tokenizer import EOS, SOS, UNK
 from regard.errors import SettingsError
-from regard.layers.attention import KeyValue, attend
+from regard.layers.attention import KeyValue, SelfAttention, attend
 from regard.layers.positions import Rotary, Sinusoidal
+from regard.models import build_model
 from regard.models.transformer import DecoderBlock, Transformer
-from regard.run import Run
+from regard.run import Run, restore
 
 LONGEST = 1024
 """Positions that the graphs know, unless fewer were learned."""
@@ -75,6 +79,7 @@ class DecoderGraph(nn.Module):
     def _block(
         self, block: DecoderBlock, x_B1D: Tensor, memory: KeyValue, past: KeyValue, mask_BS: Tensor, place: int
     ) -> tuple[Tensor, KeyValue]:
+        assert isinstance(block.attend, SelfAttention)
         inward = block.attend.inward(block.around_attend.enter(x_B1D))
         query, key, value = inward.unflatten(-1, (3, block.attend.heads, -1)).permute(2, 0, 3, 1, 4)
         if block.attend.rotary is not None:
@@ -90,8 +95,7 @@ def export_onnx(run: Run, folder: Path) -> Path:
     """Write the graphs, the tokenizer files and `regard.json`, which tells the ids that a caller needs."""
     settings = require_exportable(run.recipe, "onnx", where=run.folder)
     _require_libraries()
-    model = run.load_model()
-    assert isinstance(model, Transformer)
+    model = _load(run, settings)
     longest = settings.max_positions if settings.positions == "learned" else LONGEST
     _prepare_tables(model, longest)
     source, target = run.tokenizers
@@ -103,6 +107,20 @@ def export_onnx(run: Run, folder: Path) -> Path:
         ids = {"start": SOS, "end": EOS, "unknown": UNK, "source_padding": source.pad, "target_padding": target.pad}
         (draft / "regard.json").write_text(json.dumps({"ids": ids, "longest": longest}, indent=2) + "\n")
     return folder
+
+
+def _load(run: Run, settings: config.Transformer) -> Transformer:
+    """The model of a run, with a head of zeros where an attention has none."""
+    model = run.load_model()
+    wanted = {name: max(settings.heads_in(name), 1) for name in settings.attentions}
+    if any(settings.heads_in(name) < heads for name, heads in wanted.items()):
+        weights = fill_heads(settings, dict(model.named_parameters()), wanted)
+        source, target = run.tokenizers
+        filled = dataclasses.replace(settings, kept_heads=tuple(wanted.items()))
+        model = build_model(filled, source.size, target.size, joint=run.recipe.tokenizer.joint).eval()
+        restore(model.requires_grad_(False), weights, where=str(run.folder))
+    assert isinstance(model, Transformer)
+    return model
 
 
 def _prepare_tables(model: Transformer, longest: int) -> None:
@@ -126,15 +144,17 @@ def _decoder_inputs(
 ) -> tuple[nn.Module, dict[str, Any], list[str]]:
     """The same for the decoder."""
     batch, size, length = Dim("B"), Dim("S", max=longest), Dim("T", max=longest - 1)
-    layers, heads = settings.decoder_layers, settings.heads
-    head_width = settings.head_width or settings.width // heads
-    memory = [(torch.zeros(2, heads, 5, head_width), {0: batch, 2: size}) for _ in range(2 * layers)]
-    past = [(torch.zeros(2, heads, 3, head_width), {0: batch, 2: length}) for _ in range(2 * layers)]
+    layers, head_width = settings.decoder_layers, settings.head_width or settings.width // settings.heads
+
+    def empty(kind: str, places: int, axis: Dim) -> list[tuple[Tensor, dict[int, Dim]]]:
+        heads = [max(settings.heads_in(f"decoder.{layer}.{kind}"), 1) for layer in range(layers) for _ in range(2)]
+        return [(torch.zeros(2, count, places, head_width), {0: batch, 2: axis}) for count in heads]
+
     inputs = {
         "token": (torch.zeros(2, dtype=torch.long), {0: batch}),
         "mask": (torch.ones(2, 5, dtype=torch.bool), {0: batch, 1: size}),
-        "memory": memory,
-        "past": past,
+        "memory": empty("cross", 5, size),
+        "past": empty("self", 3, length),
     }
     return DecoderGraph(model), inputs, ["logits", *_key_value_names("present", layers)]
 

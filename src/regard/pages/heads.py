@@ -7,8 +7,8 @@ from html import escape
 from itertools import groupby
 from typing import Any
 
-CELL_WIDTH, CELL_HEIGHT, GAP = 132, 54, 6
-LEFT, TOP = 92, 64
+CELL_WIDTH, CELL_HEIGHT, GAP = 150, 54, 6
+LEFT, TOP = 84, 96
 COLOURS = {"positional": "#2a78b8", "rare": "#a64a97", "syntactic": "#3a8a4d", "alignment": "#b97a12", "": "#8a8f98"}
 KINDS = {"encoder": "encoder: source to source", "decoder": "decoder: target to target", "cross": "target to source"}
 LEGEND = {
@@ -61,8 +61,8 @@ def _cell(head: Mapping[str, Any], x: float, y: float, most: float) -> str:
         f"<g><title>{escape(facts)}</title>"
         f'<rect class="cell" x="{x}" y="{y}" width="{CELL_WIDTH}" height="{CELL_HEIGHT}" rx="6"/>'
         f'<rect x="{x}" y="{y}" width="{CELL_WIDTH}" height="{CELL_HEIGHT}" rx="6" fill="{colour}" '
-        f'fill-opacity="{0.06 + 0.5 * share:.2f}"/>'
-        f"{_text(x + 10, y + 20, told, 'role')}"
+        f'fill-opacity="{0.06 + 0.4 * share:.2f}"/>'
+        f"{_text(x + 10, y + 20, told, 'role' if role else 'small')}"
         f'<rect x="{x + 10}" y="{y + 29}" width="{(CELL_WIDTH - 20) * share:.1f}" height="3" rx="1.5" fill="{colour}"/>'
         f"{_text(x + 10, y + 46, below, 'small')}</g>"
     )
@@ -71,7 +71,8 @@ def _cell(head: Mapping[str, Any], x: float, y: float, most: float) -> str:
 def _legend(x: float, y: float, heads: Sequence[Mapping[str, Any]], most: float) -> str:
     found = {role["kind"] for head in heads for role in head["roles"]}
     told = " · ".join(f"{kind}: {meaning}" for kind, meaning in LEGEND.items() if kind in found) or "no head has a role"
-    return _text(x, y, f"{told} · strength and bar: rise of the loss without the head, up to {most:.3f}", "small")
+    weight = f"strength and bar: rise of the loss without the head, up to {most:.3f} a token"
+    return _text(x, y, told, "small") + _text(x, y + 16, weight, "small")
 
 
 def _layer(attention: str) -> str:

@@ -1,0 +1,137 @@
+"""`regard heads`: what the heads of a run do, which of them matter, and a run without the others."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from regard.cli.settings import add_set
+from regard.config import Corpus, Data
+from regard.errors import SettingsError
+from regard.run import Run
+
+JUDGED_BY = 500
+MINUTES = 3.0
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.description = (
+        "Show what each attention head of a run does, how confident it is and how much depends on it; or write a\n"
+        "smaller run without the heads that can be spared. Judged by the run's validation text, unless other text is\n"
+        "given.\n\n"
+        "  regard heads runs/demo\n"
+        "  regard heads runs/en-de --conllu parsed.conllu --json\n"
+        "  regard heads runs/demo --prune 0.5 --out runs/demo-18-heads"
+    )
+    parser.add_argument("run", metavar="RUN", help="the run folder")
+    parser.add_argument("--source", default="", metavar="FILE", help="source sentences, or one file with both sides")
+    parser.add_argument("--target", default="", metavar="FILE", help="their translations, line by line")
+    parser.add_argument(
+        "--conllu", default="", metavar="FILE", help="source sentences with their grammar, in place of --source"
+    )
+    parser.add_argument(
+        "--links", default="", metavar="FILE", help='which words render which, as "0-0 1-2", line by line'
+    )
+    parser.add_argument(
+        "--sentences", type=int, default=JUDGED_BY, metavar="N", help=f"judge by so many pairs (default: {JUDGED_BY})"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--out", metavar="PATH", help="the picture to draw (.svg), or with --prune the run to make")
+    pruning = parser.add_argument_group("pruning")
+    pruning.add_argument("--prune", type=float, metavar="SHARE", help="take out this share of all heads, e.g. 0.5")
+    pruning.add_argument(
+        "--by", choices=("gates", "importance"), default="gates", help="how to choose them: learn gates, or measure"
+    )
+    pruning.add_argument("--freeze", action="store_true", help="keep the weights as they are while the gates learn")
+    pruning.add_argument(
+        "--minutes", type=float, default=MINUTES, help=f"time for all the training (default: {MINUTES:g}; 0: none)"
+    )
+    add_set(pruning)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show, or prune."""
+    if options.conllu and options.source:
+        raise SettingsError("--conllu holds the source sentences itself; leave out --source")
+    if options.sentences < 1:
+        raise SettingsError("--sentences must be at least 1")
+    opened = Run.open(options.run)
+    return show(opened, options) if options.prune is None else prune(opened, options)
+
+
+def show(opened: Run, options: argparse.Namespace) -> int:
+    """Roles, confidence, importance."""
+    if options.set:
+        raise SettingsError(f"--set {options.set[0]}: settings are for the training that goes with --prune")
+    if options.out and Path(options.out).suffix != ".svg":
+        raise SettingsError(f"--out {options.out}: the picture is an .svg file (a run is made with --prune)")
+
+    from regard.cli.heads_view import show_heads
+    from regard.tasks.annotated import given_examples, own_examples, parsed_examples, training_text, with_links
+    from regard.tasks.heads import describe_heads
+    from regard.tasks.translate import load, texts_of
+
+    translator = load(opened.folder)
+    if options.conllu:
+        examples = parsed_examples(
+            options.conllu, options.target, options.sentences, lambda texts: texts_of(translator.translate(texts))
+        )
+    elif options.source:
+        examples = given_examples(opened, options.source, options.target, options.sentences)
+    else:
+        examples = own_examples(opened, options.sentences)
+    if options.links:
+        examples = with_links(examples, options.links)
+    heads = describe_heads(translator, examples, training_text(opened))
+    if options.out:
+        from regard.durable import write_atomically
+        from regard.pages.heads import draw_heads
+
+        picture = draw_heads([head.as_dict() for head in heads], title=opened.folder.name)
+        write_atomically(Path(options.out), picture.encode())
+    if options.json:
+        facts = {"run": str(opened.folder), "sentences": len(examples), "heads": [head.as_dict() for head in heads]}
+        print(json.dumps(facts, indent=2, ensure_ascii=False))
+    else:
+        show_heads(heads, str(opened.folder), len(examples))
+    return 0
+
+
+def prune(opened: Run, options: argparse.Namespace) -> int:
+    """A smaller run."""
+    if not options.out:
+        raise SettingsError("--prune writes a new run: say where with --out")
+    if options.conllu or options.links:
+        raise SettingsError("--conllu and --links are for looking at heads; pruning learns from --source and --target")
+    Run.refuse_existing(options.out)  # told before anything is loaded
+    if options.minutes < 0:
+        raise SettingsError("--minutes must not be negative")
+
+    from regard.cli.heads_view import show_pruning
+    from regard.tasks.prune import prune_run
+
+    data = opened.recipe.data
+    given = None
+    if options.source:
+        given = Data(
+            train=(Corpus(options.source, options.target),),
+            source_language=data.source_language,
+            target_language=data.target_language,
+        )
+    pruning = prune_run(
+        opened,
+        options.out,
+        options.prune,
+        by=options.by,
+        weights_follow=not options.freeze,
+        minutes=options.minutes,
+        data=given,
+        overrides=options.set,
+    )
+    if options.json:
+        print(json.dumps(pruning.as_dict(), indent=2))
+    else:
+        show_pruning(pruning, options.out)
+    return 0
