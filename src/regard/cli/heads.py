@@ -38,6 +38,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--sentences", type=int, default=JUDGED_BY, metavar="N", help=f"judge by so many pairs (default: {JUDGED_BY})"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--keep", action="store_true", help="keep it in the run folder, for the pages of regard inspect"
+    )
     parser.add_argument("--out", metavar="PATH", help="the picture to draw (.svg), or with --prune the run to make")
     pruning = parser.add_argument_group("pruning")
     pruning.add_argument("--prune", type=float, metavar="SHARE", help="take out this share of all heads, e.g. 0.5")
@@ -91,8 +94,12 @@ def show(opened: Run, options: argparse.Namespace) -> int:
 
         picture = draw_heads([head.as_dict() for head in heads], title=opened.folder.name)
         write_atomically(Path(options.out), picture.encode())
+    facts = {"run": str(opened.folder), "sentences": len(examples), "heads": [head.as_dict() for head in heads]}
+    if options.keep:
+        from regard.tasks.survey import HEADS, keep
+
+        keep(opened, HEADS, facts)
     if options.json:
-        facts = {"run": str(opened.folder), "sentences": len(examples), "heads": [head.as_dict() for head in heads]}
         print(json.dumps(facts, indent=2, ensure_ascii=False))
     else:
         show_heads(heads, str(opened.folder), len(examples))

@@ -11,13 +11,13 @@ from regard.errors import RunError, SettingsError
 from regard.pages import render_page
 from regard.run import Run
 from regard.tasks.inspect import Json, Tell, inspection
-from regard.tasks.survey import FAITHFULNESS, IDENTIFIABILITY
+from regard.tasks.survey import FAITHFULNESS, HEADS, IDENTIFIABILITY
 from regard.tasks.translate import load
 
 MARK = b'<meta name="generator" content="regard inspect">'
 """By this line in its head a page of ours is known."""
 KEPT = {
-    "heads.json": {"heads"},
+    HEADS: {"heads"},
     FAITHFULNESS: {"rows", "sentences", "verdict"},
     IDENTIFIABILITY: {"places", "curves", "chance"},
 }

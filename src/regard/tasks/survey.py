@@ -22,7 +22,7 @@ from regard.tasks.explain import Example, compare_explanations, explain
 from regard.tasks.identify import identify
 from regard.tasks.translate import Translator, load
 
-FAITHFULNESS, IDENTIFIABILITY = "faithfulness.json", "identifiability.json"
+FAITHFULNESS, IDENTIFIABILITY, HEADS = "faithfulness.json", "identifiability.json", "heads.json"
 SENTENCES = 30
 
 
