@@ -1,10 +1,11 @@
 """A long file through `regard translate --out`: memory along the way, a kill in the middle, and `--resume`.
 
-Multi30k's sentences, repeated up to so many lines, go through a run twice: once undisturbed, once killed (SIGKILL) when
-half of the lines are there and taken up again. Both files must be the same to the byte. Memory is the resident size of
-the command and its workers, sampled every second: the largest in the second half beside the largest in the first.
+The phrasebook's sentences, repeated up to so many lines, go through the demo's run twice: once undisturbed, once killed
+(SIGKILL) when half of the lines are there, and taken up again. Both files must be the same to the byte. Memory is the
+resident size of the command and its workers, sampled every second: the largest in the second half beside the largest
+in the first.
 
-    python benchmarks/stream.py RUN [--data DIR] [--lines 200000] [--engine auto]
+    python benchmarks/stream.py [RUN] [--lines 200000] [--engine auto]      (make demo first)
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ import time
 from itertools import cycle, islice
 from pathlib import Path
 
-from multi30k import OUT, add_folder, check_folder, read_pairs
+from multi30k import OUT
+from regard.data.phrasebook import phrasebook
 
 FOLDER = OUT / "stream"
 
 
-def write_lines(data: Path, path: Path, lines: int) -> None:
+def write_lines(path: Path, lines: int) -> None:
     """The corpus, over and over."""
-    sources = [pair.source for pair in read_pairs(data, "train")]
+    sources = [phrase.source for phrase in phrasebook().train]
     path.write_text("".join(f"{text}\n" for text in islice(cycle(sources), lines)), encoding="utf-8")
 
 
@@ -70,17 +72,15 @@ def translate(options: argparse.Namespace, source: Path, out: Path, *, until: in
 def main() -> None:
     """Translate, kill, resume, compare."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_folder(parser)
-    parser.add_argument("run", metavar="RUN")
+    parser.add_argument("run", nargs="?", default="runs/demo", metavar="RUN")
     parser.add_argument("--lines", type=int, default=200_000)
     parser.add_argument("--engine", default="auto")
     options = parser.parse_args()
-    check_folder(options.data)
     FOLDER.mkdir(parents=True, exist_ok=True)
     for old in FOLDER.iterdir():
         old.unlink()
     source, whole, again = FOLDER / "source.txt", FOLDER / "whole.txt", FOLDER / "again.txt"
-    write_lines(options.data, source, options.lines)
+    write_lines(source, options.lines)
     began = time.perf_counter()
     seen = translate(options, source, whole)
     seconds = time.perf_counter() - began

@@ -12,7 +12,6 @@ from regard.errors import SettingsError
 from regard.run import Run
 
 JUDGED_BY = 500
-MINUTES = 3.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     pruning.add_argument("--freeze", action="store_true", help="keep the weights as they are while the gates learn")
     pruning.add_argument(
-        "--minutes", type=float, default=MINUTES, help=f"time for all the training (default: {MINUTES:g}; 0: none)"
+        "--minutes", type=float, help="time for all the training (default: 0.6 of the run's own updates; 0: none)"
     )
     add_set(pruning)
 
@@ -113,7 +112,7 @@ def prune(opened: Run, options: argparse.Namespace) -> int:
     if options.conllu or options.links:
         raise SettingsError("--conllu and --links are for looking at heads; pruning learns from --source and --target")
     Run.refuse_existing(options.out)  # told before anything is loaded
-    if options.minutes < 0:
+    if options.minutes is not None and options.minutes < 0:
         raise SettingsError("--minutes must not be negative")
 
     from regard.cli.heads_view import show_pruning

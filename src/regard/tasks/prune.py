@@ -38,7 +38,8 @@ from regard.training.watch import make_watchers
 
 Method = Literal["gates", "importance"]
 
-GATES_SHARE = 0.3  # of the time; the rest is for training on without the heads that went
+AGAIN = 0.6  # of the run's own updates are made again, unless minutes are given
+GATES_SHARE = 0.3  # of them are for the gates; the rest is for training on without the heads that went
 FULL_RATE = 0.25  # of the run's own training time; who trains on for less than that does it at a lower rate,
 LEAST_RATE = 0.1  # but not below this share of the full one
 JUDGED = 300  # pairs that importance is measured on
@@ -77,20 +78,20 @@ def prune_run(
     *,
     by: Method = "gates",
     weights_follow: bool = True,
-    minutes: float = 3.0,
+    minutes: float | None = None,
     data: config.Data | None = None,
     overrides: Iterable[str] = (),
 ) -> Pruning:
     """Take this share of all heads out of a run and write what is left as a new run.
 
-    `weights_follow`: the weights learn while the gates do. `minutes` are for all the training; with 0 there is none,
-    and importance must choose. `data` stands in for the run's own text where that is out of reach.
+    `weights_follow`: the weights learn while the gates do. `minutes` limit all the training, else a share of the run's
+    own updates does; with 0 there is none, and importance must choose. `data` stands in for the run's own text.
     """
     out = Run.refuse_existing(out)
     settings = _require_transformer(run)
     had = {name: settings.heads_in(name) for name in settings.attentions if settings.heads_in(name)}
     left = _count_left(sum(had.values()), share)
-    if not minutes and by == "gates":
+    if minutes == 0 and by == "gates":
         raise SettingsError("gates must be learnt: give --minutes, or choose the heads with --by importance")
     recipe = _train_again(run, minutes, data, overrides)
     pairs = _read(run, recipe, own=data is None)
@@ -108,7 +109,7 @@ def prune_run(
         draft.write_recipe(recipe)
         draft.write_weights(pruned_weights(model, kept))
         draft.write_card(first_card(Job(recipe, pairs, [], run), prepared))
-        progress = _train_on(draft, prepared) if minutes else Progress(stopped="pruned, and not trained since")
+        progress = Progress(stopped="pruned, and not trained since") if minutes == 0 else _train_on(draft, prepared)
         compared = compare_runs(run, draft, (prepared.test or prepared.valid)[:COMPARED])
         pruning = Pruning(run.folder.name, by, kept, had, compared)
         draft.write_card(draft.card | {"pruning": pruning.as_dict()})
@@ -129,19 +130,27 @@ def _count_left(heads: int, share: float) -> int:
     return left
 
 
-def _train_again(run: Run, minutes: float, data: config.Data | None, overrides: Iterable[str]) -> config.Recipe:
-    """The recipe of a run, for some minutes more at rates that fall to zero in the end.
+def _train_again(run: Run, minutes: float | None, data: config.Data | None, overrides: Iterable[str]) -> config.Recipe:
+    """The recipe of a run, for a while more at rates that fall to zero in the end.
 
     Training again at the full rate mends more than fine-tuning does (Renda et al. 2020), if it has the time.
     """
     for override in (overrides := list(overrides)):
         if not override.strip().startswith(("train.", "search.")):
             raise SettingsError(f"--set {override}: only train. and search. settings can change in a run that exists")
-    train, trained = run.recipe.train, run.card.get("training", {}).get("seconds", math.inf)
-    rate = min(max(60 * minutes / (FULL_RATE * trained or math.inf), LEAST_RATE), 1.0)
+    train, trained = run.recipe.train, run.card.get("training", {})
+    updates, rate = train.max_steps, 1.0
+    if minutes is None:
+        updates = round(AGAIN * trained.get("step", 0))
+        if not updates:
+            raise SettingsError(f"{run.folder}: does not know how long it was trained; say for how long with --minutes")
+    else:
+        rate = 60 * minutes / (FULL_RATE * trained.get("seconds", 0) or math.inf)
+        rate = min(max(rate, LEAST_RATE), 1.0)
     train = replace(
-        train, minutes=minutes, learning_rate=rate * train.learning_rate, matrix_rate=rate * train.matrix_rate,
-        warmup=20, schedule="constant", cooldown=0.5, ease_in=0, patience=0, tensorboard=False, shard=False,
+        train, minutes=minutes or 0, max_steps=updates, warmup=20, schedule="constant", cooldown=0.5, ease_in=0,
+        learning_rate=rate * train.learning_rate, matrix_rate=rate * train.matrix_rate,
+        patience=0, tensorboard=False, shard=False,
     )  # fmt: skip
     recipe = replace(run.recipe, train=train, data=data or run.recipe.data)
     return make_recipe(with_overrides(to_table(recipe), overrides))

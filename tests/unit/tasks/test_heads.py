@@ -311,6 +311,22 @@ def test_a_recurrent_model_has_nothing_to_prune(tmp_path: Path) -> None:
         prune_module.prune_run(run, tmp_path / "out", 0.5)
 
 
+def test_how_long_to_train(trained: Path, random: Run, tmp_path: Path) -> None:
+    """A share of the run's own updates at its own rate; or minutes, at a lower one where they are few."""
+    run = Run.open(trained)
+    own = run.recipe.train
+    again = prune_module._train_again(run, None, None, ()).train
+    assert (again.max_steps, again.minutes, again.learning_rate) == (round(0.6 * 12), 0, own.learning_rate)
+    seconds = run.card["training"]["seconds"]
+    for minutes, rate in ((1e-9, 0.1), (seconds / 60 / 8, 0.5), (60.0, 1.0)):
+        again = prune_module._train_again(run, minutes, None, ()).train
+        assert again.minutes == minutes
+        assert again.learning_rate == pytest.approx(rate * own.learning_rate)
+    assert prune_module._train_again(run, None, None, ["train.max_steps=5"]).train.max_steps == 5
+    with pytest.raises(regard.RegardError, match="does not know how long it was trained; say for how long"):
+        prune_module.prune_run(random, tmp_path / "out", 0.5)
+
+
 def test_a_run_whose_text_is_gone_asks_for_other(trained: Path, tmp_path: Path) -> None:
     moved = tmp_path / "run"
     shutil.copytree(trained, moved)
