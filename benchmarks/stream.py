@@ -53,7 +53,8 @@ def written(part: Path) -> int:
 def translate(options: argparse.Namespace, source: Path, out: Path, *, until: int = 0) -> list[tuple[int, float]]:
     """Run the command and watch it; with `until`, kill it when so many lines are there. Gives lines and MB."""
     command = [sys.executable, "-m", "regard", "translate", options.run, str(source), "--out", str(out)]
-    child = subprocess.Popen([*command, "--resume", "--engine", options.engine], start_new_session=True)
+    search = ["--engine", options.engine, "--beam", "1"]  # greedy: what is measured here does not depend on it
+    child = subprocess.Popen([*command, "--resume", *search], start_new_session=True)
     part, seen = out.with_name(out.name + ".part"), []
     while child.poll() is None:
         time.sleep(1)

@@ -232,6 +232,18 @@ class Identifiability:
     sentences: int
     seed: int
 
+    def __str__(self) -> str:
+        """A line for each map and distance, a column for each place."""
+        places = [place.removeprefix("encoder.").removeprefix("decoder.") for place in self.places]
+        lines = [f"{'tokens identified by':24}" + "".join(f"{place:>8}" for place in places)]
+        for curve in self.curves:
+            shares = [curve.share.get(place) for place in self.places]
+            cells = (f"{share.value:8.3f}" if share else f"{'-':>8}" for share in shares)
+            lines.append(f"{f'{curve.map}, {curve.distance}':24}" + "".join(cells))
+        among = f"among the {self.candidates}; chance {self.chance:.4f}"
+        lines.append(f"{self.tokens:,} tokens of {self.sentences:,} sentences, {among}")
+        return "\n".join(lines)
+
     def as_dict(self) -> dict[str, object]:
         """For JSON: one line to draw a curve, None where it has no point."""
         curves = []

@@ -34,7 +34,7 @@ class Survey:
     identifiability: Identifiability
 
     def __str__(self) -> str:
-        return f"{self.faithfulness}\n\n{_table(self.identifiability)}"
+        return f"{self.faithfulness}\n\n{self.identifiability}"
 
 
 def survey(
@@ -83,16 +83,3 @@ def ways_of(translator: Translator, example: Example) -> Ways:
             continue
         allowed[method] = EVERY_WAY[method]
     return allowed
-
-
-def _table(found: Identifiability) -> str:
-    """Shares of identified tokens, a line for each map and distance, a column for each place."""
-    places = [place.removeprefix("encoder.") for place in found.places]
-    lines = [f"{'tokens identified by':24}" + "".join(f"{place:>8}" for place in places)]
-    for curve in found.curves:
-        shares = [curve.share.get(place) for place in found.places]
-        cells = (f"{share.value:8.3f}" if share else f"{'-':>8}" for share in shares)
-        lines.append(f"{f'{curve.map}, {curve.distance}':24}" + "".join(cells))
-    among = f"among the {found.candidates}; chance {found.chance:.4f}"
-    lines.append(f"{found.tokens:,} tokens of {found.sentences:,} sentences, {among}")
-    return "\n".join(lines)
