@@ -338,13 +338,24 @@ class Search:
     """Texts of more tokens than this are long."""
     long_lines: Literal["split", "refuse"] = "split"
     """Long texts are cut at sentence ends, translated in pieces and joined again; or refused."""
+    join_up_to: int = 0
+    """Sentences on one line are translated together up to so many tokens; training sets it; 0: up to max_source."""
     batch_tokens: int = 4096
     """Source tokens translated at once."""
 
     def __post_init__(self) -> None:
         _require(self.beam >= 1, "search.beam must be at least 1")
         _require(self.batch_tokens >= 1, "search.batch_tokens must be at least 1")
-        for name in ("coverage_penalty", "temperature", "top_k", "epsilon", "min_length", "max_extra", "no_repeat"):
+        for name in (
+            "coverage_penalty",
+            "temperature",
+            "top_k",
+            "epsilon",
+            "min_length",
+            "max_extra",
+            "no_repeat",
+            "join_up_to",
+        ):
             _require(getattr(self, name) >= 0, f"search.{name} must not be negative")
         _require(self.max_ratio > 0, "search.max_ratio must be above 0")
         _require(self.max_source >= 1, "search.max_source must be at least 1")

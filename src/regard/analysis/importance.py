@@ -7,7 +7,7 @@ Both step in at the taps, so they serve every architecture that has attention.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import torch
@@ -47,13 +47,19 @@ def count_heads(model: Seq2Seq, batch: Pairs) -> dict[str, int]:
 
 
 @torch.no_grad()
-def importance_by_ablation(model: Seq2Seq, batches: Sequence[Pairs]) -> dict[str, Tensor]:
-    """For each attention the rise [H] of the loss a token when the weights of one head are set to zero."""
+def importance_by_ablation(
+    model: Seq2Seq, batches: Sequence[Pairs], tell: Callable[[str], None] = lambda doing: None
+) -> dict[str, Tensor]:
+    """For each attention the rise [H] of the loss a token when the weights of one head are set to zero.
+
+    It takes a pass over the batches for each head; `tell` hears whose turn it is.
+    """
     whole = _loss_a_token(model, batches)
     rises = {}
     for name, heads in count_heads(model, batches[0]).items():
         rise_H = torch.empty(heads)
         for head in range(heads):
+            tell(f"{name} without head {head}")
             with listen(model, name, without_heads(head)):
                 rise_H[head] = _loss_a_token(model, batches) - whole
         rises[name] = rise_H

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from difflib import SequenceMatcher
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from regard.tasks.answer import Answer
     from regard.tasks.evaluate import System
+    from regard.tasks.fast import EngineName
 
 Json = dict[str, Any]
 Rows = list[list[str]]
@@ -52,6 +54,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--source", required=True, metavar="FILE", help="source sentences, or one file with both sides")
     parser.add_argument("--target", default="", metavar="FILE", help="reference translations, line by line")
     parser.add_argument("--against", metavar="RUN", help="another run, or file of translations, to compare with")
+    parser.add_argument(
+        "--engine",
+        choices=["torch", "auto", "ctranslate2"],
+        default="torch",
+        help="torch: full precision (default); auto: what regard translate takes, CTranslate2 in int8 where it can",
+    )
     parser.add_argument("--page", metavar="FILE.html", help="write all of it as one page that needs no network")
     parser.add_argument(
         "--examples", type=int, default=5, metavar="N", help="sentences to print: the worst, or the most different (5)"
@@ -82,9 +90,11 @@ def run(options: argparse.Namespace) -> int:
         if isinstance(one, Path):
             systems.append(System.of_texts(name, texts[one], pairs, languages.target))
         else:
-            systems.append(_translated(name, one, pairs, search, ensemble=[] if place else options.ensemble))
+            joined = [] if place else options.ensemble
+            systems.append(_translated(name, one, pairs, search, joined, options.engine))
     with _waiting("scoring"):
         test = {side: Path(getattr(options, side)).name for side in ("source", "target")}
+        notes += [f"{one.name} was translated by {one.made['engine']}" for one in systems if "engine" in one.made]
         found = evaluation(pairs, *systems, languages=languages, test=test, notes=notes)
     if options.page:
         from regard.pages import render_page
@@ -151,24 +161,34 @@ def _read_translations(path: Path, test: str, wanted: int) -> list[str]:
     return lines
 
 
-def _translated(name: str, run: Run, pairs: Sequence[Pair], search: Json, ensemble: list[str]) -> System:
+def _translated(
+    name: str, run: Run, pairs: Sequence[Pair], search: Json, ensemble: list[str], engine: EngineName
+) -> System:
     """What a run, or an ensemble that it leads, makes of the test set; many sentences by several processes."""
     from rich.console import Console
     from rich.progress import track
 
-    from regard.cli.translate import MANY_LINES, by_torch
+    from regard.cli.translate import MANY_LINES, Translate, by_torch
     from regard.tasks.evaluate import System
+    from regard.tasks.fast import choose_engine, load_fast
     from regard.tasks.stream import chunks
     from regard.training.machine import cores
 
-    translate = by_torch([str(run.folder), *ensemble], cores() if len(pairs) >= MANY_LINES else 1, search)
+    wanted = replace(run.recipe.search, **search)
+    if choose_engine(engine, run, wanted, ["--ensemble"] if ensemble else []) == "ctranslate2":
+        fast, made_by = load_fast(run), "CTranslate2, int8"
+        translate: Translate = partial(fast.translate, **search)
+    else:
+        made_by = "PyTorch, float32"
+        translate = by_torch([str(run.folder), *ensemble], cores() if len(pairs) >= MANY_LINES else 1, search)
     parts = list(chunks((pair.source for pair in pairs), TOGETHER))
     is_quiet = not sys.stderr.isatty()
     answers: list[Answer] = []
     for part in track(parts, description=name, console=Console(stderr=True), transient=True, disable=is_quiet):
         answers += translate(part)
     settings = asdict(replace(run.recipe.search, **search))
-    return System.of_answers(name, answers, {"arch": run.recipe.model.arch, "ensemble": ensemble, "search": settings})
+    made = {"arch": run.recipe.model.arch, "ensemble": ensemble, "engine": made_by, "search": settings}
+    return System.of_answers(name, answers, made)
 
 
 @contextmanager

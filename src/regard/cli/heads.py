@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from regard.cli.settings import add_set
@@ -44,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     pruning = parser.add_argument_group("pruning")
     pruning.add_argument("--prune", type=float, metavar="SHARE", help="take out this share of all heads, e.g. 0.5")
     pruning.add_argument(
-        "--by", choices=("gates", "importance"), default="gates", help="how to choose them: learn gates, or measure"
+        "--by", choices=("gates", "importance"), help="how to choose them: learn gates (default), or measure"
     )
     pruning.add_argument("--freeze", action="store_true", help="keep the weights as they are while the gates learn")
     pruning.add_argument(
@@ -65,8 +68,8 @@ def run(options: argparse.Namespace) -> int:
 
 def show(opened: Run, options: argparse.Namespace) -> int:
     """Roles, confidence, importance."""
-    if options.set:
-        raise SettingsError(f"--set {options.set[0]}: settings are for the training that goes with --prune")
+    if options.set or options.by or options.freeze:
+        raise SettingsError("--by, --freeze and --set go with --prune")
     if options.out and Path(options.out).suffix != ".svg":
         raise SettingsError(f"--out {options.out}: the picture is an .svg file (a run is made with --prune)")
 
@@ -75,18 +78,20 @@ def show(opened: Run, options: argparse.Namespace) -> int:
     from regard.tasks.heads import describe_heads
     from regard.tasks.translate import load, texts_of
 
-    translator = load(opened.folder)
-    if options.conllu:
-        examples = parsed_examples(
-            options.conllu, options.target, options.sentences, lambda texts: texts_of(translator.translate(texts))
-        )
-    elif options.source:
-        examples = given_examples(opened, options.source, options.target, options.sentences)
-    else:
-        examples = own_examples(opened, options.sentences)
-    if options.links:
-        examples = with_links(examples, options.links)
-    heads = describe_heads(translator, examples, training_text(opened))
+    with busy() as tell:
+        tell("reading")
+        translator = load(opened.folder)
+        if options.conllu:
+            examples = parsed_examples(
+                options.conllu, options.target, options.sentences, lambda texts: texts_of(translator.translate(texts))
+            )
+        elif options.source:
+            examples = given_examples(opened, options.source, options.target, options.sentences)
+        else:
+            examples = own_examples(opened, options.sentences)
+        if options.links:
+            examples = with_links(examples, options.links)
+        heads = describe_heads(translator, examples, training_text(opened), tell)
     if options.out:
         from regard.durable import write_atomically
         from regard.pages.heads import draw_heads
@@ -105,13 +110,26 @@ def show(opened: Run, options: argparse.Namespace) -> int:
     return 0
 
 
+@contextlib.contextmanager
+def busy() -> Iterator[Callable[[str], None]]:
+    """Something to tell what is being done to, for people who wait."""
+    from rich.console import Console
+
+    if not sys.stderr.isatty():
+        yield lambda doing: None
+        return
+    with Console(stderr=True).status("") as status:
+        yield lambda doing: status.update(f"[dim]{doing}[/]")
+
+
 def prune(opened: Run, options: argparse.Namespace) -> int:
     """A smaller run."""
     if not options.out:
         raise SettingsError("--prune writes a new run: say where with --out")
     if options.conllu or options.links:
         raise SettingsError("--conllu and --links are for looking at heads; pruning learns from --source and --target")
-    Run.refuse_existing(options.out)  # told before anything is loaded
+    if Path(options.out).exists():  # told before anything is loaded
+        raise SettingsError(f"--out {options.out}: exists already; choose another name")
     if options.minutes is not None and options.minutes < 0:
         raise SettingsError("--minutes must not be negative")
 
@@ -130,7 +148,7 @@ def prune(opened: Run, options: argparse.Namespace) -> int:
         opened,
         options.out,
         options.prune,
-        by=options.by,
+        by=options.by or "gates",
         weights_follow=not options.freeze,
         minutes=options.minutes,
         data=given,

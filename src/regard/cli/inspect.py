@@ -14,6 +14,9 @@ from regard.data.corpus import read_corpus
 from regard.errors import SettingsError
 from regard.run import Run
 
+FEWEST = 20
+"""Sentences below which a comparison says nothing."""
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
@@ -76,8 +79,8 @@ def survey(opened: Run, options: argparse.Namespace) -> int:
     """Look at many sentences."""
     if options.sentence:
         raise SettingsError("--survey looks at many sentences; leave out the one")
-    if options.sentences < 2:
-        raise SettingsError("--sentences must be at least 2")
+    if options.sentences < FEWEST:
+        raise SettingsError(f"--sentences must be at least {FEWEST}: fewer cannot tell one method from another")
     data = opened.recipe.data
     corpus = Corpus(options.pairs)
     pairs = list(read_corpus(corpus, data.source_language, data.target_language)) if options.pairs else []

@@ -155,9 +155,13 @@ def into_file(
         "search": {name: str(value) for name, value in search.items()},
     }
     with Output(Path(options.out), job, resume=options.resume) as output, _bar(options.file, output.done) as advance:
-        for chunk in chunks(islice(lines, output.done, None)):
-            output.write(show(answer, options) for answer in translate(chunk))
-            advance(len(chunk))
+        try:
+            for chunk in chunks(islice(lines, output.done, None)):
+                output.write(show(answer, options) for answer in translate(chunk))
+                advance(len(chunk))
+        except KeyboardInterrupt:
+            print(f"\n{output.part} keeps what is done; the same command with --resume goes on", file=sys.stderr)
+            raise
         output.finish()
     return 0
 

@@ -20,22 +20,34 @@ def split_sentences(text: str) -> list[str]:
     return [piece for piece in [*pieces, text[start:].strip()] if piece]
 
 
-def cut(text: str, fits: Callable[[str], bool]) -> list[str]:
-    """Pieces of a text that fit: runs of whole sentences; of words, where a sentence alone does not fit."""
-    if fits(text):
+def cut(text: str, fits: Callable[[str], bool], together: Callable[[str], bool] | None = None) -> list[str]:
+    """Pieces of a text that fit: whole sentences, or parts of a sentence that alone does not fit.
+
+    Neighbours are joined as long as they fit `together`, which may be stricter than what fits alone.
+    """
+    together = together or fits
+    if together(text):
         return [text]
-    return list(_pack([piece for sentence in split_sentences(text) for piece in _words(sentence, fits)], fits))
+    sentences = split_sentences(text)
+    if len(sentences) < 2 and fits(text):
+        return [text]
+    return list(_pack([piece for sentence in sentences for piece in _parts(sentence, fits)], together))
 
 
-def _words(sentence: str, fits: Callable[[str], bool]) -> Iterator[str]:
-    """A sentence that fits, or its halves, cut between words; a word that does not fit is left as it is."""
+def _parts(sentence: str, fits: Callable[[str], bool]) -> Iterator[str]:
+    """A sentence that fits, or its halves, cut between words; a word that does not fit is cut like any text."""
     words = sentence.split()
-    if fits(sentence) or len(words) < 2:
+    if fits(sentence) or len(sentence) < 2:
         yield sentence
         return
-    middle = len(words) // 2
-    for half in (words[:middle], words[middle:]):
-        yield from _words(" ".join(half), fits)
+    if len(words) < 2:
+        middle = len(sentence) // 2
+        halves = [sentence[:middle], sentence[middle:]]
+    else:
+        middle = len(words) // 2
+        halves = [" ".join(words[:middle]), " ".join(words[middle:])]
+    for half in halves:
+        yield from _parts(half, fits)
 
 
 def _pack(pieces: list[str], fits: Callable[[str], bool]) -> Iterator[str]:

@@ -172,6 +172,8 @@ def _differences(systems: Sequence[System], whole: Sequence[Mapping[str, Scored]
 
 def _verdict(first: str, second: str, differences: Json) -> str:
     """Which is better, and by what, in words."""
+    if all(one["p"] == 1 for one in differences.values()):
+        return f"{first} and {second} are the same by every measure."
     if any(one["p"] is None for one in differences.values()):
         return f"Fewer than {FEW} sentences cannot tell {first} and {second} apart."
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 from regard.config import Search
@@ -74,11 +75,19 @@ def load_fast(
 ) -> FastTranslator:
     """Open a run with CTranslate2; it is converted when this is first asked for, and `tell` hears what that cost."""
     folder = engine_folder(run, quantization)
-    if convert_if_new(run, quantization) and tell and quantization != "float32" and (pairs := run.held_out()):
-        from regard.tasks.quantization import quantization_loss
-
-        tell(f"converted for CTranslate2; {quantization_loss(run, folder, quantization, pairs[:MEASURED])}")
+    if convert_if_new(run, quantization) and tell and quantization != "float32":
+        tell(f"converted for CTranslate2; {_cost(run, folder, quantization)}")
     return FastTranslator(Engine(folder, *run.tokenizers), run.recipe.search, target_scripts(run))
+
+
+def _cost(run: Run, folder: Path, quantization: Quantization) -> str:
+    """What the conversion lost, or how to find out."""
+    from regard.tasks.quantization import quantization_loss
+
+    if pairs := run.held_out():
+        return str(quantization_loss(run, folder, quantization, pairs[:MEASURED]))
+    how = f"regard export {run.folder} --to ctranslate2 --quantization {quantization} --source FILE --target FILE"
+    return f'the run keeps no held-out pairs to tell what {quantization} costs; "{how}" does'
 
 
 def choose_engine(wanted: EngineName, run: Run, search: Search, asked: Sequence[str] = ()) -> EngineName:

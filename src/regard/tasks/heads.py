@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -53,11 +53,14 @@ class Head:
 
 
 def describe_heads(
-    translator: Translator, examples: Sequence[Example], training: Sequence[Pair] = ()
+    translator: Translator,
+    examples: Sequence[Example],
+    training: Sequence[Pair] = (),
+    tell: Callable[[str], None] = lambda doing: None,
 ) -> tuple[Head, ...]:
     """Every head of a translator, judged by these examples, in the order of the layers.
 
-    `training`: text that tells how frequent tokens are; without it the examples do.
+    `training`: text that tells how frequent tokens are; without it the examples do. `tell` hears what is being done.
     """
     model, source, target = translator.model, translator.source, translator.target
     if not taps(model):
@@ -70,10 +73,11 @@ def describe_heads(
         token_frequencies((pair.source for pair in counted), source),
         token_frequencies((pair.target for pair in counted), target),
     )
+    tell("watching where they look")
     surveys = _survey(model, source, target, examples, frequencies)
     weighed = [Pair(example.source, example.target) for example in examples[:WEIGHED]]
     batches = text_batches(weighed, source, target)
-    by_ablation = importance_by_ablation(model, batches)
+    by_ablation = importance_by_ablation(model, batches, tell)
     by_gradient = importance_by_gradient(model, batches)
     return tuple(
         Head(name, head, roles, confidence, float(by_ablation[name][head]), float(by_gradient[name][head]))

@@ -17,8 +17,14 @@ def in_pieces(texts: Sequence[str], tokenizer: Tokenizer, settings: Search, tran
     """Translate texts of any length. Most need no cutting, and are passed on as they are."""
     limit = settings.max_source
 
+    def within(text: str, most: int) -> bool:
+        return len(text.encode()) <= most or len(tokenizer.encode(text)) <= most  # no token is shorter than a byte
+
     def fits(text: str) -> bool:
-        return len(text.encode()) <= limit or len(tokenizer.encode(text)) <= limit  # no token is shorter than a byte
+        return within(text, limit)
+
+    def together(text: str) -> bool:
+        return within(text, min(settings.join_up_to or limit, limit))
 
     if settings.long_lines == "refuse":
         for number, text in enumerate(texts, 1):
@@ -27,7 +33,8 @@ def in_pieces(texts: Sequence[str], tokenizer: Tokenizer, settings: Search, tran
                     f"text {number} has {len(tokenizer.encode(text)):,} tokens, more than search.max_source = {limit}; "
                     "cut it, or set search.long_lines=split"
                 )
-    pieces = [cut(text, fits) or [text] for text in texts]
+        together = fits
+    pieces = [cut(text, fits, together) or [text] for text in texts]
     answers = iter(translate([piece for parts in pieces for piece in parts]))
     return [join(text, [next(answers) for _ in parts]) for text, parts in zip(texts, pieces, strict=True)]
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from regard import __version__
@@ -43,6 +44,8 @@ from regard.training.signals import StopRequest
 from regard.training.state import Progress
 from regard.training.watch import make_watchers
 
+USUAL_SHARE = 0.99
+"""Of the training sentences, that are as long as usual."""
 HELD_OUT_PAIRS = 500
 """Kept in a finished run, to measure by what is made of it later."""
 LAUNCH = ".launch"
@@ -289,6 +292,7 @@ def _fit(team: Team, ready: Ready) -> None:
 
 def finish(run: Run, prepared: Prepared, progress: Progress) -> None:
     """Tune the search, score the kept weights, fill in the card, write the report, put the training data away."""
+    set_joining(run, prepared)
     search = set_penalty(run, prepared.valid)
     translator = load(run.folder)
     scores: dict[str, Any] = {}
@@ -307,6 +311,14 @@ def finish(run: Run, prepared: Prepared, progress: Progress) -> None:
     write_report(run, translator, samples, prepared.train.lengths)
     run.write_held_out((prepared.test or prepared.valid)[:HELD_OUT_PAIRS])
     shutil.rmtree(run.folder / "store", ignore_errors=True)
+
+
+def set_joining(run: Run, prepared: Prepared) -> None:
+    """Sentences on one line are not joined beyond what the model was trained on, unless the user has said how far."""
+    search = run.recipe.search
+    if search.join_up_to == Search().join_up_to:
+        usual = int(np.quantile(prepared.train.lengths[0], USUAL_SHARE))
+        run.write_recipe(dataclasses.replace(run.recipe, search=dataclasses.replace(search, join_up_to=usual)))
 
 
 def set_penalty(run: Run, pairs: Sequence[Pair]) -> dict[str, Any]:

@@ -32,3 +32,18 @@ def test_nothing_is_lost_and_all_fits_that_can(text, limit):
     assert "".join(pieces).split() == "".join(pieces).split()
     assert "".join("".join(pieces).split()) == "".join(text.split())
     assert all(len(piece) <= limit or " " not in piece or piece == text for piece in pieces)
+
+
+def test_sentences_are_joined_only_as_far_as_is_usual():
+    text = "One two three. Four five six. Seven eight nine ten."
+    fits, together = (lambda text, most=most: len(text.split()) <= most for most in (50, 6))
+    assert cut(text, fits) == [text]
+    assert cut(text, fits, together) == ["One two three. Four five six.", "Seven eight nine ten."]
+    long = "One sentence of more words than is usual stays whole."
+    assert cut(long, fits, together) == [long]
+
+
+def test_a_word_that_does_not_fit_is_cut():
+    pieces = cut("a" * 100, lambda text: len(text) <= 30)
+    assert "".join(pieces) == "a" * 100
+    assert max(map(len, pieces)) <= 30

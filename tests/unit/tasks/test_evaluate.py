@@ -152,7 +152,7 @@ def test_an_evaluation_of_two_systems():
 
 def test_verdicts_say_what_chance_may_have_made():
     twice = evaluation(PAIRS, system("a", GOOD), system("b", GOOD))
-    assert twice["verdict"] == "Chance may have made every difference between a and b."
+    assert twice["verdict"] == "a and b are the same by every measure."
     found = evaluation(PAIRS[:3], System("a", GOOD[:3], [()] * 3), System("b", BAD[:3], [()] * 3))
     assert found["verdict"] == "Fewer than 20 sentences cannot tell a and b apart."
 
@@ -216,7 +216,11 @@ def test_two_runs_as_json(evaluate):
     assert (found["name"], found["against"]["name"]) == ("a", "b")
     assert found["made"]["search"]["beam"] == found["against"]["made"]["search"]["beam"] == 1
     assert found["languages"] == {"source": "en", "target": "it"}
-    assert found["notes"] == ["the runs were trained for different languages: en to it and en to de"]
+    assert found["notes"] == [
+        "the runs were trained for different languages: en to it and en to de",
+        "a was translated by PyTorch, float32",
+        "b was translated by PyTorch, float32",
+    ]
     assert found["test"] == {"source": "t.en", "target": "t.it"}
 
 

@@ -235,7 +235,7 @@ def test_the_table_for_programs(trained: Path, capsys: pytest.CaptureFixture[str
 BAD = {
     "both kinds of text": (["--conllu", "a", "--source", "b"], "--conllu holds the source sentences itself"),
     "a picture of another kind": (["--out", "heads.gif"], "the picture is an .svg file"),
-    "settings for nothing": (["--set", "train.seed=1"], "settings are for the training that goes with --prune"),
+    "settings for nothing": (["--set", "train.seed=1"], "--by, --freeze and --set go with --prune"),
     "nowhere to go": (["--prune", "0.5"], "say where with --out"),
     "nothing to prune": (["--prune", "0.01", "--out", "{d}/new"], "of 6 heads, between 1 and 5 must go"),
     "all of it": (["--prune", "1", "--out", "{d}/new"], "of 6 heads, between 1 and 5 must go"),

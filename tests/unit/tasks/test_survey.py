@@ -9,7 +9,7 @@ from regard.cli import main
 from regard.data.formats import Pair
 from regard.data.phrasebook import phrasebook
 from regard.tasks.inspect_page import inspect_run
-from regard.tasks.survey import FAITHFULNESS, IDENTIFIABILITY
+from regard.tasks.survey import FAITHFULNESS, IDENTIFIABILITY, survey
 
 
 @pytest.fixture(scope="module")
@@ -19,9 +19,11 @@ def run(tmp_path_factory):
     return made
 
 
-def test_a_survey_is_kept_and_shown(run, capsys):
-    assert main(["inspect", str(run.folder), "--survey", "--sentences", "2", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+def test_a_survey_is_kept_and_shown(run):
+    made = survey(run, sentences=2)
+    found = {"faithfulness": made.faithfulness.as_dict(), "identifiability": made.identifiability.as_dict()}
+    found = json.loads(json.dumps(found))
+    assert "tokens identified by" in str(made)
     methods = {row["name"] for row in found["faithfulness"]["rows"]}
     assert methods >= {"attention", "rollout", "gradient", "integrated", "occlusion", "alti"}
     assert found["identifiability"]["candidates"] == "vocabulary"
@@ -44,7 +46,7 @@ def test_other_weights_make_it_stale(run):
     ("options", "said"),
     [
         (["I am here.", "--survey"], "leave out the one"),
-        (["--survey", "--sentences", "1"], "--sentences must be at least 2"),
+        (["--survey", "--sentences", "4"], "--sentences must be at least 20"),
         (["--survey", "--pairs", "none.tsv"], "none.tsv"),
         ([], "give one to look at, or --survey"),
     ],
