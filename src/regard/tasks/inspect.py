@@ -29,6 +29,8 @@ SHOWN_PLACES, SHOWN_DIMENSIONS = 48, 128
 """Position encodings are drawn for this many places, or for the sentence if it is longer, and so many dimensions."""
 MIXING_WORK = 1e11
 """Hidden token attribution takes a pass for each number of the input; above so many multiplications it is left out."""
+GRADIENT_WORK = 2e11
+"""Integrated gradients take dozens of backward passes for each output token; likewise."""
 TITLES = {"gradient": "gradient × input", "integrated": "integrated gradients", "alti": "ALTI"}
 
 Json = dict[str, Any]
@@ -194,7 +196,10 @@ def _next(translator: Translator, trace: Trace, batch: Batch) -> Json:
 def _attribution(translator: Translator, batch: Batch, faithfulness: Mapping[str, Any] | None, tell: Tell) -> Json:
     """Every method that fits the model; and which to trust, if that was measured."""
     methods = []
+    work = 64.0 * batch.target_tokens**2 * count_parameters(translator.model)
     for name, method in METHODS.items():
+        if name == "integrated" and work > GRADIENT_WORK:
+            continue
         tell(f"attribution by {TITLES.get(name, name)}")
         try:
             found = attribute(translator.model, batch.source, batch.target_input_BT, batch.target_output_BT, name)
