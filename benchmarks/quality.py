@@ -88,7 +88,7 @@ def keep_weights(weights: Path, kept: Path, seen: float, began: float) -> float:
 def score_run(data: Path, run: Path, weights: Path) -> dict[str, Any]:
     """BLEU of one set of weights of a run; the length penalty is found on val, as at the end of `regard train`."""
     import regard
-    from regard.tasks.penalty import tune_penalty
+    from regard.tasks.tuning import tune_penalty
 
     shutil.copy(weights, run / "weights.safetensors")
     pairs, translator = read_pairs(data, TEST), regard.load(run)

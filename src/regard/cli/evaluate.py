@@ -6,8 +6,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from difflib import SequenceMatcher
 from functools import partial
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.cli.search_options import add_search, search_settings
+from regard.cli.status import status
 from regard.config import Corpus
 from regard.data.corpus import read_corpus, read_lines
 from regard.data.formats import Languages, Pair
@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
         else:
             joined = [] if place else options.ensemble
             systems.append(_translated(name, one, pairs, search, joined, options.engine))
-    with _waiting("scoring"):
+    with status("scoring"):
         test = {side: Path(getattr(options, side)).name for side in ("source", "target")}
         notes += [f"{one.name} was translated by {one.made['engine']}" for one in systems if "engine" in one.made]
         found = evaluation(pairs, *systems, languages=languages, test=test, notes=notes)
@@ -189,18 +189,6 @@ def _translated(
     settings = asdict(replace(run.recipe.search, **search))
     made = {"arch": run.recipe.model.arch, "ensemble": ensemble, "engine": made_by, "search": settings}
     return System.of_answers(name, answers, made)
-
-
-@contextmanager
-def _waiting(what: str) -> Iterator[None]:
-    """Say on a terminal what takes so long."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status(what):
-        yield
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from regard.cli.settings import add_set
+from regard.cli.status import status
 from regard.config import Corpus, Data
 from regard.errors import SettingsError
 from regard.run import Run
@@ -78,7 +76,7 @@ def show(opened: Run, options: argparse.Namespace) -> int:
     from regard.tasks.heads import describe_heads
     from regard.tasks.translate import load, texts_of
 
-    with busy() as tell:
+    with status() as tell:
         tell("reading")
         translator = load(opened.folder)
         if options.conllu:
@@ -108,18 +106,6 @@ def show(opened: Run, options: argparse.Namespace) -> int:
     else:
         show_heads(heads, str(opened.folder), len(examples))
     return 0
-
-
-@contextlib.contextmanager
-def busy() -> Iterator[Callable[[str], None]]:
-    """Something to tell what is being done to, for people who wait."""
-    from rich.console import Console
-
-    if not sys.stderr.isatty():
-        yield lambda doing: None
-        return
-    with Console(stderr=True).status("") as status:
-        yield lambda doing: status.update(f"[dim]{doing}[/]")
 
 
 def prune(opened: Run, options: argparse.Namespace) -> int:

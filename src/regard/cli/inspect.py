@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+from regard.cli.status import status
 from regard.config import Corpus
 from regard.data.corpus import read_corpus
 from regard.errors import SettingsError
@@ -64,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
 
     if not options.json:
         refuse_other(Path(options.out), force=options.force)
-    with _status() as tell:
+    with status() as tell:
         data = inspect_run(opened, options.sentence, target, quick=options.quick, tell=tell)
     if options.json:
         print(json.dumps(data, ensure_ascii=False))
@@ -87,7 +85,7 @@ def survey(opened: Run, options: argparse.Namespace) -> int:
 
     from regard.tasks.survey import survey as look
 
-    with _status() as tell:
+    with status() as tell:
         found = look(opened, pairs, sentences=options.sentences, tell=tell)
     if options.json:
         facts = {"faithfulness": found.faithfulness.as_dict(), "identifiability": found.identifiability.as_dict()}
@@ -95,18 +93,6 @@ def survey(opened: Run, options: argparse.Namespace) -> int:
     else:
         print(found)
     return 0
-
-
-@contextmanager
-def _status() -> Iterator[Callable[[str], None]]:
-    """What is being done, on a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda doing: None
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("") as status:
-        yield status.update
 
 
 def _target(given: str | None) -> str | None:

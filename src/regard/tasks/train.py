@@ -8,19 +8,17 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
 from regard import __version__
-from regard.config import Recipe, Search
+from regard.config import Recipe
 from regard.data.corpus import content_hash
-from regard.data.formats import Pair
 from regard.data.scripts import common_scripts
 from regard.durable import write_atomically
 from regard.errors import RunError, SettingsError, VocabularyTooLargeError
@@ -28,11 +26,11 @@ from regard.models.base import Seq2Seq, count_parameters
 from regard.recipe import make_recipe, read_table, to_table, with_overrides
 from regard.run import METRICS, Run
 from regard.tasks.evaluate import score_translations
-from regard.tasks.penalty import tune_penalty
 from regard.tasks.prepare import Prepared, TrainingPairs, open_prepared, prepare
 from regard.tasks.report import Sample, write_report
 from regard.tasks.translate import Translator, load, texts_of
 from regard.tasks.translation import TranslationTask
+from regard.tasks.tuning import still_tuned, tune_search
 from regard.training.device import choose_device
 from regard.training.distributed import Team, by_the_first, this_team
 from regard.training.estimate import Estimate, estimate, fit_memory
@@ -44,8 +42,6 @@ from regard.training.signals import StopRequest
 from regard.training.state import Progress
 from regard.training.watch import make_watchers
 
-USUAL_SHARE = 0.99
-"""Of the training sentences, that are as long as usual."""
 HELD_OUT_PAIRS = 500
 """Kept in a finished run, to measure by what is made of it later."""
 LAUNCH = ".launch"
@@ -292,8 +288,7 @@ def _fit(team: Team, ready: Ready) -> None:
 
 def finish(run: Run, prepared: Prepared, progress: Progress) -> None:
     """Tune the search, score the kept weights, fill in the card, write the report, put the training data away."""
-    set_joining(run, prepared)
-    search = set_penalty(run, prepared.valid)
+    tuned = tune_search(run, prepared.valid, prepared.train.lengths[0], tell)
     translator = load(run.folder)
     scores: dict[str, Any] = {}
     samples: list[Sample] = []
@@ -307,35 +302,10 @@ def finish(run: Run, prepared: Prepared, progress: Progress) -> None:
             ]
     parameters = count_parameters(translator.model)
     learnt = {"parameters": parameters, "scores": scores, "training": dataclasses.asdict(progress)}
-    run.write_card(run.card | learnt | search)
+    run.write_card(run.card | learnt | {"tuned": tuned})
     write_report(run, translator, samples, prepared.train.lengths)
     run.write_held_out((prepared.test or prepared.valid)[:HELD_OUT_PAIRS])
     shutil.rmtree(run.folder / "store", ignore_errors=True)
-
-
-def set_joining(run: Run, prepared: Prepared) -> None:
-    """Sentences on one line are not joined beyond what the model was trained on, unless the user has said how far."""
-    search = run.recipe.search
-    if search.join_up_to == Search().join_up_to:
-        usual = int(np.quantile(prepared.train.lengths[0], USUAL_SHARE))
-        run.write_recipe(dataclasses.replace(run.recipe, search=dataclasses.replace(search, join_up_to=usual)))
-
-
-def set_penalty(run: Run, pairs: Sequence[Pair]) -> dict[str, Any]:
-    """Find the length penalty on the validation part, unless the user has set one; gives what the card says of it."""
-    search = run.recipe.search
-    if search.length_penalty != Search().length_penalty and "tuned" not in run.card:
-        return {}
-    tuned = tune_penalty(load(run.folder), pairs)
-    if tuned is None:
-        return {}
-    if tuned.penalty != search.length_penalty:
-        run.write_recipe(
-            dataclasses.replace(run.recipe, search=dataclasses.replace(search, length_penalty=tuned.penalty))
-        )
-        change = f"BLEU {tuned.bleu:.1f} instead of {tuned.before:.1f}"
-        tell(f"length penalty {tuned.penalty:g}, found on the validation part: {change}")
-    return {"tuned": {"search.length_penalty": tuned.penalty, "bleu": tuned.bleu, "bleu_before": tuned.before}}
 
 
 def first_card(job: Job, prepared: Prepared) -> dict[str, Any]:
@@ -355,6 +325,7 @@ def first_card(job: Job, prepared: Prepared) -> dict[str, Any]:
         "scripts": {"target": sorted(common_scripts(pair.target for pair in prepared.valid))},
         "base": job.base.folder.name if job.base else "",
         "plan": [dataclasses.asdict(choice) for choice in job.plan],
+        "tuned": still_tuned(recipe.search, job.base.card) if job.base else {},
         "versions": {"regard": __version__, "torch": torch.__version__, "python": platform.python_version()},
     }
 

@@ -1,11 +1,16 @@
-"""The length penalty that the validation part asks for."""
+"""The search settings that training finds."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
+from tests.unit.convert.runs import random_recipe, random_run
 
 from regard.config import Search
 from regard.data.formats import Pair
+from regard.run import Run
 from regard.tasks.answer import Answer
-from regard.tasks.penalty import PENALTIES, choose, tune_penalty
+from regard.tasks.tuning import PENALTIES, choose, still_tuned, tune_penalty, tune_search
 
 SHORT, LONG = "il gatto", "il gatto nero dorme qui"
 
@@ -51,3 +56,25 @@ def test_the_usual_one_stays_where_nothing_is_gained() -> None:
 @pytest.mark.parametrize(("search", "pairs"), [({}, 99), ({"beam": 1}, 200), ({"sample": True}, 200)])
 def test_where_there_is_nothing_to_tune(search: dict[str, object], pairs: int) -> None:
     assert tune_penalty(Stub(**search), [Pair("the cat", LONG)] * pairs) is None  # type: ignore[arg-type]
+
+
+def test_what_was_found_is_found_anew_and_what_was_set_stays() -> None:
+    card = {"tuned": {"search.length_penalty": 1.4, "search.join_up_to": 30, "bleu": 20.0}}
+    assert still_tuned(Search(length_penalty=1.4, join_up_to=30), card) == {
+        "search.length_penalty": 1.4, "search.join_up_to": 30,
+    }  # fmt: skip
+    assert still_tuned(Search(length_penalty=0.6, join_up_to=30), card) == {"search.join_up_to": 30}
+    assert still_tuned(Search(), {}) == {}
+
+
+def test_a_finished_run_knows_how_far_to_join(tmp_path: Path) -> None:
+    made = random_run(tmp_path / "run", random_recipe())
+    made.write_card({})
+    lengths = np.arange(1, 101)
+    found = tune_search(made, [], lengths, print)
+    assert found == {"search.join_up_to": 99}
+    assert Run.open(made.folder).recipe.search.join_up_to == 99
+    made.write_card({"tuned": found})
+    assert tune_search(made, [], lengths // 2, print) == {"search.join_up_to": 49}
+    made.write_card({})  # now 49 looks like the user's own
+    assert tune_search(made, [], lengths, print) == {}
