@@ -90,7 +90,8 @@ def score_run(data: Path, run: Path, weights: Path) -> dict[str, Any]:
     import regard
     from regard.tasks.tuning import tune_penalty
 
-    shutil.copy(weights, run / "weights.safetensors")
+    (run / "weights.safetensors").unlink()
+    os.link(weights, run / "weights.safetensors")
     pairs, translator = read_pairs(data, TEST), regard.load(run)
     tuned = tune_penalty(translator, read_pairs(data, "val"))
     penalty = tuned.penalty if tuned else translator.search.length_penalty

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack
 
 from regard.convert.folder import fingerprint, read_mark
 from regard.data.tokenizer import EOS, SOS, Tokenizer
@@ -27,6 +27,21 @@ LONGEST = 1024
 """Positions that an exported model knows, unless it has learned fewer."""
 BATCH = 32
 """Sentences a batch: one-thread workers are no faster with more."""
+
+
+class Options(TypedDict, total=False):
+    """How to search."""
+
+    beam: int
+    penalty: float
+    """Exponent of the length that scores are divided by."""
+    stop: Literal["exact", "enough"]
+    hypotheses: int
+    """How many are wanted of each sentence."""
+    no_repeat: int
+    """No run of so many tokens stands twice; 0: any may."""
+    min_length: int
+    """At least so many tokens, the end not counted."""
 
 
 class Found(NamedTuple):
@@ -56,47 +71,42 @@ class Engine:
         self._never = [[target.token(SOS)]]  # the unknown token has an option of its own, padding is not there
 
     def translate(
-        self,
-        sources: Sequence[Sequence[int]],
-        longest: Sequence[int],
-        *,
-        beam: int = 5,
-        penalty: float = 1.0,
-        stop: Literal["exact", "enough"] = "exact",
-        hypotheses: int = 1,
-        no_repeat: int = 0,
-        min_length: int = 0,
+        self, sources: Sequence[Sequence[int]], longest: Sequence[int], **search: Unpack[Options]
     ) -> list[list[Found]]:
-        """The best hypotheses for each sentence, best first. `longest` limits their lengths, the end token counted.
+        """The best hypotheses for each sentence, best first. `longest` limits their lengths, the end token counted."""
+        found = dict(self.as_they_come(sources, longest, **search))
+        return [found[place] for place in range(len(sources))]
 
-        `no_repeat`: no run of so many tokens stands twice; `min_length`: at least so many tokens, the end not counted.
-        """
+    def as_they_come(
+        self, sources: Sequence[Sequence[int]], longest: Sequence[int], **search: Unpack[Options]
+    ) -> Iterator[tuple[int, list[Found]]]:
+        """The same, with the place of the sentence, while the workers go on with the others."""
         if sources and (most := max(map(len, sources)) + 1) > self.longest:
             raise ModelError(
                 f"a sentence of {most} tokens is longer than the {self.longest} that CTranslate2 was given"
             )
         longest = [min(limit, self.longest) for limit in longest]
-        search = {
-            "beam_size": beam,
-            "length_penalty": penalty,
-            "patience": float(self.longest if stop == "exact" else 1),
-            "no_repeat_ngram_size": no_repeat,
-            "min_decoding_length": min_length,
+        exact, hypotheses = search.get("stop", "exact") == "exact", search.get("hypotheses", 1)
+        options = {
+            "beam_size": search.get("beam", 5),
+            "length_penalty": search.get("penalty", 1.0),
+            "patience": float(self.longest if exact else 1),
+            "no_repeat_ngram_size": search.get("no_repeat", 0),
+            "min_decoding_length": search.get("min_length", 0),
         }
-        found: list[list[Found]] = [[] for _ in sources]
         cut_short: list[list[int]] = []
         # An exact search always goes to the limit of its batch, so it needs batches of one limit.
-        batches = _by_length(sources, longest, one_limit=stop == "exact")
-        for batch, results in self._run(batches, sources, longest, search):
+        batches = _by_length(sources, longest, one_limit=exact)
+        for batch, results in self._run(batches, sources, longest, options):
             shared = max(longest[place] for place in batch)
             for place, result in zip(batch, results, strict=True):
-                found[place] = self._read(result, hypotheses)
                 # A batch shares the limit of its longest sentence. Who reached a limit of its own is run alone.
                 if longest[place] < shared and max(map(len, result.hypotheses)) >= longest[place]:
                     cut_short.append([place])
-        for [place], [result] in self._run(cut_short, sources, longest, search):
-            found[place] = self._read(result, hypotheses)
-        return found
+                else:
+                    yield place, self._read(result, hypotheses)
+        for [place], [result] in self._run(cut_short, sources, longest, options):
+            yield place, self._read(result, hypotheses)
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
         """Log-probability of each token of each given target, and last of the end token."""

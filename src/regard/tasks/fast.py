@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -46,7 +46,7 @@ class FastTranslator:
         answers = [Answer(text, "", 0.0, (), (), True) for text in texts]
         places = [place for place, ids in enumerate(encoded) if ids]
         sources = [encoded[place] for place in places]
-        found = self.engine.translate(
+        found: Iterable[tuple[int, list[Found]]] = self.engine.as_they_come(
             sources,
             [int(settings.max_ratio * len(ids)) + settings.max_extra for ids in sources],
             beam=settings.beam,
@@ -56,16 +56,25 @@ class FastTranslator:
             no_repeat=settings.no_repeat,
             min_length=settings.min_length,
         )
-        for place, hypotheses in zip(places, found, strict=True):
-            first, *rest = [self._make(texts[place], encoded[place], one, details) for one in hypotheses]
-            answers[place] = replace(first, alternatives=tuple(rest))
+        known = self._log_probs(sources, found := list(found)) if details else {}
+        for number, hypotheses in found:  # while the workers go on with the others
+            text = texts[places[number]]
+            made = [self._make(text, one, known.get((number, one.tokens), ())) for one in hypotheses]
+            answers[places[number]] = replace(made[0], alternatives=tuple(made[1:])) if made[1:] else made[0]
         return answers
 
-    def _make(self, source: str, ids: list[int], found: Found, details: bool) -> Answer:
+    def _log_probs(
+        self, sources: Sequence[list[int]], found: Sequence[tuple[int, list[Found]]]
+    ) -> dict[tuple[int, tuple[int, ...]], tuple[float, ...]]:
+        """Of the tokens of each hypothesis, by the place of its sentence."""
+        asked = [(number, one.tokens) for number, hypotheses in found for one in hypotheses]
+        scores = self.engine.score([sources[number] for number, _ in asked], [tokens for _, tokens in asked])
+        return dict(zip(asked, map(tuple, scores), strict=True))
+
+    def _make(self, source: str, found: Found, log_probs: tuple[float, ...]) -> Answer:
         target = self.engine.target
         text = target.decode(found.tokens)
         flags = find_flags(source, text, found.ended, self.scripts)
-        log_probs = tuple(self.engine.score([ids], [found.tokens])[0]) if details else ()
         tokens = tuple(target.token(id) for id in found.tokens)
         return Answer(source, text, found.score, tokens, log_probs, found.ended, flags)
 
