@@ -10,7 +10,7 @@ TORCH := torch==2.13.0
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 EXTRAS := dev,formats
 
-.PHONY: install demo test test-slow lint format docs bench bench-train bench-quality bench-decode bench-inside demo-run clean
+.PHONY: install demo test test-slow lint format docs bench bench-train bench-quality bench-decode bench-inside bench-serve demo-run clean
 
 install: $(READY)
 
@@ -30,7 +30,10 @@ demo: install
 test: install
 	@$(BIN)/pytest -n 2 -m "not slow"
 
+# The examples with Ray are among these.
 test-slow: install
+	@if test -x $(BIN)/uv; then $(BIN)/uv pip install --quiet --python $(BIN)/python -e ".[$(EXTRAS),ray]"; \
+	  else $(BIN)/pip install --quiet --disable-pip-version-check -e ".[$(EXTRAS),ray]"; fi
 	@$(BIN)/pytest -m slow
 
 lint: install
@@ -62,6 +65,10 @@ bench-decode: install
 # On the demo's run; a few minutes.
 bench-inside: demo-run
 	@$(BIN)/python benchmarks/inside.py
+
+# Loads a server with the demo's run; a few minutes.
+bench-serve: demo-run
+	@$(BIN)/python benchmarks/serve.py
 
 demo-run: install
 	@test -d runs/demo || $(BIN)/regard demo

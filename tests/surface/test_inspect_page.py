@@ -223,6 +223,13 @@ def test_hostile_words_stay_text(show: Show) -> None:
     assert page.locator(".sentences .bit").first.inner_text() == HOSTILE
 
 
+def test_places_count_characters_beyond_the_basic_plane_once(show: Show) -> None:
+    """As Python does, where the browser counts two."""
+    alone = {"attention": [], "attribution": None, "planes": [], "mixing": None, "roles": []}
+    page = show(inspected(source=side("Hi", "🦊🦊", "you", "."), **alone))
+    assert page.locator(".sentences .source .bit").all_inner_texts() == ["Hi", "🦊🦊", "you", ".", "END"]
+
+
 @pytest.mark.parametrize(
     ("data", "expected"),
     [

@@ -1,8 +1,8 @@
 """Pages: one self-contained HTML file each, drawn in the browser from JSON that stands in the file itself.
 
 A skeleton (`report.html`, `inspect.html`) names its styles and scripts as any page would; `render_page` puts them, and
-the data, in their places. The file then asks nothing of the network, and its policy lets nothing run but what was put
-there.
+the data, in their places. Its script is an ES module; what that imports comes with it. The file then asks nothing of
+the network, and its policy lets nothing run but what was put there. A server may hand out the same modules one by one.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from importlib.resources.abc import Traversable
 from typing import Any
 
 from regard.errors import SettingsError, nearest
+from regard.pages.bundle import bundle
 
 __all__ = ["render_page"]
 
 _PARTS = re.compile(
     r'<link rel="stylesheet" href="(?P<style>[a-z]+\.css)">'
-    r'|<script src="(?P<script>[a-z]+\.js)"></script>'
+    r'|<script(?P<module> type="module")? src="(?P<script>[a-z]+)\.js"></script>'
     r"|\{\{(?P<slot>policy|title|data)(?::(?P<otherwise>[^}]*))?\}\}"
 )
 _COMMENT = re.compile(r"//|/\*.*\*/$")
@@ -41,9 +42,7 @@ def render_page(name: str, data: Mapping[str, Any]) -> str:
     skeleton = (folder / f"{name}.html").read_text(encoding="utf-8")
 
     styles = {found["style"]: _part(folder, found["style"]) for found in _PARTS.finditer(skeleton) if found["style"]}
-    scripts = {
-        found["script"]: _part(folder, found["script"]) for found in _PARTS.finditer(skeleton) if found["script"]
-    }
+    scripts = {found["script"]: _script(folder, found) for found in _PARTS.finditer(skeleton) if found["script"]}
     slots = {
         "policy": _policy(styles, scripts),
         "title": html.escape(str(data.get("title") or "")),
@@ -65,6 +64,13 @@ def _part(folder: Traversable, name: str) -> str:
     """A style or script without its indentation and its lines of comment, which are for those who read the source."""
     lines = (line.strip() for line in (folder / name).read_text(encoding="utf-8").splitlines())
     return "\n".join(line for line in lines if line and not _COMMENT.match(line))
+
+
+def _script(folder: Traversable, found: re.Match[str]) -> str:
+    def read(name: str) -> str:
+        return _part(folder, f"{name}.js")
+
+    return bundle(found["script"], read) if found["module"] else read(found["script"])
 
 
 def _policy(styles: Mapping[str, str], scripts: Mapping[str, str]) -> str:

@@ -1,16 +1,13 @@
-"use strict";
 // What the reader has chosen, for all parts of a page that depend on it.
-const choices = (() => {
-  function make(values) {
-    const listeners = [];
-    return {
-      values,
-      listen: (listener) => listeners.push(listener),
-      set(changes) {
-        Object.assign(values, changes);
-        listeners.forEach((listener) => listener(values, changes));
-      },
-    };
-  }
-  return { make };
-})();
+function make(values) {
+  const listeners = [];
+  return {
+    values,
+    listen: (listener) => listeners.push(listener),
+    set(changes) {
+      Object.assign(values, changes);
+      listeners.forEach((listener) => listener(values, changes));
+    },
+  };
+}
+export { make };

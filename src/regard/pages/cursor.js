@@ -1,85 +1,84 @@
-"use strict";
 // One cursor through several drawings of weights between the same words. To point at a word or a cell in one of them,
 // or to move with the arrow keys, marks its row and column in all of them and says the weight in words.
-const cursor = (() => {
-  const { html, figure, responsive } = draw;
-  const { top } = weights;
-  const NOWHERE = { row: null, column: null };
-  const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+import { html, figure, responsive } from "./draw.js";
+import * as weights from "./weights.js";
 
-  // The weights at the cursor, in words.
-  function describe({ matrix, rows, columns }, { row, column }) {
-    if (row !== null && column !== null) {
-      return `“${rows[row]}” looks at “${columns[column]}” with weight ${figure(matrix[row][column] ?? 0)}.`;
-    }
-    if (row !== null) {
-      const most = top(matrix[row]);
-      return `“${rows[row]}” looks most at “${columns[most]}”, with weight ${figure(matrix[row][most] ?? 0)}.`;
-    }
-    if (column !== null) {
-      const most = top(matrix.map((line) => line[column]));
-      const weight = figure(matrix[most][column] ?? 0);
-      return `“${columns[column]}” is looked at most by “${rows[most]}”, with weight ${weight}.`;
-    }
-    return "Point at a word or a cell, or move with the arrow keys, to read its weight.";
+const { top } = weights;
+const NOWHERE = { row: null, column: null };
+const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+
+// The weights at the cursor, in words.
+function describe({ matrix, rows, columns }, { row, column }) {
+  if (row !== null && column !== null) {
+    return `“${rows[row]}” looks at “${columns[column]}” with weight ${figure(matrix[row][column] ?? 0)}.`;
   }
-
-  // Hosts for drawings of what `name` says, and the line that tells what the cursor stands on; `follow` hears of every
-  // move. A drawing is { make, view, title }: a function of weights.js, what it draws, a heading if there are several.
-  function panels({ name = "Attention weights", say = describe, follow = () => {} } = {}) {
-    const says = html("p", { class: "says", role: "status" });
-    const views = html("div", { class: "attention-views" });
-    let [parts, here] = [[], NOWHERE];
-    const view = () => parts[0].view;
-
-    function point(to) {
-      here = to;
-      parts.forEach((part) => part.drawing?.mark(here));
-      says.textContent = say(view(), here);
-      follow(here);
-    }
-    function put(part) {
-      if (!part.host.clientWidth) return;
-      part.drawing = part.make(part.view, part.host.clientWidth);
-      part.host.replaceChildren(part.drawing.node);
-      part.drawing.mark(here);
-    }
-    function move(event) {
-      const by = MOVES[event.key];
-      if (!by) return;
-      event.preventDefault();
-      const go = (at, step, count) => (at === null ? 0 : Math.min(count - 1, Math.max(0, at + step)));
-      point({ row: go(here.row, by[0], view().rows.length), column: go(here.column, by[1], view().columns.length) });
-      event.currentTarget.querySelector(".cell-box").scrollIntoView({ block: "nearest", inline: "nearest" });
-    }
-    function prepare({ make, view, title }) {
-      const isMap = make === weights.map;
-      const host = isMap
-        ? html("div", { class: "map-host", tabindex: 0, role: "group",
-          "aria-label": `${title ?? name}; arrow keys move the cursor` })
-        : html("div", { class: "facing-host" });
-      const part = { make, view, title, host };
-      responsive(host, () => put(part));
-      host.addEventListener("pointermove", (event) => part.drawing && point(part.drawing.locate(event)));
-      host.addEventListener("pointerleave", () => point(NOWHERE));
-      if (isMap) host.addEventListener("keydown", move);
-      part.node = title ? html("div", { class: "panel" }, html("p", { class: "panel-name" }, title), host) : host;
-      return part;
-    }
-    // Other weights in the same drawings keep their hosts, and with them the keyboard's place.
-    function show(drawings) {
-      const isSame = drawings.length === parts.length
-        && drawings.every(({ make, title }, index) => make === parts[index].make && title === parts[index].title);
-      if (isSame) parts.forEach((part, index) => { part.view = drawings[index].view; });
-      else {
-        parts = drawings.map(prepare);
-        views.replaceChildren(...parts.map((part) => part.node));
-      }
-      point(NOWHERE);
-      parts.forEach(put);
-    }
-    return { says, views, show, point };
+  if (row !== null) {
+    const most = top(matrix[row]);
+    return `“${rows[row]}” looks most at “${columns[most]}”, with weight ${figure(matrix[row][most] ?? 0)}.`;
   }
+  if (column !== null) {
+    const most = top(matrix.map((line) => line[column]));
+    const weight = figure(matrix[most][column] ?? 0);
+    return `“${columns[column]}” is looked at most by “${rows[most]}”, with weight ${weight}.`;
+  }
+  return "Point at a word or a cell, or move with the arrow keys, to read its weight.";
+}
 
-  return { NOWHERE, describe, panels };
-})();
+// Hosts for drawings of what `name` says, and the line that tells what the cursor stands on; `follow` hears of every
+// move. A drawing is { make, view, title }: a function of weights.js, what it draws, a heading if there are several.
+function panels({ name = "Attention weights", say = describe, follow = () => {} } = {}) {
+  const says = html("p", { class: "says", role: "status" });
+  const views = html("div", { class: "attention-views" });
+  let [parts, here] = [[], NOWHERE];
+  const view = () => parts[0].view;
+
+  function point(to) {
+    here = to;
+    parts.forEach((part) => part.drawing?.mark(here));
+    says.textContent = say(view(), here);
+    follow(here);
+  }
+  function put(part) {
+    if (!part.host.clientWidth) return;
+    part.drawing = part.make(part.view, part.host.clientWidth);
+    part.host.replaceChildren(part.drawing.node);
+    part.drawing.mark(here);
+  }
+  function move(event) {
+    const by = MOVES[event.key];
+    if (!by) return;
+    event.preventDefault();
+    const go = (at, step, count) => (at === null ? 0 : Math.min(count - 1, Math.max(0, at + step)));
+    point({ row: go(here.row, by[0], view().rows.length), column: go(here.column, by[1], view().columns.length) });
+    event.currentTarget.querySelector(".cell-box").scrollIntoView({ block: "nearest", inline: "nearest" });
+  }
+  function prepare({ make, view, title }) {
+    const isMap = make === weights.map;
+    const host = isMap
+      ? html("div", { class: "map-host", tabindex: 0, role: "group",
+        "aria-label": `${title ?? name}; arrow keys move the cursor` })
+      : html("div", { class: "facing-host" });
+    const part = { make, view, title, host };
+    responsive(host, () => put(part));
+    host.addEventListener("pointermove", (event) => part.drawing && point(part.drawing.locate(event)));
+    host.addEventListener("pointerleave", () => point(NOWHERE));
+    if (isMap) host.addEventListener("keydown", move);
+    part.node = title ? html("div", { class: "panel" }, html("p", { class: "panel-name" }, title), host) : host;
+    return part;
+  }
+  // Other weights in the same drawings keep their hosts, and with them the keyboard's place.
+  function show(drawings) {
+    const isSame = drawings.length === parts.length
+      && drawings.every(({ make, title }, index) => make === parts[index].make && title === parts[index].title);
+    if (isSame) parts.forEach((part, index) => { part.view = drawings[index].view; });
+    else {
+      parts = drawings.map(prepare);
+      views.replaceChildren(...parts.map((part) => part.node));
+    }
+    point(NOWHERE);
+    parts.forEach(put);
+  }
+  return { says, views, show, point };
+}
+
+export { NOWHERE, describe, panels };

@@ -1,63 +1,7 @@
-"use strict";
-// A look inside one translation: reads the data of the page and lays out its sections. What is missing is left out.
-(() => {
-  const { html } = draw;
-  const { section } = frame;
-  const data = JSON.parse(document.getElementById("data").textContent);
-  const languages = data.languages ?? {};
-  const maps = data.attention ?? [];
-  const heads = data.roles ?? [];
-  const book = sentence.open(data);
-  const picked = choices.make({ unit: "words", ...(maps.length && (data.start ?? look.firstOf(maps))) });
-  const steps = data.next ? writing.stepsOf(data.next, data.target) : null;
-  const looked = writing.lookedAt(book, maps);
-  const formula = (text) => html("code", { class: "formula" }, text);
+// The page of `regard inspect`: draws the data that stand in it.
+import { sign } from "./frame.js";
+import { inspectionView } from "./inspection.js";
 
-  const sections = [
-    section("heads", "Every head", [
-      "Each small map is one head: rows look, columns are looked at. Layers run down and heads across, counted from 0 "
-      + "as in Regard's names. Choose one to see it large.",
-      formula("softmax(Q Kᵀ / √d)"),
-    ], multiples.multiplesView(book, maps, heads, picked)),
-    section("writing", "Word by word", [
-      `The translation is written one token at a time. At each step the model ${looked
-        ? "looks at the source, shaded by the average of all heads, and " : ""}gives every token of its vocabulary a `
-      + "probability.",
-      formula("P(yₜ | y₁ … yₜ₋₁, x)"),
-    ], writing.writingView(book, steps, looked, languages, data.translation?.given)),
-    section("guesses", "What might have stood there",
-      "The same probabilities as one table, in percent: a row is a place in the translation, a column a token of the "
-      + "vocabulary. A row with one dark cell is a place without doubt.",
-      guesses.guessesView(book, steps)),
-    section("search", "The search",
-      "Beam search keeps a few beginnings at a time and goes on with the likeliest. Figures are log-probabilities up "
-      + "to there; a finished one is divided by its length to be compared.",
-      tree.treeView(book, data.tree?.nodes)),
-    section("credit", "Which words made this word?",
-      "Weights say where a model looks, not what made the difference. Each method answers in its own way; where they "
-      + "agree, the answer is safer.",
-      credit.creditView(book, data.attribution, languages)),
-    section("roles", "Head roles", roles.message(heads), roles.rolesView(heads, maps, picked)),
-    section("entropy", "How widely heads look", [
-      "0 bits: one word alone. One bit more: twice as many words.",
-      formula("H = − Σ w log₂ w"),
-    ], heights.entropyView(maps)),
-    section("mixing", "How tokens mix",
-      "From layer to layer a state holds less of its own token and more of the others. Measured is the size of its "
-      + "derivative by each input token, made to sum to one.",
-      mixing.mixingView(book, data.mixing)),
-    section("traced", "Can a state be traced to its token?",
-      "A state is compared with the inputs it might have come from, as it is or through a map that was learnt on other "
-      + "sentences. Where its own token is no longer the nearest, its weights tell little about words.",
-      traced.tracedView(data.identifiability)),
-    section("vectors", "Tokens in the plane",
-      "Vectors have many dimensions; drawn here are the two in which the tokens of this sentence differ most. Higher "
-      + "layers know the context.",
-      scatter.scatterView(book, data.planes)),
-    section("positions", "Places", positions.message(data.positions), positions.positionsView(data.positions)),
-  ].filter(Boolean);
-
-  frame.sign(data);
-  document.getElementById("report").replaceChildren(
-    opening.openingView(data, book, maps, picked, frame.names(languages)), ...sections);
-})();
+const data = JSON.parse(document.getElementById("data").textContent);
+sign(data);
+document.getElementById("report").replaceChildren(...inspectionView(data).nodes);

@@ -1,0 +1,109 @@
+// The server's API as the page uses it. Addresses are relative, so that the page also works behind a prefix.
+const KEY = "regard-key";
+
+// An answer other than the one hoped for. `status` 0: nobody answered. `wait`: seconds after which to try again, if the
+// server said so.
+class Refusal extends Error {
+  constructor(message, status, wait = null) {
+    super(message);
+    Object.assign(this, { status, wait });
+  }
+}
+const isAborted = (error) => error?.name === "AbortError";
+
+// A key lasts as long as the tab.
+const keyOf = () => { try { return sessionStorage.getItem(KEY); } catch { return null; } };
+const useKey = (key) => { try { sessionStorage.setItem(KEY, key); } catch { /* a browser may forbid it */ } };
+
+async function refusal(response) {
+  const wait = Number(response.headers.get("Retry-After")) || null;
+  let said = null;
+  try {
+    const { error, detail } = await response.json();
+    said = error?.message ?? error ?? detail;
+  } catch { /* not in JSON: a proxy's page, say */ }
+  const message = typeof said === "string" && said ? said : `the server answered with status ${response.status}`;
+  return new Refusal(message, response.status, wait);
+}
+
+async function ask(path, body, signal) {
+  const headers = { ...(body && { "Content-Type": "application/json" }),
+    ...(keyOf() && { Authorization: `Bearer ${keyOf()}` }) };
+  let response;
+  try {
+    response = await fetch(path, { method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body), signal,
+      credentials: "same-origin", referrerPolicy: "no-referrer" });
+  } catch (error) {
+    if (isAborted(error)) throw error;
+    throw new Refusal("the server cannot be reached", 0);
+  }
+  if (!response.ok) throw await refusal(response);
+  return response;
+}
+
+// The data of server-sent events, parsed, until the last one.
+async function* events(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const blocks = (rest + value.replaceAll("\r", "")).split("\n\n");
+    rest = blocks.pop();
+    for (const block of blocks) {
+      const data = block.split("\n").filter((line) => line.startsWith("data:")).map((line) => line.slice(5).trim());
+      if (!data.length) continue;
+      if (data.join("") === "[DONE]") return;
+      const event = JSON.parse(data.join("\n"));
+      if (event.error) throw new Refusal(event.error.message ?? String(event.error), 200);
+      yield event;
+    }
+  }
+}
+
+async function models(signal) {
+  const { data } = await (await ask("v1/models", null, signal)).json();
+  return data;
+}
+// Characters that a request may have; none known: as many as one likes.
+async function limit() {
+  try {
+    const { charLimit } = await (await ask("frontend/settings")).json();
+    return charLimit > 0 ? charLimit : Infinity;
+  } catch {
+    return Infinity;
+  }
+}
+
+// Translations of texts with all that is known about them. A model that never looks back at the source cannot say which
+// words render which, and says so: then the rest has to do.
+const blind = new Set();
+async function translate(model, texts, { nbest = 1, signal } = {}) {
+  const align = !blind.has(model);
+  try {
+    const response = await ask("v1/translate", { model, q: texts, nbest, align, scores: true }, signal);
+    return (await response.json()).translations;
+  } catch (error) {
+    if (!align || error.status !== 400 || !/align/.test(error.message)) throw error;
+    blind.add(model);
+    return translate(model, texts, { nbest, signal });
+  }
+}
+
+async function inspect(model, text, { off = [], quick = true, signal } = {}) {
+  return (await ask("v1/inspect", { model, text, off, quick }, signal)).json();
+}
+async function classify(model, text, { signal } = {}) {
+  const { verdicts } = await (await ask("v1/classify", { model, q: text, explain: true }, signal)).json();
+  return verdicts[0];
+}
+// A reply in pieces. `messages` as OpenAI's clients send them.
+async function* chat(model, messages, { signal } = {}) {
+  const response = await ask("v1/chat/completions", { model, messages, stream: true }, signal);
+  for await (const { choices } of events(response)) {
+    const piece = choices?.[0]?.delta?.content;
+    if (piece) yield piece;
+  }
+}
+
+export { Refusal, isAborted, useKey, models, limit, translate, inspect, classify, chat };

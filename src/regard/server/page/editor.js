@@ -1,0 +1,61 @@
+// The page to write on: a text field over a copy of its text. The copy gives both their height, and in it words can be
+// lit, which a text field does not know. Highlights leave the text whole, so that both break their lines alike.
+import { html } from "./draw.js";
+
+const LIT = "counterpart";
+const MOVES = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End", "PageUp", "PageDown"];
+
+// `onInput()` hears of other text, `onPoint(word or null)` of the pointer, `onCaret(place)` of a caret moved by hand.
+function editor({ label, placeholder, describedBy, onInput, onPoint = () => {}, onCaret = () => {} }) {
+  const letters = document.createTextNode("");
+  const copy = html("div", { class: "copy", "aria-hidden": "true", dir: "auto" }, letters);
+  const field = html("textarea", { dir: "auto", "aria-label": label, "aria-describedby": describedBy, placeholder,
+    spellcheck: "false", autocapitalize: "sentences", rows: 1 });
+  const node = html("div", { class: "paper" }, copy, field);
+  let ranges = [];
+
+  // A last empty line needs a letter to stand on.
+  const paint = () => { letters.data = `${field.value}\u200b`; };
+  function range({ start, end }) {
+    const made = new Range();
+    made.setStart(letters, start);
+    made.setEnd(letters, end);
+    return made;
+  }
+  const light = (indexes) => globalThis.Highlight
+    && CSS.highlights.set(LIT, new Highlight(...indexes.map((index) => ranges[index])));
+  function setWords(places) {
+    ranges = places.map(range);
+    light([]);
+  }
+  function set(text) {
+    field.value = text;
+    setWords([]);
+    paint();
+  }
+  function wordAt({ clientX: x, clientY: y }) {
+    const found = ranges.findIndex((one) => Array.from(one.getClientRects()).some(({ left, right, top, bottom }) =>
+      left <= x && x <= right && top <= y && y <= bottom));
+    return found < 0 ? null : found;
+  }
+
+  field.addEventListener("input", () => {
+    setWords([]);
+    paint();
+    onInput();
+  });
+  let isWaiting = false; // at most one look a frame
+  field.addEventListener("pointermove", (event) => {
+    if (isWaiting || !ranges.length) return;
+    isWaiting = true;
+    requestAnimationFrame(() => { isWaiting = false; onPoint(wordAt(event)); });
+  });
+  field.addEventListener("pointerleave", () => requestAnimationFrame(() => onPoint(null)));
+  field.addEventListener("blur", () => onPoint(null));
+  field.addEventListener("keyup", ({ key }) => { if (MOVES.includes(key)) onCaret(field.selectionStart); });
+  field.addEventListener("click", () => onCaret(field.selectionStart));
+  paint();
+  return { node, field, set, setWords, light, text: () => field.value };
+}
+
+export { editor };

@@ -1,0 +1,31 @@
+// What an empty page says: on the first visit how it works, and always a few sentences to begin with.
+import { html } from "./draw.js";
+
+const SEEN = "regard-welcomed";
+const MOST = 3;
+
+const isSeen = () => { try { return localStorage.getItem(SEEN) !== null; } catch { return false; } };
+const remember = () => { try { localStorage.setItem(SEEN, "1"); } catch { /* it will be said again */ } };
+
+// `onChoose(text)` hears of a sentence to try.
+function welcomeView(message, onChoose) {
+  const hint = html("p", { class: "hint" }, message);
+  const close = html("button", { type: "button", class: "quiet" }, "Got it");
+  const first = html("div", { class: "first-visit", hidden: isSeen() }, hint, close);
+  close.addEventListener("click", () => { remember(); first.hidden = true; });
+  const list = html("div", { class: "examples" });
+  const node = html("div", { class: "welcome" }, list, first);
+  function show(examples = [], language = null) {
+    node.hidden = false;
+    list.replaceChildren(...(examples.length ? [html("h2", { class: "tag" }, "For example")] : []),
+      ...examples.slice(0, MOST).map((text) => {
+        const button = html("button", { type: "button", class: "example", lang: language, dir: "auto" }, text);
+        button.addEventListener("click", () => onChoose(text));
+        return button;
+      }));
+  }
+  const hide = () => { node.hidden = true; };
+  return { node, show, hide };
+}
+
+export { welcomeView };
