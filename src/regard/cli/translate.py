@@ -12,6 +12,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.cli.document import add_format, document_format, read_document, translate_into
 from regard.cli.search_options import add_search, search_settings
 from regard.data.corpus import read_lines
 from regard.errors import SettingsError
@@ -29,15 +30,21 @@ MANY_LINES = 500
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.description = (
-        "Translate a file, or standard input, line by line.\n\n"
+        "Translate a file, or standard input, line by line; HTML, Markdown, SRT and PO files as documents.\n\n"
         "  echo 'I am trendy' | regard translate runs/demo\n"
         "  regard translate runs/en-de news.en --out news.de\n"
+        "  regard translate runs/en-de page.html --out page.de.html\n"
         "  regard translate runs/en-de news.en --ensemble runs/en-de-2 --beam 8 --nbest 3 --json"
     )
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument(
-        "file", metavar="FILE", nargs="?", default="-", help="text, one sentence a line; - is standard input"
+        "file",
+        metavar="FILE",
+        nargs="?",
+        default="-",
+        help="text, one sentence a line, or a document; - is standard input",
     )
+    add_format(parser)
     parser.add_argument("--out", metavar="FILE", help="write here instead of standard output; there only when whole")
     parser.add_argument("--resume", action="store_true", help="go on with an --out file that was interrupted")
     parser.add_argument(
@@ -70,8 +77,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Translate."""
     search = search_settings(options)
-    opened = Run.open(options.run)  # a mistyped name is told before anything is read
+    opened = Run.open(options.run).require("translate")  # a wrong one is told before anything is read
     check(options, opened, search)
+    if kind := document_format(options):
+        document = read_document(options, kind, opened)
+        translate = open_translator(options, opened, search)
+        return translate_into(options, document, translate, bar(lambda: len(set(document.texts)), 0))
     lines = _standard_input() if options.file == "-" else read_lines(options.file)
     first = next(lines, None)  # a missing file is told before the model is loaded
     if first is None:
@@ -154,7 +165,8 @@ def into_file(
         "options": [getattr(options, name) for name in _SHAPING],
         "search": {name: str(value) for name, value in search.items()},
     }
-    with Output(Path(options.out), job, resume=options.resume) as output, _bar(options.file, output.done) as advance:
+    count = None if options.file == "-" else lambda: sum(1 for _ in read_lines(options.file))
+    with Output(Path(options.out), job, resume=options.resume) as output, bar(count, output.done) as advance:
         try:
             for chunk in chunks(islice(lines, output.done, None)):
                 output.write(show(answer, options) for answer in translate(chunk))
@@ -179,9 +191,12 @@ def show(answer: Answer, options: argparse.Namespace) -> str:
 
 
 @contextmanager
-def _bar(file: str, done: int) -> Iterator[Callable[[int], None]]:
-    """A bar with sentences a second and the time left, on a terminal; gives the function that moves it."""
-    if file == "-" or not sys.stderr.isatty():
+def bar(count: Callable[[], int] | None, done: int) -> Iterator[Callable[[int], None]]:
+    """A bar with sentences a second and the time left, on a terminal; gives the function that moves it.
+
+    `count` says how many there are, if that can be known.
+    """
+    if count is None or not sys.stderr.isatty():
         yield lambda lines: None
         return
     from rich.console import Console
@@ -189,7 +204,7 @@ def _bar(file: str, done: int) -> Iterator[Callable[[int], None]]:
 
     columns = (BarColumn(24, complete_style="cyan"), MofNCompleteColumn(), TextColumn("{task.fields[speed]}"))
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=sum(1 for _ in read_lines(file)), completed=done, speed="")
+        task = progress.add_task("", total=count(), completed=done, speed="")
 
         def advance(lines: int) -> None:
             progress.advance(task, lines)

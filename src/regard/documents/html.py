@@ -1,0 +1,174 @@
+"""HTML, pages and fragments: blocks split texts, inline tags stay around the words that render what they enclosed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from html import escape, unescape
+
+from regard.documents.html_tokens import Token, names, read_attributes, read_tokens
+from regard.documents.inline import Element, Fixed, Piece, Raw, Tree, Words, fixed, read_words
+from regard.documents.segment import Draft
+
+# Whatever is not named here is inline, as it is in a browser. Buttons and options are texts of their own.
+_BLOCKS = names(
+    "html head body title base link meta address article aside blockquote button caption center col colgroup dd "
+    "details dialog dir div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 header "
+    "hgroup hr legend li main menu nav noscript ol optgroup option p param pre search section select summary table "
+    "tbody td template tfoot th thead tr ul"
+)
+_CODE = names("code kbd samp tt var")
+_WHOLE = names("script style textarea xmp iframe noembed noframes svg math object video audio canvas map")
+"""Inline elements that stay as they are, with everything inside them."""
+_ENDED_BY_THE_NEXT = names("p li dt dd option tr td th")
+_INVISIBLE = names("wbr link meta script style")
+"""What does not part the words around it."""
+
+_END = re.compile(r"[.!?:。！？][\"'”’»)]?\s*$")
+_SPOKEN_ATTRIBUTES = ("alt", "title", "placeholder", "aria-label")
+
+
+def parse_html(source: str, draft: Draft, *, attributes: bool = True) -> list[Piece]:
+    """The pieces of a page or a fragment. `attributes`: alt, title and others that people read are texts as well."""
+    return _Reader(draft, attributes).read(read_tokens(source))
+
+
+class _Reader:
+    def __init__(self, draft: Draft, attributes: bool):
+        self._draft, self._attributes = draft, attributes
+        self._pieces: list[Piece] = []
+        self._tree = Tree()
+        self._kept: _Kept | None = None
+
+    def read(self, tokens: Iterable[Token]) -> list[Piece]:
+        for token in tokens:
+            if self._kept and not self._keep(self._kept, token):
+                continue
+            if token.kind == "text":
+                self._tree.add(*read_words(token.raw, unescape))
+            elif token.kind == "other":
+                self._tree.add(Fixed(token.raw))
+            else:
+                self._read_tag(token)
+        if self._kept:
+            self._end_kept(self._kept)
+        self._flush()
+        return self._pieces
+
+    def _read_tag(self, token: Token) -> None:
+        name = token.name
+        block = name in _BLOCKS
+        if token.kind == "open" and (name in _CODE or name in _WHOLE or name == "pre" or _untranslated(token.raw)):
+            if block:
+                self._flush()
+            self._kept = _Kept(token)
+            return
+        raw = self._tag(token)
+        if block:
+            self._flush()
+            self._pieces += [raw] if isinstance(raw, str) else raw
+        elif token.kind == "close":
+            self._tree.close(name, raw)
+        elif token.kind == "single":
+            if name == "br" and self._ends_sentence():
+                self._flush()
+            self._tree.add(Fixed(raw, parts=name not in _INVISIBLE))
+        else:
+            if name == "a" and self._follows_link():
+                self._flush()
+            self._tree.open(name, raw)
+
+    def _follows_link(self) -> bool:
+        """Links with nothing between them are a list of links, not running text."""
+        before = self._tree.root[-2:]
+        while before and isinstance(before[-1], Words) and not before[-1].text.strip():
+            before.pop()
+        return bool(before) and not self._tree.depth and isinstance(before[-1], Element) and before[-1].name == "a"
+
+    def _ends_sentence(self) -> bool:
+        """Whether a line break here ends a sentence, and with it a text."""
+        before = self._tree.root[-1:]
+        return not self._tree.depth and any(isinstance(node, Words) and _END.search(node.text) for node in before)
+
+    def _flush(self) -> None:
+        """End a text."""
+        self._pieces += self._draft.add(self._tree.finish(), _escape)
+
+    # What stays as it is
+
+    def _keep(self, kept: _Kept, token: Token) -> bool:
+        """Take a token into what is kept; True if it is the first that is not."""
+        if kept.ended_by(token):
+            self._end_kept(kept)
+            return True
+        kept.tokens.append(token)
+        if not kept.depth:
+            self._end_kept(kept)
+        return False
+
+    def _end_kept(self, kept: _Kept) -> None:
+        self._kept = None
+        raw = "".join(token.raw for token in kept.tokens)
+        if kept.name in _BLOCKS:
+            self._pieces.append(raw)
+        elif kept.name in _WHOLE:
+            self._tree.add(Fixed(raw, parts=kept.name not in _INVISIBLE))
+        else:
+            text = "".join(unescape(token.raw) for token in kept.tokens if token.kind == "text")
+            self._tree.add(fixed(raw, text))
+
+    # Attributes that people read
+
+    def _tag(self, token: Token) -> Raw:
+        """The source of a tag, with slots for those of its attributes that are texts."""
+        if not self._attributes or token.kind == "close" or "=" not in token.raw:
+            return token.raw
+        found = list(read_attributes(token.raw))
+        values = {attribute.name: attribute.value.lower() for attribute in found}
+        spoken = set(_SPOKEN_ATTRIBUTES)
+        if token.name == "input" and values.get("type") in ("submit", "button", "reset"):
+            spoken.add("value")
+        if token.name == "meta" and values.get("name") == "description":
+            spoken.add("content")
+        pieces: list[Piece] = []
+        at = 0
+        for attribute in found:
+            if attribute.name in spoken and attribute.quoted:
+                pieces.append(token.raw[at : attribute.start])
+                pieces += self._draft.add(list(read_words(attribute.value, unescape)), escape)
+                at = attribute.end
+        return (*pieces, token.raw[at:]) if pieces else token.raw
+
+
+class _Kept:
+    """An element that stays as it is, while it is being read."""
+
+    def __init__(self, token: Token):
+        self.name = token.name
+        self.tokens = [token]
+        self.depth = 1
+
+    def ended_by(self, token: Token) -> bool:
+        """Whether the element ends before this token; also where its end tag may be left out, or is missing."""
+        if token.name == self.name and token.kind in ("open", "close"):
+            if token.kind == "open" and self.name in _ENDED_BY_THE_NEXT and self.depth == 1:
+                return True
+            self.depth += 1 if token.kind == "open" else -1
+            return False
+        inline = self.name not in _BLOCKS and self.name not in _WHOLE
+        return (inline or self.name == "p") and token.name in _BLOCKS
+
+
+def _untranslated(raw: str) -> bool:
+    """Whether a tag says that what it encloses is not to be translated."""
+    if "translate" not in (lowered := raw.lower()):
+        return False
+    return any(
+        (attribute.name == "translate" and attribute.value.lower() == "no")
+        or (attribute.name == "class" and "notranslate" in attribute.value.lower().split())
+        for attribute in read_attributes(lowered)
+    )
+
+
+def _escape(text: str) -> str:
+    return escape(text, quote=False)

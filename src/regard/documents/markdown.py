@@ -1,0 +1,211 @@
+"""Markdown: headings, paragraphs, list items, quotations and table cells are texts; code and front matter stay."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from regard.documents.html import parse_html
+from regard.documents.inline import Piece
+from regard.documents.markdown_inline import escape_cell, escape_markdown, fold_label, read_inline
+from regard.documents.segment import Draft, Escape
+
+_FRONT_MATTER = re.compile(
+    r"(---(?=[ \t]*\r?\n(?:[\w\"'-]+[ \t]*:|\#))|\+\+\+(?=[ \t]*\r?\n(?:[\w\"'.-]+[ \t]*=|[\[\#])))"
+    r"[ \t]*\r?\n(?:.*\n)*?\1[ \t]*(?:\r?\n|\Z)"
+)
+_LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r|\Z)")
+_MARKERS = re.compile(r"(?:[ \t]*(?:>|[-*+](?=[ \t])(?:[ \t]+\[[ xX]\](?=[ \t]))?|\d{1,9}[.)](?=[ \t])))*+[ \t]*")
+_LIST_MARKER = re.compile(r"(?:^|[ \t>])(?:[-*+]|\d{1,9}[.)])[ \t]")
+_FENCE = re.compile(r"(`{3,})[^`]*$|(~{3,})")
+_HEADING = re.compile(r"#{1,6}[ \t]+")
+_DEFINITION = re.compile(r"[ \t]{0,3}\[([^\^\[\]][^\[\]]*)\]:[ \t]*\S")
+_NOTE = re.compile(r"\[\^[^\[\]\s]+\]:[ \t]+")
+_DELIMITER_ROW = re.compile(r"[ \t>]*+\|?[ \t]*+:?-++:?[ \t]*+(?:\|[ \t]*+:?-++:?[ \t]*+)*+\|?[ \t]*+$")
+_CELL_END = re.compile(r"(?<!\\)\|")
+_HTML_BLOCK = re.compile(
+    r"<(?:!--|[!?]|/?(?:address|article|aside|blockquote|body|center|dd|details|dialog|div|dl|dt|fieldset|figcaption|"
+    r"figure|footer|form|h[1-6]|head|header|hr|html|iframe|li|link|main|menu|meta|nav|ol|option|p|pre|script|section|"
+    r"select|style|summary|table|tbody|td|textarea|tfoot|th|thead|title|tr|ul)(?=[\s/>]|$))",
+    re.IGNORECASE,
+)
+_HTML_ENDS = {"<!--": "-->", "<script": "</script", "<pre": "</pre", "<style": "</style", "<textarea": "</textarea"}
+"""Blocks of HTML that go on over blank lines, and what they go on to."""
+_LINE_START = re.compile(r"(\n[ \t>]*+|^)([-+*#=>]|\d+(?=[.)]))(?=[.)]?(?:\s|$))")
+
+
+def parse_markdown(source: str, draft: Draft) -> list[Piece]:
+    """The pieces of a Markdown document."""
+    front = _FRONT_MATTER.match(source)
+    start = front.end() if front else 0
+    lines = [_Line(*match.groups()) for match in _LINE.finditer(source, start) if match.group()]
+    return [source[:start], *_Reader(lines, draft).read()]
+
+
+@dataclass(frozen=True)
+class _Line:
+    text: str
+    end: str
+
+    @property
+    def whole(self) -> str:
+        return self.text + self.end
+
+    @cached_property
+    def marks(self) -> str:
+        """Quotation and list marks, and the indentation, that a line begins with."""
+        match = _MARKERS.match(self.text)
+        return match.group() if match else ""
+
+    @cached_property
+    def rest(self) -> str:
+        return self.text[len(self.marks) :]
+
+
+def _guard_lines(text: str) -> str:
+    """A translated paragraph, in which no line is taken for a list item, a heading or a quotation."""
+    return _LINE_START.sub(_guard, text)
+
+
+def _guard(match: re.Match[str]) -> str:
+    mark = match[2]
+    return f"{match[1]}{mark}\\" if mark[0].isdigit() else f"{match[1]}\\{mark}"
+
+
+def _line_end(text: str) -> str:
+    """What ends the text of a line: spaces, or the backslash of a hard break."""
+    spaces = text[len(text.rstrip()) :]
+    return spaces or ("\\" if text.endswith("\\") else "")
+
+
+class _Reader:
+    def __init__(self, lines: Sequence[_Line], draft: Draft):
+        self._lines, self._draft = lines, draft
+        self._labels = {fold_label(match[1]) for line in lines if (match := _DEFINITION.match(line.text))}
+        self._pieces: list[Piece] = []
+        self._paragraph: list[_Line] = []
+        self._in_list = False
+
+    def read(self) -> list[Piece]:
+        at = 0
+        while at < len(self._lines):
+            at = self._read_block(at)
+        self._flush()
+        return self._pieces
+
+    def _read_block(self, at: int) -> int:
+        """Read a line, or the lines of a block; returns the place of the next."""
+        line = self._lines[at]
+        if not line.rest.strip():
+            self._flush()
+            self._pieces.append(line.whole)
+            return at + 1
+        if _FENCE.match(line.rest):
+            return self._keep_until(at, self._end_of_fence(at))
+        if self._is_code(line):
+            return self._keep_until(at, at + 1)
+        if _HTML_BLOCK.match(line.rest):
+            return self._read_html(at)
+        if "|" in line.text and at + 1 < len(self._lines) and _DELIMITER_ROW.match(self._lines[at + 1].text):
+            return self._read_table(at)
+        if _DEFINITION.match(line.text) or not any(map(str.isalpha, line.rest)):
+            return self._keep_until(at, at + 1)
+        self._read_line(line)
+        return at + 1
+
+    def _read_line(self, line: _Line) -> None:
+        """A line of running text."""
+        begins_item = bool(_LIST_MARKER.search(line.marks))
+        if begins_item or line.marks.count(">") > (self._paragraph[0].marks.count(">") if self._paragraph else 0):
+            self._flush()
+        self._in_list = begins_item or (self._in_list and line.text[:1].isspace())
+        if heading := _HEADING.match(line.rest):
+            self._flush()
+            text = line.rest[heading.end() :]
+            words = text.rstrip()
+            unclosed = words.rstrip("#")  # "## Heading ##"
+            words = unclosed if unclosed[-1:].isspace() else words
+            self._pieces.append(line.marks + heading.group())
+            self._add(words)
+            self._pieces.append(text[len(words) :] + line.end)
+        else:
+            self._paragraph.append(line)
+
+    def _add(self, text: str, breaks: Sequence[tuple[str, bool]] = (), escape: Escape = escape_markdown) -> None:
+        nodes = read_inline(text, breaks, self._labels, self._draft)
+        self._pieces += self._draft.add(nodes, escape, _guard_lines)
+
+    def _flush(self) -> None:
+        """End a paragraph: its lines are one text."""
+        lines, self._paragraph = self._paragraph, []
+        if not lines:
+            return
+        note = _NOTE.match(lines[0].rest)
+        marks = lines[0].marks + (note.group() if note else "")
+        texts = [lines[0].text[len(marks) :], *(line.rest for line in lines[1:])]
+        ends = list(map(_line_end, texts))
+        breaks = [
+            (end + line.end + following.marks, end.endswith(("  ", "\\")))
+            for end, line, following in zip(ends, lines, lines[1:], strict=False)
+        ]
+        self._pieces.append(marks)
+        self._add("\n".join(text.removesuffix(end) for text, end in zip(texts, ends, strict=True)), breaks)
+        self._pieces.append(ends[-1] + lines[-1].end)
+
+    # Blocks that stay, or are read by others
+
+    def _keep_until(self, at: int, end: int) -> int:
+        self._flush()
+        self._pieces += [line.whole for line in self._lines[at:end]]
+        return end
+
+    def _end_of_fence(self, at: int) -> int:
+        """The place after a fence that closes, or after the last line."""
+        match = _FENCE.match(self._lines[at].rest)
+        fence = (match[1] or match[2]) if match else ""
+        for place in range(at + 1, len(self._lines)):
+            text = self._lines[place].text.strip(" \t>")
+            if text.startswith(fence) and not text.strip(fence[0]):
+                return place + 1
+        return len(self._lines)
+
+    def _is_code(self, line: _Line) -> bool:
+        """Indented code: four spaces or a tab, not within a paragraph or a list."""
+        return line.text.startswith(("    ", "\t")) and not self._paragraph and not self._in_list
+
+    def _read_html(self, at: int) -> int:
+        """A block of HTML: up to a blank line, or to its end where it may hold blank lines."""
+        self._flush()
+        lowered = self._lines[at].rest.lower()
+        closing = next((end for start, end in _HTML_ENDS.items() if lowered.startswith(start)), "")
+        end = at
+        while end < len(self._lines) and (closing or self._lines[end].text.strip()):
+            end += 1
+            if closing and closing in self._lines[end - 1].text.lower():
+                break
+        self._pieces += parse_html("".join(line.whole for line in self._lines[at:end]), self._draft)
+        return end
+
+    def _read_table(self, at: int) -> int:
+        """Rows of cells, each cell a text; the row under the head stays."""
+        self._flush()
+        head = at
+        while at < len(self._lines) and (at <= head + 1 or "|" in self._lines[at].text):
+            line = self._lines[at]
+            if at == head + 1:
+                self._pieces.append(line.whole)
+            else:
+                self._read_row(line)
+            at += 1
+        return at
+
+    def _read_row(self, line: _Line) -> None:
+        start = len(line.marks)
+        self._pieces.append(line.marks)
+        for end in [*(match.start() for match in _CELL_END.finditer(line.text, start)), len(line.text)]:
+            self._add(line.text[start:end], escape=escape_cell)
+            self._pieces.append(line.text[end : end + 1])
+            start = end + 1
+        self._pieces.append(line.end)

@@ -1,0 +1,252 @@
+"""Where marks go in a translation: each around the words that render the words that it enclosed.
+
+An element takes the one stretch of target words that agrees best with the links; its own marks stay inside it. What
+only has a place goes where it separates the fewest linked words from their side.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.data.words import words
+from regard.documents.inline import Alignment, Break, Element, Fixed, has_letters
+from regard.documents.marked import Box, Marked
+
+OUTSIDE = 0.5
+"""What a word that renders something else costs a stretch, where one that belongs to it is worth 1."""
+
+Links = list[tuple[int, int]]
+Stretch = tuple[int, int]
+
+
+@dataclass
+class Placed:
+    """A mark and the target words that it encloses; for one that only has a place, `start` equals `end`."""
+
+    box: Box
+    start: int
+    end: int
+    inside: list[Placed] = field(default_factory=list)
+
+
+def place_marks(marked: Marked, target: Sequence[str], alignment: Alignment | None) -> tuple[list[Placed], set[int]]:
+    """The marks of a text, set between the words of its translation; and target words that are to be left out.
+
+    These are copies of what stays as it is, where the marks around it did not let it stand there.
+    """
+    known = alignment is not None and (len(alignment.source), len(alignment.target)) == (marked.size, len(target))
+    links = _links(marked, len(target), alignment)
+    kept = [box for box in marked.all_boxes() if isinstance(box.node, Fixed) and box.start < box.end]
+    links, pinned = _pin(kept, target, links)
+    placer = _Placer(target, links, None if known else pinned)
+    placed = placer.place(marked.boxes, (0, marked.size), (0, len(target)))
+    return placed, pinned.difference(_replaced(placed))
+
+
+def _replaced(placed: Sequence[Placed]) -> Iterator[int]:
+    """Target words in whose place something stands that stays as it is."""
+    for one in placed:
+        if isinstance(one.box.node, Fixed):
+            yield from range(one.start, one.end)
+        yield from _replaced(one.inside)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Links between the words as we count them
+
+
+def _links(marked: Marked, size: int, alignment: Alignment | None) -> Links:
+    """The links of an alignment; where there is none, words go by their place."""
+    if alignment is None or not alignment.links or not marked.size:
+        return [((2 * place + 1) * marked.size // (2 * size), place) for place in range(size)] if marked.size else []
+    sources = _recount(len(alignment.source), marked.size)
+    targets = _recount(len(alignment.target), size)
+    return sorted({(sources[s], targets[t]) for s, t in alignment.links if s < len(sources) and t < len(targets)})
+
+
+def _recount(theirs: int, ours: int) -> list[int]:
+    """For each word of an alignment our word. A tokenizer that cannot spell a text may count its words otherwise."""
+    if theirs == ours:
+        return list(range(ours))
+    return [place * ours // theirs for place in range(theirs)]
+
+
+def _pin(kept: Sequence[Box], target: Sequence[str], links: Links) -> tuple[Links, set[int]]:
+    """Links in which what must stay as it is belongs to its copy in the translation, and the words of such copies."""
+    linked: dict[int, list[int]] = defaultdict(list)
+    for s, t in links:
+        linked[s].append(t)
+    copies = _Copies(target)
+    pinned = Links()
+    for box in kept:
+        assert isinstance(box.node, Fixed)
+        text = tuple(word.text for word in words(box.node.text))
+        if len(text) == box.end - box.start:  # else its words are joined to others, as in "pre%s"
+            start = copies.take(text, linked[box.start])
+            if start is not None:
+                pinned += [(box.start + place, start + place) for place in range(len(text))]
+    sources, taken = {s for s, _ in pinned}, {t for _, t in pinned}
+    return [(s, t) for s, t in links if s not in sources and t not in taken] + pinned, taken
+
+
+class _Copies:
+    """Runs of words in a translation; each is given away once."""
+
+    def __init__(self, target: Sequence[str]):
+        self._target = tuple(target)
+        self._taken = [False] * len(target)
+        self._places: dict[int, dict[tuple[str, ...], list[int]]] = {}
+
+    def take(self, text: tuple[str, ...], preferred: Sequence[int]) -> int | None:
+        """Where these words stand: at one of the preferred places, else the first that is left."""
+        places = self._runs(len(text)).get(text, [])
+        wanted = [start for start in preferred if self._target[start : start + len(text)] == text]
+        while wanted or places:
+            start = wanted.pop(0) if wanted else places.pop()
+            run = slice(start, start + len(text))
+            if not any(self._taken[run]):
+                self._taken[run] = [True] * len(text)
+                return start
+        return None
+
+    def _runs(self, size: int) -> dict[tuple[str, ...], list[int]]:
+        """All runs of so many words and where they stand, the last place first."""
+        if size not in self._places:
+            found = self._places[size] = defaultdict(list)
+            for start in range(len(self._target) - size, -1, -1):
+                found[self._target[start : start + size]].append(start)
+        return self._places[size]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Placing
+
+
+class _Placer:
+    def __init__(self, target: Sequence[str], links: Links, replaceable: set[int] | None):
+        """`replaceable` are target words that may give way to what stays as it is; None: all that render it."""
+        pairs = np.array(sorted(links), dtype=np.int64).reshape(-1, 2)
+        self.source, self.target = pairs[:, 0], pairs[:, 1]
+        self.size = len(target)
+        self.total_T = np.bincount(self.target, minlength=self.size)
+        self.spoken_T = [any(map(str.isalnum, word)) for word in target]
+        self.replaceable_T = np.array([replaceable is None or place in replaceable for place in range(self.size)])
+
+    def place(self, boxes: Sequence[Box], home: Stretch, room: Stretch) -> list[Placed]:
+        """Marks that stand in the source words `home`, set into the target words `room`."""
+        taken_T = np.zeros(self.size, dtype=bool)
+        closed_G = np.zeros(self.size + 1, dtype=bool)  # gaps inside a stretch that is taken
+        found: dict[int, Placed] = {}
+        enclosing = [box for box in boxes if box.start < box.end]
+        for box in sorted(enclosing, key=lambda box: not isinstance(box.node, Fixed)):
+            stretch = self._stretch(box, home, room, taken_T)
+            if not stretch and has_letters(box.node):
+                stretch = self._neighbour(self._gap(box.start, home, room, closed_G), room, taken_T)
+            if stretch:
+                start, end = stretch
+                taken_T[start:end] = True
+                closed_G[start + 1 : end] = True
+                found[id(box)] = Placed(box, start, end, self.place(box.inside, (box.start, box.end), stretch))
+        self._place_breaks([box for box in boxes if isinstance(box.node, Break)], home, room, closed_G, found)
+        for box in boxes:
+            if id(box) not in found and not isinstance(box.node, Break):
+                found[id(box)] = _at(box, self._gap(box.start, home, room, closed_G))
+        return [found[id(box)] for box in boxes if id(box) in found]
+
+    # An element, or something that stays as it is
+
+    def _stretch(self, box: Box, home: Stretch, room: Stretch, taken_T: NDArray[np.bool_]) -> Stretch | None:
+        """The target words for a mark that encloses words, if any are left."""
+        low, high = room
+        fits = isinstance(box.node, Element) and (box.start, box.end) == home and low < high
+        if fits and not taken_T[low:high].any():
+            return room
+        mine = self._linked(box.start, box.end, room)
+        if not len(mine):
+            return None
+        left, right = int(mine.min()), int(mine.max()) + 1
+        inside_T, total_T = np.bincount(mine - left), self.total_T[left:right]
+        if isinstance(box.node, Fixed):  # it takes the place of words, so of none that mostly render something else
+            mine_T = (2 * inside_T >= np.maximum(total_T, 1)) & self.replaceable_T[left:right]
+            weights = np.where(mine_T, 1.0, -np.inf)
+        else:
+            agreement = ((1 + OUTSIDE) * inside_T - OUTSIDE * total_T) / np.maximum(total_T, 1)
+            weights = np.where(total_T > 0, agreement, 0.0)
+        weights[taken_T[left:right]] = -np.inf
+        return _best_stretch(weights, left)
+
+    def _linked(self, start: int, end: int, room: Stretch) -> NDArray[np.int64]:
+        """Target words in `room` that are linked to source words, one for each link."""
+        first, last = np.searchsorted(self.source, (start, end))
+        targets = self.target[first:last]
+        return targets[(targets >= room[0]) & (targets < room[1])]
+
+    def _neighbour(self, gap: int, room: Stretch, taken_T: NDArray[np.bool_]) -> Stretch | None:
+        """A word beside a gap: an element whose words nothing renders would otherwise be around nothing, unseen."""
+        for place in (gap, gap - 1):
+            if room[0] <= place < room[1] and not taken_T[place] and self.spoken_T[place]:
+                return place, place + 1
+        return None
+
+    # Something that only has a place
+
+    def _gap(self, place: int, home: Stretch, room: Stretch, closed_G: NDArray[np.bool_]) -> int:
+        """The gap in `room` that separates the fewest links."""
+        cost_G = self._cost(place, home, room)
+        cost_G[closed_G[room[0] : room[1] + 1]] = np.inf
+        return room[0] + int(np.argmin(cost_G))
+
+    def _cost(self, place: int, home: Stretch, room: Stretch) -> NDArray[np.float64]:
+        """For each gap of `room`: how many links it puts on the wrong side, and a little for its distance.
+
+        Of gaps that separate equally many, the one at the same share of the way is best.
+        """
+        low, size = room[0], room[1] - room[0]
+        before_T = np.bincount(self._linked(home[0], place, room) - low, minlength=size)
+        after_T = np.bincount(self._linked(place, home[1], room) - low, minlength=size)
+        passed_G = np.concatenate(([0], np.cumsum(before_T)))
+        wrong_G = (passed_G[-1] - passed_G) + np.concatenate(([0], np.cumsum(after_T)))
+        share = (place - home[0]) / max(home[1] - home[0], 1)
+        distance_G = np.abs(np.arange(size + 1) - share * size)
+        return wrong_G + distance_G / (2 * (size + 1))
+
+    def _place_breaks(
+        self, boxes: Sequence[Box], home: Stretch, room: Stretch, closed_G: NDArray[np.bool_], found: dict[int, Placed]
+    ) -> None:
+        """Breaks keep their order and have words between them; one that finds no room is left out, if it may."""
+        due = sum(isinstance(box.node, Break) and box.node.must for box in boxes)
+        last = room[0]
+        for box in boxes:
+            assert isinstance(box.node, Break)
+            due -= box.node.must
+            first, end = last + 1, room[1] - due  # the breaks still due need a word each
+            if first < end:
+                cost_G = self._cost(box.start, home, room)[first - room[0] : end - room[0]]
+                cost_G[closed_G[first:end]] = np.inf
+                if np.isfinite(cost_G.min()):
+                    last = first + int(np.argmin(cost_G))
+                    found[id(box)] = _at(box, last)
+            if box.node.must and id(box) not in found:
+                found[id(box)] = _at(box, last)
+
+
+def _at(box: Box, gap: int) -> Placed:
+    """A mark, and all that is inside it, between two words."""
+    return Placed(box, gap, gap, [_at(inner, gap) for inner in box.inside])
+
+
+def _best_stretch(weights: NDArray[np.float64], offset: int) -> Stretch | None:
+    """The run of words whose weights add up to most, the shortest of them; none if that is not above zero."""
+    best, stretch, total, start = 0.0, None, 0.0, 0
+    for place, weight in enumerate(weights.tolist()):
+        if total <= 0:
+            total, start = 0.0, place
+        total += weight
+        if total > best:
+            best, stretch = total, (offset + start, offset + place + 1)
+    return stretch

@@ -1,0 +1,197 @@
+"""gettext catalogues: untranslated entries are filled and marked fuzzy; everything else stays, byte for byte."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from gettext import c2py
+
+from regard.documents.inline import Answer, Piece, fill, read_tags
+from regard.documents.plain import parse_plain
+from regard.documents.segment import Draft, Segment
+from regard.errors import CorpusError
+
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_FIELD = re.compile(r'[ \t]*(msgctxt|msgid_plural|msgid|msgstr(?:\[\d{1,3}\])?)[ \t]*(".*)$')
+_STRING = re.compile(r'[ \t]*"((?:[^"\\]|\\.)*)"[ \t]*$')
+_PLURAL_FORMS = re.compile(r"plural\s*=\s*([^;\n]+)")
+_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))")
+_NAMED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_TO_ESCAPE = str.maketrans({text: f"\\{name}" for name, text in _NAMED.items()} | {'"': '\\"', "\\": "\\\\"})
+
+
+@dataclass
+class _Field:
+    """A string of an entry, and the lines that it stands on: `start` up to `end`."""
+
+    start: int
+    end: int
+    text: str
+
+
+@dataclass
+class _Entry:
+    start: int
+    """Its first line: a comment, or the first field."""
+    fields: dict[str, _Field] = field(default_factory=dict)
+
+    @property
+    def forms(self) -> dict[str, _Field]:
+        """The translations: one, or one for each plural form."""
+        return {name: one for name, one in self.fields.items() if name.startswith("msgstr")}
+
+    @property
+    def is_untranslated(self) -> bool:
+        """Whether it waits for a translation. (The header, whose msgid is empty, does not.)"""
+        return bool(self.fields["msgid"].text.strip()) and not any(form.text for form in self.forms.values())
+
+
+def parse_po(source: str, draft: Draft, name: str = "po") -> list[Piece]:
+    """The pieces of a catalogue."""
+    lines = _LINE.findall(source)
+    entries = list(_read_entries(lines, name))
+    singular = _singular_form(entries)
+    pieces: list[Piece] = []
+    at = 0
+    for entry in entries:
+        if entry.is_untranslated and (filled := _make_slot(entry, lines, singular, draft)):
+            pieces += ["".join(lines[at : entry.start]), filled]
+            at = max(one.end for one in entry.fields.values())
+    return [*pieces, "".join(lines[at:])]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Reading
+
+
+def _read_entries(lines: Sequence[str], name: str) -> Iterator[_Entry]:
+    entry = _Entry(0)
+    current: _Field | None = None
+    for number, line in enumerate(lines):
+        text = line.strip()
+        is_field = _FIELD.match(line.rstrip("\r\n"))
+        if entry.forms and (not text or text.startswith("#") or (is_field and is_field[1] in ("msgid", "msgctxt"))):
+            yield _checked(entry, name)
+            entry = _Entry(number)
+        if not text or text.startswith("#"):
+            current = None
+            if not text and not entry.fields:  # comments above an empty line are of no entry
+                entry.start = number + 1
+        elif is_field:
+            current = _Field(number, number + 1, _read_string(is_field[2], name, number))
+            if is_field[1] in entry.fields:
+                raise CorpusError(name, f"broken PO syntax ({is_field[1]} stands twice in an entry)", line=number + 1)
+            entry.fields[is_field[1]] = current
+        elif current:
+            current.text += _read_string(line, name, number)
+            current.end = number + 1
+        else:
+            raise CorpusError(name, "broken PO syntax (neither a comment nor a part of an entry)", line=number + 1)
+    if entry.fields:
+        yield _checked(entry, name)
+
+
+def _checked(entry: _Entry, name: str) -> _Entry:
+    missing = "msgid" if "msgid" not in entry.fields else "msgstr" if not entry.forms else ""
+    if missing:
+        last = max(one.end for one in entry.fields.values())
+        raise CorpusError(name, f"broken PO syntax (an entry without {missing})", line=last)
+    return entry
+
+
+def _read_string(text: str, name: str, number: int) -> str:
+    match = _STRING.match(text.rstrip("\r\n"))
+    if not match:
+        raise CorpusError(name, "broken PO syntax (not a string in quotation marks)", line=number + 1)
+    return _ESCAPE.sub(_unescape, match[1])
+
+
+def _unescape(match: re.Match[str]) -> str:
+    if match[1] or match[2]:
+        return chr(int(match[1], 16) if match[1] else int(match[2], 8))
+    return _NAMED.get(match[3], match[3])
+
+
+def _singular_form(entries: Sequence[_Entry]) -> int:
+    """Which plural form is for one thing; most languages have it first, but not all."""
+    header = next((entry.forms["msgstr"].text for entry in entries if _is_header(entry)), "")
+    if match := _PLURAL_FORMS.search(header):
+        try:
+            return int(c2py(match[1].strip())(1))
+        except (ValueError, ArithmeticError):  # no expression, or one that cannot be computed
+            return 0
+    return 0
+
+
+def _is_header(entry: _Entry) -> bool:
+    return not entry.fields["msgid"].text and "msgctxt" not in entry.fields and "msgstr" in entry.forms
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Filling
+
+
+@dataclass(frozen=True)
+class _Filled:
+    """A slot for an entry."""
+
+    comments: Sequence[str]
+    texts: Sequence[str]
+    """The lines from msgctxt or msgid up to the first msgstr."""
+    forms: Sequence[tuple[str, Sequence[Piece]]]
+    """Names of the translations, and what they are filled with."""
+    source: str
+    ending: str
+
+    def render(self, answers: Sequence[Answer]) -> str:
+        """The entry with its translations, marked as not yet checked; as it was if there are none."""
+        segments = {piece.number: piece for _, pieces in self.forms for piece in pieces if isinstance(piece, Segment)}
+        if not all(answers[number].text.strip() for number in segments):
+            return self.source
+        lost = {piece: None for number, segment in segments.items() for piece in segment.lost(answers[number])}
+        note = [f"# Regard: check {' '.join(map(_one_line, lost))}{self.ending}"] if lost else []
+        made = [*note, *_mark_fuzzy(self.comments, self.ending), *self.texts]
+        for name, pieces in self.forms:
+            made += _write_field(name, fill(pieces, answers), self.ending)
+        return "".join(made) if self.source.endswith("\n") else "".join(made).removesuffix(self.ending)
+
+
+def _make_slot(entry: _Entry, lines: Sequence[str], singular: int, draft: Draft) -> _Filled | None:
+    """The slot of an entry; none if there is nothing to translate in it."""
+    names, before = list(entry.forms), len(draft.segments)
+    for_one = f"msgstr[{singular}]" if len(names) > 1 else ""
+    pieces: dict[str, list[Piece]] = {}
+    forms: list[tuple[str, Sequence[Piece]]] = []
+    for name in names:
+        text = "msgid_plural" if "msgid_plural" in entry.fields and name != for_one else "msgid"
+        if text not in pieces:
+            pieces[text] = parse_plain(entry.fields[text].text, draft, read_tags)
+        forms.append((name, pieces[text]))
+    if len(draft.segments) == before:
+        return None
+    first = min(found.start for found in entry.fields.values())
+    start, end = entry.forms[names[0]].start, max(found.end for found in entry.fields.values())
+    ending = "\r\n" if lines[first].endswith("\r\n") else "\n"
+    return _Filled(lines[entry.start : first], lines[first:start], forms, "".join(lines[entry.start : end]), ending)
+
+
+def _mark_fuzzy(comments: Sequence[str], ending: str) -> list[str]:
+    """Comments of an entry with the flag "fuzzy" among them."""
+    marked = list(comments)
+    for place, line in enumerate(marked):
+        if line.lstrip().startswith("#,"):
+            if "fuzzy" not in line:
+                marked[place] = line.replace("#,", "#, fuzzy,", 1)
+            return marked
+    place = next((place for place, line in enumerate(marked) if line.startswith("#|")), len(marked))
+    return [*marked[:place], f"#, fuzzy{ending}", *marked[place:]]
+
+
+def _write_field(name: str, text: str, ending: str) -> list[str]:
+    strings = [f'"{line.translate(_TO_ESCAPE)}"{ending}' for line in re.findall(r"[^\n]*\n|[^\n]+", text)]
+    return [f"{name} {strings[0]}"] if len(strings) == 1 else [f'{name} ""{ending}', *strings]
+
+
+def _one_line(piece: str) -> str:
+    return " ".join(piece.split())
