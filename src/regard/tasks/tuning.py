@@ -4,7 +4,7 @@
 guess. How much that must be made up for differs from run to run. One search gives all hypotheses that ended; each
 penalty is then only another order of them, so trying a dozen costs no more than trying one.
 
-*Joining.* Sentences on one line are translated together only as far as the model has seen such lengths.
+*Joining.* Sentences on one line are translated together only if the model has seen such lines, and only as long ones.
 
 What was found stands in the recipe, and in the card as found: training on, or on other data, finds it anew, while what
 the user has set stays.
@@ -21,6 +21,7 @@ import numpy as np
 
 from regard.config import Search
 from regard.data.formats import Pair
+from regard.data.sentences import split_sentences
 from regard.run import Run
 from regard.tasks.answer import Answer
 from regard.tasks.translate import Translator, load
@@ -35,6 +36,8 @@ WORTH_IT = 0.1
 
 USUAL_SHARE = 0.99
 """Of the training sentences, that are as long as usual."""
+SEEN_TOGETHER = 0.01
+"""Of the lines, that must hold several sentences: a model that has never seen two together may leave one out."""
 
 
 def tune_search(run: Run, valid: Sequence[Pair], lengths: np.ndarray, tell: Callable[[str], None]) -> dict[str, Any]:
@@ -46,7 +49,7 @@ def tune_search(run: Run, valid: Sequence[Pair], lengths: np.ndarray, tell: Call
     usual = dataclasses.replace(run.recipe.search, **_defaults(run.card))
     search = usual
     if usual.join_up_to == Search().join_up_to:
-        found["search.join_up_to"] = int(np.quantile(lengths, USUAL_SHARE))
+        found["search.join_up_to"] = longest_join(valid, lengths)
         search = dataclasses.replace(search, join_up_to=found["search.join_up_to"])
     if usual.length_penalty == Search().length_penalty and (best := tune_penalty(load(run.folder), valid)):
         found |= {"search.length_penalty": best.penalty, "bleu": best.bleu, "bleu_before": best.before}
@@ -57,6 +60,12 @@ def tune_search(run: Run, valid: Sequence[Pair], lengths: np.ndarray, tell: Call
     if search != run.recipe.search:
         run.write_recipe(dataclasses.replace(run.recipe, search=search))
     return found
+
+
+def longest_join(valid: Sequence[Pair], lengths: np.ndarray) -> int:
+    """Up to how many tokens sentences are joined: as long as usual lines are, or 1 (never) where each is a sentence."""
+    several = sum(len(split_sentences(pair.source)) > 1 for pair in valid)
+    return int(np.quantile(lengths, USUAL_SHARE)) if several >= SEEN_TOGETHER * len(valid) else 1
 
 
 def still_tuned(search: Search, card: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from regard.config import Search
 from regard.data.formats import Pair
 from regard.run import Run
 from regard.tasks.answer import Answer
-from regard.tasks.tuning import PENALTIES, choose, still_tuned, tune_penalty, tune_search
+from regard.tasks.tuning import PENALTIES, choose, longest_join, still_tuned, tune_penalty, tune_search
 
 SHORT, LONG = "il gatto", "il gatto nero dorme qui"
 
@@ -78,3 +78,11 @@ def test_a_finished_run_knows_how_far_to_join(tmp_path: Path) -> None:
     assert tune_search(made, [], lengths // 2, print) == {"search.join_up_to": 49}
     made.write_card({})  # now 49 looks like the user's own
     assert tune_search(made, [], lengths, print) == {}
+
+
+def test_sentences_are_joined_only_where_such_lines_were_seen():
+    lengths = np.arange(1, 101)
+    one, two = Pair("A dog runs.", ""), Pair("A dog runs. It is old.", "")
+    assert longest_join([one] * 99 + [two], lengths) == 99
+    assert longest_join([one] * 100 + [two] * 1, lengths) == 1
+    assert longest_join([two], lengths) == 99
