@@ -1,0 +1,1 @@
+"""`regard serve`: opened runs behind a page and a REST API."""

@@ -1,0 +1,80 @@
+"""The application: routes, and around them, from the outside in, headers, records, the door and the bounds."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+
+from regard import __version__
+from regard.server import chat, libretranslate, v1
+from regard.server.fleet import Fleet
+from regard.server.headers import SafeHeaders
+from regard.server.keys import Keys
+from regard.server.limits import Bounds, Doorkeeper
+from regard.server.logs import Observer
+from regard.server.metrics import CONTENT_TYPE, Metrics
+from regard.server.page import page_routes
+from regard.server.problems import add_problem_handlers
+from regard.server.reference import describe_api, reference_routes
+from regard.server.service import Service, TheService
+from regard.server.settings import ServerSettings
+
+NO_TELEMETRY: Any = {"auto_configure": False, "tracing": False, "metrics": False, "logs": False}
+"""FastAPI can tell collectors of requests and their contents. Ours tells nobody, whatever the environment says."""
+
+
+def create_app(fleet: Fleet, settings: ServerSettings) -> FastAPI:
+    """The server as an ASGI application. When it stops, the fleet finishes what it took."""
+    keys = Keys.read(settings.keys) if settings.keys else None
+    service = Service(fleet, settings, keys, Metrics(fleet))
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        await fleet.close()
+
+    app = FastAPI(
+        title="Regard",
+        version=__version__,
+        summary="Translation and other attention models, with a look inside.",
+        docs_url=None,  # these pages load scripts from other hosts; /docs is ours
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+        telemetry=NO_TELEMETRY,
+        middleware=_middleware(service),
+    )
+    app.state.service = service
+    add_problem_handlers(app)
+    app.add_api_route("/metrics", give_metrics, include_in_schema=False)
+    for router in (libretranslate.router, v1.router, chat.router, page_routes()):
+        app.include_router(router)
+    describe_api(app, with_keys=keys is not None)
+    app.include_router(reference_routes(app))
+    return app
+
+
+def _middleware(service: Service) -> list[Middleware]:
+    settings = service.settings
+    layers = [
+        Middleware(SafeHeaders),
+        Middleware(Observer, metrics=service.metrics),
+        Middleware(Doorkeeper, settings=settings),
+    ]
+    if settings.allow_origin:
+        headers = ["Authorization", "Content-Type"]
+        layers.append(
+            Middleware(CORSMiddleware, allow_origins=settings.allow_origin, allow_methods=["*"], allow_headers=headers)
+        )
+    return [*layers, Middleware(Bounds, settings=settings)]
+
+
+async def give_metrics(request: Request, service: TheService) -> Response:
+    """The figures for Prometheus."""
+    service.admit(request)
+    return Response(service.metrics.exposition(), media_type=CONTENT_TYPE)

@@ -1,0 +1,126 @@
+"""Chat completions as OpenAI's client asks for them.
+
+A run that translates takes part: it translates what was said last.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from regard.server.bodies import JsonRoute
+from regard.server.problems import Json, Problem
+from regard.server.schemas import ChatCompletion, ChatRequest
+from regard.server.served import Served
+from regard.server.service import Service, TheService, admitted
+from regard.server.streams import stream_events
+from regard.server.v1 import ERRORS, ONE_BY_ONE, STREAM
+
+LONGEST_REPLY = 512
+"""Tokens, at most, whatever is asked for: clients like to ask for thousands, and a bad model never stops."""
+
+router = APIRouter(prefix="/v1", route_class=JsonRoute, tags=["OpenAI"], responses=ERRORS)
+
+
+@router.post("/chat/completions", response_model=ChatCompletion, responses=STREAM, dependencies=[Depends(admitted)])
+async def complete(asked: ChatRequest, request: Request, service: TheService) -> Response:
+    """Say what comes next in a conversation; of a run that translates, the translation of the last message."""
+    talk = Talk(asked, service)
+    if asked.stream:
+        return await stream_events(request.url.path, talk.chunks())
+    return Json(await talk.whole())
+
+
+class Talk:
+    """One request for a completion."""
+
+    def __init__(self, asked: ChatRequest, service: Service):
+        self.asked, self.service = asked, service
+        self.served: Served = service.named(asked.model)
+        if self.served.kind == "classify":
+            raise Problem(400, f"{asked.model} is made to classify; ask /v1/classify", param="model")
+        # What a system says is meant for models that follow instructions; these answer what people say.
+        self.turns = [message.text for message in asked.messages if message.role in ("user", "assistant")]
+        service.texts(self.turns, "messages")
+        if not self.turns:
+            raise Problem(400, "messages: nobody has said anything yet", param="messages")
+        self.head = {
+            "id": f"chatcmpl-{secrets.token_hex(12)}",
+            "created": int(time.time()),
+            "model": self.served.name,
+        }
+
+    async def whole(self) -> dict[str, Any]:
+        """The reply at once."""
+        deadline = self.service.settings.timeout
+        if self.served.kind == "chat":
+            answer = await self.served.reply(self.turns, deadline=deadline, **self.search())
+        else:
+            [answer] = await self.served.translate(self.turns[-1:], deadline=deadline)
+        self.service.metrics.wrote(self.served.name, [answer])
+        choice = {
+            "index": 0,
+            "message": {"role": "assistant", "content": answer.text},
+            "finish_reason": "stop" if answer.ended else "length",
+        }
+        usage = self.usage(len(answer.tokens))
+        return self.head | {"object": "chat.completion", "choices": [choice], "usage": usage}
+
+    async def chunks(self) -> AsyncGenerator[dict[str, Any], None]:
+        """The reply as it is made."""
+        said: list[str] = []
+        async with aclosing(self.pieces()) as pieces:
+            async for piece in pieces:
+                delta = {"content": piece} | ({} if said else {"role": "assistant"})
+                said.append(piece)
+                yield self.chunk(delta)
+        yield self.chunk({} if said else {"role": "assistant", "content": ""}, finish="stop")
+        if self.asked.stream_options and self.asked.stream_options.include_usage:
+            written = len(self.served.run.tokenizers[1].encode("".join(said)))
+            yield self.head | {"object": "chat.completion.chunk", "choices": [], "usage": self.usage(written)}
+
+    async def pieces(self) -> AsyncGenerator[str, None]:
+        """The reply, part by part."""
+        deadline = self.service.settings.timeout
+        if self.served.kind == "chat":
+            async for piece in self.served.stream(self.turns, deadline=deadline, **self.search()):
+                yield piece
+            return
+        for line in self.turns[-1].splitlines(keepends=True):
+            space = line[: len(line) - len(line.lstrip())]
+            async for answer in self.served.pieces(line, deadline=deadline, **ONE_BY_ONE):
+                yield space + answer.text
+                space = " "
+            if end := line[len(line.rstrip()) :]:
+                yield end
+
+    def chunk(self, delta: dict[str, str], finish: str | None = None) -> dict[str, Any]:
+        """One part in OpenAI's form."""
+        choice = {"index": 0, "delta": delta, "finish_reason": finish}
+        return self.head | {"object": "chat.completion.chunk", "choices": [choice]}
+
+    def search(self) -> dict[str, Any]:
+        """Settings of the search that the request asks for; what it does not mention is as the run has it."""
+        asked = self.asked
+        search: dict[str, Any] = {}
+        if asked.temperature is not None:
+            search |= {"sample": asked.temperature > 0, "temperature": asked.temperature}
+        if asked.top_p is not None:
+            search["top_p"] = asked.top_p
+        if asked.seed is not None:
+            search["seed"] = asked.seed
+        if most := asked.max_completion_tokens or asked.max_tokens:
+            # A number of tokens, however long the source is.
+            search |= {"max_ratio": 1e-9, "max_extra": min(most, LONGEST_REPLY)}
+        return search
+
+    def usage(self, written: int) -> dict[str, int]:
+        """Tokens read and written."""
+        turns = self.turns if self.served.kind == "chat" else self.turns[-1:]
+        read = sum(map(len, self.served.run.tokenizers[0].encode_many(turns)))
+        return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}

@@ -1,0 +1,99 @@
+"""Files and marked-up texts: taken apart, their texts translated beside everybody else's, and put together again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import Request
+
+from regard.documents import parse
+from regard.server.batcher import QueueFull, TooLate
+from regard.server.bodies import MULTIPART, read_upload
+from regard.server.parcels import translated_name
+from regard.server.problems import Problem
+from regard.server.served import Served
+from regard.server.service import Service
+from regard.tasks.answer import Answer
+
+SLICE = 64
+"""Texts that are sent into the queue at a time: a file never fills it."""
+UPLOAD: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            MULTIPART: {
+                "schema": {
+                    "type": "object",
+                    "required": ["file", "source", "target"],
+                    "properties": {
+                        "file": {"type": "string", "format": "binary", "description": "Its name tells its format."},
+                        "source": {"type": "string", "description": 'Language code, or "auto".'},
+                        "target": {"type": "string", "description": "Language code to translate into."},
+                        "api_key": {"type": "string", "description": "Where the server asks for one."},
+                    },
+                }
+            }
+        },
+    }
+}
+"""The form in the API's description: the routes read it themselves, so that a file is never put on disk."""
+
+
+async def translate_upload(request: Request, service: Service) -> tuple[str, bytes]:
+    """The file of an upload, translated, and its new name."""
+    fields, name, content = await read_upload(request, service.settings.document_bytes)
+    service.admit(request, fields.get("api_key", ""))
+    for field in ("source", "target"):
+        if field not in fields:
+            raise Problem(400, f"{field}: missing", param=field)
+    source, target = fields["source"], fields["target"]
+    [made] = await translate_documents(
+        service, name, [content], source, target, deadline=service.settings.document_timeout
+    )
+    return translated_name(name, target), made if isinstance(made, bytes) else made.encode()
+
+
+async def translate_documents(
+    service: Service, name: str, contents: Sequence[str | bytes], source: str, target: str, *, deadline: float
+) -> list[str | bytes]:
+    """Documents of one format, which their `name` tells, translated. Reading and writing them is left to a thread."""
+    documents = await asyncio.to_thread(lambda: [parse(name, content) for content in contents])
+    texts = [text for document in documents for text in document.texts]
+    if source == "auto":
+        source = service.detect(texts)["language"]
+    if service.is_same_language(source, target):
+        return list(contents)
+    served = service.fleet.by_pair(source, target)
+    align = any(document.needs_alignment for document in documents) and _looks_back(served)
+    answers = await _answers(served, texts, align, deadline)
+    service.metrics.wrote(served.name, answers)
+    left = iter(answers)
+    parts = [[next(left) for _ in document.texts] for document in documents]
+    return await asyncio.to_thread(
+        lambda: [document.rebuild(part) for document, part in zip(documents, parts, strict=True)]
+    )
+
+
+async def _answers(served: Served, texts: Sequence[str], align: bool, deadline: float) -> list[Answer]:
+    """Answers to many texts, some at a time. Once begun, a full queue is waited for."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + deadline
+    answers: list[Answer] = []
+    while len(answers) < len(texts):
+        if (left := until - loop.time()) <= 0:
+            raise TooLate(f"not done within {deadline:g} s")
+        try:
+            some = texts[len(answers) : len(answers) + SLICE]
+            answers += await served.translate(some, align=align, deadline=left)
+        except QueueFull as full:
+            if not answers:
+                raise
+            await asyncio.sleep(min(full.retry_after, left))
+    return answers
+
+
+def _looks_back(served: Served) -> bool:
+    """Whether the model attends to the source; without that nothing says which words render which."""
+    return getattr(served.run.recipe.model, "attention", "") != "none"

@@ -1,0 +1,176 @@
+"""What one request may take: who may send it, how large it may be, how long it may last.
+
+ASGI middleware, outside of all routes. A body is counted as it arrives, whatever its head said; one that dribbles in is
+given up; and once nobody waits for an answer, the work on it is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from regard.server.problems import Problem, problem_answer
+from regard.server.settings import ServerSettings
+
+DOCUMENTS = frozenset({"/translate_file", "/v1/documents"})
+"""Routes that take whole files."""
+GRACE = 5.0
+"""Seconds beyond its deadline after which a request is cut off: to write the answer, or if a deadline was missed."""
+DISCARDED = 32_000_000
+"""Bytes that are read of a body that is too large, before the connection is closed."""
+
+
+class Doorkeeper:
+    """Lets in only requests that call the server by its name, and changes nothing for pages of other web sites.
+
+    A page on the web can make its own name point to this machine (DNS rebinding), or send a form here: the first gives
+    itself away by the Host, the second by what browsers say in Sec-Fetch-Site.
+    """
+
+    def __init__(self, app: ASGIApp, settings: ServerSettings):
+        self.app, self.hosts, self.origins = app, settings.hosts, frozenset(settings.allow_origin)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse, or pass on."""
+        if scope["type"] == "http" and (problem := self._refusal(scope["method"], Headers(scope=scope))):
+            await problem_answer(scope["path"], problem)(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+    def _refusal(self, method: str, headers: Headers) -> Problem | None:
+        if self.hosts is not None and _host_name(headers.get("host", "")) not in self.hosts:
+            return Problem(421, "this server does not go by the name in the Host header (--allow-host names others)")
+        crosses = headers.get("sec-fetch-site") in ("cross-site", "same-site")
+        if crosses and method not in ("GET", "HEAD", "OPTIONS") and not self._welcome(headers.get("origin", "")):
+            return Problem(403, "pages of other web sites may not use this server (--allow-origin lets them)")
+        return None
+
+    def _welcome(self, origin: str) -> bool:
+        return "*" in self.origins or origin in self.origins
+
+
+def _host_name(host: str) -> str:
+    """The name in a Host header, without port and brackets; empty for what is none."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+class Bounds:
+    """Bounds the size of a request's body, the time it takes to arrive, and the time that its answer may take."""
+
+    def __init__(self, app: ASGIApp, settings: ServerSettings):
+        self.app, self.settings = app, settings
+        self._open = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request, if there are not too many."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+        elif self._open >= self.settings.requests:
+            problem = Problem(503, "too many requests at a time; try again later", headers={"Retry-After": "1"})
+            await problem_answer(scope["path"], problem)(scope, receive, send)
+        else:
+            self._open += 1
+            try:
+                await self._bounded(scope, receive, send)
+            finally:
+                self._open -= 1
+
+    async def _bounded(self, scope: Scope, receive: Receive, send: Send) -> None:
+        whole = scope["path"] in DOCUMENTS
+        most = self.settings.document_bytes if whole else self.settings.body_bytes
+        seconds = self.settings.document_timeout if whole else self.settings.timeout
+        exchange = _Exchange(receive, send, most, self.settings.body_timeout)
+        if _length(scope) > most:
+            if not Headers(scope=scope).get("expect"):  # else the client waits to hear whether it may send
+                await exchange.discard()
+            await problem_answer(scope["path"], _too_large(most))(scope, receive, send)
+            return
+        try:
+            async with asyncio.timeout(self.settings.body_timeout + seconds + GRACE):
+                await exchange.run(self.app, scope)
+        except TimeoutError as error:
+            if not exchange.answering:
+                await problem_answer(scope["path"], error)(scope, receive, send)
+
+
+def _length(scope: Scope) -> int:
+    """The length that the head promises. What is not a number was never let in by uvicorn."""
+    length = Headers(scope=scope).get("content-length", "0")
+    return int(length) if length.isdecimal() and len(length) < 20 else 0
+
+
+def _too_large(most: int) -> Problem:
+    # Whatever is still to come is not read.
+    return Problem(413, f"the body is larger than {most:,} bytes", headers={"Connection": "close"})
+
+
+class _Exchange:
+    """One request and its answer, watched from both sides."""
+
+    def __init__(self, receive: Receive, send: Send, most: int, seconds: float):
+        self._receive, self._send, self._most = receive, send, most
+        self._until = asyncio.get_running_loop().time() + seconds
+        self._taken = 0
+        self._watcher: asyncio.Task[None] | None = None
+        self._left = self._answered = self.answering = False
+
+    async def run(self, app: ASGIApp, scope: Scope) -> None:
+        """Call the app; cancelled when the client leaves before it has its answer."""
+        self._task = asyncio.current_task()
+        try:
+            await app(scope, self.receive, self.send)
+        except asyncio.CancelledError:
+            if not self._left or (self._task and self._task.uncancel()):  # something else wants us to end as well
+                raise
+        finally:
+            if self._watcher:
+                self._watcher.cancel()
+
+    async def receive(self) -> Message:
+        """What uvicorn has next: parts of the body, within bounds, then the news that the client has left."""
+        if self._watcher:
+            await asyncio.wait([self._watcher])
+            return {"type": "http.disconnect"}
+        try:
+            async with asyncio.timeout_at(self._until):
+                message = await self._receive()
+        except TimeoutError:
+            raise Problem(408, "the body did not arrive in time", headers={"Connection": "close"}) from None
+        self._taken += len(message.get("body", b""))
+        if self._taken > self._most:
+            if message.get("more_body", False):
+                await self.discard()
+            raise _too_large(self._most)
+        if not message.get("more_body", False):
+            self._watcher = asyncio.create_task(self._watch())
+        return message
+
+    async def discard(self) -> None:
+        """Read the rest of a body that is too large, within reason: who is cut off while sending misses the answer."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(self._until):
+                while self._taken < DISCARDED:
+                    message = await self._receive()
+                    self._taken += len(message.get("body", b""))
+                    if not message.get("more_body", False):
+                        return
+
+    async def _watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        if self._task and not self._answered:
+            self._left = True
+            self._task.cancel()
+
+    async def send(self, message: Message) -> None:
+        """Pass the answer on."""
+        self.answering = True
+        self._answered = message["type"] == "http.response.body" and not message.get("more_body", False)
+        await self._send(message)

@@ -1,0 +1,79 @@
+"""A text as the pieces that are translated, and the way back: lines stay lines, and the space around them is kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from regard.config import Search
+from regard.data.tokenizer import Tokenizer
+from regard.tasks.answer import Alignment, Answer
+from regard.tasks.long import in_pieces, join
+
+_LINE = re.compile(r"\S(?:[^\r\n]*\S)?")
+
+
+class Pieces:
+    """A text, cut into lines, and lines that are too long into sentences, as `regard translate` cuts them."""
+
+    def __init__(self, text: str, tokenizer: Tokenizer, settings: Search):
+        self.text = text
+        self._lines: list[list[str]] = []
+        self._before: list[str] = []  # the space before each line
+        end = 0
+        for line in _LINE.finditer(text):
+            self._before.append(text[end : line.start()])
+            self._lines.append(_cut(line[0], tokenizer, settings))
+            end = line.end()
+        self._after = text[end:]
+
+    @property
+    def texts(self) -> list[str]:
+        """What to translate, in order."""
+        return [piece for line in self._lines for piece in line]
+
+    def join(self, answers: Sequence[Answer]) -> Answer:
+        """One answer of those to the pieces. Alternatives are kept where there is only one piece."""
+        if not answers:
+            return Answer(self.text, self.text, 0.0, (), (), True)
+        if len(answers) == 1:
+            one, before = answers[0], self._before[0]
+            return self._framed(
+                replace(one, alternatives=tuple(self._framed(a, before) for a in one.alternatives)), before
+            )
+        left = iter(answers)
+        lines = [join("", [next(left) for _ in line]) for line in self._lines]
+        text = "".join(before + line.text for before, line in zip(self._before, lines, strict=True)) + self._after
+        whole = replace(join(self.text, answers), text=text, alignment=_join_alignments(answers))
+        if len(lines) == len(answers):  # the lines were given, and none of them was cut
+            whole = replace(whole, flags=tuple(flag for flag in whole.flags if flag != "split"))
+        return whole
+
+    def _framed(self, answer: Answer, before: str) -> Answer:
+        return replace(answer, source=self.text, text=before + answer.text + self._after)
+
+
+def _cut(line: str, tokenizer: Tokenizer, settings: Search) -> list[str]:
+    """The pieces that `in_pieces` would have translated."""
+    pieces: list[str] = []
+
+    def note(parts: list[str]) -> list[Answer]:
+        pieces.extend(parts)
+        return [Answer(part, "", 0.0, (), (), True) for part in parts]
+
+    in_pieces([line], tokenizer, settings, note)
+    return pieces
+
+
+def _join_alignments(answers: Sequence[Answer]) -> Alignment | None:
+    """The links of all pieces, if they are known."""
+    source: tuple[str, ...] = ()
+    target: tuple[str, ...] = ()
+    links: tuple[tuple[int, int], ...] = ()
+    for answer in answers:
+        if answer.alignment is None:
+            return None
+        links += tuple((len(source) + s, len(target) + t) for s, t in answer.alignment.links)
+        source, target = source + answer.alignment.source, target + answer.alignment.target
+    return Alignment(source, target, links)

@@ -1,0 +1,140 @@
+"""What a run does with torch: opened when it is first needed, and only ever touched by the one thread for torch.
+
+One thread, because switching a head off, or recording what passes, changes the model for whoever else is using it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from regard.config import Search
+from regard.run import Run
+from regard.tasks.answer import Answer
+
+if TYPE_CHECKING:
+    from regard.tasks.align import Aligner
+    from regard.tasks.chat import Chatter
+    from regard.tasks.classify import Classifier
+    from regard.tasks.translate import Translator
+
+Json = dict[str, Any]
+Off = tuple[tuple[str, int], ...]
+"""Heads to switch off: names of attentions, and numbers of heads."""
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A piece of text to translate, and how."""
+
+    text: str
+    settings: Search
+    nbest: int = 1
+    details: bool = False
+
+    @property
+    def key(self) -> tuple[Search, int, bool]:
+        """What sentences that are translated together have in common."""
+        return self.settings, self.nbest, self.details
+
+
+@dataclass(frozen=True)
+class Look:
+    """A sentence to look inside; its translation may be given, and heads may be off."""
+
+    text: str
+    target: str | None = None
+    off: Off = ()
+    quick: bool = True
+
+
+class TorchSide:
+    """A run, opened with torch."""
+
+    def __init__(self, run: Run):
+        self.run = run
+
+    @cached_property
+    def opened(self) -> Translator | Chatter | Classifier:
+        """The run, loaded."""
+        from regard.tasks.open import open_run
+
+        return open_run(self.run)
+
+    @property
+    def translator(self) -> Translator:
+        """A run that translates."""
+        from regard.tasks.translate import Translator
+
+        assert isinstance(self.opened, Translator)
+        return self.opened
+
+    @property
+    def chatter(self) -> Chatter:
+        """A run that talks."""
+        from regard.tasks.chat import Chatter
+
+        assert isinstance(self.opened, Chatter)
+        return self.opened
+
+    @property
+    def classifier(self) -> Classifier:
+        """A run that classifies."""
+        from regard.tasks.classify import Classifier
+
+        assert isinstance(self.opened, Classifier)
+        return self.opened
+
+    def translate(self, sentences: list[Sentence]) -> list[Answer]:
+        """Answers to sentences that have their settings in common."""
+        first, texts = sentences[0], [sentence.text for sentence in sentences]
+        return self.translator.translate(texts, nbest=first.nbest, **vars(first.settings))
+
+    def align(self, answers: list[Answer]) -> list[Answer]:
+        """The answers with their alignments, whoever translated them."""
+        return self._aligner.add(answers)
+
+    def inspect(self, look: Look) -> Json:
+        """The inspection of a sentence, as `regard inspect` makes it."""
+        from regard.tasks.inspect import inspection
+        from regard.tasks.survey import FAITHFULNESS, HEADS, IDENTIFIABILITY
+
+        kept, recipe = self._kept, self.run.recipe
+        measured = {"heads": kept[HEADS].get("heads", ()), "faithfulness": kept[FAITHFULNESS]}
+        with self._without(look.off):
+            data = inspection(self.translator, look.text, look.target, quick=look.quick, **measured)
+        data["model"]["arch"] = recipe.model.arch
+        languages = {"source": recipe.data.source_language, "target": recipe.data.target_language}
+        identifiability = kept[IDENTIFIABILITY] or None
+        return data | {"run": self.run.folder.name, "languages": languages, "identifiability": identifiability}
+
+    @cached_property
+    def _aligner(self) -> Aligner:
+        from regard.tasks.align import Aligner
+
+        translator = self.translator
+        return Aligner(translator.model, translator.source, translator.target, translator.alignment)
+
+    @cached_property
+    def _kept(self) -> dict[str, Json]:
+        """What was measured over many sentences and kept in the run's folder, by file."""
+        from regard.tasks.inspect_page import KEPT, _kept
+
+        return {name: _kept(self.run, name) for name in KEPT}
+
+    @contextmanager
+    def _without(self, off: Off) -> Iterator[None]:
+        """Some heads switched off."""
+        from regard.layers.taps import listen, without_heads
+
+        by_attention: dict[str, list[int]] = defaultdict(list)
+        for attention, head in off:
+            by_attention[attention].append(head)
+        with ExitStack() as stack:
+            for attention, heads in by_attention.items():
+                stack.enter_context(listen(self.translator.model, attention, without_heads(*heads)))
+            yield

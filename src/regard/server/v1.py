@@ -1,0 +1,135 @@
+"""The routes of /v1: everything that Regard knows of a translation, and what other kinds of runs can do."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from regard.server.bodies import JsonRoute
+from regard.server.documents import UPLOAD, translate_upload
+from regard.server.parcels import as_attachment
+from regard.server.problems import Json, Problem
+from regard.server.schemas import (
+    ClassifyRequest,
+    Error,
+    InspectRequest,
+    ModelFacts,
+    ModelList,
+    TranslateRequest,
+    Translations,
+    Verdicts,
+)
+from regard.server.served import Served
+from regard.server.service import Service, TheService, admitted, bearer
+from regard.server.streams import MEDIA_TYPE, stream_events
+
+MISHAPS = (400, 401, 404, 408, 413, 415, 429, 503)
+"""What may come instead of an answer."""
+ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": Error} for status in MISHAPS}
+EVENT = {"type": "object", "required": ["data"], "properties": {"data": {"type": "string"}}}
+STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {MEDIA_TYPE: {"schema": EVENT}}}}
+
+ONE_BY_ONE: dict[str, Any] = {"join_up_to": 1}
+"""Settings of a search that never takes two sentences together, so that a stream has something to give soon."""
+
+router = APIRouter(prefix="/v1", route_class=JsonRoute, tags=["Regard"], responses=ERRORS)
+needs_key = [Depends(admitted)]
+
+
+@router.get("/models", response_model=ModelList)
+async def list_models(request: Request, service: TheService) -> Response:
+    """The runs that are served. Needs no key, but a key that is sent must fit: clients try theirs here."""
+    if bearer(request):
+        service.admit(request)
+    return Json({"object": "list", "data": [model_facts(served) for served in service.fleet.served.values()]})
+
+
+@router.get("/models/{name}", response_model=ModelFacts)
+async def show_model(name: str, request: Request, service: TheService) -> Response:
+    """One of the runs that are served."""
+    if bearer(request):
+        service.admit(request)
+    return Json(model_facts(service.named(name)))
+
+
+def model_facts(served: Served) -> dict[str, Any]:
+    """A run, in OpenAI's form and with more."""
+    return {"object": "model", "owned_by": "regard"} | served.about()
+
+
+@router.post("/translate", response_model=Translations, responses=STREAM, dependencies=needs_key)
+async def translate(asked: TranslateRequest, request: Request, service: TheService) -> Response:
+    """Translate one text or several: alternatives, scores, flags, alignments; whole, or sentence by sentence."""
+    texts = service.texts(asked.q)
+    served = choose_translator(service, asked.model, asked.source, asked.target, texts)
+    search = asked.search.given()
+    if asked.stream:
+        if asked.nbest > 1 or asked.align or asked.scores:
+            raise Problem(400, "stream: gives the best translation alone, without align, scores or nbest")
+        return await stream_events(request.url.path, sentences(service, served, texts, search))
+    answers = await served.translate(
+        texts,
+        nbest=service.nbest(asked.nbest, "nbest"),
+        align=asked.align,
+        details=asked.scores,
+        deadline=service.settings.timeout,
+        **search,
+    )
+    service.metrics.wrote(served.name, answers)
+    return Json({"model": served.name, "translations": [answer.as_dict() for answer in answers]})
+
+
+def choose_translator(service: Service, model: str, source: str, target: str, texts: Sequence[str]) -> Served:
+    """The run for a translation: by its name, else by the languages, else the only one."""
+    if model or not (source or target):
+        return service.chosen(model, "translate")
+    if source in ("", "auto"):
+        source = service.detect(texts)["language"]
+    return service.fleet.by_pair(source, target)
+
+
+async def sentences(
+    service: Service, served: Served, texts: Sequence[str], search: dict[str, Any]
+) -> AsyncGenerator[dict[str, Any], None]:
+    """Events: the place of the text, and the translation of its next sentence."""
+    for place, text in enumerate(texts):
+        async for answer in served.pieces(text, deadline=service.settings.timeout, **search, **ONE_BY_ONE):
+            service.metrics.wrote(served.name, [answer])
+            yield {"model": served.name, "index": place, "translation": answer.as_dict()}
+
+
+@router.post("/inspect", response_model=dict[str, Any], dependencies=needs_key)
+async def inspect(asked: InspectRequest, service: TheService) -> Response:
+    """Look inside one translation: every head, the search, the likeliest next tokens; with heads switched off, too."""
+    served = service.chosen(asked.model, "translate")
+    for field, text in (("text", asked.text), ("target", asked.target or "")):
+        if len(text) > service.settings.traced:
+            most = f"{field}: at most {service.settings.traced} characters to look inside, not {len(text):,}"
+            raise Problem(400, most, param=field)
+    found = await served.inspect(
+        asked.text, asked.target, off=asked.off, quick=asked.quick, deadline=service.settings.timeout
+    )
+    return Json(found)
+
+
+@router.post("/classify", response_model=Verdicts, dependencies=needs_key)
+async def classify(asked: ClassifyRequest, service: TheService) -> Response:
+    """Classify one text or several; say why."""
+    texts = service.texts(asked.q)
+    served = service.chosen(asked.model, "classify")
+    verdicts = await served.classify(texts, explain=asked.explain, deadline=service.settings.timeout)
+    return Json({"model": served.name, "verdicts": [verdict.as_dict() for verdict in verdicts]})
+
+
+FILE: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
+}
+
+
+@router.post("/documents", response_class=Response, responses=FILE, openapi_extra=UPLOAD)
+async def translate_document(request: Request, service: TheService) -> Response:
+    """Translate a file: plain text, HTML, Markdown, subtitles (SRT) or messages (PO); the answer is the file."""
+    name, content = await translate_upload(request, service)
+    return Response(content, media_type="application/octet-stream", headers=as_attachment(name))
