@@ -10,7 +10,7 @@ TORCH := torch==2.13.0
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 EXTRAS := dev,formats
 
-.PHONY: install demo test test-slow lint format docs bench bench-train bench-quality bench-decode bench-inside bench-serve demo-run clean
+.PHONY: install demo test test-slow lint format docs bench bench-train bench-quality bench-decode bench-inside bench-serve bench-chat demo-run clean
 
 install: $(READY)
 
@@ -69,6 +69,10 @@ bench-inside: demo-run
 # Loads a server with the demo's run; a few minutes.
 bench-serve: demo-run
 	@$(BIN)/python benchmarks/serve.py
+
+# Trains three models on conversations, ten minutes each; about forty minutes.
+bench-chat: install
+	@$(BIN)/python benchmarks/chat.py
 
 demo-run: install
 	@test -d runs/demo || $(BIN)/regard demo

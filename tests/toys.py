@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.config import PRESETS, Model, Transformer
+from regard.config import HRAN, PRESETS, Model, Transformer
 from regard.models import build_model
 from regard.models.base import Seq2Seq, Source, Tree
 
 VOCABULARY = 19
+MARKER = HRAN.marker  # to HRAN, a token that closes a turn; to the others, any token
 
 
 def toy(arch: str, **changes: Any) -> Model:
@@ -22,6 +23,8 @@ def toy(arch: str, **changes: Any) -> Model:
     if isinstance(preset, Transformer):
         width = 4 * preset.heads
         small = dataclasses.replace(preset, encoder_layers=3, decoder_layers=2, width=width, inner=2 * width)
+    elif isinstance(preset, HRAN):
+        small = dataclasses.replace(preset, width=16, embedding=16)
     else:
         small = dataclasses.replace(
             preset,

@@ -37,6 +37,8 @@ class Corpus:
 class Data:
     """What to learn from."""
 
+    task: Literal["translate", "chat", "classify", "tag"] = "translate"
+    """What to learn: to translate, to answer in a conversation, to classify documents, to tag words."""
     train: tuple[Corpus, ...] = ()
     """The corpora to train on, as [[data.train]] tables."""
     valid: tuple[Corpus, ...] = ()
@@ -44,18 +46,21 @@ class Data:
     test: tuple[Corpus, ...] = ()
     """The corpora to score once, after training."""
     valid_pairs: int = 1000
-    """How many pairs to hold out when `valid` is empty; never more than a twentieth of the data."""
+    """How many pairs to hold out when `valid` is empty; at most a twentieth of the data, of documents a tenth."""
     test_pairs: int = 1000
-    """How many pairs to hold out for the last score when `valid` and `test` are empty; at most a twentieth."""
+    """How many pairs to hold out for the last score when `valid` and `test` are empty; at most as many as above."""
     source_language: str = ""
     """Language code of the source, e.g. "en": names the run's card and finds the side of a TMX or PO file."""
     target_language: str = ""
     """Language code of the target."""
     max_length: int = 250
     """Pairs with more tokens than this on either side are left out of training, and counted."""
+    turns: int = 5
+    """For chat: a reply is made from at most so many turns before it; 1: from the last one alone."""
 
     def __post_init__(self) -> None:
         _require(self.max_length >= 4, "data.max_length must be at least 4")
+        _require(self.turns >= 1, "data.turns must be at least 1")
         _require(self.valid_pairs >= 0 and self.test_pairs >= 0, "data.valid_pairs and test_pairs cannot be negative")
 
 
@@ -73,10 +78,13 @@ class Tokenizer:
     """Fold case before tokenizing. The case of the output is lost."""
     sampling: float = 0.0
     """Subword regularisation while training: share of BPE merges dropped, or 1 / temperature of unigram sampling."""
+    symbols: tuple[str, ...] = ()
+    """Texts that are one token each, wherever they stand; chat has the mark that closes a turn."""
 
     def __post_init__(self) -> None:
         _require(self.size >= 8, "tokenizer.size must be at least 8")
         _require(0 <= self.sampling < 1, "tokenizer.sampling must be at least 0 and below 1")
+        _require(all(self.symbols), "tokenizer.symbols must not be empty")
 
 
 @dataclass(frozen=True)
@@ -184,7 +192,87 @@ class Recurrent:
         _require(self.tie == "none" or self.embedding == self.width, "model.tie needs model.embedding = model.width")
 
 
-Model = Transformer | Recurrent
+@dataclass(frozen=True)
+class HRAN:
+    """The hierarchical recurrent attention network (Xing et al. 2017): words make turns, turns make a conversation."""
+
+    arch: str = "hran"
+    """Name of the preset that the settings below start from."""
+    width: int = 256
+    """Width of the states of words (both directions together), of turns and of the decoder; the paper has 1000."""
+    embedding: int = 256
+    """Width of the word embeddings; the paper has 620."""
+    dropout: float = 0.2
+    """Dropout on what the word encoder, the decoder and the output map read."""
+    tie: Literal["all", "target", "none"] = "all"
+    """Which embeddings share one matrix: those of context, reply and output; of reply and output; none."""
+    marker: int = 3
+    """Id of the token that closes a turn: tokenizer.symbols come first in a vocabulary, from 3 on."""
+
+    def __post_init__(self) -> None:
+        _require(self.width >= 2 and self.width % 2 == 0, "model.width must be an even number")
+        _require(self.embedding >= 2, "model.embedding must be at least 2")
+        _require(0 <= self.dropout < 1, "model.dropout must be at least 0 and below 1")
+        _require(self.tie == "none" or self.embedding == self.width, "model.tie needs model.embedding = model.width")
+
+
+@dataclass(frozen=True)
+class Hierarchical:
+    """The hierarchical attention network (HAN; Yang et al. 2016): words make sentences, sentences make a document."""
+
+    arch: str = "han"
+    """Name of the preset that the settings below start from."""
+    embedding: int = 128
+    """Width of the word embeddings."""
+    width: int = 64
+    """Width of each GRU's states, one direction; the paper has 50."""
+    dropout: float = 0.4
+    """Share of the features that each document loses: of its words, its sentences and of the document itself."""
+
+    def __post_init__(self) -> None:
+        _require(self.embedding >= 2 and self.width >= 2, "model.embedding and model.width must be at least 2")
+        _require(0 <= self.dropout < 1, "model.dropout must be at least 0 and below 1")
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """A Transformer encoder whose states are pooled into one vector a document."""
+
+    arch: str = "encoder"
+    """Name of the preset that the settings below start from."""
+    encoder_layers: int = 2
+    """Encoder blocks."""
+    width: int = 128
+    """Width of the embeddings and of the residual stream."""
+    heads: int = 4
+    """Attention heads in every layer."""
+    inner: int = 256
+    """Width inside the feed-forward layer."""
+    dropout: float = 0.3
+    """Dropout on embeddings and on the output of each sub-layer."""
+    norm: Literal["after", "before"] = "before"
+    """Layer norm after the residual sum or before each sub-layer."""
+    activation: Literal["relu", "gelu", "swish", "swiglu"] = "gelu"
+    """Non-linearity of the feed-forward layer."""
+    positions: Literal["sinusoidal", "rotary", "none"] = "sinusoidal"
+    """How a token knows its place in its window."""
+    pool: Literal["attention", "mean"] = "attention"
+    """How the states of a document become one: weighed by a learnt context vector, or their mean."""
+    window: int = 128
+    """Long documents are read in windows of whole sentences with at most so many tokens; all are pooled together."""
+
+    def __post_init__(self) -> None:
+        _require(self.encoder_layers >= 1, "model.encoder_layers must be at least 1")
+        _require(self.width >= 2 and self.width % 2 == 0, "model.width must be an even number")
+        _require(
+            self.heads >= 1 and self.width % self.heads == 0,
+            f"model.width {self.width} is not a multiple of model.heads {self.heads}",
+        )
+        _require(0 <= self.dropout < 1, "model.dropout must be at least 0 and below 1")
+        _require(self.window >= 8, "model.window must be at least 8")
+
+
+Model = Transformer | Recurrent | HRAN | Hierarchical | Encoder
 
 PRESETS: Mapping[str, Model] = types.MappingProxyType(
     {
@@ -201,9 +289,16 @@ PRESETS: Mapping[str, Model] = types.MappingProxyType(
         "gnmt": Recurrent(
             "gnmt", "lstm", 8, 8, 1024, 1024, directions="both-first", attention="bahdanau", residual_from=3
         ),
+        "hran": HRAN(),
     }
 )
-"""Every architecture by name. A recipe starts from one of these and changes what it likes."""
+"""Every encoder-decoder by name. A recipe starts from one of these and changes what it likes."""
+
+CLASSIFIERS: Mapping[str, Model] = types.MappingProxyType({"han": Hierarchical(), "encoder": Encoder()})
+"""Every architecture that classifies documents, by name."""
+
+ARCHITECTURES: Mapping[str, Model] = types.MappingProxyType({**PRESETS, **CLASSIFIERS})
+"""All of them."""
 
 
 @dataclass(frozen=True)
@@ -256,7 +351,7 @@ class Train:
     """Updates between states to resume from."""
     patience: int = 10
     """Stop after this many validations without a better score; 0: never."""
-    metric: Literal["bleu", "chrf", "loss"] = "bleu"
+    metric: Literal["bleu", "chrf", "loss", "accuracy", "f1"] = "bleu"
     """The validation score that picks the best weights."""
     valid_sentences: int = 500
     """Translate this many validation sentences at each validation; 0: all."""
@@ -304,6 +399,10 @@ class Search:
     """Weight of the penalty for source tokens that no output token looked at (Wu et al. 2016); 0: none."""
     stop: Literal["enough", "exact"] = "enough"
     """A sentence is done when `beam` hypotheses have ended, or only when no open hypothesis can still win (exact)."""
+    groups: int = 1
+    """Groups into which the beam falls, each kept from writing what those before it write (Vijayakumar et al. 2016)."""
+    diversity: float = 0.5
+    """With groups: by how much a token's log-probability falls for each hypothesis that has it at the same place."""
     sample: bool = False
     """Draw each token at random instead of searching for the best."""
     temperature: float = 1.0
@@ -345,9 +444,14 @@ class Search:
 
     def __post_init__(self) -> None:
         _require(self.beam >= 1, "search.beam must be at least 1")
+        _require(
+            self.groups >= 1 and self.beam % self.groups == 0,
+            f"search.beam {self.beam} does not fall into search.groups {self.groups} of equal size",
+        )
         _require(self.batch_tokens >= 1, "search.batch_tokens must be at least 1")
         for name in (
             "coverage_penalty",
+            "diversity",
             "temperature",
             "top_k",
             "epsilon",
@@ -365,6 +469,40 @@ class Search:
 
 
 @dataclass(frozen=True)
+class Classify:
+    """How documents are read and labelled."""
+
+    several: bool = False
+    """A document may have several labels, or none: each is decided on its own."""
+    markup: Literal["remove", "keep"] = "remove"
+    """Tags such as <br /> and entities such as &amp; are resolved to plain text, or taken as they stand."""
+    sentence_tokens: int = 50
+    """A sentence of more tokens goes on as another one."""
+    max_tokens: int = 500
+    """Of a longer document whole sentences are left out until it has no more tokens; it is counted."""
+    leave_out: Literal["middle", "end"] = "middle"
+    """Which part of a long document is left out."""
+    word_dropout: float = 0.1
+    """Share of the words that are hidden each time a document is shown in training."""
+    class_weights: Literal["none", "balanced"] = "none"
+    """Every document counts the same, or every label does, however rare it is."""
+    temperature: float = 1.0
+    """Scores are divided by this before they become probabilities; training finds it on the validation part."""
+    threshold: float = 0.5
+    """Where there may be several labels: probability from which one is given."""
+    batch_tokens: int = 8192
+    """Tokens classified at once."""
+
+    def __post_init__(self) -> None:
+        _require(self.sentence_tokens >= 4, "classify.sentence_tokens must be at least 4")
+        _require(self.max_tokens >= self.sentence_tokens, "classify.max_tokens must hold at least one sentence")
+        _require(0 <= self.word_dropout < 1, "classify.word_dropout must be at least 0 and below 1")
+        _require(self.temperature > 0, "classify.temperature must be above 0")
+        _require(0 < self.threshold < 1, "classify.threshold must be between 0 and 1")
+        _require(self.batch_tokens >= 1, "classify.batch_tokens must be at least 1")
+
+
+@dataclass(frozen=True)
 class Recipe:
     """Everything that decides a run."""
 
@@ -378,3 +516,5 @@ class Recipe:
     """How to learn."""
     search: Search = field(default_factory=Search)
     """How to translate."""
+    classify: Classify = field(default_factory=Classify)
+    """How documents are read and labelled."""

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from regard.config import PRESETS, Model, Recipe
+from regard.config import ARCHITECTURES, Model, Recipe
 from regard.errors import SettingsError, nearest
 
 Settings = TypeVar("Settings")
@@ -152,10 +152,10 @@ def _build_model(table: Any, where: str) -> Model:
 
 def find_preset(arch: str, where: str = "--arch") -> Model:
     """The architecture of this name."""
-    if arch not in PRESETS:
-        guess = nearest(str(arch), PRESETS) or f"; choose from {', '.join(PRESETS)}"
+    if arch not in ARCHITECTURES:
+        guess = nearest(str(arch), ARCHITECTURES) or f"; choose from {', '.join(ARCHITECTURES)}"
         raise SettingsError(f'{where}: there is no architecture "{arch}"{guess}')
-    return PRESETS[arch]
+    return ARCHITECTURES[arch]
 
 
 def _plain(value: Any) -> Any:

@@ -7,6 +7,7 @@ metrics.jsonl         one line for each logged update and each validation
 card.json             data hashes, versions, scores with their signatures, cost
 report.html           the page to look at
 held-out.jsonl        some pairs that it was not trained on, to judge by what a conversion or a pruning costs
+labels.json           what a classifier or tagger may answer, in the order of its scores
 states/               what `regard resume` continues from
 store/                token ids of the training data, until training ends
 """
@@ -33,16 +34,25 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from regard.data.formats import Pair
-    from regard.models.base import Seq2Seq
+    from regard.models.base import Network, Seq2Seq
 
-RECIPE, WEIGHTS, METRICS, CARD, REPORT, HELD_OUT = (
+RECIPE, WEIGHTS, METRICS, CARD, REPORT, HELD_OUT, LABELS = (
     "recipe.toml",
     "weights.safetensors",
     "metrics.jsonl",
     "card.json",
     "report.html",
     "held-out.jsonl",
+    "labels.json",
 )
+
+DOES = {
+    "translate": "translates",
+    "chat": "answers in conversations",
+    "classify": "classifies documents",
+    "tag": "tags words",
+}
+"""What a run does, by its task; the command is named like the task."""
 
 
 class Run:
@@ -119,15 +129,47 @@ class Run:
             source.save(self.folder, "source")
             target.save(self.folder, "target")
 
-    def build_model(self) -> Seq2Seq:
-        """The architecture of this run, with fresh weights."""
-        from regard.models import build_model
+    def require(self, *tasks: str) -> Run:
+        """The run itself, if it was trained for one of these tasks; else an error that names the command for it."""
+        task = self.recipe.data.task
+        if task not in tasks:
+            raise RunError(f'{self.folder} {DOES[task]}; use "regard {task} {self.folder}"')
+        return self
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """What a classifier or tagger may answer, in the order of its scores."""
+        path = self.folder / LABELS
+        try:
+            return tuple(str(label) for label in json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError) as error:
+            raise RunError(f"{path}: cannot read the labels ({error}); take the file from a copy of the run") from None
+
+    def write_labels(self, labels: Sequence[str]) -> None:
+        """Store them."""
+        self._write(LABELS, (json.dumps(list(labels), indent=1, ensure_ascii=False) + "\n").encode())
+        self.__dict__.pop("labels", None)
+
+    def build_network(self) -> Network:
+        """The architecture of this run, whatever its task, with fresh weights."""
+        from regard.models import build_classifier, build_model
 
         source, target = self.tokenizers
-        return build_model(self.recipe.model, source.size, target.size, joint=self.recipe.tokenizer.joint)
+        settings = self.recipe.model
+        if self.recipe.data.task == "classify":
+            return build_classifier(settings, source.size, len(self.labels))
+        return build_model(settings, source.size, target.size, joint=self.recipe.tokenizer.joint)
+
+    def build_model(self) -> Seq2Seq:
+        """The encoder-decoder of this run, with fresh weights."""
+        return _sequences(self.require("translate", "chat").build_network())
 
     def load_model(self) -> Seq2Seq:
-        """The trained model, ready to run."""
+        """The trained encoder-decoder, ready to run."""
+        return _sequences(self.require("translate", "chat").load_network())
+
+    def load_network(self) -> Network:
+        """The trained model, whatever its task, ready to run."""
         import torch
         from safetensors.torch import load_file
 
@@ -138,7 +180,7 @@ class Run:
             stored = load_file(path)
         except Exception as error:  # safetensors raises its own untyped errors
             raise RunError(f"{path}: damaged ({error}); take it from a copy, or resume the run") from None
-        model = self.build_model()
+        model = self.build_network()
         restore(model, stored, where=str(path))
         model.eval()
         return model.requires_grad_(False).to(torch.float32)
@@ -210,7 +252,14 @@ class Run:
         write_atomically(self.folder / name, content)
 
 
-def restore(model: Seq2Seq, stored: Mapping[str, Tensor], *, where: str) -> None:
+def _sequences(model: Network) -> Seq2Seq:
+    from regard.models.base import Seq2Seq
+
+    assert isinstance(model, Seq2Seq)
+    return model
+
+
+def restore(model: Network, stored: Mapping[str, Tensor], *, where: str) -> None:
     """Put stored weights into a model. A missing, unused or misshapen one is an error."""
     import torch
 

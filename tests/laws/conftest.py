@@ -4,7 +4,7 @@ import pytest
 
 from regard.config import Model
 from regard.models.base import Seq2Seq
-from tests.toys import Sentences, build, sentences
+from tests.toys import MARKER, Sentences, build, sentences
 
 
 @pytest.fixture
@@ -15,5 +15,7 @@ def model(settings: Model) -> Seq2Seq:
 
 @pytest.fixture
 def source() -> Sentences:
-    """Seven tokens, four, one."""
-    return sentences([7, 4, 1])
+    """Seven tokens, four, one. The first two have several turns, if a token is read as the end of one."""
+    made = sentences([7, 4, 1])
+    made.ids_BS[0, [2, 4]] = made.ids_BS[1, 1] = MARKER
+    return made

@@ -26,9 +26,11 @@ MAY_IMPORT = {
     "training": DATA | MODELS | {"decoding", "run", "training"},
     "analysis": MODELS | {"durable", "decoding", "analysis"},
     "pages": {"errors", "pages"},
-    "tasks": DATA | MODELS | {"decoding", "run", "training", "analysis", "pages", "convert", "tasks"},
+    "documents": {"errors", "data", "documents"},
+    "tasks": DATA | MODELS | {"decoding", "run", "training", "analysis", "pages", "convert", "documents", "tasks"},
     "convert": DATA | MODELS | {"run", "convert"},
-    "cli": DATA | MODELS | {"convert", "run", "training", "tasks", "pages", "cli"},
+    "server": DATA | MODELS | {"convert", "run", "tasks", "pages", "documents", "server"},
+    "cli": DATA | MODELS | {"convert", "run", "training", "tasks", "pages", "documents", "server", "cli"},
 }
 
 

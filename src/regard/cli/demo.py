@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.cli import demo_chat
 from regard.errors import RunError
 
 if TYPE_CHECKING:
@@ -43,35 +44,40 @@ RECIPE: dict[str, Any] = {
         "average": 0.98,
     },
 }
+INTRODUCTION = "The demo trains an English-Italian translator on the built-in phrasebook."
 SHOWN, LONGEST_SHOWN = 12, 42
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.description = (
-        "Train a small Transformer on the built-in English-Italian phrasebook, score it on sentences it has never\n"
-        "seen, show translations, and write a report page. Interrupted, it goes on when started again.\n\n"
-        "  regard demo"
+        "Train a small Transformer on built-in data, score it on what it has never seen, show what it does, and write\n"
+        "a report page: translation from an English-Italian phrasebook, or chat from small talk. Interrupted, it goes\n"
+        "on when started again.\n\n"
+        "  regard demo\n"
+        "  regard demo chat"
     )
-    parser.add_argument("--out", default="runs/demo", metavar="DIR", help="the run folder (default: runs/demo)")
+    parser.add_argument("what", nargs="?", choices=["translate", "chat"], default="translate", help="what to learn")
+    parser.add_argument("--out", metavar="DIR", help="the run folder (default: runs/demo, or runs/demo-chat)")
 
 
 def run(options: argparse.Namespace) -> int:
     """Train, or go on; then show."""
-    folder = Path(options.out)
+    is_chat = options.what == "chat"
+    folder = Path(options.out or ("runs/demo-chat" if is_chat else "runs/demo"))
     from regard.run import Run
     from regard.tasks.train import resolve, resume, start
 
     if (folder / "recipe.toml").is_file():
-        opened = Run.open(folder)
+        opened = Run.open(folder).require(options.what)
         if not opened.card.get("scores"):
             opened = resume(folder)
     elif folder.exists() and any(folder.iterdir()):
         raise RunError(f"{folder}: exists and is not a demo run; choose another --out")
     else:
-        print("The demo trains an English-Italian translator on the built-in phrasebook.", file=sys.stderr)
-        opened = start(resolve(RECIPE), folder)
-    show(opened)
+        print(demo_chat.INTRODUCTION if is_chat else INTRODUCTION, file=sys.stderr)
+        opened = start(resolve(demo_chat.RECIPE if is_chat else RECIPE), folder)
+    (demo_chat.show if is_chat else show)(opened)
     return 0
 
 

@@ -133,7 +133,7 @@ def check(options: argparse.Namespace, opened: Sequence[Run | Path], search: Jso
 
 def _open(name: str) -> Run | Path:
     """A file holds translations; anything else should be a run."""
-    return Path(name) if Path(name).is_file() else Run.open(name)
+    return Path(name) if Path(name).is_file() else Run.open(name).require("translate")
 
 
 def _names(options: argparse.Namespace, opened: Sequence[Run | Path]) -> list[str]:

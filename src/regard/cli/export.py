@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
         raise SettingsError("--quantization is for --to ctranslate2; the other formats keep float32")
     if options.source and options.quantization in (None, "float32"):
         raise SettingsError("--source measures what --quantization int8 or int16 costs; without one it has no use")
-    opened = Run.open(options.run)
+    opened = Run.open(options.run).require("translate", "chat")
     require_exportable(opened.recipe, options.to, where=opened.folder)
     quantization: Quantization = options.quantization or "float32"
     home = engine_folder(opened, quantization) if options.to == "ctranslate2" else opened.folder / options.to

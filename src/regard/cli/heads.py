@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
         raise SettingsError("--conllu holds the source sentences itself; leave out --source")
     if options.sentences < 1:
         raise SettingsError("--sentences must be at least 1")
-    opened = Run.open(options.run)
+    opened = Run.open(options.run).require("translate")
     return show(opened, options) if options.prune is None else prune(opened, options)
 
 

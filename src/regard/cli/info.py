@@ -5,19 +5,33 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from regard.config import PRESETS
+from regard.config import ARCHITECTURES, CLASSIFIERS, Model
 from regard.errors import SettingsError
 from regard.recipe import describe, find_preset
 
+if TYPE_CHECKING:
+    from regard.models.base import Network
+
 SHOWN_OF_TRAINING = ("step", "best_step", "seconds", "tokens", "flops", "stopped")
+SCORES = {
+    "bleu": "BLEU {:6.2f}",
+    "chrf": "chrF {:6.2f}",
+    "ter": "TER  {:6.2f}",
+    "accuracy": "accuracy {:.2%}",
+    "f1": "macro F1 {:.2%}",
+    "calibration_error": "calibration error {:.2%}",
+}
 PAPERS = {
     "transformer": "Attention Is All You Need (Vaswani et al. 2017)",
     "seq2seq": "Sequence to Sequence Learning with Neural Networks (Sutskever et al. 2014)",
     "bahdanau": "Neural Machine Translation by Jointly Learning to Align and Translate (Bahdanau et al. 2015)",
     "luong": "Effective Approaches to Attention-based Neural Machine Translation (Luong et al. 2015)",
     "gnmt": "Google's Neural Machine Translation System (Wu et al. 2016)",
+    "hran": "Hierarchical Recurrent Attention Network for Response Generation (Xing et al. 2017)",
+    "han": "Hierarchical Attention Networks for Document Classification (Yang et al. 2016)",
+    "encoder": "the encoder of Attention Is All You Need (Vaswani et al. 2017), pooled into one vector a document",
 }
 
 
@@ -29,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "  regard info --arch transformer-base --vocabulary 37000"
     )
     parser.add_argument("run", metavar="RUN", nargs="?", help="the run folder")
-    parser.add_argument("--arch", metavar="NAME", help=f"an architecture: {', '.join(PRESETS)}")
+    parser.add_argument("--arch", metavar="NAME", help=f"an architecture: {', '.join(ARCHITECTURES)}")
     parser.add_argument(
         "--vocabulary", type=int, default=8000, metavar="N", help="tokens of the architecture's vocabulary"
     )
@@ -65,28 +79,44 @@ def arch_facts(arch: str, vocabulary: int) -> dict[str, Any]:
         raise SettingsError("--vocabulary must be at least 8")
     import torch
 
-    from regard.models import build_model
     from regard.models.base import count_parameters
     from regard.models.summary import summarise
-    from regard.training.flops import count_cost
 
     with torch.device("meta"):
-        model = build_model(settings, vocabulary, vocabulary, joint=True)
-    cost = count_cost(model)
+        build = _classifier if arch in CLASSIFIERS else _encoder_decoder
+        model, flops = build(settings, vocabulary)
     return {
         "arch": arch,
         "about": PAPERS[arch.partition("-")[0]],
         "settings": dataclasses.asdict(settings),
         "layers": [dataclasses.asdict(row) for row in summarise(model)],
         "parameters": count_parameters(model),
-        "flops": {"source_token": cost.source, "target_token": cost.target},
+        "flops": flops,
     }
+
+
+def _encoder_decoder(settings: Model, vocabulary: int) -> tuple[Network, dict[str, float]]:
+    from regard.models import build_model
+    from regard.training.flops import count_cost
+
+    model = build_model(settings, vocabulary, vocabulary, joint=True)
+    cost = count_cost(model)
+    return model, {"source_token": cost.source, "target_token": cost.target}
+
+
+def _classifier(settings: Model, vocabulary: int) -> tuple[Network, dict[str, float]]:
+    from regard.models import build_classifier
+    from regard.training.document_flops import count_document_cost
+
+    model = build_classifier(settings, vocabulary, 2)
+    cost = count_document_cost(model)
+    return model, {"token": cost.token, "sentence": cost.sentence}
 
 
 def show_arch(facts: dict[str, Any]) -> None:
     """Print an architecture."""
     print(f"{facts['arch']}: {facts['about']}\n")
-    texts = describe(type(PRESETS[facts["arch"]]))
+    texts = describe(type(ARCHITECTURES[facts["arch"]]))
     width = max(map(len, texts))
     for key, value in facts["settings"].items():
         if key != "arch":
@@ -100,11 +130,8 @@ def show_arch(facts: dict[str, Any]) -> None:
     print()
     for name, count, shapes, parameters in rows:
         print(f"  {name:<{widths[0]}}  {count:>{widths[1]}}  {shapes:<{widths[2]}}  {parameters:>{widths[3]}}")
-    flops = facts["flops"]
-    source, target = flops["source_token"] / 1e6, flops["target_token"] / 1e6
-    print(
-        f"\n  forward: {source:.1f} MFLOP a source token, {target:.1f} a target token; training takes three times that"
-    )
+    flops = ", ".join(f"{value / 1e6:.1f} MFLOP a {name.replace('_', ' ')}" for name, value in facts["flops"].items())
+    print(f"\n  forward: {flops}; training takes three times that")
 
 
 def _shapes(shapes: list[tuple[int, ...]]) -> str:
@@ -119,8 +146,10 @@ def show_card(card: dict[str, Any]) -> None:
         if value and key not in ("scores", "plan"):
             print(f"{key:<12} {_flat(value)}")
     for part, scores in card.get("scores", {}).items():
-        for name, label in (("bleu", "BLEU"), ("chrf", "chrF"), ("ter", "TER")):
-            print(f"{part:<12} {label:<5}{scores[name]:6.2f}   {scores['signatures'][name]}")
+        for name, label in SCORES.items():
+            if name in scores:
+                signature = scores.get("signatures", {}).get(name, "")
+                print(f"{part:<12} {label.format(scores[name])}   {signature}".rstrip())
 
 
 def _flat(value: Any) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from regard.cli.status import status
 from regard.config import Corpus
 from regard.data.corpus import read_corpus
+from regard.data.dialogues import join_turns
 from regard.errors import SettingsError
 from regard.run import Run
 
@@ -25,13 +26,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "  regard inspect runs/demo 'I am trendy' --target 'Io sono alla moda'\n"
         "  regard inspect runs/demo 'I am trendy' --json > inside.json\n"
         "  regard inspect runs/demo --survey       # over many sentences: which explanation to trust"
+        "\n  regard inspect runs/reviews review.txt  # a classifier: words and sentences shaded by attention"
+        "\n  regard inspect runs/chat 'What is my name?' --before 'I am Anna.' --before 'Hello Anna!'"
     )
     parser.add_argument("run", metavar="RUN", help="the run folder")
-    parser.add_argument("sentence", metavar="SENTENCE", nargs="?", help="the sentence to translate")
+    parser.add_argument(
+        "sentence", metavar="SENTENCE", nargs="?", help="the sentence to translate, or the document to classify"
+    )
     parser.add_argument(
         "--target",
         metavar="TEXT",
         help="look at this translation, or the one in this file, not at the model's own",
+    )
+    parser.add_argument(
+        "--before",
+        action="append",
+        default=[],
+        metavar="TURN",
+        help="chat: what was said before, the oldest turn first",
     )
     parser.add_argument("--out", default="inspect.html", metavar="FILE", help="the page (default: inspect.html)")
     parser.add_argument("--quick", action="store_true", help="leave out what takes seconds: attribution and mixing")
@@ -52,6 +64,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Inspect."""
     opened = Run.open(options.run)  # what was mistyped is told before anything is loaded
+    if opened.recipe.data.task == "classify" and not options.survey:
+        return document(opened, options)
+    opened.require(*(["translate"] if options.survey else ["translate", "chat"]))
     if options.survey:
         return survey(opened, options)
     target = _target(options.target)
@@ -63,13 +78,37 @@ def run(options: argparse.Namespace) -> int:
     if not options.json:
         refuse_other(Path(options.out), force=options.force)
     with status() as tell:
-        data = inspect_run(opened, options.sentence, target, quick=options.quick, tell=tell)
+        data = inspect_run(opened, _with_turns(opened, options), target, quick=options.quick, tell=tell)
     if options.json:
         print(json.dumps(data, ensure_ascii=False))
         return 0
     path = write_inspection(data, options.out, force=options.force)
     print(data["target"]["text"])
     print(f"\nOpen {path} in a browser ({path.stat().st_size / 1e6:.1f} MB, needs no network).")
+    return 0
+
+
+def document(opened: Run, options: argparse.Namespace) -> int:
+    """Look at one document of a classifier: a text, or that of the file of this name."""
+    if options.target:
+        raise SettingsError("--target is a translation; a classifier has none")
+    text = _target(options.sentence) or ""
+    if not text.strip():
+        raise SettingsError("the document is empty; give one to look at")
+
+    from regard.tasks.inspect_document import inspect_document, write_document_page
+    from regard.tasks.inspect_page import refuse_other
+
+    if not options.json:
+        refuse_other(Path(options.out), force=options.force)
+    with status("reading"):
+        data = inspect_document(opened, text)
+    if options.json:
+        print(json.dumps(data, ensure_ascii=False))
+        return 0
+    path = write_document_page(data, options.out, force=options.force)
+    print(data["title"])
+    print(f"\nOpen {path} in a browser (needs no network).")
     return 0
 
 
@@ -93,6 +132,16 @@ def survey(opened: Run, options: argparse.Namespace) -> int:
     else:
         print(found)
     return 0
+
+
+def _with_turns(opened: Run, options: argparse.Namespace) -> str:
+    """The sentence; in a conversation, after what was said before."""
+    if opened.recipe.data.task == "chat":
+        return join_turns([*options.before, options.sentence])
+    if options.before:
+        raise SettingsError("--before is for conversations; a translation has none")
+    sentence: str = options.sentence
+    return sentence
 
 
 def _target(given: str | None) -> str | None:

@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     from regard.run import Run
 
     search = search_settings(options)
-    data = Run.open(options.run).recipe.data
+    data = Run.open(options.run).require("translate").recipe.data
     pairs = iter(read_corpus(Corpus(options.source, options.target), data.source_language, data.target_language))
     chunk = list(islice(pairs, CHUNK_PAIRS))  # a missing file is told before the model is loaded
 

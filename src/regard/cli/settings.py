@@ -6,7 +6,20 @@ import argparse
 import json
 from typing import Any
 
-from regard.config import PRESETS, Corpus, Data, Recurrent, Search, Tokenizer, Train, Transformer
+from regard.config import (
+    ARCHITECTURES,
+    HRAN,
+    Classify,
+    Corpus,
+    Data,
+    Encoder,
+    Hierarchical,
+    Recurrent,
+    Search,
+    Tokenizer,
+    Train,
+    Transformer,
+)
 from regard.recipe import describe, setting_type
 
 
@@ -63,15 +76,17 @@ def settings_page() -> str:
         "tokenizer": Tokenizer,
         "train": Train,
         "search": Search,
+        "classify": Classify,
     }
-    sections |= {"model (transformer-*)": Transformer, "model (all others)": Recurrent}
+    sections |= {"model (transformer-*)": Transformer, "model (hran)": HRAN, "model (all others)": Recurrent}
+    sections |= {"model (han)": Hierarchical, "model (encoder)": Encoder}
     for name, section in sections.items():
         instance = section()
         parts += ["", f"## {name}", "", str(section.__doc__), "", "| setting | default | meaning |", "|---|---|---|"]
         for key, text in describe(section).items():
             default = json.dumps(getattr(instance, key))
             parts.append(f"| `{key}` | `{default}` | {text} |")
-    presets = [f"`{name}`" for name in PRESETS]
+    presets = [f"`{name}`" for name in ARCHITECTURES]
     parts += [
         "",
         "## Architectures",

@@ -6,11 +6,12 @@ import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from regard.cli.settings import add_set, add_setting, given_settings, settings_help
-from regard.config import Data, Recurrent, Search, Tokenizer, Train, Transformer
+from regard.config import HRAN, Classify, Data, Encoder, Hierarchical, Recurrent, Search, Tokenizer, Train, Transformer
 from regard.errors import SettingsError
+from regard.recipe import setting_type
 from regard.run import Run
 
 if TYPE_CHECKING:
@@ -20,16 +21,24 @@ if TYPE_CHECKING:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.description = (
-        "Train a translator. What is not said is chosen from the data and the machine, or taken from a recipe.\n\n"
+        "Train a translator, or for another task. What is not said is chosen from the data and the machine, or\n"
+        "taken from a recipe.\n\n"
         "  regard train --source train.en --target train.de --out runs/en-de\n"
         "  regard train --source memory.tmx --from en --to de --minutes 20\n"
+        "  regard train --task classify reviews.tsv --out runs/reviews\n"
         "  regard train recipe.toml --set train.seed=2"
     )
-    parser.add_argument("recipe", nargs="?", metavar="RECIPE", help="a recipe file (TOML)")
+    parser.add_argument(
+        "recipe", nargs="?", metavar="FILE", help="a recipe (TOML); with --task chat or classify also the data"
+    )
+    tasks, text = setting_type("data.task")
+    parser.add_argument("--task", dest="data.task", choices=get_args(tasks), help=text)
     add_data(parser)
     run = add_run(parser)
     run.add_argument("--arch", metavar="NAME", dest="model.arch", help="architecture, e.g. transformer-small, bahdanau")
-    parser.epilog = settings_help(Train, Data, Tokenizer, Search, Transformer, Recurrent)
+    parser.epilog = settings_help(
+        Train, Data, Tokenizer, Search, Classify, Transformer, Recurrent, HRAN, Hierarchical, Encoder
+    )
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
@@ -43,6 +52,7 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     for part in ("valid", "test"):
         data.add_argument(f"--{part}-source", metavar="FILE", help=f"source side of the {part} data")
         data.add_argument(f"--{part}-target", metavar="FILE", help=f"target side of the {part} data")
+        data.add_argument(f"--{part}", metavar="FILE", help=f"the {part} data, where it is one file")
     add_setting(data, "--from", "data.source_language", "CODE")
     add_setting(data, "--to", "data.target_language", "CODE")
 
@@ -60,6 +70,10 @@ def add_run(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
 
 def run(options: argparse.Namespace) -> int:
     """Train."""
+    is_data = getattr(options, "data.task") not in (None, "translate") and Path(options.recipe or "").suffix != ".toml"
+    if options.recipe and is_data:
+        options.source.append(options.recipe)
+        options.recipe = None
     table = given_table(options)
     if not options.recipe and "train" not in table["data"]:
         raise SettingsError('nothing to train on: give --source and --target, or a recipe (see "regard train --help")')
@@ -88,23 +102,25 @@ def given_table(options: argparse.Namespace) -> dict[str, Any]:
         source, target = getattr(options, f"{part}_source"), getattr(options, f"{part}_target")
         if source or target:
             data[part] = pair_up([source] if source else [], [target] if target else [], f"--{part}-")
+        if whole := getattr(options, part):
+            if source or target:
+                raise SettingsError(f"--{part} is one file with all in it; leave out --{part}-source and -target")
+            data[part] = [{"source": whole}]
     guess_languages(data)
     return table
 
 
 def follow(job: Job, options: argparse.Namespace) -> int:
     """Tell the plan and, unless that was all that was asked for, carry it out."""
-    from regard.convert.support import exportable
     from regard.tasks.train import start, tell, tell_result
     from regard.training.plan import table
 
-    tell(job.pairs.describe())
+    tell(job.examples.describe())
     for line in table(job.plan):
         tell(line)
     tell(job.estimate().describe(job.recipe.train.minutes))
-    reasons = exportable(job.recipe)
-    if all(reasons.values()):
-        tell(f"note: this run will have no export: {'; '.join(dict.fromkeys(reasons.values()))}")
+    for note in job.kind.notes(job.recipe):
+        tell(note)
     if not options.dry_run:
         tell_result(start(job, options.out or ""))
     return 0

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from regard.config import Corpus
+from regard.data.dialogues import SMALLTALK, dialogues_hash
 from regard.data.files import opened, read_lines, split_suffix
 from regard.data.formats import READERS, Languages, Pair
 from regard.errors import CorpusError, nearest
@@ -40,6 +41,8 @@ def read_corpus(corpus: Corpus, source_language: str = "", target_language: str 
 
 def content_hash(corpus: Corpus) -> str:
     """SHA-256 of the corpus: of its file as it lies on disk, or of the source file followed by the target file."""
+    if corpus.source in SMALLTALK:
+        return dialogues_hash(corpus)
     digest = hashlib.sha256()
     if corpus.source in _PHRASEBOOK:
         for pair in _read_phrasebook(corpus):

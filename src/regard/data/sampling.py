@@ -10,11 +10,11 @@ import functools
 import math
 import random
 from bisect import bisect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 
-from regard.data.subword import BYTE_COUNT, FIRST_BYTE, SubwordTokenizer
-from regard.data.tokenizer import SPACE_MARK, Tokenizer
+from regard.data.subword import BYTE_COUNT, FIRST_TOKEN, SubwordTokenizer
+from regard.data.tokenizer import SPACE_MARK, Tokenizer, find_symbols
 from regard.errors import TokenizerError
 
 REMEMBERED_WORDS = 1 << 16
@@ -48,21 +48,35 @@ def _resampler(tokenizer: Tokenizer, strength: float) -> _Resampler:
 
 class _Resampler:
     def __init__(self, tokenizer: SubwordTokenizer, strength: float):
-        start = FIRST_BYTE + BYTE_COUNT
+        self.first_byte = tokenizer.first_byte
+        start = self.first_byte + BYTE_COUNT
         self.ids = {tokenizer.token(id): id for id in range(start, tokenizer.pad)}
-        scores = {token: tokenizer.scores[id - FIRST_BYTE] for token, id in self.ids.items()}
+        scores = {token: tokenizer.scores[id - FIRST_TOKEN] for token, id in self.ids.items()}
         self.cut = (BpeDropout if tokenizer.kind == "bpe" else UnigramLattice)(scores, strength).cut
+        self.symbols = {symbol: FIRST_TOKEN + place for place, symbol in enumerate(tokenizer.symbols)}
+        self.symbol = find_symbols(tokenizer.symbols)
 
     def encode(self, text: str, draw: Draw) -> list[int]:
         ids: list[int] = []
         for word in text.split(" ") if text else ():
-            for token in self.cut(SPACE_MARK + word, draw):
-                id = self.ids.get(token)
-                if id is None:  # a character outside the alphabet
-                    ids.extend(FIRST_BYTE + byte for byte in token.encode())
-                else:
-                    ids.append(id)
+            for part in self._parts(SPACE_MARK + word):
+                ids += self._cut(part, draw)
         return ids
+
+    def _parts(self, word: str) -> list[str]:
+        """The word, cut where symbols stand in it."""
+        return [word] if self.symbol is None else list(filter(None, self.symbol.split(word)))
+
+    def _cut(self, word: str, draw: Draw) -> Iterator[int]:
+        if word in self.symbols:
+            yield self.symbols[word]
+            return
+        for token in self.cut(word, draw):
+            id = self.ids.get(token)
+            if id is None:  # a character outside the alphabet
+                yield from (self.first_byte + byte for byte in token.encode())
+            else:
+                yield id
 
 
 class BpeDropout:

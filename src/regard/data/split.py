@@ -62,7 +62,28 @@ def plan_split(
 
     The same corpus and seed give the same split. Memory: 50 to 70 bytes a pair, never the text itself.
     """
-    roots = _find_components(pairs)
+    return _share_out(_find_components(pairs), valid, test, seed, where)
+
+
+def plan_group_split(
+    groups: Iterable[tuple[str, int]], valid: int | float, test: int | float, seed: int = 1, where: str = "corpus"
+) -> Split:
+    """The same for pairs that come in groups, such as conversations, which stay whole and may share sentences.
+
+    A group is its text, by which it is known when it comes again, and how many pairs it has.
+    """
+    texts = Numbering()
+    first_pair, roots = array("I"), array("I")
+    for text, count in groups:
+        number = texts.number(normalise(text))
+        if number == len(first_pair):
+            first_pair.append(len(roots))
+        roots.extend([first_pair[number]] * count)
+    return _share_out(roots, valid, test, seed, where)
+
+
+def _share_out(roots: array[int], valid: int | float, test: int | float, seed: int, where: str) -> Split:
+    """Deal out components; `roots` has for each pair the number of the first pair of its component."""
     sizes = array("I", [0]) * len(roots)
     for root in roots:
         sizes[root] += 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import sentencepiece
@@ -18,8 +19,8 @@ from regard.data.tokenizer import EOS, FIRST_SPECIALS, LONGEST_LINE, SOS, SPECIA
 from regard.errors import TokenizerError, VocabularyTooLargeError
 
 BYTE_COUNT = 256
-FIRST_BYTE = len(FIRST_SPECIALS)
-"""The tokens of the 256 bytes come first, then those of the alphabet and the subwords."""
+FIRST_TOKEN = len(FIRST_SPECIALS)
+"""From here on: symbols if there are any, then the tokens of the 256 bytes, of the alphabet, and the subwords."""
 THREADS = 8
 """Fixed, because the unigram vocabulary depends on it (not on the cores that run them); BPE's does not."""
 LEAST_SHARE = 0.98
@@ -35,12 +36,16 @@ class SubwordTokenizer(Tokenizer):
         """`model` is the content of a SentencePiece file that `train` made."""
         self.model = model
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        ids = list(range(len(FIRST_SPECIALS), self._processor.get_piece_size()))
+        ids = list(range(FIRST_TOKEN, self._processor.get_piece_size()))
         tokens: list[str] = self._processor.id_to_piece(ids)
-        # Of each token from FIRST_BYTE on: the order of merges in BPE, log-probabilities in unigram.
+        # Of each token from FIRST_TOKEN on: the order of merges in BPE, log-probabilities in unigram.
         self.scores: list[float] = self._processor.get_score(ids)
+        self.first_byte = next((id for id in ids if self._processor.is_byte(id)), FIRST_TOKEN)
+        symbols = tokens[: self.first_byte - FIRST_TOKEN]
         single_bytes = [bytes([byte]) for byte in range(BYTE_COUNT)]
-        super().__init__(kind, lowercase, tokens, single_bytes + [spell(token) for token in tokens[BYTE_COUNT:]])
+        rest = tokens[len(symbols) + BYTE_COUNT :]
+        spellings = [*(symbol.encode() for symbol in symbols), *single_bytes, *map(spell, rest)]
+        super().__init__(kind, lowercase, tokens, spellings, symbols=symbols)
 
     def encode(self, text: str) -> list[int]:
         return self._processor.encode(self.normalize(text))
@@ -53,7 +58,7 @@ class SubwordTokenizer(Tokenizer):
 
     def _save_tokens(self, folder: Path, name: str) -> dict[str, list[str]]:
         (folder / f"{name}.model").write_bytes(self.model)
-        return {}
+        return {"symbols": list(self.symbols)} if self.symbols else {}
 
 
 def train(lines: list[str], settings: config.Tokenizer) -> SubwordTokenizer:
@@ -86,6 +91,7 @@ def _learn(lines: list[str], settings: config.Tokenizer, size: int) -> SubwordTo
             unk_id=UNK,
             bos_id=SOS,
             pad_id=-1,
+            user_defined_symbols=list(settings.symbols),
             num_threads=THREADS,
             minloglevel=QUIET,
         )
@@ -101,14 +107,14 @@ def _explain(error: str, size: int) -> str:
     return f"tokenizer: SentencePiece cannot learn from this text ({error})"
 
 
-def load(path: Path, kind: str, lowercase: bool) -> SubwordTokenizer:
+def load(path: Path, kind: str, lowercase: bool, symbols: Sequence[str] = ()) -> SubwordTokenizer:
     """Open a stored model."""
     model = path.read_bytes()
     try:
         tokenizer = SubwordTokenizer(kind, lowercase, model)
     except RuntimeError:
         raise TokenizerError(f"{path}: not a SentencePiece model, or damaged; take it from the run again") from None
-    if tokenizer.token(FIRST_BYTE) != "<0x00>":
+    if tokenizer.token(tokenizer.first_byte) != "<0x00>" or tokenizer.symbols != tuple(symbols):
         raise TokenizerError(
             f"{path}: a SentencePiece model whose ids are laid out differently; it cannot be used here"
         )

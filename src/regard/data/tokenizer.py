@@ -1,8 +1,9 @@
 """Text to token ids and back: what every kind of tokenizer promises, and how one is trained, stored and opened.
 
 A side of the data (source or target) has one tokenizer; joint vocabularies are one object used on both sides. The ids
-are laid out alike for every kind: EOS 0, UNK 1, SOS 2, then the tokens, and PAD last, where Marian and CTranslate2
-expect it. `subword.py`, `vocabulary.py` and, for models made elsewhere, `mapped.py` hold the kinds themselves.
+are laid out alike for every kind: EOS 0, UNK 1, SOS 2, then symbols (such as the mark that closes a turn of a
+conversation) if there are any, the tokens, and PAD last, where Marian and CTranslate2 expect it. `subword.py`,
+`vocabulary.py` and, for models made elsewhere, `mapped.py` hold the kinds themselves.
 """
 
 from __future__ import annotations
@@ -64,6 +65,11 @@ def spell(token: str) -> bytes:
     return token.replace(SPACE_MARK, " ").encode()
 
 
+def find_symbols(symbols: Sequence[str]) -> re.Pattern[str] | None:
+    """A pattern that splits a text into symbols and what stands between them; None where there are no symbols."""
+    return re.compile(f"({'|'.join(map(re.escape, symbols))})") if symbols else None
+
+
 class Piece(NamedTuple):
     """A token and its place: characters `start` to `end` of the text, the space before it left out."""
 
@@ -83,10 +89,15 @@ class Tokenizer(ABC):
         tokens: Sequence[str],
         spellings: Sequence[bytes],
         unknown: str = f" {UNKNOWN}",
+        symbols: Sequence[str] = (),
     ):
-        """`tokens`, all but the special ones, as they are shown, and the UTF-8 text that each of them spells."""
+        """`tokens`, all but the special ones, as they are shown, and the UTF-8 text that each of them spells.
+
+        `symbols` are the first of them: texts that are one token each, wherever they stand.
+        """
         self.kind = kind
         self.lowercase = lowercase
+        self.symbols = tuple(symbols)
         self.tokens = (*FIRST_SPECIALS, *tokens, PAD_TOKEN)
         self._spellings = (b"", unknown.encode(), b"", *spellings, b"")
 
@@ -211,7 +222,8 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
     try:
         header = json.loads(path.read_text(encoding="utf-8"))
         kind, size, lowercase = str(header["kind"]), int(header["size"]), bool(header["lowercase"])
-        tokenizer = _open(folder, name, kind, lowercase, [str(token) for token in header.get("tokens", [])])
+        tokens, symbols = ([str(token) for token in header.get(part, [])] for part in ("tokens", "symbols"))
+        tokenizer = _open(folder, name, kind, lowercase, tokens, symbols)
     except OSError as error:
         raise TokenizerError(f"{error.filename}: cannot read the tokenizer ({error.strerror})") from None
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -223,11 +235,11 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
     return tokenizer
 
 
-def _open(folder: Path, name: str, kind: str, lowercase: bool, tokens: list[str]) -> Tokenizer:
+def _open(folder: Path, name: str, kind: str, lowercase: bool, tokens: list[str], symbols: list[str]) -> Tokenizer:
     if kind in ("bpe", "unigram"):
         from regard.data import subword
 
-        return subword.load(folder / f"{name}.model", kind, lowercase)
+        return subword.load(folder / f"{name}.model", kind, lowercase, symbols)
     if kind == "sentencepiece":
         from regard.data import mapped
 
@@ -235,7 +247,7 @@ def _open(folder: Path, name: str, kind: str, lowercase: bool, tokens: list[str]
     if kind in ("word", "character"):
         from regard.data import vocabulary
 
-        return vocabulary.VocabularyTokenizer(kind, lowercase, tokens)
+        return vocabulary.VocabularyTokenizer(kind, lowercase, tokens, symbols)
     raise TokenizerError(
         f'{folder / name}.json: unknown kind of tokenizer "{kind}"; a newer version may have written it'
     )

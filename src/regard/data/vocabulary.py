@@ -9,26 +9,36 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from regard import config
-from regard.data.tokenizer import FIRST_SPECIALS, SPACE_MARK, SPECIAL_COUNT, UNK, UNKNOWN, Piece, Tokenizer, spell
+from regard.data.tokenizer import (
+    FIRST_SPECIALS,
+    SPACE_MARK,
+    SPECIAL_COUNT,
+    UNK,
+    UNKNOWN,
+    Piece,
+    Tokenizer,
+    find_symbols,
+    spell,
+)
 
 
 class VocabularyTokenizer(Tokenizer):
     """Looks each word or character up in a list."""
 
-    def __init__(self, kind: str, lowercase: bool, tokens: Sequence[str]):
-        """`tokens` in the order of their ids, the special ones left out."""
+    def __init__(self, kind: str, lowercase: bool, tokens: Sequence[str], symbols: Sequence[str] = ()):
+        """`tokens` in the order of their ids, the special ones left out, the symbols first."""
         # An unknown word most likely had a space before it, an unknown character most likely not.
         unknown = f" {UNKNOWN}" if kind == "word" else UNKNOWN
-        super().__init__(kind, lowercase, tokens, [spell(token) for token in tokens], unknown)
+        super().__init__(kind, lowercase, tokens, [spell(token) for token in tokens], unknown, symbols)
         self._ids = {token: id for id, token in enumerate(tokens, start=len(FIRST_SPECIALS))}
 
     def encode(self, text: str) -> list[int]:
-        return [self._ids.get(token, UNK) for token in split(self.kind, self.normalize(text))]
+        return [self._ids.get(token, UNK) for token in split(self.kind, self.normalize(text), self.symbols)]
 
     def pieces(self, text: str) -> list[Piece]:
         """The tokens of a text with their places in `normalize(text)`, those of unknown words too."""
         pieces, position = [], -1 if self.kind == "word" else 0  # the first word's mark stands for no space
-        for token in split(self.kind, self.normalize(text)):
+        for token in split(self.kind, self.normalize(text), self.symbols):
             id = self._ids.get(token, UNK)
             start = position + token.startswith(SPACE_MARK)
             position += len(token)
@@ -36,26 +46,45 @@ class VocabularyTokenizer(Tokenizer):
         return pieces
 
     def _save_tokens(self, folder: Path, name: str) -> dict[str, list[str]]:
-        return {"tokens": list(self.tokens[len(FIRST_SPECIALS) : -1])}
+        tokens = {"tokens": list(self.tokens[len(FIRST_SPECIALS) : -1])}
+        return tokens | {"symbols": list(self.symbols)} if self.symbols else tokens
 
 
 def train(lines: list[str], settings: config.Tokenizer) -> VocabularyTokenizer:
     """The most frequent tokens of normalised lines, at most `size` with the special ones; fewer if there are fewer."""
-    counts = Counter(token for line in lines for token in split(settings.kind, line))
-    ranked = sorted(counts, key=lambda token: (-counts[token], token))
-    return VocabularyTokenizer(settings.kind, settings.lowercase, ranked[: settings.size - SPECIAL_COUNT])
+    symbols = settings.symbols
+    counts = Counter(token for line in lines for token in split(settings.kind, line, symbols))
+    ranked = sorted(counts.keys() - set(symbols), key=lambda token: (-counts[token], token))
+    tokens = [*symbols, *ranked][: settings.size - SPECIAL_COUNT]
+    return VocabularyTokenizer(settings.kind, settings.lowercase, tokens, symbols)
 
 
-def split(kind: str, text: str) -> Iterator[str]:
+def split(kind: str, text: str, symbols: Sequence[str] = ()) -> Iterator[str]:
     """The words or characters of a normalised text; joined, with "▁" read as a space, they are the text again.
 
-    The first word carries the mark of a space too, as any other would.
+    The first word carries the mark of a space too, as any other would. A symbol is a token wherever it stands.
     """
-    if kind == "character":
-        yield from text.replace(" ", SPACE_MARK)
-    elif text:
-        for word in text.split(" "):
-            yield from _split_word(word)
+    if not text:
+        return
+    marked = text.replace(" ", SPACE_MARK) if kind == "character" else SPACE_MARK + text.replace(" ", SPACE_MARK)
+    between = find_symbols(symbols)
+    for part in [marked] if between is None else filter(None, between.split(marked)):
+        if part in symbols:
+            yield part
+        elif kind == "character":
+            yield from part
+        else:
+            yield from _split_words(part)
+
+
+def _split_words(part: str) -> Iterator[str]:
+    """The words of a text in which every space is "▁"; the first has none before it where a symbol does."""
+    first, *others = part.split(SPACE_MARK)
+    if first:
+        token, *rest = _split_word(first)
+        yield from (token.removeprefix(SPACE_MARK), *rest)
+    for word in others:
+        yield from _split_word(word) if word else [SPACE_MARK]
 
 
 @functools.lru_cache(maxsize=1 << 16)

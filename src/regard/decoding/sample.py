@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.decoding.constraints import Constraint
-from regard.decoding.greedy import walk
+from regard.decoding.greedy import Pick, walk
 from regard.decoding.hypothesis import Form, Hypothesis, Penalty, Step, Tokens
 from regard.decoding.top import top
 from regard.decoding.tree import Tree
@@ -63,6 +63,11 @@ def _mix(number: Tensor) -> Tensor:
     return number ^ (number >> 31 & 0x1FFFFFFFF)
 
 
+def drawing(how: Sample, dice: Dice, paths: int = 1) -> Pick:
+    """The choice of the next token by chance."""
+    return lambda log_probs_NWV, row_N, place: how.draw(log_probs_NWV, dice.roll(row_N, paths, place))
+
+
 def sample(
     step: Step,
     state: Tree,
@@ -78,9 +83,6 @@ def sample(
     constraints: Sequence[Constraint] = (),
 ) -> list[list[Hypothesis]]:
     """`paths` independent draws for each sentence, best first; the log-probabilities are the model's, untouched."""
-
-    def pick(log_probs_NWV: Tensor, row_N: Tensor, place: int) -> Tensor:
-        return how.draw(log_probs_NWV, dice.roll(row_N, paths, place))
-
     scoring = Penalty(penalty, form)
+    pick = drawing(how, dice, paths)
     return walk(step, state, memory, longest_B, tokens, pick, paths=paths, scoring=scoring, constraints=constraints)

@@ -143,7 +143,8 @@ class Layer(nn.Module):
 class Look(nn.Module):
     """Single-headed attention from inside a loop: N queries a step, the same number for each of B sentences."""
 
-    def __init__(self, score: str, query_width: int, memory_width: int, name: str):
+    def __init__(self, score: str, query_width: int, memory_width: int, name: str, inner: int = 0):
+        """`inner`: the width of a perceptron; 0: that of the query."""
         super().__init__()
         self.memory_width = memory_width
         if score in ("dot", "scaled") and query_width != memory_width:
@@ -153,7 +154,7 @@ class Look(nn.Module):
             )
         self.score: Dot | Perceptron
         if score == "concat":
-            self.score = Perceptron(query_width, memory_width, query_width)
+            self.score = Perceptron(query_width, memory_width, inner or query_width)
         elif score == "general":
             self.score = Bilinear(query_width, memory_width)
         else:
@@ -164,7 +165,7 @@ class Look(nn.Module):
         """The keys' own part of the score, once a sentence; a dot product has none and takes the states as they are."""
         return (self.score.prepare(states_BSD),) if isinstance(self.score, Perceptron) else ()
 
-    def forward(self, query_ND: Tensor, source: KeyValue, mask_BS: Tensor | None, tap: Tap) -> Tensor:
+    def forward(self, query_ND: Tensor, source: KeyValue, mask_BS: Tensor | None, tap: Tap | None) -> Tensor:
         """What the queries see, [N, D]."""
         query = query_ND.unflatten(0, (source.value.shape[0], 1, -1))  # [B, 1 head, N / B, D]
         mask = None if mask_BS is None else mask_BS[:, None, None, :]

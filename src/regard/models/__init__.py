@@ -3,22 +3,49 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from regard import config
 from regard.errors import SettingsError
-from regard.models.base import Seq2Seq
+from regard.models.base import Classifier, Seq2Seq
 
 
 def build_model(settings: config.Model, source_vocabulary: int, target_vocabulary: int, *, joint: bool) -> Seq2Seq:
-    """A freshly initialised model; `joint` says that both sides share one vocabulary."""
-    numbers = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
-    del numbers["arch"]
+    """A freshly initialised encoder-decoder; `joint` says that both sides share one vocabulary."""
+    numbers = _numbers(settings)
+    if isinstance(settings, config.Transformer | config.HRAN) and settings.tie == "all" and not joint:
+        raise SettingsError('model.tie = "all" needs one vocabulary: set tokenizer.joint = true, or model.tie')
     if isinstance(settings, config.Transformer):
         from regard.models.transformer import Transformer
 
-        if settings.tie == "all" and not joint:
-            raise SettingsError('model.tie = "all" needs one vocabulary: set tokenizer.joint = true, or model.tie')
         return Transformer(source_vocabulary, target_vocabulary, **numbers)
-    from regard.models.rnn import Recurrent
+    if isinstance(settings, config.Recurrent):
+        from regard.models.rnn import Recurrent
 
-    return Recurrent(source_vocabulary, target_vocabulary, **numbers)
+        return Recurrent(source_vocabulary, target_vocabulary, **numbers)
+    if isinstance(settings, config.HRAN):
+        from regard.models.hran import HRAN
+
+        return HRAN(source_vocabulary, target_vocabulary, **numbers)
+    raise SettingsError(f'model.arch = "{settings.arch}" writes no text; it is for data.task = "classify"')
+
+
+def build_classifier(settings: config.Model, vocabulary: int, labels: int) -> Classifier:
+    """A freshly initialised classifier of documents."""
+    numbers = _numbers(settings)
+    if isinstance(settings, config.Hierarchical):
+        from regard.models.han import Hierarchical
+
+        return Hierarchical(vocabulary, labels, **numbers)
+    if isinstance(settings, config.Encoder):
+        from regard.models.encoder import EncoderClassifier
+
+        del numbers["window"]  # how a document is cut is the business of those who hand it in
+        return EncoderClassifier(vocabulary, labels, **numbers)
+    known = ", ".join(config.CLASSIFIERS)
+    raise SettingsError(f'model.arch = "{settings.arch}" does not classify documents; choose from {known}')
+
+
+def _numbers(settings: config.Model) -> dict[str, Any]:
+    """The settings of an architecture as its constructor takes them."""
+    return {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings) if field.name != "arch"}

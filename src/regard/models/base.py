@@ -9,15 +9,19 @@
 tuples, dictionaries and tensors whose first axis is the batch (and second, in a state, the beam), so that search can
 select and reorder rows without knowing what they mean. A branch may know a faster way and bring it as `keep(rows_N)`
 and `follow(beams_BW)`, as a cache does (layers/cache.py). A state is good for one step; the logits are the caller's.
+
+A classifier of documents stops after `encode`, which gives one vector a document; `forward` scores the labels.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from torch import Tensor, nn
+
+from regard.layers.taps import Seen
 
 
 class Source(Protocol):
@@ -44,11 +48,15 @@ class Memory(NamedTuple):
     extra: Tree = ()
 
 
-class Seq2Seq(nn.Module):
-    """An encoder-decoder. A subclass writes `encode`, `start`, `step` and `hidden`, and owns `output`."""
+class Network(nn.Module):
+    """What training must know of a model, whatever its task."""
 
     output: nn.Linear
-    """Maps the decoder's last states to scores over the target vocabulary."""
+    """Maps the last states to scores: over the target vocabulary, or over labels."""
+
+
+class Seq2Seq(Network):
+    """An encoder-decoder. A subclass writes `encode`, `start`, `step` and `hidden`, and owns `output`."""
 
     @abstractmethod
     def encode(self, source: Source) -> Memory:
@@ -69,6 +77,34 @@ class Seq2Seq(nn.Module):
     def forward(self, source: Source, target_BT: Tensor) -> Tensor:
         """Scores [B, T, V] of each next token, with the whole target given."""
         return self.output(self.hidden(source, target_BT))
+
+
+class Documents(Protocol):
+    """What a classifier reads: documents of segments (sentences, or windows of sentences) of tokens."""
+
+    @property
+    def ids_BUS(self) -> Tensor:
+        """Token ids; shorter segments and documents of fewer segments are padded at their end."""
+
+    @property
+    def mask_BUS(self) -> Tensor:
+        """True where a token is real. The first token of a document always is."""
+
+
+class Classifier(Network):
+    """Documents to scores of labels. A subclass writes `encode` and `shading`, and owns `output`."""
+
+    @abstractmethod
+    def encode(self, documents: Documents) -> Tensor:
+        """One vector a document [B, D]."""
+
+    def forward(self, documents: Documents) -> Tensor:
+        """Scores of the labels [B, L]."""
+        return self.output(self.encode(documents))
+
+    @abstractmethod
+    def shading(self, tape: Mapping[str, Seen], documents: Documents) -> Tensor:
+        """Each token's share of what was looked at [B, U, S], from what a trace of `forward` saw; they sum to one."""
 
 
 Layer = TypeVar("Layer", bound=nn.Module)

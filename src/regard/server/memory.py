@@ -11,9 +11,8 @@ _ARENA_MAX = -8
 def share_one_heap() -> bool:
     """Let all threads take memory from one heap; call it before there are threads.
 
-    glibc gives threads heaps of their own, and what one has freed no other can use: with texts of all lengths the
-    process grew by 150 MB over 900 of them, with one heap by 55 MB (`tests/surface/test_hostile.py` watches it).
-    Elsewhere (musl, macOS) nothing happens and False comes back.
+    glibc gives threads heaps of their own, and what one has freed no other can use, so that a process that is asked
+    for texts of all lengths grows for long (`tests/surface/test_hostile.py` watches it). Elsewhere (musl, macOS) nothing happens and False comes back.
     """
     try:
         return bool(ctypes.CDLL(None).mallopt(_ARENA_MAX, 1))

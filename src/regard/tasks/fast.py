@@ -114,7 +114,16 @@ def choose_engine(wanted: EngineName, run: Run, search: Search, asked: Sequence[
 def why_not(run: Run, search: Search, asked: Sequence[str] = ()) -> str:
     """Why CTranslate2 cannot do it; empty when it can."""
     plain = Search()
-    for name in ("sample", "penalty_form", "coverage_penalty", "repetition_penalty", "suppress", "replace_unknown"):
+    unknown = (
+        "sample",
+        "groups",
+        "penalty_form",
+        "coverage_penalty",
+        "repetition_penalty",
+        "suppress",
+        "replace_unknown",
+    )
+    for name in unknown:
         if getattr(search, name) != getattr(plain, name):
             return f"search.{name} is not among what it can do"
     if asked:

@@ -29,6 +29,8 @@ SHOWN_PLACES, SHOWN_DIMENSIONS = 48, 128
 """Position encodings are drawn for this many places, or for the sentence if it is longer, and so many dimensions."""
 MIXING_WORK = 1e11
 """Hidden token attribution takes a pass for each number of the input; above so many multiplications it is left out."""
+LEVELS = ("decoder.word", "decoder.utterance")
+"""HRAN's two attentions, which are drawn as one: their product, "decoder.cross"."""
 GRADIENT_WORK = 2e11
 """Integrated gradients take dozens of backward passes for each output token; likewise."""
 TITLES = {"gradient": "gradient × input", "integrated": "integrated gradients", "alti": "ALTI"}
@@ -136,6 +138,8 @@ def _translation(translator: Translator, trace: Trace, batch: Batch, *, given: b
 def _attentions(trace: Trace) -> Iterator[Json]:
     """Every attention: who looks at what, how widely, and what of it has an effect."""
     for name, weights_HTS in trace.weights.items():
+        if name in LEVELS:
+            continue
         kind = "encoder" if name.startswith("encoder.") else "decoder" if name.endswith(".self") else "cross"
         yield {
             "name": name,

@@ -7,12 +7,14 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
 from regard.config import Corpus, Data, Recipe
 from regard.data.corpus import Pair, read_corpus
-from regard.data.split import PARTS, plan_split
+from regard.data.dialogues import Dialogue, fit, make_pairs, read_dialogues, split_turns
+from regard.data.split import PARTS, Split, plan_group_split, plan_split
 from regard.data.store import Store, build_store, open_store
 from regard.data.tokenizer import Tokenizer, train_tokenizer
 from regard.durable import write_atomically
@@ -53,14 +55,13 @@ class TrainingPairs:
             raise CorpusError(
                 data.train[0].source, f"{total} pairs are too few to train on; give at least {FEWEST_PAIRS}"
             )
-        most = max(total // HELD_OUT_SHARE, 1)
+        most = max(total // HELD_OUT_SHARE, self.smallest)
         valid = 0 if data.valid else min(data.valid_pairs, most)
         test = 0 if data.valid or data.test else min(data.test_pairs, most)
         if not data.valid and not valid:
             raise SettingsError("data.valid_pairs = 0 and no validation corpus: training could not tell when to stop")
         if valid or test:
-            everything = chain.from_iterable(map(self._read, data.train))
-            self.parts = plan_split(everything, valid, test, seed, where=data.train[0].source).parts
+            self.parts = self._split(valid, test, seed).parts
 
     def __len__(self) -> int:
         return sum(self.counts) - self.parts.count(PARTS.index("valid")) - self.parts.count(PARTS.index("test"))
@@ -100,6 +101,22 @@ class TrainingPairs:
         """The pairs of "valid" or "test": from their own corpora, or held out of the training data."""
         return self._own[part] or [pair for number in range(len(self.counts)) for pair in self._part(number, part)]
 
+    def texts(self) -> Iterator[str]:
+        """What a vocabulary of both sides is learnt from."""
+        return chain.from_iterable(self.train())
+
+    def fit_to(self, source: Tokenizer, most: int) -> None:
+        """Hear how many tokens a source may have. A sentence that has more is left out later."""
+
+    @property
+    def smallest(self) -> int:
+        """Pairs that a held-out part has at least."""
+        return 1
+
+    def _split(self, valid: int, test: int, seed: int) -> Split:
+        pairs = chain.from_iterable(map(self._read, self.data.train))
+        return plan_split(pairs, valid, test, seed, where=self.data.train[0].source)
+
     def _read_own(self, part: str) -> list[Pair]:
         corpora: tuple[Corpus, ...] = getattr(self.data, part)
         pairs = [pair for corpus in corpora for pair in self._read(corpus) if _is_real(pair)]
@@ -124,6 +141,53 @@ class TrainingPairs:
         return read_corpus(corpus, self.data.source_language, self.data.target_language)
 
 
+class DialoguePairs(TrainingPairs):
+    """Conversations as pairs of a context and a reply. They are held out as wholes, whatever sentences they share."""
+
+    def __init__(self, data: Data, seed: int):
+        self._fit: Callable[[str], str] | None = None
+        super().__init__(data, seed)
+
+    def held_out(self, part: str) -> list[Pair]:
+        """The pairs of whole conversations."""
+        return list(map(self._fitted, super().held_out(part)))
+
+    def corpora(self) -> Iterator[tuple[Iterator[Pair], float]]:
+        """Each corpus with its weight."""
+        return ((map(self._fitted, pairs), weight) for pairs, weight in super().corpora())
+
+    def texts(self) -> Iterator[str]:
+        """The last turn of each context and the reply: no turn more often for standing in more contexts."""
+        return (text for source, target in self.train() for text in (split_turns(source)[-1], target))
+
+    def fit_to(self, source: Tokenizer, most: int) -> None:
+        """From here on, contexts come without the turns that make them longer than so many tokens."""
+        self._fit = partial(fit, size=lambda text: len(source.encode(text)), most=most)
+
+    @property
+    def smallest(self) -> int:
+        """A conversation, be it the longest."""
+        return max((len(dialogue.replies) for dialogue in self._dialogues()), default=1)
+
+    def _fitted(self, pair: Pair) -> Pair:
+        return pair if self._fit is None else Pair(self._fit(pair.source), pair.target)
+
+    def _split(self, valid: int, test: int, seed: int) -> Split:
+        groups = (("\n".join(dialogue.turns), len(dialogue.replies)) for dialogue in self._dialogues())
+        return plan_group_split(groups, valid, test, seed, where=self.data.train[0].source)
+
+    def _dialogues(self) -> Iterator[Dialogue]:
+        return chain.from_iterable(map(read_dialogues, self.data.train))
+
+    def _read(self, corpus: Corpus) -> Iterator[Pair]:
+        return (pair for dialogue in read_dialogues(corpus) for pair in make_pairs(dialogue, self.data.turns))
+
+
+def read_pairs(data: Data, seed: int) -> TrainingPairs:
+    """The pairs of a task that learns from pairs."""
+    return (DialoguePairs if data.task == "chat" else TrainingPairs)(data, seed)
+
+
 def prepare(
     run: Run,
     recipe: Recipe,
@@ -142,7 +206,7 @@ def open_prepared(run: Run, tell: Tell) -> Prepared:
     folder = run.folder / "store"
     source, target = run.tokenizers
     if not folder.is_dir():
-        pairs = TrainingPairs(run.recipe.data, run.recipe.train.seed)
+        pairs = read_pairs(run.recipe.data, run.recipe.train.seed)
         return _build(run, run.recipe, pairs, source, target, tell)
     return Prepared(
         source, target, open_store(folder / "train"), _read_pairs(folder / "valid.jsonl"),
@@ -154,6 +218,7 @@ def _build(
     run: Run, recipe: Recipe, pairs: TrainingPairs, source: Tokenizer, target: Tokenizer, tell: Tell
 ) -> Prepared:
     """Fill a folder beside the store's place, then give it its name."""
+    pairs.fit_to(source, recipe.data.max_length)
     valid, test = (list(filter(_is_real, pairs.held_out(part))) for part in ("valid", "test"))
     if not valid:
         raise CorpusError(recipe.data.train[0].source, "no pair that was held out has text on both sides")
@@ -175,7 +240,7 @@ def _make_tokenizers(recipe: Recipe, pairs: TrainingPairs, tell: Tell) -> tuple[
     settings, seed = recipe.tokenizer, recipe.train.seed
     tell(f"learning a vocabulary of {settings.size:,} {_NAMES[settings.kind]}")
     if settings.joint:
-        joint = train_tokenizer(chain.from_iterable(pairs.train()), settings, seed)
+        joint = train_tokenizer(pairs.texts(), settings, seed)
         return joint, joint
     return (
         train_tokenizer((pair.source for pair in pairs.train()), settings, seed),

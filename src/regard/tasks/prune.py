@@ -27,8 +27,9 @@ from regard.run import METRICS, Run
 from regard.tasks.beside import Change, Comparison, compare_runs
 from regard.tasks.gating import learn_gates
 from regard.tasks.heads import text_batches
+from regard.tasks.kinds.translate import finish
 from regard.tasks.prepare import Prepared, TrainingPairs, prepare
-from regard.tasks.train import Job, finish, first_card, tell
+from regard.tasks.train import Job, first_card, tell
 from regard.tasks.translation import TranslationTask
 from regard.training.device import choose_device
 from regard.training.loop import Trainer
@@ -113,7 +114,7 @@ def prune_run(
         compared = compare_runs(run, draft, (prepared.test or prepared.valid)[:COMPARED])
         pruning = Pruning(run.folder.name, by, kept, had, compared)
         draft.write_card(draft.card | {"pruning": pruning.as_dict()})
-        finish(draft, prepared, progress)
+        finish(draft, prepared, progress, tell)
     return pruning
 
 

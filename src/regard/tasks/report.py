@@ -10,6 +10,7 @@ from typing import Any
 
 from regard import __version__
 from regard.analysis.trace import Trace
+from regard.data.dialogues import TURN, readable
 from regard.pages import render_page
 from regard.recipe import to_table
 from regard.run import Run
@@ -45,6 +46,23 @@ def report_data(
     run: Run, translator: Translator, samples: Sequence[Sample], lengths: tuple[Any, Any]
 ) -> dict[str, Any]:
     """Everything the page shows, ready for JSON."""
+    card = run.card
+    return run_data(run) | {
+        "title": title(run),
+        "languages": card["languages"],
+        "summary": summary(card),
+        "samples": [
+            asdict(sample) | {"source": readable(sample.source), "correct": sample.translation == sample.reference}
+            for sample in samples[:SHOWN_SAMPLES]
+        ],
+        "attention": attention_data(translator.trace(_typical(samples).source)) if samples else {},
+        "lengths": dict(zip(("source", "target"), map(_histogram, lengths), strict=True)),
+        "score_histogram": _histogram(round(sample.score, 1) for sample in samples),
+    }
+
+
+def run_data(run: Run) -> dict[str, Any]:
+    """What the report of every kind of run shows: how it was learnt, with which settings and why."""
     card, metrics = run.card, run.metrics()
     drop = {"kind", "samples", "flops"}
     lines = {
@@ -54,20 +72,11 @@ def report_data(
         for kind in ("update", "validation")
     }
     return {
-        "title": title(run),
         "run": run.folder.name,
         "created": card["created"],
         "version": __version__,
-        "languages": card["languages"],
-        "summary": summary(card),
         "updates": lines["update"],
         "validations": lines["validation"],
-        "samples": [
-            asdict(sample) | {"correct": sample.translation == sample.reference} for sample in samples[:SHOWN_SAMPLES]
-        ],
-        "attention": attention_data(translator.trace(_typical(samples).source)) if samples else {},
-        "lengths": dict(zip(("source", "target"), map(_histogram, lengths), strict=True)),
-        "score_histogram": _histogram(round(sample.score, 1) for sample in samples),
         "plan": [{**choice, "value": str(choice["value"])} for choice in card["plan"]],
         "settings": to_table(run.recipe),
         "card": {key: value for key, value in card.items() if key != "plan"},
@@ -85,9 +94,11 @@ def summary(card: dict[str, Any]) -> list[dict[str, str]]:
     part = "test" if "test" in card["scores"] else "valid"
     scores, training = card["scores"][part], card["training"]
     named = {"test": "unseen sentences", "valid": "held-out sentences"}[part]
+    unsure = f"{scores['perplexity']:.1f}" if "perplexity" in scores else ""
     return [
         {"label": label, "value": value, "note": note}
         for label, value, note in (
+            ("perplexity", unsure, "how many tokens it wavers between, on average"),
             (f"BLEU on {scores['sentences']:,} {named}", f"{scores['bleu']:.1f}", scores["signatures"]["bleu"]),
             ("chrF", f"{scores['chrf']:.1f}", scores["signatures"]["chrf"]),
             (
@@ -98,6 +109,7 @@ def summary(card: dict[str, Any]) -> list[dict[str, str]]:
             ("parameters", amount(card["parameters"]), card["arch"]),
             ("training pairs", f"{card['pairs']['train']:,}", f"{training['tokens']:,} target tokens read"),
         )
+        if value
     ]
 
 
@@ -113,7 +125,7 @@ def attention_data(trace: Trace) -> dict[str, Any]:
 
 
 def _readable(tokens: Iterable[str]) -> list[str]:
-    return ["end" if token == "</s>" else token for token in tokens]
+    return [{"</s>": "end", TURN: "/"}.get(token, token) for token in tokens]
 
 
 def _typical(samples: Sequence[Sample]) -> Sample:

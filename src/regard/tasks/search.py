@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from regard.config import Search
 from regard.data.batch import make_sources
@@ -16,12 +17,14 @@ from regard.data.tokenizer import EOS, SOS, UNK, Tokenizer
 from regard.decoding.beam import beam_search
 from regard.decoding.constraints import Constraint, MinLength, NoRepeat, Prefix, RepetitionPenalty, Suppress
 from regard.decoding.coverage import Coverage
+from regard.decoding.diverse import diverse_beam_search
 from regard.decoding.ensemble import Decodable, ensemble
 from regard.decoding.force import force
-from regard.decoding.greedy import greedy
+from regard.decoding.greedy import greedy, likeliest
 from regard.decoding.hypothesis import Hypothesis, Tokens
-from regard.decoding.sample import Dice, Sample, sample
+from regard.decoding.sample import Dice, Sample, drawing, sample
 from regard.decoding.searchtree import Recorder
+from regard.decoding.stream import stream
 from regard.errors import SettingsError, nearest
 from regard.models.base import Seq2Seq
 from regard.tasks.gaze import Gaze
@@ -56,12 +59,24 @@ class Searcher:
     def search(self, jobs: Sequence[Job], nbest: int, recorder: Recorder | None = None) -> list[list[Hypothesis]]:
         """Hypotheses for each sentence, best first: greedily, by beam, or drawn."""
         settings = self.settings
-        longest_B = torch.tensor(
-            [int(settings.max_ratio * len(job.ids)) + settings.max_extra for job in jobs], device=self.device
-        )
+        longest_B = self._longest(jobs)
         run = partial(self._method(jobs, nbest, recorder), constraints=self._constraints(jobs), **self.scoring)
         source = make_sources([job.ids for job in jobs], self.source_pad).to(self.device)
         memory = self.decoder.encode(source)
+        if settings.groups > 1:
+            return diverse_beam_search(
+                self.decoder.step,
+                lambda: self.decoder.start(memory),
+                memory,
+                longest_B,
+                self.tokens,
+                width=settings.beam,
+                groups=settings.groups,
+                strength=settings.diversity,
+                stop=settings.stop,
+                constraints=self._constraints(jobs),
+                **self.scoring,
+            )
         state = self.decoder.start(memory)
         if not settings.coverage_penalty:
             return run(self.decoder.step, state, memory, longest_B, self.tokens)
@@ -78,16 +93,41 @@ class Searcher:
         state, targets = self.decoder.start(memory), [job.target for job in jobs]
         return force(self.decoder.step, state, memory, targets, self.tokens, device=self.device, **self.scoring)
 
+    @torch.inference_mode()
+    def stream(self, job: Job) -> Iterator[int]:
+        """The tokens of one output while it is written: greedily, or drawn."""
+        memory = self.decoder.encode(make_sources([job.ids], self.source_pad).to(self.device))
+        pick = drawing(self._how(), self._dice([job])) if self.settings.sample else likeliest
+        yield from stream(
+            self.decoder.step,
+            self.decoder.start(memory),
+            memory,
+            self._longest([job]),
+            self.tokens,
+            pick,
+            self._constraints([job]),
+        )
+
     def _method(self, jobs: Sequence[Job], nbest: int, recorder: Recorder | None) -> Method:
         settings = self.settings
         if settings.sample:
-            how = Sample(settings.temperature, settings.top_k, settings.top_p, settings.epsilon)
-            dice = Dice(torch.tensor([_seed(job, settings.seed) for job in jobs], device=self.device))
-            return partial(sample, dice=dice, how=how, paths=nbest)
+            return partial(sample, dice=self._dice(jobs), how=self._how(), paths=nbest)
         if settings.beam == 1:
             return greedy
         watch = recorder.see if recorder else None
         return partial(beam_search, width=settings.beam, stop=settings.stop, best=nbest, watch=watch)
+
+    def _how(self) -> Sample:
+        settings = self.settings
+        return Sample(settings.temperature, settings.top_k, settings.top_p, settings.epsilon)
+
+    def _dice(self, jobs: Sequence[Job]) -> Dice:
+        return Dice(torch.tensor([_seed(job, self.settings.seed) for job in jobs], device=self.device))
+
+    def _longest(self, jobs: Sequence[Job]) -> Tensor:
+        """How many tokens an output may have."""
+        ratio, extra = self.settings.max_ratio, self.settings.max_extra
+        return torch.tensor([int(ratio * len(job.ids)) + extra for job in jobs], device=self.device)
 
     def _constraints(self, jobs: Sequence[Job]) -> tuple[Constraint, ...]:
         settings = self.settings
@@ -114,6 +154,8 @@ def check_search(settings: Search, nbest: int, tree: bool) -> None:
     by_beam = not settings.sample and settings.beam > 1
     if settings.coverage_penalty and not by_beam:
         raise SettingsError("search.coverage_penalty needs a beam: set search.beam above 1 and do not sample")
+    if settings.groups > 1 and (settings.sample or settings.coverage_penalty or tree):
+        raise SettingsError("search.groups goes with neither sampling, nor search.coverage_penalty, nor a tree")
     if tree and not by_beam:
         raise SettingsError("only a beam search has a tree: set search.beam above 1 and do not sample")
 

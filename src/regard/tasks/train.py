@@ -1,4 +1,7 @@
-"""Training a translator: from a recipe to a finished run folder, or on from where it stopped."""
+"""Training: from a recipe to a finished run folder, or on from where it stopped, whatever the task.
+
+What depends on the task, from reading its data to scoring the finished model, is asked of its kind (`tasks/kinds`).
+"""
 
 from __future__ import annotations
 
@@ -12,38 +15,33 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from regard import __version__
 from regard.config import Recipe
 from regard.data.corpus import content_hash
-from regard.data.scripts import common_scripts
 from regard.durable import write_atomically
 from regard.errors import RunError, SettingsError, VocabularyTooLargeError
-from regard.models.base import Seq2Seq, count_parameters
+from regard.models.base import Network
 from regard.recipe import make_recipe, read_table, to_table, with_overrides
 from regard.run import METRICS, Run
-from regard.tasks.evaluate import score_translations
-from regard.tasks.prepare import Prepared, TrainingPairs, open_prepared, prepare
-from regard.tasks.report import Sample, write_report
-from regard.tasks.translate import Translator, load, texts_of
-from regard.tasks.translation import TranslationTask
-from regard.tasks.tuning import still_tuned, tune_search
+from regard.tasks.kinds import Examples, Kind, kind_of
+from regard.tasks.open import open_run
 from regard.training.device import choose_device
 from regard.training.distributed import Team, by_the_first, this_team
-from regard.training.estimate import Estimate, estimate, fit_memory
+from regard.training.estimate import Estimate
 from regard.training.loop import Trainer
 from regard.training.machine import look_at_machine
-from regard.training.plan import Choice, Corpus, make_plan, merge
+from regard.training.plan import Choice, merge
 from regard.training.rehearsal import rehearse
 from regard.training.signals import StopRequest
-from regard.training.state import Progress
 from regard.training.watch import make_watchers
 
-HELD_OUT_PAIRS = 500
-"""Kept in a finished run, to measure by what is made of it later."""
+if TYPE_CHECKING:
+    from regard.tasks.open import Opened
+
 LAUNCH = ".launch"
 """File in a run folder with the name of torchrun's launch that made it."""
 
@@ -52,21 +50,22 @@ def train(
     source: str | Path = "",
     target: str | Path = "",
     *,
+    task: str = "translate",
     out: str | Path = "",
     recipe: str | Path | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
-) -> Translator:
-    """Train a translator and give it back. `settings` are nested tables such as {"train": {"minutes": 20}}."""
+) -> Opened:
+    """Train a model and give it back, ready to use. `settings` are nested tables such as {"train": {"minutes": 20}}.
+
+    `source` and `target` are the two sides to translate between; other tasks take one file, as `source`.
+    """
     table = {section: dict(values) for section, values in (settings or {}).items()}
     if source:
         table.setdefault("data", {})["train"] = [{"source": str(source), "target": str(target)}]
+    if task != "translate":
+        table.setdefault("data", {}).setdefault("task", task)
     run = start(resolve(table, recipe), out)
-    return load(run.folder)
-
-
-def measure(pairs: TrainingPairs) -> Corpus:
-    """What the plan must know of the pairs."""
-    return Corpus(len(pairs), pairs.mean_characters, pairs.long_characters)
+    return open_run(run)
 
 
 @dataclass(frozen=True)
@@ -74,14 +73,19 @@ class Job:
     """A recipe that is ready to run: every setting decided, the data looked at."""
 
     recipe: Recipe
-    pairs: TrainingPairs
+    examples: Examples
     plan: list[Choice]
     base: Run | None = None
     """The run whose vocabulary and weights this one starts from."""
 
+    @property
+    def kind(self) -> Kind[Any, Any]:
+        """What its task brings."""
+        return kind_of(self.recipe.data.task)
+
     def estimate(self) -> Estimate:
         """What it will take on this machine."""
-        return estimate(self.recipe, measure(self.pairs), look_at_machine())
+        return self.kind.estimate(self.recipe, self.examples, look_at_machine())
 
     def with_vocabulary(self, error: VocabularyTooLargeError) -> Job:
         """The same with the largest vocabulary that the data supports, if it was the plan that asked for more."""
@@ -98,14 +102,20 @@ def resolve(table: Mapping[str, Any], recipe: str | Path | None = None, override
     """Decide every setting. A recipe file stands as it is; without one, the plan fills in what was not said."""
     given = with_overrides(_join(read_table(recipe), table) if recipe else table, overrides)
     where = str(recipe) if recipe else "settings"
-    checked = make_recipe(given, where=where)
-    pairs = TrainingPairs(checked.data, checked.train.seed)
+    kind = _kind_asked(given, where)
+    checked = make_recipe(_join(kind.defaults, given), where=where)
+    examples = kind.read(checked)
     if recipe:
-        return Job(checked, pairs, [])
-    corpus, machine = measure(pairs), look_at_machine()
-    plan = make_plan(corpus, machine, given)
-    plan = fit_memory(plan, make_recipe(merge(plan, given), where=where), corpus, machine)
-    return Job(make_recipe(merge(plan, given), where=where), pairs, plan)
+        return Job(checked, examples, [])
+    plan = kind.plan(examples, look_at_machine(), given, where)
+    return Job(make_recipe(_join(kind.defaults, merge(plan, given)), where=where), examples, plan)
+
+
+def _kind_asked(given: Mapping[str, Any], where: str) -> Kind[Any, Any]:
+    """What the task brings; it decides how the rest is read."""
+    data = given.get("data", {})
+    said = {"data": {"task": data["task"]}} if isinstance(data, Mapping) and "task" in data else {}
+    return kind_of(make_recipe(said, where=where).data.task)
 
 
 @by_the_first
@@ -114,19 +124,21 @@ def resolve_finetune(base: str | Path, table: Mapping[str, Any], overrides: Iter
     and search stay; the schedule starts anew, with a third of the learning rate and a short warm-up.
     """
     run = Run.open(base)
+    kind = kind_of(run.recipe.data.task)
     given = with_overrides(table, overrides)
     for section in ("model", "tokenizer"):
         if section in given:
             raise SettingsError(f"{section}. settings come from {base} and cannot change when it is fine-tuned")
-    data, train = run.recipe.data, run.recipe.train
     below = to_table(run.recipe)
-    below["data"] = {"source_language": data.source_language, "target_language": data.target_language}
-    below["train"] |= {"learning_rate": train.learning_rate / 3, "warmup": 100}
+    below["data"] = {key: below["data"][key] for key in kind.lasting}
+    below["train"] |= {"learning_rate": run.recipe.train.learning_rate / 3, "warmup": 100}
     recipe = make_recipe(_join(below, given))
+    if recipe.data.task != run.recipe.data.task:
+        raise SettingsError(f"data.task comes from {base} and cannot change when it is fine-tuned")
     reasons = {"learning_rate": f"a third of what trained {base}", "warmup": "the weights are good already"}
     plan = [Choice(f"train.{key}", getattr(recipe.train, key), why) for key, why in reasons.items()]
     kept = [choice for choice in plan if choice.name.split(".")[1] not in given.get("train", {})]
-    return Job(recipe, TrainingPairs(recipe.data, recipe.train.seed), kept, run)
+    return Job(recipe, kind.read(recipe), kept, run)
 
 
 def start(job: Job, out: str | Path = "") -> Run:
@@ -135,7 +147,7 @@ def start(job: Job, out: str | Path = "") -> Run:
     Started again by torchrun after a failure, it goes on in the folder that it had made.
     """
     with this_team() as team:
-        ready = _for_all(team, lambda: _make(job, Path(out or default_folder(job.recipe))))
+        ready = _for_all(team, lambda: _make(job, Path(out or job.kind.folder(job.recipe))))
         _fit(team, ready)
         return ready.run
 
@@ -144,8 +156,9 @@ class Ready(NamedTuple):
     """What training starts from."""
 
     run: Run
-    prepared: Prepared
-    model: Seq2Seq
+    prepared: Any
+    """What the kind of the run made of its data."""
+    model: Network
 
 
 def _for_all(team: Team, make: Callable[[], Ready]) -> Ready:
@@ -155,7 +168,11 @@ def _for_all(team: Team, make: Callable[[], Ready]) -> Ready:
         team.once(lambda: ready.run.folder)
         return ready
     run = Run.open(team.once(Path))
-    return Ready(run, open_prepared(run, tell), _first_model(run))
+    return Ready(run, _kind(run).reopen(run, tell), _first_model(run))
+
+
+def _kind(run: Run) -> Kind[Any, Any]:
+    return kind_of(run.recipe.data.task)
 
 
 def _make(job: Job, folder: Path) -> Ready:
@@ -171,18 +188,17 @@ def _make(job: Job, folder: Path) -> Ready:
         with run.locked():
             if "TORCHELASTIC_RUN_ID" in os.environ:
                 write_atomically(folder / LAUNCH, os.environ["TORCHELASTIC_RUN_ID"].encode())
-            vocabularies = job.base.tokenizers if job.base else None
             try:
-                prepared = prepare(run, job.recipe, job.pairs, tell, vocabularies)
+                prepared = job.kind.prepare(run, job.recipe, job.examples, tell, job.base)
             except VocabularyTooLargeError as error:
                 job = job.with_vocabulary(error)
-                prepared = prepare(run, job.recipe, job.pairs, tell)
+                prepared = job.kind.prepare(run, job.recipe, job.examples, tell, job.base)
             run.write_recipe(job.recipe)
             if job.base:
-                run.write_weights(dict(job.base.load_model().named_parameters()))
+                run.write_weights(dict(job.base.load_network().named_parameters()))
             run.write_card(first_card(job, prepared))
             model = _first_model(run)
-            rehearse(model, TranslationTask(job.recipe, prepared, model), job.recipe.train)
+            rehearse(model, job.kind.task(job.recipe, prepared, model), job.recipe.train)
     except BaseException:
         run.discard()
         raise
@@ -237,20 +253,13 @@ def _reopen(run: Run, changed: Iterable[str]) -> Ready:
             run.write_recipe(recipe)
         if not run.card:
             raise RunError(f"{run.folder}: was stopped while its data was prepared; remove it and train anew")
-        return Ready(run, open_prepared(run, tell), _first_model(run))
-
-
-def default_folder(recipe: Recipe) -> Path:
-    """Where a run goes when nobody says: runs/en-de, or runs/ and the architecture."""
-    languages = [recipe.data.source_language, recipe.data.target_language]
-    return Path("runs") / ("-".join(languages) if all(languages) else recipe.model.arch)
+        return Ready(run, _kind(run).reopen(run, tell), _first_model(run))
 
 
 def tell_result(run: Run) -> None:
     """Where a finished run lies and how good it is."""
-    for part, scores in run.card.get("scores", {}).items():
-        tell(f"{part}: BLEU {scores['bleu']:.1f}  chrF {scores['chrf']:.1f}  on {scores['sentences']:,} sentences")
-    tell(f'the run is in {run.folder}; look at {run.folder / "report.html"}, or "regard translate {run.folder}"')
+    for line in _kind(run).result(run):
+        tell(line)
 
 
 def tell(message: str) -> None:
@@ -259,73 +268,48 @@ def tell(message: str) -> None:
         print(message, file=sys.stderr, flush=True)
 
 
-def _first_model(run: Run) -> Seq2Seq:
+def _first_model(run: Run) -> Network:
     """The model before the first update. A state, if there is one, replaces its weights."""
     device = choose_device(run.recipe.train, this_team().local_rank)
     if run.card.get("base") and not (run.folder / "states").is_dir():
-        return run.load_model().requires_grad_(True).to(device)
+        return run.load_network().requires_grad_(True).to(device)
     torch.manual_seed(run.recipe.train.seed)
-    return run.build_model().to(device)
+    return run.build_network().to(device)
 
 
 def _fit(team: Team, ready: Ready) -> None:
     run, prepared, model = ready
-    settings = run.recipe.train
-    task = TranslationTask(run.recipe, prepared, model, team)
-    watchers = make_watchers(run.folder / METRICS, settings) if team.is_first else []
+    settings, kind = run.recipe.train, _kind(run)
+    task = kind.task(run.recipe, prepared, model, team)
+    watchers = make_watchers(run.folder / METRICS, settings, kind.unit) if team.is_first else []
     team.advise(f'"regard resume {run.folder}" goes on from the last state, torchrun --max-restarts 1 by itself')
     # The team once more, inside: torchrun asks the survivors of a failure to stop, which must not end them too early.
     with run.locked() if team.is_first else nullcontext(), StopRequest() as stop, team:
         trainer = Trainer(model, task, settings, run.folder / "states", watchers, team)
+        trainer.progress.first_loss = kind.usual_loss(run.recipe, prepared)
         progress = trainer.fit(run.write_weights, stop)
         if not progress.stopped:
             tell(f'stopped at update {progress.step:,}; "regard resume {run.folder}" goes on from there')
             team.leave()
             raise KeyboardInterrupt if team.is_first else SystemExit(130)
         tell(f"done: {progress.stopped}, best at update {progress.best_step:,}")
-        team.once(lambda: finish(run, prepared, progress))
+        team.once(lambda: kind.finish(run, prepared, progress, tell))
 
 
-def finish(run: Run, prepared: Prepared, progress: Progress) -> None:
-    """Tune the search, score the kept weights, fill in the card, write the report, put the training data away."""
-    tuned = tune_search(run, prepared.valid, prepared.train.lengths[0], tell)
-    translator = load(run.folder)
-    scores: dict[str, Any] = {}
-    samples: list[Sample] = []
-    for part, pairs in (("valid", prepared.valid), ("test", prepared.test)):
-        if pairs:
-            answers = translator.translate([pair.source for pair in pairs])
-            scores[part] = score_translations(texts_of(answers), [pair.target for pair in pairs]).as_dict()
-            samples = [
-                Sample(pair.source, answer.text, pair.target, answer.score)
-                for pair, answer in zip(pairs, answers, strict=True)
-            ]
-    parameters = count_parameters(translator.model)
-    learnt = {"parameters": parameters, "scores": scores, "training": dataclasses.asdict(progress)}
-    run.write_card(run.card | learnt | {"tuned": tuned})
-    write_report(run, translator, samples, prepared.train.lengths)
-    run.write_held_out((prepared.test or prepared.valid)[:HELD_OUT_PAIRS])
-    shutil.rmtree(run.folder / "store", ignore_errors=True)
-
-
-def first_card(job: Job, prepared: Prepared) -> dict[str, Any]:
+def first_card(job: Job, prepared: Any) -> dict[str, Any]:
     """What is known before the first update."""
     recipe = job.recipe
     return {
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "languages": {"source": recipe.data.source_language, "target": recipe.data.target_language},
         "arch": recipe.model.arch,
-        "vocabulary": {"source": prepared.source.size, "target": prepared.target.size},
-        "pairs": {"train": len(prepared.train), "valid": len(prepared.valid), "test": len(prepared.test)},
+        **job.kind.card(recipe, prepared, job.base),
         "data": [
             {"part": part, "source": corpus.source, "target": corpus.target, "sha256": content_hash(corpus)}
             for part in ("train", "valid", "test")
             for corpus in getattr(recipe.data, part)
         ],
-        "scripts": {"target": sorted(common_scripts(pair.target for pair in prepared.valid))},
         "base": job.base.folder.name if job.base else "",
         "plan": [dataclasses.asdict(choice) for choice in job.plan],
-        "tuned": still_tuned(recipe.search, job.base.card) if job.base else {},
         "versions": {"regard": __version__, "torch": torch.__version__, "python": platform.python_version()},
     }
 
@@ -334,5 +318,7 @@ def _join(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Two levels of tables, `above` winning."""
     merged = {key: dict(value) if isinstance(value, Mapping) else value for key, value in below.items()}
     for section, values in above.items():
-        merged[section] = {**merged.get(section, {}), **values}
+        beside = merged.get(section, {})
+        both = isinstance(values, Mapping) and isinstance(beside, Mapping)  # what is no table is told when it is read
+        merged[section] = {**beside, **values} if both else values
     return merged

@@ -178,7 +178,7 @@ class Translator:
 
 def load(run: str | Path, *others: str | Path) -> Translator:
     """Open a run folder for translating and looking inside; several with one vocabulary become an ensemble."""
-    folder = Run.open(run)
+    folder = Run.open(run).require("translate", "chat")
     source, target = folder.tokenizers
     members = [Run.open(other) for other in others]
     for member in members:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import torch
 
 from regard.config import Recipe
 from regard.data.batch import Batch, BatchStream, Mark, Source, epoch_batches, make_batch
+from regard.data.dialogues import readable
+from regard.data.formats import Pair
 from regard.data.sampling import resample
+from regard.data.tokenizer import Tokenizer
 from regard.layers.dropout import Rows
 from regard.models.base import Seq2Seq
 from regard.tasks.evaluate import quick_scores
@@ -77,19 +81,14 @@ class TranslationTask:
         return take_rows(batch, index_R), Rows(index_R, total, weight=0.0 if missing else 1.0)
 
     def loss(self, model: Seq2Seq, batch: Batch) -> Loss:
-        """Of the real target tokens; padding is left out before the vocabulary is scored."""
+        """With smoothing and through two dropouts, if the settings say so, while it learns."""
         settings = self.recipe.train
         if not model.training:
-            return self._loss(model, batch, smoothing=0.0)
+            return batch_loss(model, batch)
         if not settings.r_drop:
-            return self._loss(model, batch, settings.label_smoothing)
-        both = self._loss(model, batch.twice(), settings.label_smoothing, settings.r_drop)
+            return batch_loss(model, batch, settings.label_smoothing)
+        both = batch_loss(model, batch.twice(), settings.label_smoothing, settings.r_drop)
         return Loss(both.smoothed / 2, both.plain / 2, both.tokens // 2)
-
-    def _loss(self, model: Seq2Seq, batch: Batch, smoothing: float, agreement: float = 0.0) -> Loss:
-        real = batch.target_mask_BT
-        states_ND = model.hidden(batch.source, batch.target_input_BT)[real]
-        return smoothed_cross_entropy(model.output, states_ND, batch.target_output_BT[real], smoothing, agreement)
 
     def flops(self, batch: Batch) -> float:
         """Arithmetic of one update on this batch."""
@@ -99,30 +98,51 @@ class TranslationTask:
 
     def validate(self, model: Seq2Seq) -> Validation:
         """Loss over the validation pairs; BLEU and chrF over the first of them, translated greedily."""
-        scores = {"loss": self._valid_loss(model)}
-        translator = Translator(model, self.data.source, self.data.target, self.recipe.search)
-        sources = [pair.source for pair in self.team.share(self.translated)]
-        answers = translator.translate(sources, beam=1, retry=False)  # what has learnt little loops, and may
-        texts = self.team.join(texts_of(answers))
-        scores |= quick_scores(texts, [pair.target for pair in self.translated])
+        loss, texts = self.valid_loss(model), self.write(model)
+        return self.judged({"loss": loss} | quick_scores(texts, [pair.target for pair in self.translated]), texts)
+
+    def judged(self, scores: dict[str, float], texts: Sequence[str]) -> Validation:
+        """The scores, the one that counts, and some of the texts as samples."""
         samples = [
-            {"source": pair.source, "translation": text, "reference": pair.target}
+            {"source": readable(pair.source), "translation": text, "reference": pair.target}
             for pair, text in zip(self.translated[:SAMPLES], texts[:SAMPLES], strict=True)
         ]
         metric = self.recipe.train.metric
         return Validation(scores, -scores["loss"] if metric == "loss" else scores[metric], samples)
 
-    def _valid_loss(self, model: Seq2Seq) -> float:
-        source, target = self.data.source, self.data.target
-        device = model.output.weight.device
-        total, tokens = 0.0, 0.0
-        for first in self.team.share(range(0, len(self.data.valid), VALID_BATCH_PAIRS)):
-            pairs = self.data.valid[first : first + VALID_BATCH_PAIRS]
-            ids = [(source.encode(pair.source), target.encode(pair.target)) for pair in pairs]
-            loss = self.loss(model, make_batch(ids, source.pad, target.pad).to(device))
-            total, tokens = total + float(loss.plain), tokens + loss.tokens
-        total, tokens = self.team.sum(total, tokens)
-        return total / tokens
+    def write(self, model: Seq2Seq) -> list[str]:
+        """What the model makes of the first validation pairs, greedily."""
+        translator = Translator(model, self.data.source, self.data.target, self.recipe.search)
+        sources = [pair.source for pair in self.team.share(self.translated)]
+        answers = translator.translate(sources, beam=1, groups=1, retry=False)  # what has learnt little loops, and may
+        return self.team.join(texts_of(answers))
+
+    def valid_loss(self, model: Seq2Seq) -> float:
+        """Of a token of the validation targets."""
+        return mean_loss(model, self.data.source, self.data.target, self.data.valid, self.team)
+
+
+def batch_loss(model: Seq2Seq, batch: Batch, smoothing: float = 0.0, agreement: float = 0.0) -> Loss:
+    """Of the real target tokens; padding is left out before the vocabulary is scored."""
+    real = batch.target_mask_BT
+    states_ND = model.hidden(batch.source, batch.target_input_BT)[real]
+    return smoothed_cross_entropy(model.output, states_ND, batch.target_output_BT[real], smoothing, agreement)
+
+
+@torch.no_grad()
+def mean_loss(
+    model: Seq2Seq, source: Tokenizer, target: Tokenizer, pairs: Sequence[Pair], team: Team | None = None
+) -> float:
+    """Negative log-likelihood of a target token, by a model that is not being trained."""
+    team, device = team or Team(), model.output.weight.device
+    total, tokens = 0.0, 0.0
+    for first in team.share(range(0, len(pairs), VALID_BATCH_PAIRS)):
+        some = pairs[first : first + VALID_BATCH_PAIRS]
+        ids = [(source.encode(pair.source), target.encode(pair.target)) for pair in some]
+        loss = batch_loss(model, make_batch(ids, source.pad, target.pad).to(device))
+        total, tokens = total + float(loss.plain), tokens + loss.tokens
+    total, tokens = team.sum(total, tokens)
+    return total / tokens
 
 
 def take_rows(batch: Batch, index_R: torch.Tensor) -> Batch:

@@ -20,12 +20,12 @@ from torch import Tensor, nn
 from regard.config import Train
 from regard.errors import SettingsError
 from regard.layers.attention import CrossAttention, SelfAttention
-from regard.models.base import Seq2Seq
+from regard.models.base import Network
 from regard.models.transformer import FeedForward
 from regard.training.distributed import Team
 from regard.training.loss import Loss
 
-LossFunction = Callable[[Seq2Seq, Any], Loss]
+LossFunction = Callable[[Any, Any], Loss]
 
 
 def choose_device(settings: Train, local_rank: int) -> torch.device:
@@ -53,7 +53,7 @@ def autocast(settings: Train, device: torch.device) -> AbstractContextManager[An
 class LossOf(nn.Module):
     """The loss as the `forward` of a module: DDP and FSDP hang on to that."""
 
-    def __init__(self, model: Seq2Seq, loss: LossFunction, settings: Train, device: torch.device):
+    def __init__(self, model: Network, loss: LossFunction, settings: Train, device: torch.device):
         super().__init__()
         self.model, self.loss = model, loss
         self.settings, self.device = settings, device
@@ -70,11 +70,11 @@ class LossOf(nn.Module):
 class Layout:
     """How a model lies on the processes. Gradients are means over the processes, as DDP and FSDP make them."""
 
-    model: Seq2Seq
+    model: Network
     loss: Callable[[Any], Loss]
     summing: Callable[[bool], AbstractContextManager[None]]
     """To compute a batch in: shall the processes sum their gradients after it (the last of an update), or not yet?"""
-    whole: Seq2Seq | None = None
+    whole: Network | None = None
     """Where the model is sharded: a whole one beside it, for validation."""
 
     def quieten(self) -> None:
@@ -88,7 +88,7 @@ class Layout:
         return [(bias, scatter(heard, bias)) for bias, heard in key_biases(self.model)]
 
 
-def lay_out(model: Seq2Seq, loss: LossFunction, settings: Train, team: Team) -> Layout:
+def lay_out(model: Network, loss: LossFunction, settings: Train, team: Team) -> Layout:
     """Lay out a model on the team whose processes all have it."""
     module = LossOf(model, loss, settings, next(model.parameters()).device)
     if team.size == 1:
@@ -103,7 +103,7 @@ def lay_out(model: Seq2Seq, loss: LossFunction, settings: Train, team: Team) -> 
     return Layout(model, copies, lambda last: nullcontext() if last else copies.no_sync())
 
 
-def _shard(model: Seq2Seq, module: LossOf) -> Layout:
+def _shard(model: Network, module: LossOf) -> Layout:
     """Attention and feed-forward layers are gathered one at a time, all else (of a recurrent model: all) at once."""
     from torch.distributed.fsdp import fully_shard
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from regard.config import Model, Recipe, Transformer
+from regard.config import HRAN, Model, Recipe, Recurrent, Transformer
 from regard.models import build_model
 from regard.models.base import count_parameters
 from regard.training.amounts import amount, duration
@@ -88,6 +88,9 @@ def _floats_per_token(model: Model, length: float) -> float:
     if isinstance(model, Transformer):
         inner = 2 * model.inner * (model.encoder_layers + model.decoder_layers)
         return inner + model.width * (10 * model.encoder_layers + 18 * model.decoder_layers + 4)
+    if isinstance(model, HRAN):
+        return 24 * model.width + 2 * length * model.width + 4 * model.embedding
+    assert isinstance(model, Recurrent)  # no other writes text
     directions = 1 if model.directions == "one" else 2
     cells = 8 * model.width * (directions * model.encoder_layers + model.decoder_layers)
     looked_at = 0.0 if model.attention == "none" else length * (model.width if model.score == "concat" else 4)

@@ -10,6 +10,7 @@ from regard.layers.attention import CrossAttention, Perceptron, SelfAttention
 from regard.layers.recurrent import Look
 
 BACKWARD = 2  # the backward pass multiplies twice for each product of the forward pass
+TURNS = "decoder.utterance"  # HRAN's attention to the turns of a conversation, not to their tokens
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ class Cost:
 def count_cost(model: nn.Module) -> Cost:
     """Count the matrix products of a model; embeddings are looked up, not multiplied.
 
-    Restricted attention is counted as though it were full: an upper bound.
+    Restricted attention is counted as though it were full: an upper bound. A conversation is counted as though it had
+    one turn, which leaves out some of what HRAN does a turn.
     """
     looked_up = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     cost = Cost()
@@ -67,7 +69,8 @@ def _count_attention(cost: Cost, module: nn.Module) -> Cost:
     if isinstance(module, Look):
         is_perceptron = isinstance(module.score, Perceptron)
         mix = 2.0 * module.memory_width
-        return cost.plus("cross_pair", mix if is_perceptron else 2 * mix)  # a perceptron's score is among its matrices
+        kind = "target" if module.tap.name == TURNS else "cross_pair"
+        return cost.plus(kind, mix if is_perceptron else 2 * mix)  # a perceptron's score is among its matrices
     return cost
 
 

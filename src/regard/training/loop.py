@@ -23,7 +23,7 @@ from torch import Tensor
 from regard.config import Train
 from regard.errors import TrainingError
 from regard.layers.dropout import Rows, sharing, weaken
-from regard.models.base import Seq2Seq
+from regard.models.base import Network
 from regard.run import restore
 from regard.training.average import make_average
 from regard.training.device import gather, lay_out, scatter
@@ -55,13 +55,13 @@ class Task(Protocol):
     def enter(self, epoch: int, start: int) -> None:
         """Make ready for positions from this epoch on."""
 
-    def loss(self, model: Seq2Seq, batch: Any) -> Loss:
+    def loss(self, model: Any, batch: Any) -> Loss:
         """Sum of the loss over the batch."""
 
     def flops(self, batch: Any) -> float:
         """Arithmetic of one forward and backward pass."""
 
-    def validate(self, model: Seq2Seq) -> Validation:
+    def validate(self, model: Any) -> Validation:
         """How good the model is on held-out data."""
 
 
@@ -127,7 +127,7 @@ class Trainer:
     """Model, optimizer, average and progress: everything that changes while training."""
 
     def __init__(
-        self, model: Seq2Seq, task: Task, settings: Train, folder: Path, watchers: Sequence[Watcher],
+        self, model: Network, task: Task, settings: Train, folder: Path, watchers: Sequence[Watcher],
         team: Team | None = None,
     ):  # fmt: skip
         self.model, self.task, self.settings = model, task, settings
@@ -245,7 +245,7 @@ class Trainer:
             watcher.validated(validation, progress, best=best)
 
     @contextmanager
-    def _averaged(self) -> Iterator[Seq2Seq]:
+    def _averaged(self) -> Iterator[Network]:
         """The model with the averaged weights; where it is sharded, a whole one with them."""
         whole = self.layout.whole
         if whole is None:
@@ -363,7 +363,7 @@ class Trainer:
             watcher.noticed(message, self.progress)
 
 
-def clip(model: Seq2Seq, limit: float) -> float:
+def clip(model: Network, limit: float) -> float:
     """Shorten the gradient to this norm; returns the norm it had."""
     gradients: list[Tensor] = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     norm = gather(torch.nn.utils.get_total_norm(gradients))

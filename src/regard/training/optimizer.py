@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from regard.config import Train
 from regard.layers.initialise import stacked
-from regard.models.base import Seq2Seq
+from regard.models.base import Network
 
 MOMENTUM = 0.95
 ROUNDS = 5
@@ -117,7 +117,7 @@ class Together:
         return (group for part in self._parts for group in part.param_groups)
 
 
-def make_optimizer(model: Seq2Seq, settings: Train) -> Together:
+def make_optimizer(model: Network, settings: Train) -> Together:
     """As the settings say. Weights of matrices decay; biases and norms do not."""
     inner = inner_matrices(model) if settings.optimizer == "muon" else []
     theirs = {matrix for matrix, _ in inner}
@@ -133,7 +133,7 @@ def make_optimizer(model: Seq2Seq, settings: Train) -> Together:
     return Together(adam, Muon(inner, settings.matrix_rate, settings.weight_decay)) if inner else Together(adam)
 
 
-def inner_matrices(model: Seq2Seq) -> list[tuple[Tensor, int]]:
+def inner_matrices(model: Network) -> list[tuple[Tensor, int]]:
     """The matrices of linear maps between hidden states, each with the number of maps stacked in it."""
     return [
         (module.weight, stacked(module))

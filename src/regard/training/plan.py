@@ -55,7 +55,7 @@ def make_plan(corpus: Corpus, machine: Machine, given: Mapping[str, Mapping[str,
     choices += _learning(corpus, by_muon)
     choices += _batch(corpus, machine)
     choices += _validation(corpus, next(choice.value for choice in choices if choice.name == "train.batch_tokens"))
-    return [choice for choice in choices if not _is_said(choice.name, given)]
+    return [choice for choice in choices if not is_said(choice.name, given)]
 
 
 def table(plan: Sequence[Choice]) -> list[str]:
@@ -74,7 +74,8 @@ def merge(plan: list[Choice], given: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _is_said(name: str, given: Mapping[str, Mapping[str, Any]]) -> bool:
+def is_said(name: str, given: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether the user has set it."""
     section, key = name.split(".")
     return key in given.get(section, {})
 

@@ -8,7 +8,7 @@ import torch
 
 from regard.config import Train
 from regard.errors import TrainingError
-from regard.models.base import Seq2Seq
+from regard.models.base import Network
 from regard.training.device import LossOf, choose_device
 from regard.training.loss import Loss
 from regard.training.machine import keep_memory
@@ -20,11 +20,11 @@ class Rehearsed(Protocol):
     def largest(self) -> Any:
         """The batch that takes the most memory."""
 
-    def loss(self, model: Seq2Seq, batch: Any) -> Loss:
+    def loss(self, model: Any, batch: Any) -> Loss:
         """Sum of the loss over the batch."""
 
 
-def rehearse(model: Seq2Seq, task: Rehearsed, settings: Train) -> None:
+def rehearse(model: Network, task: Rehearsed, settings: Train) -> None:
     """Forward and backward on the largest batch; weights and gradients are left as they were."""
     keep_memory()
     device = choose_device(settings, 0)

@@ -22,6 +22,19 @@ if TYPE_CHECKING:
     from regard.training.state import Progress
 
 
+SHOWN = {
+    "perplexity": "perplexity {:.1f}",
+    "distinct_1": "distinct-1 {:.3f}",
+    "distinct_2": "distinct-2 {:.3f}",
+    "bleu": "BLEU {:.1f}",
+    "chrf": "chrF {:.1f}",
+    "accuracy": "accuracy {:.2%}",
+    "f1": "macro F1 {:.2%}",
+    "loss": "loss {:.3f}",
+}
+"""Scores as they are shown, the most telling first."""
+
+
 class MetricsFile:
     """JSON lines: {"kind": "update" | "validation" | "notice", "step": ..., ...}."""
 
@@ -92,10 +105,10 @@ class MetricsFile:
 class PlainLog:
     """A line now and then, for log files."""
 
-    def __init__(self, settings: Train, out: TextIO | None = None, every_seconds: float = 20.0):
+    def __init__(self, settings: Train, out: TextIO | None = None, every_seconds: float = 20.0, unit: str = "tokens"):
         self.settings, self.every_seconds = settings, every_seconds
         self.out = out or sys.stderr
-        self._speed = Speed()
+        self._speed = Speed(unit)
         self._last = 0.0
 
     def began(self, progress: Progress) -> None:
@@ -133,13 +146,13 @@ class PlainLog:
 class LiveBar:
     """A bar at the bottom of the terminal, and a line with a sample above it for each validation."""
 
-    def __init__(self, settings: Train):
+    def __init__(self, settings: Train, unit: str = "tokens"):
         from rich.console import Console
 
         self.settings = settings
         self.console = Console(stderr=True, highlight=False)
         self._bar: Bar | None = None
-        self._speed = Speed()
+        self._speed = Speed(unit)
         self._score = ""
 
     def began(self, progress: Progress) -> None:
@@ -174,7 +187,7 @@ class LiveBar:
         """Print the scores and one sample."""
         from rich.markup import escape
 
-        self._score = f"[bold]{format_scores(validation.scores, 'bleu')}[/]"
+        self._score = f"[bold]{format_scores(validation.scores, headline(validation.scores))}[/]"
         star = "[green]*[/]" if best else " "
         self.console.print(f" {star}[dim]{progress.step:>7,}[/]  {format_scores(validation.scores)}")
         for sample in validation.samples[:1]:
@@ -197,7 +210,8 @@ class LiveBar:
 class Speed:
     """Throughput and share of the machine's matmul peak, over the last few updates."""
 
-    def __init__(self) -> None:
+    def __init__(self, unit: str = "tokens") -> None:
+        self._unit = unit
         self._tokens, self._flops = 0.0, 0.0
 
     def add(self, update: Update) -> None:
@@ -208,7 +222,7 @@ class Speed:
         self._flops += share * (update.flops / seconds - self._flops)
 
     def __str__(self) -> str:
-        text = f"{self._tokens:,.0f} tokens/s"
+        text = f"{self._tokens:,.0f} {self._unit}/s"
         return text + (f"  {self._flops / matmul_peak():.0%} of peak" if self._flops else "")
 
 
@@ -229,13 +243,17 @@ def _time_left(progress: Progress, settings: Train) -> str:
 
 def format_scores(scores: Mapping[str, float], only: str = "") -> str:
     """Scores in a line, e.g. BLEU 34.1  chrF 60.2  loss 1.93."""
-    names = {"bleu": "BLEU {:.1f}", "chrf": "chrF {:.1f}", "loss": "loss {:.3f}"}
-    return "  ".join(text.format(scores[name]) for name, text in names.items() if name in scores and only in ("", name))
+    return "  ".join(text.format(scores[name]) for name, text in SHOWN.items() if name in scores and only in ("", name))
 
 
-def make_watchers(path: Path, settings: Train) -> list[Watcher]:
+def headline(scores: Mapping[str, float]) -> str:
+    """The score that is shown beside the bar."""
+    return next((name for name in SHOWN if name in scores), "")
+
+
+def make_watchers(path: Path, settings: Train, unit: str = "tokens") -> list[Watcher]:
     """The metrics file, what suits the place where messages go, and TensorBoard if it was asked for."""
-    shown: Watcher = LiveBar(settings) if sys.stderr.isatty() else PlainLog(settings)
+    shown: Watcher = LiveBar(settings, unit) if sys.stderr.isatty() else PlainLog(settings, unit=unit)
     watchers = [MetricsFile(path, settings.log_every), shown]
     return (
         [*watchers, TensorBoard(path.parent / "tensorboard", settings.log_every)] if settings.tensorboard else watchers

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from tests.toys import toy
+from tests.toys import MARKER, toy
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -21,7 +21,7 @@ def test_forward_equals_pytorchs_count(arch):
     settings = dataclasses.replace(toy(arch), dropout=0.0)
     model = build_model(settings, WORDS, WORDS, joint=True).eval()
     source = SimpleNamespace(
-        ids_BS=torch.randint(3, WORDS, (ROWS, SOURCE)), mask_BS=torch.ones(ROWS, SOURCE, dtype=torch.bool)
+        ids_BS=torch.randint(MARKER + 1, WORDS, (ROWS, SOURCE)), mask_BS=torch.ones(ROWS, SOURCE, dtype=torch.bool)
     )
     counter = FlopCounterMode(display=False)
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), counter:  # the fused kernel is not counted

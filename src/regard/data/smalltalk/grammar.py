@@ -1,0 +1,105 @@
+"""How a conversation comes about: greetings, things told, questions about them, talk about this and that."""
+
+from __future__ import annotations
+
+from random import Random
+
+from regard.data.smalltalk.talk import FAREWELLS, GREETINGS, TALK
+from regard.data.smalltalk.topics import TOPICS, Topic
+from regard.errors import SettingsError
+
+REACH = 5
+"""Turns that the program remembers; it is asked for nothing that was told earlier."""
+EXCHANGES = (3, 6)
+GREETS, LEAVES, TELLS, ASKS = 0.6, 0.35, 0.45, 0.35
+"""How many conversations open with a greeting and end with a farewell; how often something is told, or asked for."""
+KNOWN, NEVER_TOLD = 0.75, 0.55
+"""How often something is asked for that was told, if there is any; and, if not, something that never was."""
+IGNORES = 0.3
+"""Of the questions of the program, how many are passed over."""
+CASUAL = 0.4
+"""Of what somebody says, how much is typed without capitals and full stops."""
+
+
+def write(seed: int, count: int) -> tuple[tuple[str, ...], ...]:
+    """So many conversations, all different."""
+    if count < 0:
+        raise SettingsError(f"smalltalk: the number of conversations must not be negative, but is {count}")
+    chance = Random(seed)
+    made: dict[tuple[str, ...], None] = {}  # an ordered set
+    while len(made) < count:
+        made[Conversation(chance).turns()] = None
+    return tuple(made)
+
+
+class Conversation:
+    """One conversation in the making."""
+
+    def __init__(self, chance: Random):
+        self._chance = chance
+        self._turns: list[str] = []
+        self._told: dict[str, tuple[Topic, str, int]] = {}
+        """By the name of a topic: what was told, and in which turn."""
+
+    def turns(self) -> tuple[str, ...]:
+        """From the greeting to the farewell."""
+        chance = self._chance
+        if chance.random() < GREETS:
+            self._exchange(chance.choice(GREETINGS.said), chance.choice(GREETINGS.replies))
+        for _ in range(chance.randint(*EXCHANGES)):
+            dice = chance.random()
+            if dice < TELLS:
+                self._tell()
+            elif dice < TELLS + ASKS:
+                self._ask()
+            else:
+                talk = chance.choice(TALK)
+                self._exchange(chance.choice(talk.said), chance.choice(talk.replies))
+        if chance.random() < LEAVES:
+            self._leave()
+        return tuple(self._turns)
+
+    def _tell(self) -> None:
+        """Something about oneself; the program may ask back, and be answered."""
+        chance = self._chance
+        topic = chance.choice([topic for topic in TOPICS if topic.name not in self._told] or TOPICS)
+        value = chance.choice(topic.values)
+        self._told[topic.name] = topic, value, len(self._turns)
+        heard = chance.choice(topic.heard)
+        if topic.asks_back is None or chance.random() < 0.5:
+            self._exchange(chance.choice(topic.told).format(x=value), heard.format(x=value))
+            return
+        back = topic.asks_back
+        self._exchange(chance.choice(topic.told).format(x=value), back.question.format(x=value))
+        if chance.random() < IGNORES:
+            return
+        said, reply = chance.choice(back.answers)
+        self._exchange(said, reply.format(x=value))
+
+    def _ask(self) -> None:
+        """For something that was told a moment ago, or that never was; or else tell something first."""
+        chance = self._chance
+        first = len(self._turns) + 1 - REACH
+        known = [told for told in self._told.values() if told[2] >= first]
+        if known and chance.random() < KNOWN:
+            topic, value, _ = chance.choice(known)
+            self._exchange(chance.choice(topic.asked), topic.known.format(x=value))
+            return
+        if chance.random() >= NEVER_TOLD:
+            self._tell()
+            return
+        never = [topic for topic in TOPICS if topic.name not in self._told]
+        topic = chance.choice(never)
+        self._exchange(chance.choice(topic.asked), topic.unknown)
+
+    def _leave(self) -> None:
+        """The program says goodbye by name, if it can."""
+        said = self._chance.choice(FAREWELLS)
+        name = self._told.get("name")
+        near = name is not None and name[2] >= len(self._turns) + 1 - REACH
+        self._exchange(said, f"Goodbye, {name[1]}!" if name and near else "Goodbye! It was nice to talk to you.")
+
+    def _exchange(self, said: str, reply: str) -> None:
+        if self._chance.random() < CASUAL:
+            said = said.lower().rstrip(".?!")
+        self._turns += [said, reply]

@@ -1,0 +1,76 @@
+"""The hierarchical attention network: "Hierarchical Attention Networks for Document Classification", Yang et al. 2016.
+
+Words are read in both directions by a GRU and weighed by attention with a learnt context vector: a sentence vector. The
+same once more over the sentences: the document vector, from which the labels are scored.
+
+Departures: word vectors are learnt with the rest instead of by word2vec before; dropout, which the paper has not, takes
+the same features from all words, and from all sentences, of a document (Gal and Ghahramani 2016), so that a recurrent
+state cannot find them again a word later; the reset gate acts after the recurrent product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor, nn
+
+from regard.layers.dropout import Dropout
+from regard.layers.initialise import glorot
+from regard.layers.packed import PackedGRU, Packing
+from regard.layers.pool import ContextAttention
+from regard.layers.taps import Seen
+from regard.models.base import Classifier, Documents, visible
+
+
+class Level(nn.Module):
+    """Sequences in, one vector each: a GRU from both ends, then attention with a context vector."""
+
+    def __init__(self, inputs: int, width: int, dropout: float, name: str):
+        super().__init__()
+        self.drop = Dropout(dropout)
+        self.read = PackedGRU(inputs, width)
+        self.attend = ContextAttention(2 * width, name)
+
+    def forward(self, x_PD: Tensor, packing: Packing, mask_NS: Tensor, document_P: Tensor, documents: int) -> Tensor:
+        """Vectors [N, D] of packed sequences; `document_P` says to which document each token belongs."""
+        if self.training:
+            keep_BD = self.drop(x_PD.new_ones(documents, x_PD.shape[-1]))
+            x_PD = x_PD * keep_BD.index_select(0, document_P)
+        states_PD = self.read(x_PD, packing.sizes)
+        keys_PD = self.attend.keys(states_PD)
+        return self.attend(packing.unpack(states_PD), packing.unpack(keys_PD), visible(mask_NS))
+
+
+class Hierarchical(Classifier):
+    """Words to sentences to a document."""
+
+    def __init__(self, vocabulary: int, labels: int, *, embedding: int, width: int, dropout: float):
+        super().__init__()
+        self.embed = nn.Embedding(vocabulary, embedding)
+        nn.init.uniform_(self.embed.weight, -0.1, 0.1)
+        self.words = Level(embedding, width, dropout, "word")
+        self.sentences = Level(2 * width, width, dropout, "sentence")
+        self.drop = Dropout(dropout)
+        self.output = glorot(nn.Linear(2 * width, labels))
+
+    def encode(self, documents: Documents) -> Tensor:
+        """Read the sentences, all of the batch at once; then the documents."""
+        mask_BU = documents.mask_BUS.any(-1)
+        rows, places = mask_BU.nonzero(as_tuple=True)
+        mask_NS, ids_NS = documents.mask_BUS[rows, places], documents.ids_BUS[rows, places]
+        words = Packing(mask_NS)
+        x_PE = self.embed(words.pack(ids_NS))
+        sentence_ND = self.words(x_PE, words, mask_NS, rows[words.row_P], len(mask_BU))
+        order = Packing(mask_BU)
+        flat_of = mask_BU.flatten().cumsum(0) - 1  # the number of each sentence among the real ones
+        x_PD = sentence_ND.index_select(0, flat_of[order.place_P])
+        return self.drop(self.sentences(x_PD, order, mask_BU, order.row_P, len(mask_BU)))
+
+    def shading(self, tape: Mapping[str, Seen], documents: Documents) -> Tensor:
+        """Weight of a word in its sentence times that of its sentence in the document."""
+        mask_BU = documents.mask_BUS.any(-1)
+        word_NS = tape["word"].weights_BHTS[:, 0, 0]
+        sentence_BU = tape["sentence"].weights_BHTS[:, 0, 0]
+        shares_BUS = word_NS.new_zeros(documents.mask_BUS.shape)
+        shares_BUS[mask_BU] = word_NS * sentence_BU[mask_BU][:, None]
+        return shares_BUS

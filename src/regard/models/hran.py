@@ -1,0 +1,271 @@
+"""HRAN: "Hierarchical Recurrent Attention Network for Response Generation", Xing et al. 2017.
+
+A context is a sequence of utterances, an utterance a sequence of words, and some of either matter more. For each word
+of the reply, attention over words makes a vector of every utterance; a second encoder reads these vectors from the last
+utterance back to the first; attention over its states makes the context vector that the decoder reads. Word attention
+is guided from two sides: by the decoder's state, and by the utterance encoder's state at the utterance after.
+
+The source is one sequence in which a marker token closes every utterance but the last; HRAN finds them by its id.
+
+Departures: the reset gate acts after the recurrent product; the state after the last utterance is learnt, where the
+paper draws it from a Gaussian; the decoder starts from the last word states of the last utterance; the readout is
+Bahdanau's maxout over state, last word and context, where the paper has state and last word; both directions of the
+word encoder together are as wide as the other states; the embeddings of both sides and the output may be one matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.layers.attention import KeyValue
+from regard.layers.dropout import Dropout
+from regard.layers.initialise import glorot
+from regard.layers.recurrent import GRU, Layer, Look
+from regard.layers.streams import Stream
+from regard.layers.taps import Tap
+from regard.models.base import Memory, Seq2Seq, Source, visible
+from regard.models.rnn import Embedding
+from regard.models.witness import Taps, Witness
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Where the utterances are: in the source tokens stand one after the other [B, S]; attention wants them by utterance,
+# [B, U, L], the last utterance first.
+
+
+class Layout(NamedTuple):
+    """The utterances of a batch of contexts."""
+
+    place_BUL: Tensor
+    """Where the words of each utterance stand in the source; S where there is no word."""
+    turn_BS: Tensor
+    """For each source token its utterance, counted from the last one."""
+    within_BS: Tensor
+    """For each source token its place in that utterance."""
+
+    @property
+    def mask_BUL(self) -> Tensor:
+        """True where there is a word."""
+        return self.place_BUL < self.turn_BS.shape[1]
+
+
+def find_utterances(ids_BS: Tensor, mask_BS: Tensor, marker: int) -> Layout:
+    """Cut contexts after every marker. A marker belongs to the utterance that it closes, so none is empty."""
+    rows, size = ids_BS.shape
+    place_BS = torch.arange(size, device=ids_BS.device).expand(rows, -1)
+    closes_BS = (ids_BS == marker) & mask_BS
+    number_BS = (closes_BS.cumsum(1) - closes_BS.long()).masked_fill(~mask_BS, 0)
+    turn_BS = (number_BS.amax(1, keepdim=True) - number_BS).masked_fill(~mask_BS, 0)
+    begins_BS = F.pad(closes_BS[:, :-1], (1, 0), value=True)
+    within_BS = (place_BS - (place_BS * begins_BS).cummax(1).values).masked_fill(~mask_BS, 0)
+    turns, longest = (torch.stack([turn_BS.max(), within_BS.max()]) + 1).tolist()
+    place_BUL = place_BS.new_full((rows, turns, longest), size)
+    row_BS = torch.arange(rows, device=ids_BS.device)[:, None].expand(-1, size)
+    place_BUL[row_BS[mask_BS], turn_BS[mask_BS], within_BS[mask_BS]] = place_BS[mask_BS]
+    return Layout(place_BUL, turn_BS, within_BS)
+
+
+def by_utterance(x_BSD: Tensor, place_BUL: Tensor) -> Tensor:
+    """States of the source by utterance, [B, U, L, D]; zeros where there is no word."""
+    rows, size = x_BSD.shape[:2]
+    first_B = torch.arange(rows, device=x_BSD.device) * (size + 1)
+    index = (place_BUL + first_B[:, None, None]).flatten()
+    return F.pad(x_BSD, (0, 0, 0, 1)).flatten(0, 1).index_select(0, index).unflatten(0, place_BUL.shape)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Encoder
+
+
+class Encoder(nn.Module):
+    """The word encoder: a GRU from both ends of each utterance, all utterances of the batch side by side."""
+
+    def __init__(self, vocabulary: int, width: int, embedding: int, dropout: float, marker: int):
+        super().__init__()
+        self.marker = marker
+        self.embed = Embedding(vocabulary, embedding)
+        self.drop = Dropout(dropout)
+        self.words = Layer("gru", embedding, width // 2, (False, True))
+        self.stream = Stream("encoder")
+
+    def forward(self, source: Source) -> tuple[Tensor, Tensor, Layout]:
+        """Word states [B, S, D], the last ones [B, D] of the last utterance, and where the utterances are."""
+        x_BSE = self.stream.see("embed", self.embed(source.ids_BS))
+        rows = len(x_BSE)  # those of the source, or as many as a listener has made of one
+        layout = find_utterances(source.ids_BS.expand(rows, -1), source.mask_BS.expand(rows, -1), self.marker)
+        turns = layout.place_BUL.shape[1]
+        x_LNE = by_utterance(self.drop(x_BSE), layout.place_BUL).flatten(0, 1).transpose(0, 1)
+        mask_NL = visible(layout.mask_BUL.flatten(0, 1))
+        states_LND, (last_ND,) = self.words(x_LNE, None if mask_NL is None else mask_NL.t())
+        row_B = torch.arange(rows, device=x_BSE.device) * turns
+        index_BS = layout.within_BS * (rows * turns) + row_B[:, None] + layout.turn_BS
+        states_BSD = states_LND.flatten(0, 1).index_select(0, index_BS.flatten()).unflatten(0, index_BS.shape)
+        states_BSD = self.stream.see("top", self.stream.see(0, states_BSD))
+        return states_BSD, last_ND.unflatten(0, (rows, turns))[:, 0], layout
+
+
+class Turn(NamedTuple):
+    """One utterance of each context, as attention reads it."""
+
+    key_BLD: Tensor
+    value_BLD: Tensor
+    mask_BL: Tensor
+    place_BL: Tensor
+    """Where the words stand in the source; S where there is none."""
+
+
+class Recall(NamedTuple):
+    """What the decoder keeps of a context beside the word states."""
+
+    first_BD: Tensor
+    turns: tuple[Turn, ...]
+    """The last utterance first. A context that has fewer than others has turns without words at the end."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Decoder
+
+
+class Heard(NamedTuple):
+    """A turn as N = B W hypotheses attend to it. Where nothing is missing, a mask is None."""
+
+    words: KeyValue
+    mask_BL: Tensor | None
+    there_N1: Tensor | None
+
+
+class Decoder(nn.Module):
+    """Two levels of attention and a GRU that reads the last word and what they saw."""
+
+    def __init__(self, width: int, embedding: int, dropout: float):
+        super().__init__()
+        self.look = Look("concat", 2 * width, width, "decoder.word", inner=width)
+        self.climb = GRU(width, width)
+        self.utterance = Look("concat", width, width, "decoder.utterance")
+        self.after_last = nn.Parameter(torch.empty(width))
+        nn.init.normal_(self.after_last, std=width**-0.5)
+        self.drop = Dropout(dropout, rows=-2)
+        self.cell = GRU(embedding, width, fed=width)
+        self.deep = glorot(nn.Linear(2 * width + embedding, 2 * width), parts=2)
+        self.tap = Tap("decoder.cross")
+
+    def forward(self, x_TNE: Tensor, state_ND: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
+        """T readouts [T, N, D] after T embedded tokens, and the state from there."""
+        turns, taps = self._hear(memory.extra.turns, len(state_ND)), self.taps
+        witness = None
+        if not taps.idle:
+            places = [turn.place_BL for turn in memory.extra.turns]
+            witness = Witness(taps, partial(self.context, turns), memory, places)
+        contexts, states = [], []
+        for read_NG in self.cell.read(self.drop(x_TNE)).unbind(0):
+            context_ND = witness.context(state_ND) if witness else self.context(turns, state_ND)
+            (state_ND,) = self.cell(self.cell.feed_in(read_NG, context_ND), (state_ND,))
+            contexts.append(context_ND)
+            states.append(state_ND)
+        if witness:
+            witness.tell()
+        read = torch.cat([torch.stack(states), x_TNE, torch.stack(contexts)], dim=-1)
+        return torch.maximum(*self.deep(read).chunk(2, dim=-1)), state_ND
+
+    @property
+    def taps(self) -> Taps:
+        """Where one can look: at words, at utterances, at both as one."""
+        return Taps(self.look.tap, self.utterance.tap, self.tap)
+
+    def context(
+        self, turns: Sequence[Heard], state_ND: Tensor, word: Tap | None = None, utterance: Tap | None = None
+    ) -> Tensor:
+        """What is seen of the context from this state, [N, D]. The taps are shown the weights of their level."""
+        above_ND = self.after_last.repeat(len(state_ND), 1)
+        levels = []
+        for turn in turns:  # from the last utterance back: what was said later tells what mattered before
+            guide_ND = torch.cat([state_ND, above_ND], dim=-1)
+            seen_ND = self.look(guide_ND, turn.words, turn.mask_BL, word)
+            (next_ND,) = self.climb(self.climb.read(seen_ND), (above_ND,))
+            above_ND = next_ND if turn.there_N1 is None else torch.where(turn.there_N1, next_ND, above_ND)
+            levels.append(above_ND)
+        level_NUD = torch.stack(levels, dim=1)
+        (key_NUD,) = self.utterance.prepare(level_NUD)
+        return self.utterance(state_ND, KeyValue(key_NUD, level_NUD), _there(turns), utterance)
+
+    def _hear(self, turns: Sequence[Turn], rows: int) -> list[Heard]:
+        heard = []
+        for turn in turns:
+            there_B = turn.mask_BL.any(-1)
+            there_N1 = None if bool(there_B.all()) else there_B.repeat_interleave(rows // len(there_B))[:, None]
+            heard.append(Heard(KeyValue(turn.key_BLD, turn.value_BLD), visible(turn.mask_BL), there_N1))
+        return heard
+
+
+def _there(turns: Sequence[Heard]) -> Tensor | None:
+    """Which utterances there are, [N, U]; None if all are."""
+    missing = [turn.there_N1 for turn in turns if turn.there_N1 is not None]
+    if not missing:
+        return None
+    every_N1 = torch.ones_like(missing[0])
+    return torch.cat([every_N1 if turn.there_N1 is None else turn.there_N1 for turn in turns], dim=1)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The model
+
+
+class HRAN(Seq2Seq):
+    """Word encoder, two levels of attention, decoder."""
+
+    def __init__(
+        self,
+        source_vocabulary: int,
+        target_vocabulary: int,
+        *,
+        width: int,
+        embedding: int,
+        dropout: float,
+        tie: str,
+        marker: int,
+    ):
+        super().__init__()
+        self.encoder = Encoder(source_vocabulary, width, embedding, dropout, marker)
+        self.embed = Embedding(target_vocabulary, embedding)
+        self.decoder = Decoder(width, embedding, dropout)
+        self.drop = Dropout(dropout)
+        self.output = nn.Linear(width, target_vocabulary, bias=False)
+        nn.init.normal_(self.output.weight, std=width**-0.5)
+        if tie in ("all", "target"):
+            self.output.weight = self.embed.tokens.weight
+        if tie == "all":
+            self.encoder.embed.tokens.weight = self.embed.tokens.weight
+        self.stream = Stream("decoder")
+
+    def encode(self, source: Source) -> Memory:
+        """Read the words of every utterance; prepare their keys, once."""
+        states_BSD, first_BD, layout = self.encoder(source)
+        (key_BSD,) = self.decoder.look.prepare(states_BSD)
+        key_BULD, value_BULD = (by_utterance(x_BSD, layout.place_BUL) for x_BSD in (key_BSD, states_BSD))
+        longest_U = layout.mask_BUL.sum(-1).amax(0).tolist()
+        turns = tuple(
+            Turn(*(part[:, turn, :length] for part in (key_BULD, value_BULD, layout.mask_BUL, layout.place_BUL)))
+            for turn, length in enumerate(longest_U)
+        )
+        return Memory(states_BSD, source.mask_BS, Recall(first_BD, turns))
+
+    def start(self, memory: Memory) -> tuple[Tensor]:
+        """The last word states of the last utterance."""
+        return (memory.extra.first_BD.unsqueeze(1),)
+
+    def step(self, token_BW: Tensor, state: tuple[Tensor], memory: Memory) -> tuple[Tensor, tuple[Tensor]]:
+        """One token further."""
+        top_TND, after_ND = self.decoder(self.embed(token_BW.flatten())[None], state[0].flatten(0, 1), memory)
+        return self.output(top_TND[0]).unflatten(0, token_BW.shape), (after_ND.unflatten(0, token_BW.shape),)
+
+    def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
+        """Decoder readouts with the whole target given."""
+        memory = self.encode(source)
+        x_BTE = self.stream.see("embed", self.embed(target_BT))
+        top_TBD, _ = self.decoder(x_BTE.transpose(0, 1), memory.extra.first_BD, memory)
+        return self.drop(self.stream.see("top", top_TBD.transpose(0, 1)))

@@ -1,0 +1,148 @@
+"""How labels are learnt: batches of documents, their loss, and validation on held-out ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.config import Encoder, Recipe
+from regard.data.batch import BatchStream, Mark, cut, epoch_batches
+from regard.data.document_store import DocumentBatch, Sentences, make_documents
+from regard.data.labelled import Document, encode_document
+from regard.data.tokenizer import EOS, UNK
+from regard.layers.dropout import Rows
+from regard.models.base import Classifier
+from regard.tasks.calibration import to_probabilities
+from regard.tasks.label_scores import score_labels
+from regard.tasks.labelled import PreparedDocuments
+from regard.training.distributed import Team
+from regard.training.document_flops import count_document_cost
+from regard.training.label_loss import balanced, label_loss
+from regard.training.loop import Validation
+from regard.training.loss import Loss
+from regard.training.schedule import strength
+
+
+class ClassificationTask:
+    """What the loop must know of classification."""
+
+    def __init__(self, recipe: Recipe, prepared: PreparedDocuments, model: Classifier, team: Team | None = None):
+        self.recipe, self.data, self.team = recipe, prepared, team or Team()
+        self.cost = count_document_cost(model)
+        self.window = window_of(recipe)
+        self.lengths = (prepared.train.tokens, np.zeros_like(prepared.train.tokens))
+        self.valid = [encode_document(one.text, prepared.tokenizer, recipe.classify) for one in prepared.valid]
+        self.weights_L: Tensor | None = None
+        if recipe.classify.class_weights == "balanced":
+            self.weights_L = balanced(prepared.train.label_counts(len(prepared.labels)))
+        self.enter(0, 0)
+
+    def enter(self, epoch: int, start: int) -> None:
+        """Make ready for positions from this epoch on."""
+        settings = self.recipe.train
+        self.stream = BatchStream(
+            self.lengths, settings.batch_tokens, settings.seed, self.data.train.weights, known=Mark(epoch, start)
+        )
+
+    def mark(self, position: int) -> tuple[int, int]:
+        """The epoch that a position falls into, and the position of its first batch."""
+        return self.stream.mark(position)
+
+    def batch(self, position: int) -> DocumentBatch:
+        """The documents at this place of the stream, with other words hidden each time."""
+        settings = self.recipe.train
+        batch = self._join(self.stream.at(position))
+        hidden = self.recipe.classify.word_dropout * strength(position // settings.accumulate + 1, settings)
+        if not hidden:
+            return batch
+        chance = np.random.Generator(np.random.PCG64([settings.seed % (1 << 64), position]))
+        drawn_BUS = torch.from_numpy(chance.random(batch.ids_BUS.shape, np.float32)) < hidden
+        batch.ids_BUS[drawn_BUS & batch.mask_BUS & (batch.ids_BUS != EOS)] = UNK
+        return batch
+
+    def largest(self) -> DocumentBatch:
+        """The largest batch of the first epoch, padding included."""
+        settings = self.recipe.train
+        epoch = epoch_batches(self.lengths, settings.batch_tokens, settings.seed, 0, self.data.train.weights)
+        return self._join(max(epoch, key=lambda index: len(index) * int(self.lengths[0][index].max())))
+
+    def rows(self, batch: DocumentBatch, first: int, every: int) -> tuple[DocumentBatch, Rows]:
+        """Every so many documents, from the first on."""
+        total = len(batch.index_B)
+        missing = first >= total
+        index_R = torch.zeros(1, dtype=torch.long) if missing else torch.arange(first, total, every)
+        return batch.rows(index_R), Rows(index_R, total, weight=0.0 if missing else 1.0)
+
+    def loss(self, model: Classifier, batch: DocumentBatch) -> Loss:
+        """Of the documents' labels."""
+        classify, smoothing = self.recipe.classify, self.recipe.train.label_smoothing if model.training else 0.0
+        weights_L = self.weights_L if model.training else None
+        weights_L = None if weights_L is None else weights_L.to(batch.target_BL.device)
+        return label_loss(
+            model(batch), batch.target_BL, several=classify.several, smoothing=smoothing, weights_L=weights_L
+        )
+
+    def flops(self, batch: DocumentBatch) -> float:
+        """Arithmetic of one update on this batch. A window is computed with its padding, sentences without."""
+        documents, segments, size = batch.mask_BUS.shape
+        if self.window:
+            return self.cost.training(documents, 0, batch.mask_BUS.numel(), documents * segments * size**2)
+        return self.cost.training(documents, int(batch.mask_BUS.any(-1).sum()), int(batch.mask_BUS.sum()))
+
+    def validate(self, model: Classifier) -> Validation:
+        """Loss, accuracy and F1 over the validation documents."""
+        settings, labels = self.recipe.classify, self.data.labels
+        logits_BL = self._team_logits(model)
+        probability_BL = to_probabilities(logits_BL, 1.0, several=settings.several).numpy()
+        target_BL = target_of(self.data.valid, labels).numpy() > 0
+        found = score_labels(probability_BL, target_BL, labels, several=settings.several, threshold=settings.threshold)
+        scores = {"loss": found.loss, "accuracy": found.accuracy, "f1": found.f1}
+        metric = self.recipe.train.metric
+        return Validation(scores, -found.loss if metric == "loss" else scores[metric])
+
+    def _team_logits(self, model: Classifier) -> Tensor:
+        share = self.team.share(range(len(self.valid)))
+        documents = [self.valid[place].sentences for place in share]
+        mine = score_documents(model, documents, self.data.tokenizer.pad, self.recipe)
+        return torch.tensor(self.team.join(mine.tolist()), dtype=torch.float64)
+
+    def _join(self, index: np.ndarray) -> DocumentBatch:
+        store = self.data.train
+        sentences, labels = zip(*(store[int(place)] for place in index), strict=True)
+        return make_documents(sentences, self.data.tokenizer.pad, self.window, labels, len(self.data.labels), index)
+
+
+def window_of(recipe: Recipe) -> int:
+    """Tokens of the windows that the architecture reads; 0: it reads sentences."""
+    return recipe.model.window if isinstance(recipe.model, Encoder) else 0
+
+
+def target_of(documents: Sequence[Document], labels: Sequence[str]) -> Tensor:
+    """1 for each label that a document has, [B, L]."""
+    target_BL = torch.zeros(len(documents), len(labels))
+    number = {label: place for place, label in enumerate(labels)}
+    for row, document in enumerate(documents):
+        target_BL[row, [number[label] for label in document.labels]] = 1.0
+    return target_BL
+
+
+@torch.no_grad()
+def score_documents(model: Classifier, documents: Sequence[Sentences], pad: int, recipe: Recipe) -> Tensor:
+    """Scores [B, L] of any number of documents, in their order; those of similar length are read together."""
+    device = model.output.weight.device
+    logits_BL = torch.zeros(len(documents), model.output.out_features)
+    for places in in_batches([sum(map(len, one)) for one in documents], recipe.classify.batch_tokens):
+        batch = make_documents([documents[place] for place in places], pad, window_of(recipe))
+        logits_BL[places] = model(batch.to(device)).float().cpu()
+    return logits_BL
+
+
+def in_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Numbers of documents of these lengths, longest first, in batches that keep to the budget."""
+    order = np.argsort(-np.asarray(lengths, np.int64), kind="stable")
+    bounds = cut(np.asarray(lengths, np.int64)[order], budget) if len(order) else [0]
+    return [order[start:end].tolist() for start, end in pairwise(bounds)]

@@ -1,0 +1,50 @@
+"""How conversation is learnt: as translation is, but judged by perplexity, for many replies are right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from regard.config import Recipe
+from regard.models.base import Seq2Seq
+from regard.tasks.chat import distinct
+from regard.tasks.evaluate import quick_scores, score_translations
+from regard.tasks.prepare import Prepared
+from regard.tasks.translation import TranslationTask
+from regard.training.distributed import Team
+from regard.training.loop import Validation
+
+MOST_LOSS = 700.0
+"""Beyond it, a perplexity is no number any more."""
+
+
+class ConversationTask(TranslationTask):
+    """What the loop must know of conversation."""
+
+    def __init__(self, recipe: Recipe, prepared: Prepared, model: Seq2Seq, team: Team | None = None):
+        whole = replace(recipe.search, max_source=recipe.data.max_length)  # a context is not cut into sentences
+        super().__init__(replace(recipe, search=whole), prepared, model, team)
+
+    def validate(self, model: Seq2Seq) -> Validation:
+        """Perplexity over all replies; BLEU and how diverse they are over the first of them, written greedily."""
+        loss, texts = self.valid_loss(model), self.write(model)
+        references = [pair.target for pair in self.translated]
+        scores = {"loss": loss, "perplexity": perplexity(loss)} | quick_scores(texts, references) | diversity(texts)
+        return self.judged(scores, texts)
+
+
+def perplexity(loss: float) -> float:
+    """From the mean negative log-likelihood of a token."""
+    return math.exp(min(loss, MOST_LOSS))
+
+
+def diversity(texts: Sequence[str]) -> dict[str, float]:
+    """Distinct-1 and distinct-2."""
+    return {"distinct_1": distinct(texts, 1), "distinct_2": distinct(texts, 2)}
+
+
+def score_replies(texts: Sequence[str], references: Sequence[str], loss: float) -> dict[str, Any]:
+    """All that is said of the replies to a held-out part; `loss` is that of the references."""
+    return {"perplexity": perplexity(loss), **diversity(texts), **score_translations(texts, references).as_dict()}

@@ -1,0 +1,37 @@
+"""Small runs on conversations, for tests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from regard.data.smalltalk import smalltalk
+
+SIZES = {
+    "transformer-tiny": ["width=32", "heads=2", "inner=64", "encoder_layers=1", "decoder_layers=1"],
+    "hran": ["width=32", "embedding=32"],
+}
+SETTINGS = [
+    "tokenizer.size=400",
+    "train.batch_tokens=512",
+    "train.warmup=10",
+    "train.learning_rate=0.005",
+    "train.log_every=2",
+    "train.validate_every=6",
+    "train.state_every=5",
+    "train.valid_sentences=5",
+]
+
+
+def write_dialogues(path: Path, count: int = 80) -> Path:
+    """Small talk as JSON lines."""
+    lines = [json.dumps({"turns": turns}) + "\n" for turns in smalltalk(train=count, valid=0, test=0).train]
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
+
+
+def chat_arguments(dialogues: Path, out: Path, arch: str, *settings: str) -> list[str]:
+    """Arguments of `regard train` for such a run."""
+    arguments = ["train", "--task", "chat", str(dialogues), "--arch", arch, "--out", str(out)]
+    sizes = [f"model.{size}" for size in SIZES[arch]]
+    return arguments + [word for setting in (*SETTINGS, *sizes, *settings) for word in ("--set", setting)]

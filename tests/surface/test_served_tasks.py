@@ -1,0 +1,63 @@
+"""Runs that chat and runs that classify, trained for a moment and served beside one that translates."""
+
+import httpx
+import openai
+import pytest
+
+import regard
+from regard.cli import main
+from tests.reviews import train_arguments, write_reviews
+from tests.small_chats import chat_arguments, write_dialogues
+from tests.surface.serving import running, small_run
+
+SAID = [{"role": "user", "content": "hello"}]
+REVIEW = "The film was lovely. People came to see."
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tasks")
+    talk, reviews = write_dialogues(folder / "talk.jsonl", 60), write_reviews(folder / "reviews.tsv", 60)
+    assert main(chat_arguments(talk, folder / "talker", "transformer-tiny", "train.max_steps=1")) == 0
+    assert main(train_arguments(reviews, folder / "topics", "train.max_steps=1")) == 0
+    small_run(folder / "en-it")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def port(runs):
+    with running(*(runs / name for name in ("talker", "topics", "en-it"))) as found:
+        yield found
+
+
+def test_all_kinds_are_listed(port):
+    found = httpx.get(f"http://127.0.0.1:{port}/v1/models", timeout=60).json()["data"]
+    assert {model["id"]: model["kind"] for model in found} == {
+        "talker": "chat", "topics": "classify", "en-it": "translate",
+    }  # fmt: skip
+
+
+def test_openai_s_client_chats(port, runs):
+    expected = regard.load(runs / "talker").reply(["hello"])
+    with openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="unused", timeout=60) as client:
+        reply = client.chat.completions.create(model="talker", messages=SAID)
+        assert reply.choices[0].message.content == expected.text
+        assert reply.choices[0].finish_reason == ("stop" if expected.ended else "length")
+        assert reply.usage.completion_tokens == len(expected.tokens)
+        drawn = client.chat.completions.create(model="talker", messages=SAID, temperature=1, seed=3, max_tokens=4)
+        again = client.chat.completions.create(model="talker", messages=SAID, temperature=1, seed=3, max_tokens=4)
+        assert drawn.choices[0].message.content == again.choices[0].message.content
+        assert drawn.usage.completion_tokens <= 4
+        stream = client.chat.completions.create(model="talker", messages=SAID, temperature=0, stream=True)
+        assert [chunk.choices[0].finish_reason for chunk in stream][-1] == "stop"
+
+
+def test_documents_are_classified(port, runs):
+    [expected] = regard.load(runs / "topics").classify([REVIEW])
+    body = {"q": REVIEW, "explain": True}
+    answer = httpx.post(f"http://127.0.0.1:{port}/v1/classify", json=body, timeout=60).json()
+    assert answer["model"] == "topics"
+    [verdict] = answer["verdicts"]
+    assert verdict["label"] == expected.label
+    assert verdict["probability"] == pytest.approx(expected.probability, abs=1e-5)
+    assert sum(sentence["weight"] for sentence in verdict["sentences"]) == pytest.approx(1, abs=0.01)
