@@ -3,7 +3,7 @@
 Three sides, one after the other, each with the whole machine for the same minutes: a Transformer that reads the last
 turn alone; the same Transformer that reads the last five turns, one after the other with a mark between them; and HRAN,
 which weighs words and turns. All learn the same replies with one vocabulary, so that perplexities can be compared;
-whole dialogues are held out. Diversity is that of greedy replies to the test part.
+whole dialogues are held out. Diversity is that of greedy replies to 500 contexts of the test part, beside people's own.
 
     make bench-chat         (python benchmarks/chat.py [--minutes 10] [--data FILE] [--sides single,multi,hran])
 
@@ -74,6 +74,7 @@ def judge(side: str, minutes: float) -> dict[str, Any]:
     translator = chatter.translator
     held_out = run.held_out()
     people = [pair.target for pair in held_out]
+    replies = [answer.text for answer in translator.translate([pair.source for pair in held_out], retry=False)]
     last = [Pair(split_turns(pair.source)[-1], pair.target) for pair in held_out]
     with_all, with_last = (
         perplexity(mean_loss(translator.model, translator.source, translator.target, pairs))
@@ -82,8 +83,8 @@ def judge(side: str, minutes: float) -> dict[str, Any]:
     return {
         "minutes": minutes,
         "perplexity": scores["perplexity"],
-        "distinct_1": scores["distinct_1"],
-        "distinct_2": scores["distinct_2"],
+        "distinct_1": distinct(replies, 1),
+        "distinct_2": distinct(replies, 2),
         "bleu": scores["bleu"],
         "replies": scores["sentences"],
         "updates": training["step"],

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 SHOWN_OF_TRAINING = ("step", "best_step", "seconds", "tokens", "flops", "stopped")
 SCORES = {
+    "perplexity": "perplexity {:6.2f}",
+    "distinct_1": "distinct-1 {:.4f}",
+    "distinct_2": "distinct-2 {:.4f}",
     "bleu": "BLEU {:6.2f}",
     "chrf": "chrF {:6.2f}",
     "ter": "TER  {:6.2f}",

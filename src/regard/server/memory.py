@@ -12,7 +12,8 @@ def share_one_heap() -> bool:
     """Let all threads take memory from one heap; call it before there are threads.
 
     glibc gives threads heaps of their own, and what one has freed no other can use, so that a process that is asked
-    for texts of all lengths grows for long (`tests/surface/test_hostile.py` watches it). Elsewhere (musl, macOS) nothing happens and False comes back.
+    for texts of all lengths grows for long (`tests/surface/test_hostile.py` watches it). Elsewhere (musl, macOS)
+    nothing happens and False comes back.
     """
     try:
         return bool(ctypes.CDLL(None).mallopt(_ARENA_MAX, 1))

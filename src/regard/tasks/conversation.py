@@ -10,7 +10,7 @@ from typing import Any
 from regard.config import Recipe
 from regard.models.base import Seq2Seq
 from regard.tasks.chat import distinct
-from regard.tasks.evaluate import quick_scores, score_translations
+from regard.tasks.evaluate import quick_scores
 from regard.tasks.prepare import Prepared
 from regard.tasks.translation import TranslationTask
 from regard.training.distributed import Team
@@ -46,5 +46,17 @@ def diversity(texts: Sequence[str]) -> dict[str, float]:
 
 
 def score_replies(texts: Sequence[str], references: Sequence[str], loss: float) -> dict[str, Any]:
-    """All that is said of the replies to a held-out part; `loss` is that of the references."""
-    return {"perplexity": perplexity(loss), **diversity(texts), **score_translations(texts, references).as_dict()}
+    """All that is said of the replies to a held-out part; `loss` is that of the references.
+
+    BLEU and chrF come with their signatures. Edits (TER) say nothing where any reply may be right.
+    """
+    from sacrebleu import BLEU, CHRF
+
+    metrics = {"bleu": BLEU(), "chrf": CHRF()}
+    return {
+        "perplexity": perplexity(loss),
+        **diversity(texts),
+        **{name: metric.corpus_score(texts, [references]).score for name, metric in metrics.items()},
+        "sentences": len(texts),
+        "signatures": {name: str(metric.get_signature()) for name, metric in metrics.items()},
+    }
