@@ -18,9 +18,12 @@ PATIENCE = 20_000
 Show = Callable[..., Any]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser_page() -> Iterator[Any]:
-    """One browser page for all tests: to start one takes longer than most tests."""
+    """One browser page for a file of tests: to start one takes longer than most tests.
+
+    Not for all: as long as Playwright is there, an event loop is running, and nobody else can have one.
+    """
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     chromium = shutil.which("chromium")
     if chromium is None:

@@ -64,7 +64,7 @@ def _reading(data: Collection) -> Iterator[Choice]:
         yield Choice("classify.several", True, "some documents have several labels, or none")
     wanted = data.long * data.tokens_a_word
     longest = min(max(50 * math.ceil(wanted / 50), 100), 600)
-    share = "nineteen in twenty documents are shorter" if longest >= wanted else "what a longer one says, it says early"
+    share = "nineteen in twenty documents are shorter" if longest >= wanted else "the middle of longer ones is left out"
     yield Choice("classify.max_tokens", longest, share)
     if not data.several and data.rarest < 0.5 / data.labels:
         yield Choice("classify.class_weights", "balanced", f"the rarest of {data.labels} labels is seldom")
@@ -89,13 +89,17 @@ def _model(data: Collection, arch: str) -> Iterator[Choice]:
         reason = f"{data.documents:,} documents"
         yield Choice("model.embedding", 64 if small else 200 if large else 128, reason)
         yield Choice("model.width", 32 if small else 100 if large else 64, reason)
-    yield Choice("model.dropout", 0.5 if not large else 0.2, "the less data, the more dropout")
+    dropout = 0.2 if large else 0.5 if arch == "han" else 0.3
+    yield Choice("model.dropout", dropout, "the less data, the more dropout")
 
 
 def _learning(data: Collection, arch: str) -> Iterator[Choice]:
     metric = "f1" if data.several or data.rarest < 0.5 / data.labels else "accuracy"
     yield Choice("train.metric", metric, "rare labels count" if metric == "f1" else "labels are about as frequent")
-    yield Choice("train.learning_rate", 3e-3 if arch == "han" else 1e-3, "what these networks bear")
+    if arch == "encoder":
+        yield Choice("train.optimizer", "muon", "about half the updates that Adam needs")
+        yield Choice("train.matrix_rate", 0.02, "of Muon's matrices")
+    yield Choice("train.learning_rate", 3e-3, "what these networks bear")
     yield Choice("train.warmup", 100, "a short climb is enough")
     yield Choice("train.schedule", "constant", "the end is not known yet; the rate falls when it comes")
     yield Choice("train.cooldown", 0.2, "the last fifth, whatever ends it: minutes, updates, or no better validation")

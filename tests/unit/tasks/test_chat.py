@@ -84,8 +84,7 @@ def test_streams_are_replies_in_pieces(chatter):
     turns = ["Hello.", "Hello! Tell me something about yourself.", "My name is Anna."]
     for search in ({}, {"sample": True, "seed": 4, "temperature": 1.5}, {"beam": 3}):
         expected = chatter.reply(turns, retry=False, **search).text
-        assert "".join(chatter.stream(turns, **search)) == expected
-    assert len(list(chatter.stream(turns, sample=True, temperature=2.0))) > 1
+        assert "".join(chatter.stream(turns, retry=False, **search)) == expected
 
 
 def test_pieces_hold_whole_characters(chatter):
@@ -93,6 +92,7 @@ def test_pieces_hold_whole_characters(chatter):
     text = "naïve 😀 東京 ok"
     pieces = list(spell(tokenizer.encode(text), tokenizer))
     assert "".join(pieces) == text
+    assert len(pieces) > 3
     assert not any("\ufffd" in piece for piece in pieces)
     assert list(spell([], tokenizer)) == []
     broken = [4 + byte for byte in "é".encode()[:1]]  # half a character, as a model may leave it
@@ -218,8 +218,8 @@ def test_a_finished_run_goes_on_with_the_same_conversations(run, tmp_path):
     """Its data was put away, and is made again from the file."""
     before = Run.open(run).card
     shutil.copytree(run, tmp_path / "run")
-    assert main(["resume", str(tmp_path / "run"), "--set", "train.max_steps=14"]) == 0
+    assert main(["resume", str(tmp_path / "run"), "--set", "train.max_steps=20"]) == 0
     after = Run.open(tmp_path / "run").card
-    assert after["training"]["step"] == 14
+    assert after["training"]["step"] == 20
     assert (after["pairs"], after["data"]) == (before["pairs"], before["data"])
     assert Run.open(tmp_path / "run").held_out() == Run.open(run).held_out()

@@ -25,8 +25,9 @@ CPU = torch.device("cpu")
 
 def small(arch):
     settings = PRESETS[arch]
-    sizes = {"heads": 2, "inner": 24} if hasattr(settings, "heads") else {"embedding": 16}
-    settings = dataclasses.replace(settings, width=16, dropout=0.3, encoder_layers=3, decoder_layers=3, **sizes)
+    sizes = {"heads": 2, "inner": 24, "embedding": 16, "encoder_layers": 3, "decoder_layers": 3}
+    known = {name: size for name, size in sizes.items() if hasattr(settings, name)}
+    settings = dataclasses.replace(settings, width=16, dropout=0.3, **known)
     torch.manual_seed(3)
     return build_model(settings, VOCABULARY, VOCABULARY, joint=True).train()
 
