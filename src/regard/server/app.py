@@ -71,7 +71,7 @@ def _middleware(service: Service) -> list[Middleware]:
         layers.append(
             Middleware(CORSMiddleware, allow_origins=settings.allow_origin, allow_methods=["*"], allow_headers=headers)
         )
-    return [*layers, Middleware(Bounds, settings=settings)]
+    return [*layers, Middleware(Bounds, settings=settings, full_for=service.fleet.full_for)]
 
 
 async def give_metrics(request: Request, service: TheService) -> Response:

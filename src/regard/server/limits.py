@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from regard.server.batcher import QueueFull
 from regard.server.problems import Problem, problem_answer
 from regard.server.settings import ServerSettings
 
@@ -64,8 +66,9 @@ def _host_name(host: str) -> str:
 class Bounds:
     """Bounds the size of a request's body, the time it takes to arrive, and the time that its answer may take."""
 
-    def __init__(self, app: ASGIApp, settings: ServerSettings):
-        self.app, self.settings = app, settings
+    def __init__(self, app: ASGIApp, settings: ServerSettings, full_for: Callable[[], float] = lambda: 0.0):
+        """`full_for` says in how many seconds there will be room for more work; 0 where there is now."""
+        self.app, self.settings, self.full_for = app, settings, full_for
         self._open = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -75,6 +78,8 @@ class Bounds:
         elif self._open >= self.settings.requests:
             problem = Problem(503, "too many requests at a time; try again later", headers={"Retry-After": "1"})
             await problem_answer(scope["path"], problem)(scope, receive, send)
+        elif scope["method"] == "POST" and (seconds := self.full_for()):  # before it costs anything to read it
+            await problem_answer(scope["path"], QueueFull(seconds))(scope, receive, send)
         else:
             self._open += 1
             try:

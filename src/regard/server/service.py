@@ -100,7 +100,7 @@ def bearer(request: Request) -> str:
     return key.strip() if scheme.lower() == "bearer" else ""
 
 
-def service_of(request: Request) -> Service:
+async def service_of(request: Request) -> Service:
     """The service that the app was made with."""
     service: Service = request.app.state.service
     return service
@@ -109,6 +109,6 @@ def service_of(request: Request) -> Service:
 TheService = Annotated[Service, Depends(service_of)]
 
 
-def admitted(request: Request, service: TheService) -> None:
+async def admitted(request: Request, service: TheService) -> None:
     """A dependency: the key in the head must fit, where there are keys."""
     service.admit(request)

@@ -25,7 +25,7 @@ class ServerSettings:
     """Arithmetic of CTranslate2."""
     threads: int = 0
     """Threads that compute; 0: one for each core."""
-    batch: int = 32
+    batch: int = 16
     """Sentences decoded together, at most."""
     queue: int = 512
     """Sentences that may wait; beyond it a request is told to come again later (429)."""

@@ -116,6 +116,9 @@ class FakeFleet:
     def __getitem__(self, name: str) -> FakeServed:
         return self.served[name]
 
+    def full_for(self) -> float:
+        return 0.0
+
     def by_name(self, name: str) -> FakeServed:
         return self.served[name]
 

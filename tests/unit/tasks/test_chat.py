@@ -214,6 +214,7 @@ def test_a_conversation_can_be_inspected(run, capsys):
         assert sum(row) == pytest.approx(1.0, abs=0.02)
 
 
+@pytest.mark.slow
 def test_a_finished_run_goes_on_with_the_same_conversations(run, tmp_path):
     """Its data was put away, and is made again from the file."""
     before = Run.open(run).card
