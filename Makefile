@@ -10,7 +10,7 @@ TORCH := torch==2.13.0
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 EXTRAS := dev,formats
 
-.PHONY: install demo test test-slow lint format docs bench bench-train bench-quality bench-decode bench-inside bench-serve bench-classify bench-chat bench-chat demo-run clean
+.PHONY: install demo test test-slow lint format docs bench bench-train bench-quality bench-decode bench-inside bench-serve bench-classify bench-chat demo-run clean
 
 install: $(READY)
 
@@ -77,10 +77,6 @@ bench-chat: install
 # On IMDB, beside a linear model; about an hour.
 bench-classify: install
 	@$(BIN)/python benchmarks/classify.py
-
-# On self-dialogue: one turn, several, and HRAN; about forty minutes.
-bench-chat: install
-	@$(BIN)/python benchmarks/chat.py
 
 demo-run: install
 	@test -d runs/demo || $(BIN)/regard demo

@@ -32,6 +32,7 @@ from typing import Any
 
 from multi30k import OUT
 from regard.data.phrasebook import phrasebook
+from regard.run import Run
 from stream import resident
 
 CLIENTS, OVERLOAD = 32, 2.0
@@ -127,11 +128,9 @@ class Connection:
 class Load:
     """Requests to a server: real sentences, one after the other, over and over."""
 
-    def __init__(self, port: int):
+    def __init__(self, port: int, pair: dict[str, str]):
         self.port = port
-        bodies = [
-            json.dumps({"q": phrase.source, "source": "en", "target": "it"}).encode() for phrase in phrasebook().test
-        ]
+        bodies = [json.dumps({"q": phrase.source} | pair).encode() for phrase in phrasebook().test]
         head = "POST /translate HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nContent-Type: application/json\r\n"
         head += "Content-Length: {}\r\n\r\n"
         self.requests = cycle([head.format(port, len(body)).encode() + body for body in bodies])
@@ -256,7 +255,7 @@ def report(found: dict[str, Any]) -> None:
 def main() -> None:
     """Train if need be, serve, load."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--run", type=Path, default=Path("runs/demo"), help="the run to serve (default: runs/demo)")
+    parser.add_argument("--run", type=Path, default=Path("runs/demo"), help="one from English (default: runs/demo)")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each turn")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("options", nargs="*", help="options of regard serve, after --")
@@ -264,8 +263,10 @@ def main() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
     if not options.run.exists():
         subprocess.run([sys.executable, "-m", "regard", "demo", "--out", str(options.run)], check=True)
+    data = Run.open(options.run).recipe.data
+    pair = {"source": data.source_language, "target": data.target_language}
     with server(options.run, options.options) as (process, port):
-        found = asyncio.run(measure(Load(port), process, options))
+        found = asyncio.run(measure(Load(port, pair), process, options))
     (OUT / "serve.json").write_text(json.dumps(found, indent=1))
     report(found)
 

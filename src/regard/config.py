@@ -438,7 +438,7 @@ class Search:
     long_lines: Literal["split", "refuse"] = "split"
     """Long texts are cut at sentence ends, translated in pieces and joined again; or refused."""
     join_up_to: int = 0
-    """Sentences on one line are translated together up to so many tokens; training sets it; 0: up to max_source."""
+    """Sentences on one line are translated together up to so many tokens; training sets it; 0: each alone."""
     batch_tokens: int = 4096
     """Source tokens translated at once."""
 

@@ -47,10 +47,21 @@ def test_libretranslatepy(port, expected):
     client = LibreTranslateAPI(f"http://127.0.0.1:{port}")
     assert client.translate(TEXT, "en", "it", timeout=60) == expected
     assert client.translate(TEXT, "auto", "it", timeout=60) == expected
-    [guess] = client.detect(TEXT, timeout=60)
-    assert guess["language"] == "en"
-    assert 0 < guess["confidence"] <= 100
-    assert client.languages(timeout=60) == [{"code": "en", "name": "English", "targets": ["it"]}]
+    guess, other = client.detect(TEXT, timeout=60)
+    assert (guess["language"], other["language"]) == ("en", "it")
+    assert 50 < guess["confidence"] <= 100
+    english, italian = client.languages(timeout=60)
+    assert english == {"code": "en", "name": "English", "targets": ["it"]}
+    assert italian == {"code": "it", "name": "Italian", "targets": []}
+
+
+def test_libretranslatepy_beyond_ascii(port):
+    text = "Questo tè è caldo."  # Italian already, and so told from what was read
+    assert LibreTranslateAPI(f"http://127.0.0.1:{port}").translate(text, "auto", "it", timeout=60) == text
+    raw = {"Content-Type": "application/x-www-form-urlencoded"}  # as curl -d sends it
+    body = f"q={text}&source=auto&target=it".encode()
+    answer = httpx.post(f"http://127.0.0.1:{port}/translate", content=body, headers=raw, timeout=60)
+    assert answer.json()["translatedText"] == text
 
 
 def test_libretranslatepy_with_a_key(locked, expected):

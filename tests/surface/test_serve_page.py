@@ -14,6 +14,7 @@ from tests.surface.conftest import DESKTOP
 
 pytest.importorskip("fastapi", reason="the server's packages are not installed")
 
+from regard.data.sentences import ABBREVIATIONS, split_sentences
 from regard.server.page import POLICY, read_assets
 from tests.surface import serving
 from tests.surface.pretend_server import EXAMPLES, MODELS, Pretender, running
@@ -201,6 +202,20 @@ def test_a_long_text_comes_sentence_by_sentence(serve: Callable[..., Site], visi
     sizes = [len(body["q"]) for body in site.asked("translate") if body["nbest"] == 1]
     assert sizes == [2, 4, 8, 16, 10]
     assert page.locator(".folio.long").count() == 1
+
+
+def test_the_page_cuts_where_the_server_does(serve: Callable[..., Site], visit: Open) -> None:
+    page = visit(serve())
+    texts = [
+        "Am 3. Mai kam Dr. Müller. Er blieb bis zum II. Weltkrieg, vom 4. bis 5. Juni. Seite 3. Dann ab.",
+        "No. 5 is alive, see Fig. 3. I am 12. It was 1990. No. I don't! J.-P. Sartre… “Mr. Rossi” (U.S. Army).",
+        "Это дом, т. е. жильё. Он там. მე აქ ვარ. ის იქ არის. 네. 나도. ½. A",
+        "मैं यहाँ हूँ। वह है।तुम. ५ هل أنت هنا؟ نعم. ہاں۔ میں 「はい。」と。次！三",
+        *(f"We met {word}. Smith" for word in ABBREVIATIONS.split()),
+    ]
+    split = "async texts => { const { split } = await import('/page/segments.js');"
+    found = page.evaluate(f"{split} return texts.map((text) => split(text).map((one) => one.text)); }}", texts)
+    assert found == [split_sentences(text) for text in texts]
 
 
 def test_pointing_at_a_word_lights_its_counterpart(serve: Callable[..., Site], visit: Open) -> None:

@@ -1,23 +1,28 @@
 """SubRip subtitles: numbers and times stay. A sentence that runs over several cues is translated as one.
 
-Its translation is spread over the same cues again: a cue ends where the words that render its own words end.
+Its translation is spread over the same cues again: a cue ends where the words that render its own words end. Dashes
+before speakers and notes of music are not translated.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from regard.documents.inline import Break, Node, Piece, read_tags
+from regard.documents.inline import Break, Element, Fixed, Node, Piece, Words, read_tags
+from regard.documents.marked import mark
 from regard.documents.segment import Draft
 from regard.errors import CorpusError
 
 _TIME = r"\d{1,3}:\d{1,2}:\d{1,2}[,.]\d{1,3}"
 _HEAD = re.compile(rf"(?:^[ \t]*\d+[ \t]*\r?\n)?^[ \t]*({_TIME})[ \t]*-->[ \t]*({_TIME})[^\r\n]*", re.MULTILINE)
-_LINE_END = re.compile(r"\r\n|\n|\r")
-_SPEAKS = re.compile(r"\s*(?:<[^<>]*>)*\s*[-–—♪]")
+_DASH = r"[-–—]++(?![\d>])"  # before a number it is a minus
+_SPEAKS = rf"[^\S\r\n]*(?:(?:<[^<>\r\n]*>|\{{\\[^{{}}\r\n]*\}})[^\S\r\n]*)*(?:{_DASH}|[♪♫])"
+_ANOTHER_SPEAKS = re.compile(rf"(?:\r\n|\n|\r)(?={_SPEAKS})")
+_NOTES = re.compile(r"([♪♫]+)")
+_DASH_OR_NOTES = re.compile(rf"(^\s*{_DASH}|[♪♫]+)")
 _MARKUP = re.compile(r"<[^<>]*>|\{\\[^{}]*\}")
 
 MOST_CUES = 6
@@ -86,36 +91,48 @@ def _sentences(cues: Iterator[_Cue]) -> Iterator[list[_Cue]]:
 
 def _goes_on(cue: _Cue, following: _Cue) -> bool:
     """Whether a sentence runs from one cue into the next: no end before, a small letter after."""
-    if following.start - cue.end > LONGEST_PAUSE or _several_speak(cue.text) or _several_speak(following.text):
+    if following.start - cue.end > LONGEST_PAUSE or any(_ANOTHER_SPEAKS.search(one.text) for one in (cue, following)):
         return False
     before, after = cue.said, following.said
-    if not before or not after or _SPEAKS.match(after):
+    if not before or not after or re.match(_SPEAKS, after):
         return False
     open_end = before.endswith(("...", "…")) or not re.search(r"[.!?:。！？♪][\"'”’»)\]]*$", before)
     first = next((letter for letter in after if letter.isalpha()), "")
     return open_end and (first.islower() or before.endswith(","))
 
 
-def _several_speak(text: str) -> bool:
-    """Whether the lines of a cue are said by several, each after a dash."""
-    return bool(_LINE_END.search(text)) and all(_SPEAKS.match(line) for line in _LINE_END.split(text)[1:])
-
-
 def _speakers(cue: _Cue, draft: Draft) -> Iterator[Piece]:
-    """A cue of its own; where several speak, each line is a text."""
-    if not _several_speak(cue.text):
-        yield from draft.add(read_tags(cue.text))
-        return
+    """A cue of its own; where several speak, what each says is a text."""
     at = 0
-    for end in _LINE_END.finditer(cue.text):
-        yield from draft.add(read_tags(cue.text[at : end.start()]))
+    for end in _ANOTHER_SPEAKS.finditer(cue.text):
+        yield from draft.add(_read(cue.text[at : end.start()]))
         yield end.group()
         at = end.end()
-    yield from draft.add(read_tags(cue.text[at:]))
+    yield from draft.add(_read(cue.text[at:]))
 
 
 def _joined(group: list[_Cue]) -> Iterator[Node]:
-    yield from read_tags(group[0].text)
+    yield from _read(group[0].text)
     for cue, following in pairwise(group):
         yield Break(cue.tail + following.head, must=True)
-        yield from read_tags(following.text)
+        yield from _read(following.text)
+
+
+def _read(text: str) -> list[Node]:
+    """What one says. The dash before it, and notes of music, are no words: they keep their place."""
+    return list(_set_aside(read_tags(text), True))
+
+
+def _set_aside(nodes: Sequence[Node], first: bool) -> Iterator[Node]:
+    """The nodes with notes, and a dash before which there is no word (`first`), as things that stay."""
+    for node in nodes:
+        if isinstance(node, Element):
+            yield replace(node, inside=tuple(_set_aside(node.inside, first)))
+        elif isinstance(node, Words):
+            pieces = (_DASH_OR_NOTES if first else _NOTES).split(node.raw)
+            for place, piece in enumerate(pieces):
+                if piece:
+                    yield Fixed(piece, spoken=True) if place % 2 else Words(piece, piece)
+        else:
+            yield node
+        first = first and not mark([node]).text

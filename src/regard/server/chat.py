@@ -36,6 +36,17 @@ async def complete(asked: ChatRequest, request: Request, service: TheService) ->
     return Json(await talk.whole())
 
 
+def _refuse_unsupported(asked: ChatRequest) -> None:
+    """Refuse what would change the shape of the answer; what is only a wish is ignored."""
+    for field, is_asked, why in (
+        ("n", (asked.n or 1) > 1, "one reply is given to each request"),
+        ("tools", bool(asked.tools), "these models call no tools"),
+        ("logprobs", bool(asked.logprobs), 'not given here; ask /v1/translate with "scores"'),
+    ):
+        if is_asked:
+            raise Problem(400, f"{field}: {why}", param=field)
+
+
 class Talk:
     """One request for a completion."""
 
@@ -44,6 +55,7 @@ class Talk:
         self.served: Served = service.named(asked.model)
         if self.served.kind == "classify":
             raise Problem(400, f"{asked.model} is made to classify; ask /v1/classify", param="model")
+        _refuse_unsupported(asked)
         # What a system says is meant for models that follow instructions; these answer what people say.
         self.turns = [message.text for message in asked.messages if message.role in ("user", "assistant")]
         service.texts(self.turns, "messages")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fastapi import Request
 
-from regard.documents import parse
+from regard.documents import Document, parse
 from regard.server.batcher import QueueFull, TooLate
 from regard.server.bodies import MULTIPART, read_upload
 from regard.server.parcels import translated_name
@@ -19,6 +20,8 @@ from regard.tasks.answer import Answer
 
 SLICE = 64
 """Texts that are sent into the queue at a time: a file never fills it."""
+LOST = "X-Regard-Lost"
+"""The header that says how many addresses, placeholders, pieces of code and numbers a model left out."""
 UPLOAD: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -41,8 +44,25 @@ UPLOAD: dict[str, Any] = {
 """The form in the API's description: the routes read it themselves, so that a file is never put on disk."""
 
 
-async def translate_upload(request: Request, service: Service) -> tuple[str, bytes]:
-    """The file of an upload, translated, and its new name."""
+@dataclass(frozen=True)
+class Translated:
+    """A document in another language."""
+
+    content: str | bytes
+    lost: tuple[str, ...] = ()
+    """Addresses, placeholders, code and numbers that the model left out; all but the numbers were put back."""
+
+    def as_bytes(self) -> bytes:
+        """As it is written to a file."""
+        return self.content if isinstance(self.content, bytes) else self.content.encode()
+
+    def headers(self) -> dict[str, str]:
+        """How much was lost, for whoever gets the file and no JSON."""
+        return {LOST: str(len(self.lost))}
+
+
+async def translate_upload(request: Request, service: Service) -> tuple[str, Translated]:
+    """The new name of the file of an upload, and the file translated."""
     fields, name, content = await read_upload(request, service.settings.document_bytes)
     service.admit(request, fields.get("api_key", ""))
     for field in ("source", "target"):
@@ -52,28 +72,31 @@ async def translate_upload(request: Request, service: Service) -> tuple[str, byt
     [made] = await translate_documents(
         service, name, [content], source, target, deadline=service.settings.document_timeout
     )
-    return translated_name(name, target), made if isinstance(made, bytes) else made.encode()
+    return translated_name(name, target), made
 
 
 async def translate_documents(
     service: Service, name: str, contents: Sequence[str | bytes], source: str, target: str, *, deadline: float
-) -> list[str | bytes]:
+) -> list[Translated]:
     """Documents of one format, which their `name` tells, translated. Reading and writing them is left to a thread."""
     documents = await asyncio.to_thread(lambda: [parse(name, content) for content in contents])
     texts = [text for document in documents for text in document.texts]
     if source == "auto":
-        source = service.detect(texts)["language"]
+        source = service.detect_one("\n".join(texts))["language"]
     if service.is_same_language(source, target):
-        return list(contents)
+        return [Translated(content) for content in contents]
     served = service.fleet.by_pair(source, target)
     align = any(document.needs_alignment for document in documents) and _looks_back(served)
     answers = await _answers(served, texts, align, deadline)
     service.metrics.wrote(served.name, answers)
     left = iter(answers)
     parts = [[next(left) for _ in document.texts] for document in documents]
-    return await asyncio.to_thread(
-        lambda: [document.rebuild(part) for document, part in zip(documents, parts, strict=True)]
-    )
+    return await asyncio.to_thread(lambda: list(map(_put_together, documents, parts)))
+
+
+def _put_together(document: Document, answers: Sequence[Answer]) -> Translated:
+    lost = tuple(piece for pieces in document.lost(answers) for piece in pieces)
+    return Translated(document.rebuild(answers), lost)
 
 
 async def _answers(served: Served, texts: Sequence[str], align: bool, deadline: float) -> list[Answer]:

@@ -24,7 +24,7 @@ class NotServed(RegardError):  # noqa: N818  an answer, not a fault
 
 
 class Language(TypedDict):
-    """A source language, and what it is translated into."""
+    """A language, and what it is translated into, if anything."""
 
     code: str
     name: str
@@ -105,20 +105,33 @@ class Fleet:
         raise NotServed(f"{source} to {target} is not served; there is {there}")
 
     def languages(self) -> list[Language]:
-        """The source languages in the order of the runs. Runs that do not know their languages are left out."""
+        """Source languages in the order of the runs, then those that are only translated into, with no targets.
+
+        Runs that do not know their languages are left out.
+        """
         targets: dict[str, dict[str, None]] = defaultdict(dict)
-        for one in self._translators:
-            if one.source and one.target:
-                targets[one.source][one.target] = None
+        pairs = [(one.source, one.target) for one in self._translators if one.source and one.target]
+        for source, target in pairs:
+            targets[source][target] = None
+        for _, target in pairs:
+            targets.setdefault(target, {})
         return [{"code": code, "name": language_name(code), "targets": list(found)} for code, found in targets.items()]
 
     def detect(self, text: str) -> list[Guess]:
-        """What language a text may be in, the likeliest first: among the source languages, and no other."""
-        sources = {entry["code"] for entry in self.languages()}
+        """What language a text may be in, the likeliest first: among the languages served, and no other."""
+        known = {entry["code"] for entry in self.languages()}
         found = self._detector.detect(text)
         return [
-            {"language": code, "confidence": round(100 * share, 1)} for code, share in found.items() if code in sources
+            {"language": code, "confidence": round(100 * share, 1)} for code, share in found.items() if code in known
         ]
+
+    def rivals(self) -> list[list[Served]]:
+        """Runs that translate the same pair, where there are several: the first is the one that `by_pair` finds."""
+        by_pair: dict[tuple[str, str], list[Served]] = defaultdict(list)
+        for one in self._translators:
+            if one.source and one.target:
+                by_pair[normalize_code(one.source), normalize_code(one.target)].append(one)
+        return [runs for runs in by_pair.values() if len(runs) > 1]
 
     def _names(self) -> str:
         return ", ".join(self.served) or "nothing"

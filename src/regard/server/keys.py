@@ -1,7 +1,7 @@
-"""API keys: a file of JSON lines that holds a keyed hash of each, never the key.
+"""API keys: a file of JSON lines that holds a salted hash of each, never the key.
 
 A key is a name and 256 random bits, `rg-NAME-SECRET`. Guessing such a secret is hopeless at any speed, so the hash need
-not be slow as it must be for passwords; it is keyed with a salt of its own, and compared in constant time.
+not be slow as it must be for passwords; each has a salt of its own, and is compared in constant time.
 """
 
 from __future__ import annotations

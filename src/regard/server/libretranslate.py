@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,6 +32,7 @@ MISHAPS = (400, 403, 408, 413, 415, 429, 503)
 ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": PlainError} for status in MISHAPS}
 PAUSE = 500
 """Milliseconds that a page should wait after a keystroke."""
+_TAG = re.compile(r"<[^<>]*>")
 
 router = APIRouter(route_class=FormRoute, tags=["LibreTranslate"])
 
@@ -47,27 +50,44 @@ async def translate(asked: PlainTranslateRequest, request: Request, service: The
     """Translate one text or several."""
     service.admit(request, asked.api_key)
     texts = service.texts(asked.q)
-    found = service.detect(texts) if asked.source == "auto" else None
-    choices = await _choices(service, asked, texts, found["language"] if found else asked.source)
+    bare = [_TAG.sub(" ", text) for text in texts] if asked.format == "html" else texts  # tags are in no language
+    found = service.detect(bare) if asked.source == "auto" else None
+    sources = [guess["language"] for guess in found] if found is not None else [asked.source] * len(texts)
+    choices = await _choices(service, asked, texts, sources)
     one = isinstance(asked.q, str)
     made: dict[str, Any] = {"translatedText": choices[0][0] if one else [best for best, *_ in choices]}
     if asked.alternatives:
         made["alternatives"] = choices[0][1:] if one else [others for _, *others in choices]
-    if found:
-        made["detectedLanguage"] = found if one else [found] * len(texts)
+    if found is not None:
+        made["detectedLanguage"] = found[0] if one else found
     return Json(made)
 
 
 async def _choices(
-    service: Service, asked: PlainTranslateRequest, texts: Sequence[str], source: str
+    service: Service, asked: PlainTranslateRequest, texts: Sequence[str], sources: Sequence[str]
 ) -> list[list[str]]:
-    """For each text its translations, best first."""
-    nbest, deadline = service.nbest(asked.alternatives + 1, "alternatives"), service.settings.timeout
+    """For each text its translations, best first. Texts in the same language are translated together."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + service.settings.timeout
+    made: dict[int, list[str]] = {}
+    for source in dict.fromkeys(sources):
+        places = [place for place, one in enumerate(sources) if one == source]
+        some = [texts[place] for place in places]
+        found = await _choices_from(service, asked, some, source, deadline=until - loop.time())
+        made.update(zip(places, found, strict=True))
+    return [made[place] for place in range(len(texts))]
+
+
+async def _choices_from(
+    service: Service, asked: PlainTranslateRequest, texts: Sequence[str], source: str, *, deadline: float
+) -> list[list[str]]:
+    """The same for texts in one language."""
+    nbest = service.nbest(asked.alternatives + 1, "alternatives")
     if service.is_same_language(source, asked.target):
         return [[text] for text in texts]
     if asked.format == "html":  # one translation each: the alternatives of its many texts do not combine
         made = await translate_documents(service, "html", texts, source, asked.target, deadline=deadline)
-        return [[str(text)] for text in made]
+        return [[str(one.content)] for one in made]
     served = service.fleet.by_pair(source, asked.target)
     answers = await served.translate(texts, nbest=nbest, deadline=deadline)
     service.metrics.wrote(served.name, answers)
@@ -76,7 +96,7 @@ async def _choices(
 
 @router.post("/detect", response_model=list[Detection], responses=ERRORS, openapi_extra=form_too(DetectRequest))
 async def detect(asked: DetectRequest, request: Request, service: TheService) -> Response:
-    """Guess the language of a text, among those that the server can translate from."""
+    """Guess the language of a text, among those that the server translates from or into."""
     service.admit(request, asked.api_key)
     [text] = service.texts(asked.q)
     return Json(service.fleet.detect(text))
@@ -84,7 +104,7 @@ async def detect(asked: DetectRequest, request: Request, service: TheService) ->
 
 @router.get("/languages", response_model=list[Language])
 async def languages(service: TheService) -> Response:
-    """The languages that can be translated from, and into which others."""
+    """The languages that the server knows, and into which others each can be translated: into none, for some."""
     return Json(service.fleet.languages())
 
 
@@ -119,8 +139,10 @@ async def frontend_settings(service: TheService) -> Response:
 @router.post("/translate_file", response_model=TranslatedFile, responses=ERRORS, openapi_extra=UPLOAD)
 async def translate_file(request: Request, service: TheService) -> Response:
     """Translate a file: plain text, HTML, Markdown, subtitles (SRT) or messages (PO); fetched at another address."""
-    token = service.parcels.keep(*await translate_upload(request, service))
-    return Json({"translatedFileUrl": str(request.url_for("download_file", token=token))})
+    name, made = await translate_upload(request, service)
+    token = service.parcels.keep(name, made.as_bytes())
+    url = str(request.url_for("download_file", token=token))
+    return Json({"translatedFileUrl": url, "lost": made.lost}, headers=made.headers())
 
 
 @router.get("/download_file/{token}", response_class=Response, responses={404: {"model": PlainError}})

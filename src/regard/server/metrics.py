@@ -53,7 +53,7 @@ class Metrics:
 class _Queues(Collector):
     """Figures that the queues keep themselves, read when they are asked for.
 
-    The mean size of a batch is the rate of `regard_batch_items` over that of `regard_batches`.
+    The mean size of a batch is the rate of `regard_batch_items_total` over that of `regard_batches_total`.
     """
 
     def __init__(self, fleet: Fleet):

@@ -34,13 +34,15 @@ class Pieces:
         return [piece for line in self._lines for piece in line]
 
     def join(self, answers: Sequence[Answer]) -> Answer:
-        """One answer of those to the pieces. Alternatives are kept where there is only one piece."""
+        """One answer of those to the pieces. Alternatives are kept where there is only one piece, and differ in text:
+        other tokens may spell the same.
+        """
         if not answers:
             return Answer(self.text, self.text, 0.0, (), (), True)
         if len(answers) == 1:
             one, before = answers[0], self._before[0]
             return self._framed(
-                replace(one, alternatives=tuple(self._framed(a, before) for a in one.alternatives)), before
+                replace(one, alternatives=tuple(self._framed(other, before) for other in _others(one))), before
             )
         left = iter(answers)
         lines = [join("", [next(left) for _ in line]) for line in self._lines]
@@ -64,6 +66,15 @@ def _cut(line: str, tokenizer: Tokenizer, settings: Search) -> list[str]:
 
     in_pieces([line], tokenizer, settings, note)
     return pieces
+
+
+def _others(best: Answer) -> list[Answer]:
+    """The alternatives that say something else than the best, and than those before them."""
+    by_text: dict[str, Answer] = {}
+    for other in best.alternatives:
+        by_text.setdefault(other.text, other)
+    by_text.pop(best.text, None)
+    return list(by_text.values())
 
 
 def _join_alignments(answers: Sequence[Answer]) -> Alignment | None:

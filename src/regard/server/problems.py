@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect
 
 from regard.errors import RegardError
 from regard.server.batcher import Closing, QueueFull, TooLate
+from regard.server.schemas import UNKNOWN_FIELD
 
 SENTENCES = {404: "there is nothing at this address", 405: "this address does not take this method"}
 KINDS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
@@ -77,7 +78,8 @@ def _invalid(errors: Sequence[Any]) -> Problem:
     """The complaint about a body that says most exactly where, without what was sent."""
     first: Mapping[str, Any] = max(errors, key=lambda error: len(error["loc"]), default={})
     # The place of the field, without the branches of a union that pydantic tried.
-    place = [str(part) for part in first.get("loc", ()) if isinstance(part, int) or str(part).isidentifier()]
+    loc = (*first.get("loc", ()), first["ctx"]["field"]) if first.get("type") == UNKNOWN_FIELD else first.get("loc", ())
+    place = [str(part) for part in loc if isinstance(part, int) or str(part).isidentifier()]
     names = [part for part in place if part not in ("body", "str", "list")]
     where = ".".join(names)
     return Problem(400, f"{where or 'the body'}: {first.get('msg', 'invalid')}", param=where or None)

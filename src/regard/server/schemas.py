@@ -8,18 +8,37 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, Strict
+from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
+from pydantic_core import PydanticCustomError
 
 from regard.config import Search
+from regard.errors import nearest
 from regard.recipe import describe
 
 _HELP = describe(Search)
+UNKNOWN_FIELD = "unknown_field"
+"""The kind of error that tells of a field that is not known."""
 
 
 class Asked(BaseModel):
     """A request."""
 
     model_config = ConfigDict(strict=True)
+
+
+class AskedExactly(Asked):
+    """A request in our own form, where a field that is not known is a mistake, and not something for others."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown(cls, body: Any) -> Any:
+        for name in body if isinstance(body, dict) else ():
+            if name not in cls.model_fields:
+                place = {"field": name, "nearest": nearest(name, cls.model_fields)}
+                raise PydanticCustomError(UNKNOWN_FIELD, "there is no such field{nearest}", place)
+        return body
 
 
 def _option(name: str, least: float, most: float) -> Any:
@@ -31,10 +50,8 @@ def _count(name: str, least: int, most: int) -> Any:
     return Field(None, ge=least, le=most, description=_HELP[name])
 
 
-class SearchOptions(Asked):
+class SearchOptions(AskedExactly):
     """Settings of the search; what is left out is as the run has it."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
 
     beam: int | None = _count("beam", 1, 16)
     length_penalty: float | None = _option("length_penalty", 0, 5)
@@ -90,7 +107,7 @@ class PlainTranslation(BaseModel):
 
 
 class Language(BaseModel):
-    """A source language, and what it can be translated into."""
+    """A language, and what it can be translated into; nothing, where it is only translated into."""
 
     code: str
     name: str
@@ -134,6 +151,7 @@ class TranslatedFile(BaseModel):
     """Where the translated file can be fetched, for some minutes."""
 
     translatedFileUrl: str
+    lost: list[str] = Field([], description="Addresses, placeholders, code and numbers that the model left out.")
 
 
 class PlainError(BaseModel):
@@ -145,7 +163,7 @@ class PlainError(BaseModel):
 # /v1
 
 
-class TranslateRequest(Asked):
+class TranslateRequest(AskedExactly):
     """A translation with everything that Regard knows."""
 
     q: str | list[str] = Field(description="The text, or several.")
@@ -174,12 +192,12 @@ class TranslationAnswer(BaseModel):
     text: str
     score: float | None
     tokens: list[str]
-    log_probs: list[float | None]
-    log_prob: float | None
     ended: bool
     flags: list[str]
     alternatives: list[TranslationAnswer]
     alignment: AlignmentAnswer | None = None
+    log_probs: list[float | None] = Field([], description="Of each token, the end included; with `scores`.")
+    log_prob: float | None = Field(None, description="Of the whole; with `scores`.")
 
 
 class Translations(BaseModel):
@@ -193,7 +211,7 @@ Head = Annotated[tuple[str, int], Strict(strict=False)]
 """An attention and a place in it. JSON has no tuples: a list may stand for one."""
 
 
-class InspectRequest(Asked):
+class InspectRequest(AskedExactly):
     """A sentence to look inside."""
 
     text: str = Field(description="The sentence.")
@@ -205,7 +223,7 @@ class InspectRequest(Asked):
     quick: bool = Field(True, description="Leave out what takes seconds: attribution and mixing.")
 
 
-class ClassifyRequest(Asked):
+class ClassifyRequest(AskedExactly):
     """Texts to classify."""
 
     q: str | list[str] = Field(description="The text, or several.")
@@ -286,7 +304,7 @@ class StreamOptions(Asked):
 
 
 class ChatRequest(Asked):
-    """A completion as OpenAI's client asks for it. What it sends beyond this is left aside."""
+    """A completion as OpenAI's client asks for it. What it sends beyond this is ignored."""
 
     model: str = Field(description="Name of a run.")
     messages: list[Message] = Field(min_length=1, max_length=256)
@@ -297,7 +315,9 @@ class ChatRequest(Asked):
     seed: int | None = Field(None, ge=0, le=2**31 - 1)
     max_tokens: int | None = Field(None, ge=1)
     max_completion_tokens: int | None = Field(None, ge=1)
-    n: Literal[1] | None = 1
+    n: int | None = Field(1, ge=1, description="More than one is refused.")
+    tools: list[Any] | None = Field(None, description="Refused, unless empty.")
+    logprobs: bool | None = Field(None, description="Refused, unless false.")
 
 
 class Said(BaseModel):

@@ -220,7 +220,7 @@ class Served:
     def _find_way(self, settings: Search) -> tuple[Batcher[Sentence, Answer], Search]:
         """The queue for these settings, and the settings for what is cut already."""
         fast = self._fast is not None and self._engine(settings) == "ctranslate2"
-        return self.decoding if fast else self.searching, replace(settings, join_up_to=0)
+        return self.decoding if fast else self.searching, replace(settings, join_up_to=settings.max_source)
 
     def _engine(self, settings: Search) -> EngineName:
         exact = ["search.stop=exact"] if self.engine == "auto" and settings.stop == "exact" else []  # slow there

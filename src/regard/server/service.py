@@ -18,6 +18,9 @@ from regard.server.problems import Problem
 from regard.server.served import Kind, Served
 from regard.server.settings import ServerSettings
 
+SURE = 50.0
+"""A language is taken for detected where the guess is surer than this, of 100."""
+
 
 @dataclass(frozen=True)
 class Service:
@@ -55,7 +58,8 @@ class Service:
     def nbest(self, count: int, field: str) -> int:
         """So many translations of a text, if they are not too many."""
         if count > self.settings.nbest:
-            raise Problem(400, f"{field}: at most {self.settings.nbest} translations of a text", param=field)
+            most = self.settings.nbest
+            raise Problem(400, f"{field}: at most {most} translations of a text, the best included", param=field)
         return count
 
     def named(self, name: str) -> Served:
@@ -80,12 +84,18 @@ class Service:
             raise Problem(400, f"model: say which ({names})", param="model")
         raise Problem(404, f"no model that can {kind} is served", param="model", code="model_not_found")
 
-    def detect(self, texts: Sequence[str]) -> Guess:
-        """The likeliest language of all texts together."""
-        found = self.fleet.detect("\n".join(texts))
-        if not found:
-            raise Problem(400, "source: no language could be detected; name one", param="source")
-        return found[0]
+    def detect(self, texts: Sequence[str]) -> list[Guess]:
+        """The language of each text. Those without letters, such as numbers, are taken to be in that of the others."""
+        together = "\n".join(texts)
+        return [self.detect_one(text if any(map(str.isalpha, text)) else together) for text in texts]
+
+    def detect_one(self, text: str) -> Guess:
+        """The language of a text, if it is likelier than all others together: a wrong one gives nonsense."""
+        guess = next(iter(self.fleet.detect(text)), None)
+        if guess is None or guess["confidence"] <= SURE:
+            known = ", ".join(entry["code"] for entry in self.fleet.languages()) or "none"
+            raise Problem(400, f"source: no language could be detected; name one (known: {known})", param="source")
+        return guess
 
     def is_same_language(self, source: str, target: str) -> bool:
         """Whether a text is in the wanted language already: then it stays as it is."""

@@ -33,7 +33,7 @@ HEAD_BYTES = 32_000
 def serve(runs: Sequence[str | Path], settings: ServerSettings, tell: Tell) -> None:
     """Open the runs and answer requests until SIGTERM or SIGINT.
 
-    `tell` hears what a conversion cost, and one line once all is ready.
+    `tell` hears what a conversion cost, what may not be meant, and one line once all is ready.
     """
     share_one_heap()
     with contextlib.closing(bind(settings.host, settings.port)) as listener:  # tells of a port in use at once
@@ -48,8 +48,20 @@ def serve(runs: Sequence[str | Path], settings: ServerSettings, tell: Tell) -> N
         )
         app = create_app(fleet, settings)
         configure_logs(quiet=settings.quiet)
+        for line in cautions(fleet, settings):
+            tell(line)
         opened = f"serving {', '.join(map(describe, fleet.served.values()))}; open {address(listener)} (Ctrl-C stops)"
         make_server(app, settings, lambda: tell(opened)).run(sockets=[listener])
+
+
+def cautions(fleet: Fleet, settings: ServerSettings) -> Iterator[str]:
+    """What whoever starts the server may not have meant."""
+    if not settings.is_local and not settings.keys:
+        yield f"warning: with --host {settings.host} and no --keys, everyone who reaches this machine may ask"
+    for first, *others in fleet.rivals():
+        names = ", ".join(one.name for one in others)
+        pair = f"{first.source} to {first.target}"
+        yield f"{pair}: /translate takes {first.name}; ask for {names} by name at /v1/translate"
 
 
 def describe(served: Served) -> str:

@@ -24,6 +24,7 @@ from regard.server.schemas import (
 from regard.server.served import Served
 from regard.server.service import Service, TheService, admitted, bearer
 from regard.server.streams import MEDIA_TYPE, stream_events
+from regard.tasks.answer import Answer
 
 MISHAPS = (400, 401, 404, 408, 413, 415, 429, 503)
 """What may come instead of an answer."""
@@ -78,7 +79,17 @@ async def translate(asked: TranslateRequest, request: Request, service: TheServi
         **search,
     )
     service.metrics.wrote(served.name, answers)
-    return Json({"model": served.name, "translations": [answer.as_dict() for answer in answers]})
+    facts = [translation_facts(answer, scores=asked.scores) for answer in answers]
+    return Json({"model": served.name, "translations": facts})
+
+
+def translation_facts(answer: Answer, *, scores: bool = False) -> dict[str, Any]:
+    """A translation for JSON, without the figures of its tokens where nobody asked: one engine has them anyway."""
+    made = answer.as_dict()
+    if not scores:
+        for one in (made, *made["alternatives"]):
+            del one["log_probs"], one["log_prob"]
+    return made
 
 
 def choose_translator(service: Service, model: str, source: str, target: str, texts: Sequence[str]) -> Served:
@@ -86,7 +97,10 @@ def choose_translator(service: Service, model: str, source: str, target: str, te
     if model or not (source or target):
         return service.chosen(model, "translate")
     if source in ("", "auto"):
-        source = service.detect(texts)["language"]
+        found = sorted({guess["language"] for guess in service.detect(texts or [""])})
+        if len(found) > 1:
+            raise Problem(400, f"q: texts in several languages ({', '.join(found)}); send them apart", param="q")
+        [source] = found
     return service.fleet.by_pair(source, target)
 
 
@@ -97,7 +111,7 @@ async def sentences(
     for place, text in enumerate(texts):
         async for answer in served.pieces(text, deadline=service.settings.timeout, **search, **ONE_BY_ONE):
             service.metrics.wrote(served.name, [answer])
-            yield {"model": served.name, "index": place, "translation": answer.as_dict()}
+            yield {"model": served.name, "index": place, "translation": translation_facts(answer)}
 
 
 @router.post("/inspect", response_model=dict[str, Any], dependencies=needs_key)
@@ -131,5 +145,6 @@ FILE: dict[int | str, dict[str, Any]] = {
 @router.post("/documents", response_class=Response, responses=FILE, openapi_extra=UPLOAD)
 async def translate_document(request: Request, service: TheService) -> Response:
     """Translate a file: plain text, HTML, Markdown, subtitles (SRT) or messages (PO); the answer is the file."""
-    name, content = await translate_upload(request, service)
-    return Response(content, media_type="application/octet-stream", headers=as_attachment(name))
+    name, made = await translate_upload(request, service)
+    headers = as_attachment(name) | made.headers()
+    return Response(made.as_bytes(), media_type="application/octet-stream", headers=headers)

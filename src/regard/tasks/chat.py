@@ -35,7 +35,7 @@ class Chatter:
     def __init__(self, translator: Translator, turns: int = Data.turns, most: int = Data.max_length):
         """`translator` reads contexts and writes replies; a context has at most so many turns, and so many tokens."""
         self.translator, self.turns, self.most = translator, turns, most
-        translator.search = replace(translator.search, max_source=most, join_up_to=0)  # a context is never cut
+        translator.search = replace(translator.search, max_source=most, join_up_to=most)  # never cut
 
     def __repr__(self) -> str:
         return f"<Chatter: {self.translator!r}, {self.turns} turns>"

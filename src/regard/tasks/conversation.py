@@ -24,7 +24,8 @@ class ConversationTask(TranslationTask):
     """What the loop must know of conversation."""
 
     def __init__(self, recipe: Recipe, prepared: Prepared, model: Seq2Seq, team: Team | None = None):
-        whole = replace(recipe.search, max_source=recipe.data.max_length)  # a context is not cut into sentences
+        most = recipe.data.max_length
+        whole = replace(recipe.search, max_source=most, join_up_to=most)  # a context is not cut into sentences
         super().__init__(replace(recipe, search=whole), prepared, model, team)
 
     def validate(self, model: Seq2Seq) -> Validation:

@@ -24,7 +24,7 @@ def in_pieces(texts: Sequence[str], tokenizer: Tokenizer, settings: Search, tran
         return within(text, limit)
 
     def together(text: str) -> bool:
-        return within(text, min(settings.join_up_to or limit, limit))
+        return within(text, min(settings.join_up_to or 1, limit))
 
     if settings.long_lines == "refuse":
         for number, text in enumerate(texts, 1):

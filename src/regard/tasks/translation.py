@@ -114,7 +114,14 @@ class TranslationTask:
         """What the model makes of the first validation pairs, greedily."""
         translator = Translator(model, self.data.source, self.data.target, self.recipe.search)
         sources = [pair.source for pair in self.team.share(self.translated)]
-        answers = translator.translate(sources, beam=1, groups=1, retry=False)  # what has learnt little loops, and may
+        search = self.recipe.search
+        answers = translator.translate(
+            sources,
+            beam=1,
+            groups=1,
+            retry=False,  # what has learnt little loops, and may
+            join_up_to=search.join_up_to or search.max_source,  # lines are as those it learns from
+        )
         return self.team.join(texts_of(answers))
 
     def valid_loss(self, model: Seq2Seq) -> float:

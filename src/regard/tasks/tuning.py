@@ -97,7 +97,11 @@ def tune_penalty(translator: Translator, pairs: Sequence[Pair]) -> Tuned | None:
     pairs = pairs[:MOST_PAIRS]
     usual = Search().length_penalty
     answers = translator.translate(
-        [pair.source for pair in pairs], nbest=settings.beam, retry=False, length_penalty=usual
+        [pair.source for pair in pairs],
+        nbest=settings.beam,
+        retry=False,
+        length_penalty=usual,
+        join_up_to=settings.join_up_to or settings.max_source,  # what is joined of pieces has no other hypotheses
     )
     from sacrebleu import BLEU
 

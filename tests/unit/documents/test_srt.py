@@ -27,11 +27,17 @@ def film(*texts, end="\n\n"):
         (["Well,", "Ann is here."], ["Well, Ann is here."]),
         (["I think.", "you", "see."], ["I think.", "you", "see."]),  # the third comes six seconds later
         (["two\nlines"], ["two lines"]),
-        (["- Hello.\n- Hi."], ["- Hello.", "- Hi."]),
+        (["- Hello.\n- Hi."], ["Hello.", "Hi."]),
+        (["-Hello,\nmy friend.\n{\\an8}<i>–Hi.</i>"], ["Hello, my friend.", "Hi."]),
+        (["- I think that", "you are right."], ["I think that you are right."]),
+        (["-5 degrees"], ["-5 degrees"]),
+        (["This - is it"], ["This - is it"]),
         (["<i>Hello</i> {\\an8}there"], ["Hello there"]),
         (["<i>two\nlines</i>"], ["two lines"]),
         (["", "text"], ["text"]),
-        (["♪ la la", "la ♪"], ["♪ la la la ♪"]),
+        (["♪ la la", "la ♪"], ["la la la"]),
+        (["♪ la la ♪\n♪ lo lo ♪"], ["la la", "lo lo"]),
+        (["♪♪"], []),
     ],
 )
 def test_texts(texts, expected):
@@ -56,6 +62,20 @@ def test_lines_and_tags_stay():
         "{\\an8}<i>uno due\ntre quattro</i>"
     )
     assert parse("srt", film("one <b>two</b>\nthree four")).rebuild([answer]) == film("uno <b>due</b>\ntre quattro")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("- One two.\n- Three four.", "- ONE TWO.\n- THREE FOUR."),
+        ("<i>–one</i> two\nthree", "<i>–ONE</i> TWO\nTHREE"),
+        ("<i>♪ one two ♪</i>", "<i>♪ ONE TWO ♪</i>"),
+        ("one two ♪ three", "ONE TWO ♪ THREE"),
+    ],
+)
+def test_dashes_and_notes_stay_where_they_stood(text, expected):
+    document = parse("srt", film(text))
+    assert document.rebuild([Said(text.upper()) for text in document.texts]) == film(expected)
 
 
 def test_windows_line_ends_stay():

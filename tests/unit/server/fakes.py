@@ -129,10 +129,15 @@ class FakeFleet:
         raise NotServed(f"{source} to {target} is not served")
 
     def languages(self) -> list[dict[str, Any]]:
-        return [{"code": "en", "name": "English", "targets": ["it"]}]
+        italian = {"code": "it", "name": "Italian", "targets": []}
+        return [{"code": "en", "name": "English", "targets": ["it"]}, italian]
 
     def detect(self, text: str) -> list[dict[str, Any]]:
-        return [{"language": "en", "confidence": 90.0}]
+        """Italian where somebody says ciao, unknown where it is Greek or has no letters, else English."""
+        if not any(map(str.isalpha, text)) or "κ" in text:
+            return [{"language": code, "confidence": 0.0} for code in ("en", "it")]
+        first, second = ("it", "en") if "ciao" in text else ("en", "it")
+        return [{"language": first, "confidence": 90.0}, {"language": second, "confidence": 10.0}]
 
     async def close(self) -> None:
         self.closed += 1

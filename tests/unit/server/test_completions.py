@@ -85,6 +85,24 @@ BAD = {
 }
 
 
+UNSUPPORTED = {"n": 2, "tools": [{"type": "function", "function": {"name": "f"}}], "logprobs": True}
+
+
+@pytest.mark.parametrize("field", UNSUPPORTED)
+def test_what_would_change_the_answer_is_refused(client, fleet, field):
+    answer = complete(client, **{field: UNSUPPORTED[field]})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"]) == (400, field)
+    assert error["message"].startswith(f"{field}: ")
+    assert not fleet["talker"].calls
+
+
+def test_what_is_only_a_wish_is_ignored(client, fleet):
+    wishes = {"n": 1, "tools": [], "logprobs": False, "stop": ["x"], "user": "me", "presence_penalty": 1}
+    assert complete(client, **wishes).status_code == 200
+    assert fleet["talker"].calls[0][1] == {"deadline": 30.0}
+
+
 @pytest.mark.parametrize("case", BAD)
 def test_bad_requests(client, case):
     changes, status = BAD[case]

@@ -181,7 +181,8 @@ asyncio.run(main())
 
 @given(st.text(alphabet=st.sampled_from(" \t\r\nab.\u2028\u00a0"), max_size=40))
 def test_a_translation_that_changes_nothing_changes_nothing(text):
-    pieces = Pieces(text, tokenizer("bpe", "both"), Search())
+    lines_stay_whole = Search(join_up_to=Search.max_source)  # between sentences there will be one space
+    pieces = Pieces(text, tokenizer("bpe", "both"), lines_stay_whole)
     answers = [Answer(piece, piece, 0.0, (), (), True) for piece in pieces.texts]
     assert pieces.join(answers).text == text
     assert pieces.join(answers).source == text
@@ -192,6 +193,13 @@ def test_alternatives_keep_the_space_around_them():
     [pieces] = [Pieces("\n a ", tokenizer("bpe", "both"), Search())]
     answer = Answer("a", "b", 0.0, (), (), True, alternatives=(Answer("a", "c", 0.0, (), (), True),))
     assert [one.text for one in pieces.join([answer]).alternatives] == ["\n c "]
+
+
+def test_alternatives_that_say_the_same_are_dropped():
+    pieces = Pieces("a", tokenizer("bpe", "both"), Search())
+    others = [Answer("a", text, score, (), (), True) for score, text in enumerate(["b", "c", "b", "c", "d"])]
+    [joined] = [pieces.join([Answer("a", "b", 0.0, (), (), True, alternatives=tuple(others))])]
+    assert [(one.text, one.score) for one in joined.alternatives] == [("c", 1), ("d", 4)]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -336,11 +344,27 @@ def test_runs_are_found_by_name_and_by_languages(run, tmp_path):
         assert fleet.languages() == [
             {"code": "en", "name": "English", "targets": ["it"]},
             {"code": "pt-BR", "name": "Portuguese (BR)", "targets": ["de"]},
+            {"code": "it", "name": "Italian", "targets": []},
+            {"code": "de", "name": "German", "targets": []},
         ]
+        assert fleet.rivals() == []
         about = fleet.by_name("en-it").about()
         assert (about["id"], about["kind"], about["arch"]) == ("en-it", "translate", "transformer-small")
         assert about["parameters"] == sum(weight.numel() for weight in run.load_model().parameters())
         assert fleet.waiting == 0
+        await fleet.close()
+
+    asyncio.run(scenario())
+
+
+def test_the_first_of_two_runs_of_a_pair_is_the_one_that_is_found(run, tmp_path):
+    again = random_run(tmp_path / "again", random_recipe(data=ENGLISH_ITALIAN))
+
+    async def scenario():
+        fleet = Fleet.open([run.folder, again.folder], engine="torch")
+        [runs] = fleet.rivals()
+        assert [one.name for one in runs] == ["en-it", "again"]
+        assert fleet.by_pair("en", "it") is runs[0]
         await fleet.close()
 
     asyncio.run(scenario())
@@ -378,8 +402,9 @@ def test_a_text_in_a_target_language_is_not_taken_for_the_source(run):
         fleet = Fleet([served], None)
         return fleet.detect("Io sono alla moda."), fleet.detect("I am trendy.")
 
-    [[italian], [english]] = serve(run, scenario)
-    assert italian["confidence"] < 10 < 90 < english["confidence"]
+    for code, (first, second) in zip(("it", "en"), serve(run, scenario), strict=True):
+        assert first["language"] == code
+        assert second["confidence"] < 10 < 90 < first["confidence"]
 
 
 def test_languages_have_names():

@@ -3,7 +3,7 @@
 import pytest
 
 from regard.server.batcher import Closing, QueueFull, TooLate
-from tests.unit.server.fakes import client_of
+from tests.unit.server.fakes import FakeFleet, FakeServed, client_of
 
 PAIR = {"source": "en", "target": "it"}
 
@@ -31,7 +31,9 @@ def test_alternatives(client, fleet):
     assert fleet["en-it"].calls[0][1]["nbest"] == 3
     two = client.post("/translate", json={"q": ["hi", "yo"], "alternatives": 1, **PAIR}).json()
     assert two == {"translatedText": ["HI", "YO"], "alternatives": [["HI!"], ["YO!"]]}
-    assert client.post("/translate", json={"q": "hi", "alternatives": 8, **PAIR}).status_code == 400
+    many = client.post("/translate", json={"q": "hi", "alternatives": 8, **PAIR})
+    assert many.json()["error"] == "alternatives: at most 8 translations of a text, the best included"
+    assert many.status_code == 400
 
 
 def test_the_language_is_detected_when_asked_for(client):
@@ -40,7 +42,44 @@ def test_the_language_is_detected_when_asked_for(client):
     assert one == {"translatedText": "HI", "detectedLanguage": guess}
     two = client.post("/translate", json={"q": ["hi", "yo"], "source": "auto", "target": "it"}).json()
     assert two["detectedLanguage"] == [guess, guess]
-    assert client.post("/detect", data={"q": "hi"}).json() == [guess]
+    assert client.post("/detect", data={"q": "hi"}).json()[0] == guess
+
+
+def test_each_text_is_translated_from_its_own_language():
+    fleet = FakeFleet(FakeServed("en-de", target="de"), FakeServed("it-de", source="it", target="de"))
+    with client_of(fleet) as client:
+        texts = ["one", "ciao", "42", "two"]
+        answer = client.post("/translate", json={"q": texts, "source": "auto", "target": "de"}).json()
+        languages = [guess["language"] for guess in answer["detectedLanguage"]]
+        assert answer["translatedText"] == ["ONE", "CIAO", "42", "TWO"]
+        assert languages == ["en", "it", "it", "en"]  # numbers are in no language: they go with all texts together
+        assert [fleet[name].calls[0][0] for name in ("en-de", "it-de")] == [["one", "two"], ["ciao", "42"]]
+        assert client.post("/translate", json={"q": [], "source": "auto", "target": "de"}).json() == {
+            "translatedText": [], "detectedLanguage": [],
+        }  # fmt: skip
+
+
+def test_a_text_that_is_found_to_be_in_the_target_language_stays_as_it_is(client, fleet):
+    answer = client.post("/translate", json={"q": ["one", "ciao"], "source": "auto", "target": "it"}).json()
+    assert answer["translatedText"] == ["ONE", "ciao"]
+    assert fleet["en-it"].calls[0][0] == ["one"]
+
+
+@pytest.mark.parametrize("text", ["καλημέρα κόσμε", "123 !?", ""])
+def test_a_language_that_cannot_be_told_is_refused(client, fleet, text):
+    message = "source: no language could be detected; name one (known: en, it)"
+    for q in (text, [text]):
+        answer = client.post("/translate", json={"q": q, "source": "auto", "target": "it"})
+        assert (answer.status_code, answer.json()["error"]) == (400, message)
+    document = client.post("/translate_file", **upload("a.txt", text.encode(), source="auto"))
+    assert (document.status_code, document.json()["error"]) == (400, message)
+    assert client.post("/v1/translate", json={"q": text, "target": "it"}).json()["error"]["message"] == message
+    assert not fleet["en-it"].calls
+
+
+def test_tags_are_in_no_language(client):
+    body = {"q": '<p class="ciao">one</p>', "source": "auto", "target": "it", "format": "html"}
+    assert client.post("/translate", json=body).json()["detectedLanguage"]["language"] == "en"
 
 
 def test_a_text_that_is_in_the_language_already_stays_as_it_is(client, fleet):
@@ -59,7 +98,8 @@ def test_tags_stay_and_texts_are_translated(client, fleet):
 
 
 def test_what_is_open_to_all(client):
-    assert client.get("/languages").json() == [{"code": "en", "name": "English", "targets": ["it"]}]
+    italian = {"code": "it", "name": "Italian", "targets": []}
+    assert client.get("/languages").json() == [{"code": "en", "name": "English", "targets": ["it"]}, italian]
     assert client.request("GET", "/languages", content=b"api_key=x").status_code == 200  # as libretranslatepy sends it
     assert client.get("/health").json() == {"status": "ok"}
     settings = client.get("/frontend/settings").json()
@@ -124,10 +164,39 @@ def test_other_kinds_of_bodies_are_refused(client, kind):
     assert answer.status_code == 415
 
 
-def test_forms_of_any_bytes_are_read(client):
-    headers = {"Content-Type": "application/x-www-form-urlencoded"}
-    answer = client.post("/translate", content=b"q=%ff%00%1b&source=en&target=it", headers=headers)
-    assert answer.json()["translatedText"] == "\ufffd\x00\x1b"
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+PARTS = {"Content-Type": "multipart/form-data; boundary=x"}
+
+
+@pytest.mark.parametrize("q", ["Questo tè è caldo.".encode(), b"Questo+t%C3%A8+%c3%a8 caldo."])
+def test_forms_are_utf_8_with_and_without_percent_signs(client, q):
+    answer = client.post("/translate", content=b"q=" + q + b"&source=en&target=it", headers=FORM)
+    assert answer.json()["translatedText"] == "QUESTO TÈ È CALDO."
+
+
+def part(name, value):
+    return f'--x\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n'.encode() + value + b"\r\n"
+
+
+def test_parts_of_a_form_are_utf_8(client):
+    rest = part("source", b"en") + part("target", b"it") + b"--x--\r\n"
+    answer = client.post("/translate", content=part("q", "tè".encode()) + rest, headers=PARTS)
+    assert answer.json()["translatedText"] == "TÈ"
+    other = client.post("/translate", content=part("q", "tè".encode("latin-1")) + rest, headers=PARTS)
+    assert (other.status_code, other.json()["error"]) == (400, "the form is not UTF-8")
+
+
+@pytest.mark.parametrize("q", [b"t\xe8", b"t%E8", b"%ed%a0%80"])
+def test_forms_in_other_encodings_are_refused(client, q):
+    answer = client.post("/translate", content=b"q=" + q + b"&source=en&target=it", headers=FORM)
+    assert (answer.status_code, answer.json()["error"]) == (400, "the form is not UTF-8")
+
+
+def test_forms_of_any_characters_are_read(client):
+    answer = client.post("/translate", content=b"q=%00%1b&source=en&target=it", headers=FORM)
+    assert answer.json()["translatedText"] == "\x00\x1b"
+    many = client.post("/translate", content=b"a=b&" * 1001, headers=FORM)
+    assert (many.status_code, many.json()["error"]) == (400, "a form may have at most 1000 fields")
     broken = client.post("/translate", content=b"--x", headers={"Content-Type": "multipart/form-data"})
     assert broken.status_code == 400
 
@@ -171,6 +240,15 @@ def test_a_file_is_translated_and_fetched(client):
 def test_a_file_comes_back_at_once_from_v1(client):
     made = client.post("/v1/documents", **upload("page.html", b"<p>one</p>", source="auto"))
     assert (made.status_code, made.content) == (200, b"<p>ONE</p>")
+    assert made.headers["x-regard-lost"] == "0"
+
+
+def test_what_a_model_leaves_out_of_a_file_is_told(client):
+    file = upload("a.txt", b"pay {amount} now\n\nnow\n")  # in capitals it is another placeholder
+    made = client.post("/v1/documents", **file)
+    assert made.headers["x-regard-lost"] == "1"
+    fetched = client.post("/translate_file", **file)
+    assert (fetched.headers["x-regard-lost"], fetched.json()["lost"]) == ("1", ["{amount}"])
 
 
 def test_a_large_file_waits_where_the_queue_is_full(client, fleet):

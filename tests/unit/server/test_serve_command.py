@@ -12,9 +12,10 @@ import pytest
 
 from regard.cli import Parser, main
 from regard.cli.serve import configure, given_settings
-from regard.server.serving import address, bind
+from regard.server.serving import address, bind, cautions
 from regard.server.settings import ServerSettings
 from tests.unit.convert.runs import random_recipe, random_run
+from tests.unit.server.fakes import FakeServed
 
 PATIENCE = 60
 
@@ -79,6 +80,25 @@ def test_where_to_open_the_page():
     for host, shown in (("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1")):
         with bind(host, 0) as listener:
             assert address(listener) == f"http://{shown}:{listener.getsockname()[1]}"
+
+
+class Rivals:
+    """A fleet whose runs translate the same."""
+
+    def __init__(self, *names):
+        self.runs = [FakeServed(name) for name in names]
+
+    def rivals(self):
+        return [self.runs] if self.runs else []
+
+
+def test_what_may_not_be_meant_is_told():
+    assert list(cautions(Rivals(), ServerSettings())) == []
+    assert list(cautions(Rivals(), ServerSettings(host="0.0.0.0", keys="keys.jsonl"))) == []
+    [warning] = cautions(Rivals(), ServerSettings(host="0.0.0.0"))
+    assert warning.startswith("warning: with --host 0.0.0.0 and no --keys, everyone")
+    [told] = cautions(Rivals("old", "new", "newer"), ServerSettings())
+    assert told == "en to it: /translate takes old; ask for new, newer by name at /v1/translate"
 
 
 def test_neither_torch_nor_the_web_server_is_imported_before_it_is_needed():

@@ -46,6 +46,21 @@ def test_a_translation_with_all_that_is_known(client, fleet):
     assert fleet["en-it"].calls == [(["one two"], how)]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_figures_of_tokens_are_given_when_asked_for(client, stream):
+    answer = client.post("/v1/translate", json={"q": "a", "nbest": 1 if stream else 2, "stream": stream})
+    found = [event["translation"] for event in events_of(answer)] if stream else answer.json()["translations"]
+    for one in (*found, *found[0]["alternatives"]):
+        assert not {"log_probs", "log_prob"} & set(one)
+        assert one["score"] == -0.5
+
+
+def test_one_run_does_not_take_texts_in_several_languages(client):
+    answer = client.post("/v1/translate", json={"q": ["one", "ciao"], "source": "auto", "target": "it"})
+    assert answer.status_code == 400
+    assert error_of(answer)["message"] == "q: texts in several languages (en, it); send them apart"
+
+
 @pytest.mark.parametrize(
     "choice",
     [{"model": "en-it"}, {"source": "en", "target": "it"}, {"source": "auto", "target": "it"}, {"target": "it"}, {}],
@@ -109,6 +124,9 @@ BAD = {
     "too many": ("translate", {"q": "a", "nbest": 9}, 400, "nbest: at most 8"),
     "none at all": ("translate", {"q": "a", "nbest": 0}, 400, "nbest: "),
     "unknown setting": ("translate", {"q": "a", "search": {"bean": 3}}, 400, "search.bean: "),
+    "unknown field": ("translate", {"q": "a", "n_best": 3}, 400, 'n_best: there is no such field; did you mean "nb'),
+    "nothing near": ("inspect", {"text": "a", "zzz": 3}, 400, "zzz: there is no such field"),
+    "no name at all": ("classify", {"q": "a", "": 3}, 400, "the body: there is no such field"),
     "too wide": ("translate", {"q": "a", "search": {"beam": 1000}}, 400, "search.beam: "),
     "not a number": ("translate", {"q": "a", "search": {"beam": "3"}}, 400, "search.beam: "),
     "too long to trace": ("inspect", {"text": "a" * 401}, 400, "text: at most 400 characters"),

@@ -79,13 +79,27 @@ def test_long_lines_are_translated_in_pieces(tokenizer):
         seen.extend(parts)
         return echo(parts)
 
-    short, joined, empty = in_pieces(["I am here.", long, ""], tokenizer, Search(max_source=60), translate)
+    search = Search(max_source=60, join_up_to=60)
+    short, joined, empty = in_pieces(["I am here.", long, ""], tokenizer, search, translate)
     assert (short.text, empty.text) == ("I AM HERE.", "")
     assert joined.text == long.upper()
     assert joined.flags == ("split",)
     assert joined.score == -1.0
     assert max(len(tokenizer.encode(part)) for part in seen) <= 60
     assert all(part.endswith(".") for part in seen if part)  # cut at sentence ends
+
+
+@pytest.mark.parametrize(("join_up_to", "pieces"), [(0, 2), (1, 2), (250, 1)])
+def test_sentences_of_a_line_are_joined_only_where_it_is_known_how_far(tokenizer, join_up_to, pieces):
+    seen = []
+
+    def translate(parts):
+        seen.extend(parts)
+        return echo(parts)
+
+    [answer] = in_pieces(["I am here. You are there."], tokenizer, Search(join_up_to=join_up_to), translate)
+    assert answer.text == "I AM HERE. YOU ARE THERE."
+    assert len(seen) == pieces
 
 
 def test_long_lines_can_be_refused(tokenizer):

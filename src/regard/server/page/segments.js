@@ -1,8 +1,32 @@
 // A text as the sentences in which it is translated. What stands between them, line breaks above all, is kept.
 
-// As data/sentences.py has it: a mark that ends a sentence, what closes after it, and the space before a letter that is
-// not small. Chinese and Japanese marks need no space.
-const END = /(?<=[.!?…])["'”’»)\]]*\s+(?=[^\sa-zà-öø-ÿ])|(?<=[。！？])/gu;
+// The rule of data/sentences.py, which says why. It is repeated, list and all, for a browser reads no Python and the
+// text is cut at every key; a test compares the two.
+const MARK = /[.!?…؟۔।॥]["'”’»)\]」』）]*\s+(?=\S)|[。！？।॥](?![。！？।॥"'”’»)\]」』）])/gu;
+const BEFORE = 24;
+const LETTER = "(?![\\p{Nd}\\u0900-\\u{10ffff}])[\\p{L}\\p{N}]";
+const ABBREVIATIONS =
+  "Mr Mrs Ms Mx Dr Dra Prof St Ste Sta Sr Sra Srta Jr Sig Sigg Dott Avv Ing Dipl Hr Fr Mme Mlle MM Rev Hon Gen Col " +
+  "Capt Lt Sgt Gov Mt vs cf ca etc al bzw usw ggf evtl inkl dhr mevr проф др им";
+const SHORTENED = new RegExp(`(?:^|[\\s.(\\[/"“„«–-])['’]?(?:${LETTER}|${ABBREVIATIONS.replaceAll(" ", "|")})$`, "u");
+const COUNTED = new RegExp(`(?:^|[\\s.(\\[/"“„«–-])(?:(?:${LETTER}){1,4}|\\p{Nd}\\p{Nd}?)$`, "u");
+const ORDINAL = new RegExp(
+  "(?:^|[,;:.!?–-]\\s+|[(\\[]|\\.[/–-]|\\p{Nd}\\.\\s+[\\p{L}\\p{N}]+\\s+" +
+  "|(?<![\\p{L}\\p{N}])(?:(?<!i )am|im|vom|zum|zur|beim|ab|seit|de[mnrs]|die|das|eine?[mnr]?|jede[mnrs]?)\\s+)" +
+  "(?:\\p{Nd}\\p{Nd}?|[ivx]+)$",
+  "iu",
+);
+
+// Whether a sentence ends at a mark of a line.
+function ends(line, mark) {
+  const after = String.fromCodePoint(line.codePointAt(mark.index + mark[0].length) ?? 0);
+  if (/(?!\p{Script=Georgian})\p{Ll}/u.test(after)) return false;
+  if (!mark[0].startsWith(".")) return true;
+  const before = line.slice(Math.max(0, mark.index - BEFORE), mark.index);
+  if (/\p{Nd}/u.test(after) && COUNTED.test(before)) return false;
+  return !SHORTENED.test(before) && !ORDINAL.test(before);
+}
+
 const UNSPACED = ["zh", "ja", "th", "lo", "km", "my"];
 
 // Sentences as { text, start, end }, by their places in the whole.
@@ -17,7 +41,8 @@ function split(whole) {
   for (const line of whole.split("\n")) {
     const to = from + line.length;
     let start = from;
-    for (const end of line.matchAll(END)) {
+    for (const end of line.matchAll(MARK)) {
+      if (!ends(line, end)) continue;
       add(start, from + end.index + end[0].length);
       start = from + end.index + end[0].length;
     }
