@@ -17,7 +17,7 @@ from regard.run import Run
 from regard.tasks.classify import Classifier, shade
 from regard.tasks.label_report import label_words
 
-STEPS = "train.max_steps=60"
+STEPS = "train.max_steps=150"
 
 
 @pytest.fixture(scope="module")

@@ -21,8 +21,11 @@ function makeApp(models, limit) {
   const first = models.find(({ kind }) => kind === "translate");
   const values = { view: "", model: first?.id ?? "", text: "", sentence: "", off: [] };
   // The address keeps what was looked at, so that it can be shown to others; what is only translated leaves no trace.
-  const note = afterPause(250, () => address.replace(values.view === "inside"
-    ? { ...values, text: values.sentence } : { view: values.view }));
+  const note = afterPause(250, () => {
+    const { view } = address.read();
+    if (view && view !== values.view) return; // the reader is on the way to another view
+    address.replace(values.view === "inside" ? { ...values, text: values.sentence } : { view: values.view });
+  });
   return {
     models, limit, values,
     set(changes) { Object.assign(values, changes); note(); },
