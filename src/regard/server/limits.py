@@ -78,8 +78,6 @@ class Bounds:
         elif self._open >= self.settings.requests:
             problem = Problem(503, "too many requests at a time; try again later", headers={"Retry-After": "1"})
             await problem_answer(scope["path"], problem)(scope, receive, send)
-        elif scope["method"] == "POST" and (seconds := self.full_for()):  # before it costs anything to read it
-            await problem_answer(scope["path"], QueueFull(seconds))(scope, receive, send)
         else:
             self._open += 1
             try:
@@ -92,10 +90,13 @@ class Bounds:
         most = self.settings.document_bytes if whole else self.settings.body_bytes
         seconds = self.settings.document_timeout if whole else self.settings.timeout
         exchange = _Exchange(receive, send, most, self.settings.body_timeout)
-        if _length(scope) > most:
+        problem: Exception | None = _too_large(most) if _length(scope) > most else None
+        if problem is None and scope["method"] == "POST" and (wait := self.full_for()):
+            problem = QueueFull(wait)  # before it costs anything to understand it
+        if problem:
             if not Headers(scope=scope).get("expect"):  # else the client waits to hear whether it may send
                 await exchange.discard()
-            await problem_answer(scope["path"], _too_large(most))(scope, receive, send)
+            await problem_answer(scope["path"], problem)(scope, receive, send)
             return
         try:
             async with asyncio.timeout(self.settings.body_timeout + seconds + GRACE):
