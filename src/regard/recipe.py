@@ -1,6 +1,6 @@
 """Recipes: TOML tables that hold differences from the defaults, read into settings.
 
-Every key must exist in `config.py` and every value fit its type; what does not is told with the nearest right name.
+Every key must exist in `config/` and every value fit its type; what does not is told with the nearest right name.
 """
 
 from __future__ import annotations

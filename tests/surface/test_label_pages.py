@@ -81,7 +81,7 @@ def test_heavier_words_are_darker_and_nothing_overflows(show_page: Show) -> None
 def test_the_page_of_a_document(show_page: Show) -> None:
     page = show_page("document", {"title": "Good", "run": "test", "verdict": verdict()})
     assert page.get_by_text("Found to be good, 90 %.").is_visible()
-    assert page.locator("#report .deck .shaded").first.text_content() == "lovely"
+    assert page.locator("#view .deck .shaded").first.text_content() == "lovely"
     assert page.locator(".probabilities .given dt").text_content() == "good"
     assert page.locator(".sentence-weight").first.text_content() == "75 %"
     assert page.evaluate("window.broken") is None

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.errors import SettingsError
-from regard.pages import render_page
+from regard.pages import COMMON_STYLES, PAGES, render_page
 from regard.pages.bundle import IMPORT, bundle
 
 HOSTILE = "</script><script>alert(1)</script><!-- \u2028 \u2029 & {{policy}} {{data}} \"'"
@@ -136,11 +136,12 @@ def parts_of_pages() -> dict[str, str]:
 
 def test_every_part_is_used_and_can_be_inlined() -> None:
     parts = parts_of_pages()
-    skeletons = "".join(text for name, text in parts.items() if name.endswith(".html"))
+    styles = {f"{style}.css" for page in PAGES.values() for style in (*COMMON_STYLES, *page.styles)}
+    alone = {"theme.js", *(f"{page}.js" for page in PAGES)}
     scripts = "".join(text for name, text in parts.items() if name.endswith(".js"))
     for name, text in parts.items():
         if name.endswith((".css", ".js")):
-            assert f'"{name}"' in skeletons or f'"./{name}"' in scripts, f"{name} is on no page"
+            assert name in styles | alone or f'"./{name}"' in scripts, f"{name} is on no page"
             assert not re.search(r"</(script|style)|<!--", text, re.IGNORECASE), f"{name} would end its own element"
 
 

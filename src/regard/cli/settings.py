@@ -68,7 +68,7 @@ def settings_page() -> str:
         "# Settings",
         "",
         "Every setting, its default and what it does. A recipe holds them as TOML tables of these names;",
-        "`--set section.key=value` overrides one. Made by `make docs` from `config.py`.",
+        "`--set section.key=value` overrides one. Made by `make docs` from `config/`.",
     ]
     sections: dict[str, type] = {
         "data": Data,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.config import Corpus
-from regard.data.files import read_lines, split_suffix
+from regard.data.files import read_json, read_lines, split_suffix
 from regard.data.formats import READERS, Pair
 from regard.errors import CorpusError, nearest
 
@@ -127,14 +127,8 @@ def _read_text(path: Path) -> Iterator[Dialogue]:
 def _read_jsonl(path: Path) -> Iterator[Dialogue]:
     """One conversation a line."""
     for number, line in enumerate(read_lines(path), 1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
-            reason = f"{error.msg}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else "too deep"
-            raise CorpusError(path, f"broken JSON ({reason})", line=number) from None
-        yield _from_record(record, path, number)
+        if line.strip():
+            yield _from_record(read_json(line, path, number), path, number)
 
 
 def _from_record(record: Any, path: Path, number: int) -> Dialogue:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import re
 import tempfile
 import xml.etree.ElementTree as ElementTree
@@ -11,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.data.files import opened, read_lines, require
+from regard.data.files import opened, read_json, read_lines, require
 from regard.errors import CorpusError
 
 
@@ -59,11 +58,7 @@ def read_tsv(path: Path, languages: Languages) -> Iterator[Pair]:
 def read_jsonl(path: Path, languages: Languages) -> Iterator[Pair]:
     """An object a line. An empty line is a pair with two empty sides, as it is in text."""
     for number, line in enumerate(read_lines(path), 1):
-        try:
-            record = json.loads(line) if line else {"source": "", "target": ""}
-        except (json.JSONDecodeError, RecursionError) as error:
-            reason = f"{error.msg}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else "too deep"
-            raise CorpusError(path, f"broken JSON ({reason})", line=number) from None
+        record = read_json(line, path, number) if line else {"source": "", "target": ""}
         if not isinstance(record, dict):
             raise CorpusError(path, "not a JSON object; a line is an object that holds both sides", line=number)
         yield _pair_from_record(record, languages, path, number)

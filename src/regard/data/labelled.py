@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.config import Classify, Corpus
-from regard.data.files import read_lines, split_suffix
+from regard.data.files import read_json, read_lines, split_suffix
 from regard.data.sentences import split_sentences
 from regard.data.tokenizer import EOS, Piece, Tokenizer
 from regard.errors import CorpusError
@@ -90,10 +90,7 @@ def _read_jsonl(path: Path) -> Iterator[Document]:
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip():
             continue
-        try:
-            record = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise CorpusError(path, f"broken JSON ({error})", line=number) from None
+        record = read_json(line, path, number)
         if not isinstance(record, dict) or not isinstance(record.get("text"), str):
             raise CorpusError(path, 'no "text" here; a line is an object with "label" and "text"', line=number)
         found = [record[key] for key in LABEL_COLUMNS if key in record]

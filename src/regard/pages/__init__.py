@@ -1,8 +1,8 @@
 """Pages: one self-contained HTML file each, drawn in the browser from JSON that stands in the file itself.
 
-A skeleton (`report.html`, `inspect.html`) names its styles and scripts as any page would; `render_page` puts them, and
-the data, in their places. Its script is an ES module; what that imports comes with it. The file then asks nothing of
-the network, and its policy lets nothing run but what was put there. A server may hand out the same modules one by one.
+All share one skeleton, in which `render_page` puts a page's styles, its script and the data in their places. The
+script is an ES module; what that imports comes with it. The file then asks nothing of the network, and its policy lets
+nothing run but what was put there. A server may hand out the same modules one by one.
 """
 
 from __future__ import annotations
@@ -13,72 +13,76 @@ import html
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
-from importlib.resources.abc import Traversable
-from typing import Any
+from typing import Any, NamedTuple
 
 from regard.errors import SettingsError, nearest
 from regard.pages.bundle import bundle
 
-__all__ = ["render_page"]
+__all__ = ["PAGES", "render_page"]
 
-_PARTS = re.compile(
-    r'<link rel="stylesheet" href="(?P<style>[a-z]+\.css)">'
-    r'|<script(?P<module> type="module")? src="(?P<script>[a-z]+)\.js"></script>'
-    r"|\{\{(?P<slot>policy|title|data)(?::(?P<otherwise>[^}]*))?\}\}"
-)
+_SLOT = re.compile(r"\{\{([a-z]+)\}\}")
 _COMMENT = re.compile(r"//|/\*.*\*/$")
 # What could end a script element or a line of script, and halves of characters, which UTF-8 cannot write.
 _UNSAFE = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
 
 
+class Page(NamedTuple):
+    """What one page has of its own; its script bears its name."""
+
+    title: str
+    """Where the data has none."""
+    subject: str
+    """What it shows, in a word."""
+    command: str
+    """What makes such pages; by this a file is known for one of ours."""
+    styles: tuple[str, ...]
+
+
+PAGES = {
+    "report": Page("Training report", "report", "regard train", ("weights", "report", "labels")),
+    "evaluation": Page("Evaluation", "evaluation", "regard evaluate", ("report", "evaluation")),
+    "inspect": Page("A look inside", "translation", "regard inspect", ("weights", "inspect")),
+    "document": Page("A look inside", "document", "regard inspect", ("report", "labels")),
+}
+COMMON_STYLES = ("theme", "book", "draw")
+
+
 def render_page(name: str, data: Mapping[str, Any]) -> str:
     """The page `name` ("report", "inspect") that draws `data`, as the text of one HTML file."""
-    folder = files(__name__)
-    known = sorted(entry.name.removesuffix(".html") for entry in folder.iterdir() if entry.name.endswith(".html"))
-    if name not in known:
-        raise SettingsError(f'there is no page "{name}"{nearest(name, known)} (pages: {", ".join(known)})')
-    skeleton = (folder / f"{name}.html").read_text(encoding="utf-8")
-
-    styles = {found["style"]: _part(folder, found["style"]) for found in _PARTS.finditer(skeleton) if found["style"]}
-    scripts = {found["script"]: _script(folder, found) for found in _PARTS.finditer(skeleton) if found["script"]}
+    if name not in PAGES:
+        raise SettingsError(f'there is no page "{name}"{nearest(name, PAGES)} (pages: {", ".join(PAGES)})')
+    page = PAGES[name]
+    styles = [_part(f"{style}.css") for style in (*COMMON_STYLES, *page.styles)]
+    theme, script = _part("theme.js"), bundle(name, lambda module: _part(f"{module}.js"))
     slots = {
-        "policy": _policy(styles, scripts),
-        "title": html.escape(str(data.get("title") or "")),
+        "policy": _policy(styles, [theme, script]),
+        "command": page.command,
+        "title": html.escape(str(data.get("title") or page.title)),
+        "styles": "\n".join(f"<style>{style}</style>" for style in styles),
+        "theme": f"<script>{theme}</script>",
+        "subject": page.subject,
         "data": _embed(data),
+        "script": f"<script>{script}</script>",
     }
-
-    def fill(found: re.Match[str]) -> str:
-        if found["style"]:
-            return f"<style>{styles[found['style']]}</style>"
-        if found["script"]:
-            return f"<script>{scripts[found['script']]}</script>"
-        return slots[found["slot"]] or found["otherwise"] or ""
-
     # One pass over the skeleton: what a user wrote is put in and never looked at again.
-    return _PARTS.sub(fill, skeleton)
+    skeleton = (files(__name__) / "skeleton.html").read_text(encoding="utf-8")
+    return _SLOT.sub(lambda found: slots[found[1]], skeleton)
 
 
-def _part(folder: Traversable, name: str) -> str:
+def _part(name: str) -> str:
     """A style or script without its indentation and its lines of comment, which are for those who read the source."""
-    lines = (line.strip() for line in (folder / name).read_text(encoding="utf-8").splitlines())
+    lines = (line.strip() for line in (files(__name__) / name).read_text(encoding="utf-8").splitlines())
     return "\n".join(line for line in lines if line and not _COMMENT.match(line))
 
 
-def _script(folder: Traversable, found: re.Match[str]) -> str:
-    def read(name: str) -> str:
-        return _part(folder, f"{name}.js")
-
-    return bundle(found["script"], read) if found["module"] else read(found["script"])
-
-
-def _policy(styles: Mapping[str, str], scripts: Mapping[str, str]) -> str:
+def _policy(styles: Sequence[str], scripts: Sequence[str]) -> str:
     """A Content-Security-Policy that allows these very texts, the icon inside the file, and nothing else."""
 
-    def hashes(parts: Mapping[str, str]) -> str:
-        digests = (hashlib.sha256(text.encode()).digest() for text in parts.values())
-        return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests) or "'none'"
+    def hashes(parts: Sequence[str]) -> str:
+        digests = (hashlib.sha256(text.encode()).digest() for text in parts)
+        return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
 
     return (
         f"default-src 'none'; style-src {hashes(styles)}; script-src {hashes(scripts)}; img-src data:; "

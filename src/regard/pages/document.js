@@ -30,7 +30,7 @@ function heaviestNode() {
 
 const sentences = verdict.sentences ?? [];
 frame.sign(data);
-document.getElementById("report").replaceChildren(...[
+document.getElementById("view").replaceChildren(...[
   html("div", { class: "title-page" }, html("h1", {}, data.title || "A document"), html("p", { class: "deck" }, found())),
   frame.section("heaviest", "Heaviest words", "The ten words with the largest share of all that was looked at.",
     heaviestNode()),

@@ -331,7 +331,7 @@ function method() {
 const judged = ["Marked in a translation: words that the reference has not. Dotted in the reference: words that a "
   + "translation has not.", "Arrow keys lead from sentence to sentence."];
 frame.sign({ created: data.created, version: data.version });
-document.getElementById("evaluation").replaceChildren(
+document.getElementById("view").replaceChildren(
   html("div", { class: "title-page" }, html("h1", {}, data.title || "Evaluation"), deck(),
     metrics.length > 0 && html("div", { class: "cards" }, metrics.map(card))),
   ...[

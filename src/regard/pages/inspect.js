@@ -4,4 +4,4 @@ import { inspectionView } from "./inspection.js";
 
 const data = JSON.parse(document.getElementById("data").textContent);
 sign(data);
-document.getElementById("report").replaceChildren(...inspectionView(data).nodes);
+document.getElementById("view").replaceChildren(...inspectionView(data).nodes);

@@ -115,7 +115,7 @@ const sections = [
 ].filter(Boolean);
 const nothing = html("p", { class: "nothing" }, "Nothing has been recorded in this run yet.");
 frame.sign(data);
-document.getElementById("report").replaceChildren(
+document.getElementById("view").replaceChildren(
   html("div", { class: "title-page" }, html("h1", {}, data.title || "Training report"),
     sentence(), frontispiece(), figuresRow()),
   ...(sections.length ? sections : [nothing]));

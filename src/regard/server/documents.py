@@ -17,6 +17,7 @@ from regard.server.problems import Problem
 from regard.server.served import Served
 from regard.server.service import Service
 from regard.tasks.answer import Answer
+from regard.tasks.document import looks_back
 
 SLICE = 64
 """Texts that are sent into the queue at a time: a file never fills it."""
@@ -86,7 +87,7 @@ async def translate_documents(
     if service.is_same_language(source, target):
         return [Translated(content) for content in contents]
     served = service.fleet.by_pair(source, target)
-    align = any(document.needs_alignment for document in documents) and _looks_back(served)
+    align = any(document.needs_alignment for document in documents) and looks_back(served.run.recipe.model)
     answers = await _answers(served, texts, align, deadline)
     service.metrics.wrote(served.name, answers)
     left = iter(answers)
@@ -115,8 +116,3 @@ async def _answers(served: Served, texts: Sequence[str], align: bool, deadline: 
                 raise
             await asyncio.sleep(min(full.retry_after, left))
     return answers
-
-
-def _looks_back(served: Served) -> bool:
-    """Whether the model attends to the source; without that nothing says which words render which."""
-    return getattr(served.run.recipe.model, "attention", "") != "none"

@@ -9,7 +9,7 @@ from dataclasses import replace
 from regard.config import Search
 from regard.data.tokenizer import Tokenizer
 from regard.tasks.answer import Alignment, Answer
-from regard.tasks.long import in_pieces, join
+from regard.tasks.long import join, pieces_of
 
 _LINE = re.compile(r"\S(?:[^\r\n]*\S)?")
 
@@ -24,7 +24,7 @@ class Pieces:
         end = 0
         for line in _LINE.finditer(text):
             self._before.append(text[end : line.start()])
-            self._lines.append(_cut(line[0], tokenizer, settings))
+            self._lines.append(pieces_of(line[0], tokenizer, settings))
             end = line.end()
         self._after = text[end:]
 
@@ -47,25 +47,15 @@ class Pieces:
         left = iter(answers)
         lines = [join("", [next(left) for _ in line]) for line in self._lines]
         text = "".join(before + line.text for before, line in zip(self._before, lines, strict=True)) + self._after
-        whole = replace(join(self.text, answers), text=text, alignment=_join_alignments(answers))
+        known = [answer.alignment for answer in answers if answer.alignment]
+        alignment = Alignment.joined(known) if len(known) == len(answers) else None
+        whole = replace(join(self.text, answers), text=text, alignment=alignment)
         if len(lines) == len(answers):  # the lines were given, and none of them was cut
             whole = replace(whole, flags=tuple(flag for flag in whole.flags if flag != "split"))
         return whole
 
     def _framed(self, answer: Answer, before: str) -> Answer:
         return replace(answer, source=self.text, text=before + answer.text + self._after)
-
-
-def _cut(line: str, tokenizer: Tokenizer, settings: Search) -> list[str]:
-    """The pieces that `in_pieces` would have translated."""
-    pieces: list[str] = []
-
-    def note(parts: list[str]) -> list[Answer]:
-        pieces.extend(parts)
-        return [Answer(part, "", 0.0, (), (), True) for part in parts]
-
-    in_pieces([line], tokenizer, settings, note)
-    return pieces
 
 
 def _others(best: Answer) -> list[Answer]:
@@ -75,16 +65,3 @@ def _others(best: Answer) -> list[Answer]:
         by_text.setdefault(other.text, other)
     by_text.pop(best.text, None)
     return list(by_text.values())
-
-
-def _join_alignments(answers: Sequence[Answer]) -> Alignment | None:
-    """The links of all pieces, if they are known."""
-    source: tuple[str, ...] = ()
-    target: tuple[str, ...] = ()
-    links: tuple[tuple[int, int], ...] = ()
-    for answer in answers:
-        if answer.alignment is None:
-            return None
-        links += tuple((len(source) + s, len(target) + t) for s, t in answer.alignment.links)
-        source, target = source + answer.alignment.source, target + answer.alignment.target
-    return Alignment(source, target, links)

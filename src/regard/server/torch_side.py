@@ -100,17 +100,17 @@ class TorchSide:
 
     def inspect(self, look: Look) -> Json:
         """The inspection of a sentence, as `regard inspect` makes it."""
-        from regard.tasks.inspect import inspection
-        from regard.tasks.survey import FAITHFULNESS, HEADS, IDENTIFIABILITY
+        from regard.tasks.inspect_page import inspect_run
 
-        kept, recipe = self._kept, self.run.recipe
-        measured = {"heads": kept[HEADS].get("heads", ()), "faithfulness": kept[FAITHFULNESS]}
         with self._without(look.off):
-            data = inspection(self.translator, look.text, look.target, quick=look.quick, **measured)
-        data["model"]["arch"] = recipe.model.arch
-        languages = {"source": recipe.data.source_language, "target": recipe.data.target_language}
-        identifiability = kept[IDENTIFIABILITY] or None
-        return data | {"run": self.run.folder.name, "languages": languages, "identifiability": identifiability}
+            return inspect_run(
+                self.run,
+                look.text,
+                look.target,
+                quick=look.quick,
+                translator=self.translator,
+                measured=self._measured,
+            )
 
     @cached_property
     def _aligner(self) -> Aligner:
@@ -120,11 +120,10 @@ class TorchSide:
         return Aligner(translator.model, translator.source, translator.target, translator.alignment)
 
     @cached_property
-    def _kept(self) -> dict[str, Json]:
-        """What was measured over many sentences and kept in the run's folder, by file."""
-        from regard.tasks.inspect_page import KEPT, _kept
+    def _measured(self) -> dict[str, Json]:
+        from regard.tasks.inspect_page import read_measured
 
-        return {name: _kept(self.run, name) for name in KEPT}
+        return read_measured(self.run)
 
     @contextmanager
     def _without(self, off: Off) -> Iterator[None]:

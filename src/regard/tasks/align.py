@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.analysis.alignment import Choice, Links, align, word_map
+from regard.analysis.alignment import Choice, align, word_map
 from regard.analysis.trace import Side, make_side, place_in_text
 from regard.data.batch import make_batch
 from regard.data.tokenizer import EOS, Piece, Tokenizer
@@ -101,17 +101,12 @@ def join_alignments(answers: Sequence[Answer], parts: Sequence[Answer]) -> list[
 
 def _join(answer: Answer, left: Iterator[Answer]) -> Answer:
     """One answer with the links of as many pieces as make up its line."""
-    source: tuple[str, ...] = ()
-    target: tuple[str, ...] = ()
-    links: Links = ()
+    pieces: list[Answer] = []
     missing = _letters(answer.source)
     while missing > 0:
-        piece = next(left)
-        missing -= _letters(piece.source)
-        if piece.alignment:
-            links += tuple((len(source) + s, len(target) + t) for s, t in piece.alignment.links)
-            source, target = source + piece.alignment.source, target + piece.alignment.target
-    return replace(answer, alignment=Alignment(source, target, links))
+        pieces.append(next(left))
+        missing -= _letters(pieces[-1].source)
+    return replace(answer, alignment=Alignment.joined(piece.alignment for piece in pieces if piece.alignment))
 
 
 def _letters(text: str) -> int:

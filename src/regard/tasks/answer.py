@@ -40,6 +40,17 @@ class Alignment:
         """The links as "0-0 1-2"."""
         return pharaoh(self.links)
 
+    @classmethod
+    def joined(cls, parts: Iterable[Alignment]) -> Alignment:
+        """That of a text of those of its pieces, in order."""
+        source: tuple[str, ...] = ()
+        target: tuple[str, ...] = ()
+        links: Links = ()
+        for part in parts:
+            links += tuple((len(source) + s, len(target) + t) for s, t in part.links)
+            source, target = source + part.source, target + part.target
+        return cls(source, target, links)
+
 
 @dataclass(frozen=True)
 class Answer:

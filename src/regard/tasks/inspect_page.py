@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from regard.convert.folder import fingerprint
 from regard.durable import write_atomically
 from regard.errors import RunError, SettingsError
-from regard.pages import render_page
+from regard.pages import PAGES, render_page
 from regard.run import Run
 from regard.tasks.inspect import Json, Tell, inspection
 from regard.tasks.survey import FAITHFULNESS, HEADS, IDENTIFIABILITY
-from regard.tasks.translate import load
+from regard.tasks.translate import Translator, load
 
-MARK = b'<meta name="generator" content="regard inspect">'
+MARK = f'<meta name="generator" content="{PAGES["inspect"].command}">'.encode()
 """By this line in its head a page of ours is known."""
 KEPT = {
     HEADS: {"heads"},
@@ -25,18 +26,32 @@ KEPT = {
 
 
 def inspect_run(
-    run: Run, text: str, target: str | None = None, *, quick: bool = False, tell: Tell = lambda doing: None
+    run: Run,
+    text: str,
+    target: str | None = None,
+    *,
+    quick: bool = False,
+    tell: Tell = lambda doing: None,
+    translator: Translator | None = None,
+    measured: Mapping[str, Json] | None = None,
 ) -> Json:
     """The inspection of a sentence by the model of a run.
 
     What was measured over many sentences joins it, if it was kept in the run's folder and the weights are still the
     same: roles of heads (`regard heads RUN --keep`), the worth of explanations and how far states lead back to tokens
-    (`regard inspect RUN --survey`).
+    (`regard inspect RUN --survey`). Who has opened the run already gives its `translator`, and what was `measured`.
     """
-    heads, faithfulness, identifiability = (_kept(run, name) for name in KEPT)
+    measured = read_measured(run) if measured is None else measured
+    heads, faithfulness, identifiability = (measured[name] for name in KEPT)
     tell("loading the model")
     data = inspection(
-        load(run.folder), text, target, heads=heads.get("heads", ()), faithfulness=faithfulness, quick=quick, tell=tell
+        translator or load(run.folder),
+        text,
+        target,
+        heads=heads.get("heads", ()),
+        faithfulness=faithfulness,
+        quick=quick,
+        tell=tell,
     )
     data["model"]["arch"] = run.recipe.model.arch
     languages = {"source": run.recipe.data.source_language, "target": run.recipe.data.target_language}
@@ -61,6 +76,11 @@ def refuse_other(path: Path, *, force: bool = False) -> None:
         with path.open("rb") as file:
             if MARK not in file.read(1024):
                 raise SettingsError(f"{path}: exists and is not an inspection; choose another --out, or add --force")
+
+
+def read_measured(run: Run) -> dict[str, Json]:
+    """What was measured over many sentences and kept in the run's folder, by file; empty where it was not."""
+    return {name: _kept(run, name) for name in KEPT}
 
 
 def _kept(run: Run, name: str) -> Json:

@@ -15,6 +15,13 @@ Translate = Callable[[list[str]], list[Answer]]
 
 def in_pieces(texts: Sequence[str], tokenizer: Tokenizer, settings: Search, translate: Translate) -> list[Answer]:
     """Translate texts of any length. Most need no cutting, and are passed on as they are."""
+    pieces = [pieces_of(text, tokenizer, settings, f"text {number}") for number, text in enumerate(texts, 1)]
+    answers = iter(translate([piece for parts in pieces for piece in parts]))
+    return [join(text, [next(answers) for _ in parts]) for text, parts in zip(texts, pieces, strict=True)]
+
+
+def pieces_of(text: str, tokenizer: Tokenizer, settings: Search, name: str = "the text") -> list[str]:
+    """What of a text is translated at a time. `name` is what it is called where long ones are refused."""
     limit = settings.max_source
 
     def within(text: str, most: int) -> bool:
@@ -26,17 +33,14 @@ def in_pieces(texts: Sequence[str], tokenizer: Tokenizer, settings: Search, tran
     def together(text: str) -> bool:
         return within(text, min(settings.join_up_to or 1, limit))
 
-    if settings.long_lines == "refuse":
-        for number, text in enumerate(texts, 1):
-            if not fits(text):
-                raise SettingsError(
-                    f"text {number} has {len(tokenizer.encode(text)):,} tokens, more than search.max_source = {limit}; "
-                    "cut it, or set search.long_lines=split"
-                )
-        together = fits
-    pieces = [cut(text, fits, together) or [text] for text in texts]
-    answers = iter(translate([piece for parts in pieces for piece in parts]))
-    return [join(text, [next(answers) for _ in parts]) for text, parts in zip(texts, pieces, strict=True)]
+    if settings.long_lines == "split":
+        return cut(text, fits, together) or [text]
+    if not fits(text):
+        raise SettingsError(
+            f"{name} has {len(tokenizer.encode(text)):,} tokens, more than search.max_source = {limit}; "
+            "cut it, or set search.long_lines=split"
+        )
+    return [text]
 
 
 def join(source: str, parts: Sequence[Answer]) -> Answer:

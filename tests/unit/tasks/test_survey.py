@@ -19,8 +19,12 @@ def run(tmp_path_factory):
     return made
 
 
-def test_a_survey_is_kept_and_shown(run):
-    made = survey(run, sentences=2)
+@pytest.fixture(scope="module")
+def made(run):
+    return survey(run, sentences=2)
+
+
+def test_a_survey_is_kept_and_shown(run, made):
     found = {"faithfulness": made.faithfulness.as_dict(), "identifiability": made.identifiability.as_dict()}
     found = json.loads(json.dumps(found))
     assert "tokens identified by" in str(made)
@@ -34,6 +38,7 @@ def test_a_survey_is_kept_and_shown(run):
     assert inspect_run(run, "I am here.", quick=True)["identifiability"]["places"]
 
 
+@pytest.mark.usefixtures("made")
 def test_other_weights_make_it_stale(run):
     path = run.folder / IDENTIFIABILITY
     kept = json.loads(path.read_text())

@@ -53,7 +53,7 @@ class Kind(ABC, Generic[ExamplesOf, PreparedOf]):
     """One kind of run. `ExamplesOf` is what its data is read as, `PreparedOf` what training reads."""
 
     defaults: ClassVar[Tables] = {}
-    """Settings that usually differ from those in `config.py`; a recipe, the plan and the user go before them."""
+    """Settings that usually differ from those in `config/`; a recipe, the plan and the user go before them."""
     lasting: ClassVar[tuple[str, ...]] = ("task",)
     """Settings of the data that stay when a run is fine-tuned on other data."""
     unit: ClassVar[str] = "tokens"
