@@ -2,7 +2,8 @@
 
 Every side reads the same cleaned text of the same 25,000 training reviews; ours hold a thousand of them out to know
 when to stop. The test part is scored once, at the end. Then the deletion test: how far the winning probability falls
-when the five words that the model shades most are taken out of a review, against five others at random.
+when the five words that the model shades most are taken out of a review, against five others at random; and which
+words are most often among these five, under each label.
 
 The reviews (Maas et al. 2011) as JSON lines with "label" and "text": train.jsonl.gz and test.jsonl.gz in one folder.
 
@@ -18,6 +19,7 @@ import json
 import random
 import shutil
 import time
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,7 @@ from regard.tasks.train import resolve, start
 
 NAMES = {"0": "negative", "1": "positive"}
 DELETED = 5
-EXAMINED = 500
+EXAMINED, OFTEN = 500, 20
 RESAMPLED = 10_000
 SEED = 1
 
@@ -132,10 +134,12 @@ def deletion(classifier: Classifier, test: list[Document]) -> dict[str, Any]:
     verdicts = classifier.classify(texts, explain=True)
     chance = random.Random(SEED)
     whole, shaded, others = [], [], []
+    heavy: dict[str, Counter[str]] = defaultdict(Counter)
     for verdict in verdicts:
         shares = verdict.shares()
         places = [place for place, (word, _) in enumerate(shares) if any(map(str.isalpha, word.text))]
         heaviest = heapq.nlargest(DELETED, places, key=lambda place, shares=shares: shares[place][1])
+        heavy[verdict.label].update({shares[place][0].text.lower() for place in heaviest})
         whole.append(without(verdict, set()))
         shaded.append(without(verdict, set(heaviest)))
         others.append(without(verdict, set(chance.sample(places, min(DELETED, len(places))))))
@@ -150,6 +154,7 @@ def deletion(classifier: Classifier, test: list[Document]) -> dict[str, Any]:
         "fall_at_random": float((kept - rest).mean()),
         "difference": float(differences.mean()),
         "interval": [float(low), float(high)],
+        "often": {label: [word for word, _ in counts.most_common(OFTEN)] for label, counts in heavy.items()},
         "words": {one["label"]: [word["text"] for word in one["words"]] for one in label_words(verdicts)},
     }
 
@@ -193,8 +198,12 @@ def show(rows: dict[str, Any]) -> None:
                 f" without {DELETED} at random by {found['fall_at_random']:.3f}; difference {found['difference']:.3f}"
                 f" (95 %: {low:.3f} to {high:.3f}), {found['documents']} reviews"
             )
-            for label, heaviest in found["words"].items():
-                print(f"  {label}: {', '.join(heaviest)}")
+            for label, often in found["often"].items():
+                print(f"  {label}, most often among the {DELETED} heaviest: {', '.join(often)}")
+            shared = set.intersection(*map(set, found["often"].values()))
+            print(f"  of {OFTEN} words each, {len(shared)} are the same: {', '.join(sorted(shared))}")
+            for label, apart in found["words"].items():
+                print(f"  {label}, looked at more than under the other label: {', '.join(apart)}")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 // What a classifier confuses, and how far its probabilities can be taken at their word.
-import { html, svg, number, figure, plural, linear, shorten, responsive, table } from "./draw.js";
+import { html, svg, number, plural, linear, shorten, responsive, table } from "./draw.js";
 import { percent, verdictView } from "./shading.js";
 
 const MOST_DRAWN = 30;
@@ -7,7 +7,7 @@ const CELL = { least: 18, most: 72, figures: 34 };
 const NAME = 12;
 
 // ---- confusion
-function matrixNode({ names, confusion }, width) {
+function matrixNode({ names, confusion, counted = "documents" }, width) {
   const sums = confusion.map((row) => row.reduce((sum, count) => sum + count, 0));
   const left = Math.min(150, width / 3);
   const size = Math.max(CELL.least, Math.min(CELL.most, (width - left - 8) / names.length));
@@ -20,7 +20,7 @@ function matrixNode({ names, confusion }, width) {
       svg("rect", { x, y, width: size - 1, height: size - 1, "fill-opacity": share.toFixed(3) }),
       size >= CELL.figures && svg("text", { x: x + size / 2, y: y + size / 2 + 4, "text-anchor": "middle",
         class: share > 0.55 ? "cell-figure over" : "cell-figure" }, number(count)),
-      svg("title", {}, `${names[right]} taken for ${names[given]}: ${number(count)}, ${percent(share)} of its documents`));
+      svg("title", {}, `${names[right]} taken for ${names[given]}: ${number(count)}, ${percent(share)} of its ${counted}`));
   }));
   const said = names.map((name, index) => `${name} ${percent(sums[index] ? confusion[index][index] / sums[index] : 0)}`);
   return svg("svg", { role: "img", viewBox: `0 0 ${Math.max(width, left + side)} ${top + side + 24}`,
@@ -38,7 +38,7 @@ function confusionView(labels) {
   const host = html("div", { class: "plot" });
   responsive(host, (width) => host.replaceChildren(matrixNode(labels, width)));
   return html("figure", { class: "confusion" },
-    html("figcaption", {}, "A row is a right label; its documents are shared out over the labels given."), host);
+    html("figcaption", {}, `A row is a right label; its ${labels.counted ?? "documents"} are shared out over the labels given.`), host);
 }
 
 // The pairs that are mistaken for each other most.
@@ -48,15 +48,15 @@ function confusionMessage(labels) {
     row.map((count, given) => ({ count, right: labels.names[right], given: labels.names[given] })))
     .filter(({ count, right, given }) => count > 0 && right !== given)
     .sort((one, other) => other.count - one.count);
-  if (!pairs.length) return "No document was mistaken for another label.";
+  if (!pairs.length) return `None of the ${labels.counted ?? "documents"} was mistaken for another label.`;
   const { count, right, given } = pairs[0];
   return `The commonest mistake: ${right} taken for ${given}, ${plural(count, "time")}.`;
 }
 
 const labelTable = (labels) => labels?.by_label && html("details", { open: labels.names.length <= 10 },
   html("summary", {}, "Precision, recall and F1 of each label"),
-  table(["label", "precision", "recall", "F1", "documents"], Object.entries(labels.by_label).map(([label, one]) =>
-    [label, percent(one.precision), percent(one.recall), percent(one.f1), number(one.documents)]), "numbers"));
+  table(["label", "precision", "recall", "F1", labels.unit ?? "documents"], Object.entries(labels.by_label).map(([label, one]) =>
+    [label, percent(one.precision), percent(one.recall), percent(one.f1), number(one.documents ?? one.count)]), "numbers"));
 
 // ---- calibration: how often an answer is right (height) that the model is so sure of (place)
 function reliabilityNode(bins, width) {
@@ -94,7 +94,7 @@ const labelWords = (labels) => labels?.words?.length > 0 && html("div", { class:
   labels.words.map(({ label, words }) => {
     const strongest = words[0].weight;
     return html("div", {}, html("h3", {}, label), html("p", {}, words.flatMap(({ text, weight }, index) => {
-      const mark = html("span", { class: "shaded", title: `${figure(weight)} times its even share` }, text);
+      const mark = html("span", { class: "shaded", title: `${percent(weight)} more of the attention than under other labels` }, text);
       mark.style.setProperty("--strength", (weight / strongest).toFixed(3));
       return index ? [" ", mark] : [mark];
     })));

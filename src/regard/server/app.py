@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,6 +18,7 @@ from regard.server.headers import SafeHeaders
 from regard.server.keys import Keys
 from regard.server.limits import Bounds, Doorkeeper
 from regard.server.logs import Observer
+from regard.server.memory import give_back_now_and_then
 from regard.server.metrics import CONTENT_TYPE, Metrics
 from regard.server.page import page_routes
 from regard.server.problems import add_problem_handlers
@@ -35,7 +37,9 @@ def create_app(fleet: Fleet, settings: ServerSettings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        tidying = asyncio.create_task(give_back_now_and_then(fleet.batches))
         yield
+        tidying.cancel()
         await fleet.close()
 
     app = FastAPI(

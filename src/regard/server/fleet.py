@@ -83,6 +83,10 @@ class Fleet:
         """Items that wait, in all queues of all runs."""
         return sum(queue.waiting for one in self.served.values() for queue in one.queues.values())
 
+    def batches(self) -> int:
+        """How many were worked on since the start."""
+        return sum(queue.counters.batches for one in self.served.values() for queue in one.queues.values())
+
     def full_for(self) -> float:
         """Seconds until some run has room for another request; 0 where one has. Quick to ask before a body is read."""
         return min((one.full_for() for one in self.served.values()), default=0.0)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ctypes
+from collections.abc import Callable
 
 _ARENA_MAX = -8
 """glibc's name for how many heaps its threads may have."""
+INTERVAL = 10.0
+"""Seconds. Giving back takes some milliseconds, in which no thread can ask for memory."""
 
 
 def share_one_heap() -> bool:
@@ -19,3 +24,19 @@ def share_one_heap() -> bool:
         return bool(ctypes.CDLL(None).mallopt(_ARENA_MAX, 1))
     except (AttributeError, OSError):
         return False
+
+
+def give_back() -> None:
+    """Return to the system whatever pages are free, also those between pages in use; where the library can."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+async def give_back_now_and_then(worked: Callable[[], int], every: float = INTERVAL) -> None:
+    """Give memory back every so many seconds in which something was done; `worked` counts what was, since the start."""
+    before = worked()
+    while True:
+        await asyncio.sleep(every)
+        if (now := worked()) != before:
+            before = now
+            await asyncio.to_thread(give_back)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -78,22 +78,34 @@ def summary(run: Run, part: str) -> list[dict[str, str]]:
 
 
 def label_words(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
-    """For each label given, the words that were looked at most: how many times their even share, in the mean."""
+    """For each label given, the words that set it apart: those whose share of attention exceeds that elsewhere most.
+
+    A word's weight is its share in the mean document that was given the label, less that in the mean other one. What is
+    looked at alike under all labels tells nothing of any.
+    """
+    shares: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    everywhere: dict[str, float] = defaultdict(float)
+    seen_in: dict[str, Counter[str]] = defaultdict(Counter)
+    documents = Counter(verdict.label for verdict in verdicts)
+    for verdict in verdicts:
+        looked_at = [(word.text.lower(), share) for word, share in verdict.shares()]
+        looked_at = [(text, share) for text, share in looked_at if any(map(str.isalpha, text))]
+        for text, share in looked_at:
+            shares[verdict.label][text] += share
+            everywhere[text] += share
+        seen_in[verdict.label].update({text for text, _ in looked_at})
     found: list[dict[str, Any]] = []
-    for label in dict.fromkeys(verdict.label for verdict in verdicts):
-        lifts: dict[str, list[float]] = defaultdict(list)
-        for verdict in verdicts:
-            shares = verdict.shares() if verdict.label == label else []
-            seen: dict[str, list[float]] = defaultdict(list)
-            for word, share in shares:
-                if any(map(str.isalpha, word.text)):
-                    seen[word.text.lower()].append(share * len(shares))
-            for text, values in seen.items():
-                lifts[text].append(sum(values) / len(values))
-        means = {text: sum(values) / len(values) for text, values in lifts.items() if len(values) >= SEEN_IN}
-        best = sorted(means, key=lambda text: (-means[text], text))[:SHOWN_WORDS]
-        if label and best:
-            found.append({"label": label, "words": [{"text": text, "weight": means[text]} for text in best]})
+    for label in filter(None, documents):
+        others = max(len(verdicts) - documents[label], 1)
+        excess = {
+            text: shares[label][text] / documents[label] - (everywhere[text] - shares[label][text]) / others
+            for text, count in seen_in[label].items()
+            if count >= SEEN_IN
+        }
+        best = sorted((text for text in excess if excess[text] > 0), key=lambda text: (-excess[text], text))
+        if best:
+            words = [{"text": text, "weight": excess[text]} for text in best[:SHOWN_WORDS]]
+            found.append({"label": label, "words": words})
     return found[:SHOWN_LABELS]
 
 

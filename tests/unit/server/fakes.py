@@ -104,6 +104,10 @@ class FakeServed:
         await self._called(list(texts), how)
         return [Verdict(text=text, label="good", probability=0.9) for text in texts]
 
+    async def tag(self, texts: Sequence[str], **how: Any) -> list[Verdict]:
+        await self._called(list(texts), how)
+        return [Verdict(text=text, tags=["O"] * len(text.split())) for text in texts]
+
 
 class FakeFleet:
     """English to Italian, a chatter and a classifier."""
@@ -118,6 +122,9 @@ class FakeFleet:
 
     def full_for(self) -> float:
         return 0.0
+
+    def batches(self) -> int:
+        return 0
 
     def by_name(self, name: str) -> FakeServed:
         return self.served[name]
