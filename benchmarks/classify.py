@@ -8,6 +8,8 @@ words are most often among these five, under each label.
 The reviews (Maas et al. 2011) as JSON lines with "label" and "text": train.jsonl.gz and test.jsonl.gz in one folder.
 
     make bench-classify       (python benchmarks/classify.py [--minutes 18] [--share 0.1] [--models han])
+
+Figures of models that are not trained again are taken from benchmarks/out/classify.json.
 """
 
 from __future__ import annotations
@@ -55,13 +57,17 @@ def main() -> None:
         raise SystemExit(f"{options.data}: no train.jsonl.gz; the reviews: ai.stanford.edu/~amaas/data/sentiment")
     train, test = (read(options.data / f"{part}.jsonl.gz", options.share) for part in ("train", "test"))
     print(f"{len(train):,} reviews to learn from, {len(test):,} to be tested on")
-    rows = baselines(train, test)
-    found: dict[str, Any] = {"train": len(train), "test": len(test), "models": rows}
+    OUT.mkdir(exist_ok=True)
+    kept = OUT / "classify.json"
+    found: dict[str, Any] = {"train": len(train), "test": len(test), "models": {}}
+    if kept.is_file() and (before := json.loads(kept.read_text(encoding="utf-8")))["test"] == len(test):
+        found["models"] = before["models"]
+    rows = found["models"]
+    rows |= baselines(train, test)
     for arch in options.models:
         rows[arch] = ours(arch, train, test, options)
+        kept.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     show(rows)
-    OUT.mkdir(exist_ok=True)
-    (OUT / "classify.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def read(path: Path, share: float) -> list[Document]:
@@ -94,7 +100,7 @@ def baselines(train: list[Document], test: list[Document]) -> dict[str, Any]:
 
 
 def ours(arch: str, train: list[Document], test: list[Document], options: argparse.Namespace) -> dict[str, Any]:
-    """Train, score, delete words."""
+    """Train and judge."""
     folder = OUT / f"classify-{arch}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -112,6 +118,11 @@ def ours(arch: str, train: list[Document], test: list[Document], options: argpar
     }
     began = time.perf_counter()
     run: Run = start(resolve(table, overrides=options.set), folder / "run")
+    return judge(run, test, (time.perf_counter() - began) / 60)
+
+
+def judge(run: Run, test: list[Document], minutes: float) -> dict[str, Any]:
+    """The figures of a finished run."""
     classifier = open_run(run)
     assert isinstance(classifier, Classifier)
     card = run.card
@@ -121,7 +132,7 @@ def ours(arch: str, train: list[Document], test: list[Document], options: argpar
         "f1": scores["f1"],
         "calibration_error": scores["calibration_error"],
         "confusion": scores["confusion"],
-        "minutes": (time.perf_counter() - began) / 60,
+        "minutes": minutes,
         "training": {key: card["training"][key] for key in ("seconds", "step", "best_step", "flops", "stopped")},
         "parameters": card["parameters"],
         "deletion": deletion(classifier, test),

@@ -10,11 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
+from regard.server.memory import INTERVAL
 from tests.surface.hostile import PATIENCE, attacks, send
 from tests.surface.serving import running, small_run
 
 FEW, MANY = 270, 10_000
-GROWTH = 60_000
+GROWTH = 40_000
 """Kilobytes by which a server may grow over thousands of requests: texts of all lengths scatter its memory."""
 SETTINGS = {"body_timeout": 1.0, "timeout": 120.0, "document_timeout": 120.0}
 """Stalled bodies are given up soon; a slow machine is not taken for a failing server."""
@@ -68,7 +69,8 @@ def test_a_connection_that_never_says_what_it_wants_is_closed(run):
 
 
 def resident(process):
-    """Kilobytes that a process has in memory."""
+    """Kilobytes that a server keeps in memory once it has given back what it does not need."""
+    time.sleep(1.5 * INTERVAL)
     with open(f"/proc/{process.pid}/status", encoding="ascii") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("VmRSS"))
 
