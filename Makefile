@@ -10,7 +10,7 @@ TORCH := torch==2.13.0
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 EXTRAS := dev,formats
 
-.PHONY: install demo test test-slow lint format docs bench bench-train bench-quality bench-decode bench-inside bench-serve bench-classify bench-chat demo-run clean
+.PHONY: install demo test test-slow lint format docs bench bench-train bench-quality bench-decode bench-inside bench-serve bench-classify bench-chat bench-retrieve bench-tag demo-run clean
 
 install: $(READY)
 
@@ -77,6 +77,14 @@ bench-chat: install
 # On IMDB, beside a linear model; about an hour.
 bench-classify: install
 	@$(BIN)/python benchmarks/classify.py
+
+# A knowledge base of bank customers' questions; some minutes.
+bench-retrieve: install
+	@$(BIN)/python benchmarks/retrieve.py
+
+# Chunks and parts of speech; about half an hour.
+bench-tag: install
+	@$(BIN)/python benchmarks/tag.py
 
 demo-run: install
 	@test -d runs/demo || $(BIN)/regard demo

@@ -11,17 +11,19 @@ if TYPE_CHECKING:
     from regard.tasks.chat import Chatter
     from regard.tasks.classify import Classifier
     from regard.tasks.open import load
+    from regard.tasks.retrieve import Retriever
     from regard.tasks.train import train
     from regard.tasks.translate import Translator
 
 __version__ = "0.1.0"
-__all__ = ["Chatter", "Classifier", "RegardError", "Translator", "__version__", "load", "trace", "train"]
+__all__ = ["Chatter", "Classifier", "RegardError", "Retriever", "Translator", "__version__", "load", "trace", "train"]
 
 # Public names and their homes; each is imported when first used, so that `import regard` does not import torch.
 _HOMES = {
     "Chatter": "regard.tasks.chat",
     "Classifier": "regard.tasks.classify",
     "RegardError": "regard.errors",
+    "Retriever": "regard.tasks.retrieve",
     "Translator": "regard.tasks.translate",
     "load": "regard.tasks.open",
     "trace": "regard.layers.taps",

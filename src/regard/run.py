@@ -8,6 +8,7 @@ card.json             data hashes, versions, scores with their signatures, cost
 report.html           the page to look at
 held-out.jsonl        some pairs that it was not trained on, to judge by what a conversion or a pruning costs
 labels.json           what a classifier or tagger may answer, in the order of its scores
+knowledge.jsonl       questions and answers that a retriever answers from; vectors.safetensors: the former as vectors
 states/               what `regard resume` continues from
 store/                token ids of the training data, until training ends
 """
@@ -51,8 +52,9 @@ DOES = {
     "chat": "answers in conversations",
     "classify": "classifies documents",
     "tag": "tags words",
+    "retrieve": "answers from a knowledge base",
 }
-"""What a run does, by its task; the command is named like the task."""
+"""What a run does, by its task; the command is named like the task, but for `retrieve`, which is asked by chat."""
 
 
 class Run:
@@ -133,7 +135,8 @@ class Run:
         """The run itself, if it was trained for one of these tasks; else an error that names the command for it."""
         task = self.recipe.data.task
         if task not in tasks:
-            raise RunError(f'{self.folder} {DOES[task]}; use "regard {task} {self.folder}"')
+            command = "chat" if task == "retrieve" else task
+            raise RunError(f'{self.folder} {DOES[task]}; use "regard {command} {self.folder}"')
         return self
 
     @cached_property
@@ -152,12 +155,16 @@ class Run:
 
     def build_network(self) -> Network:
         """The architecture of this run, whatever its task, with fresh weights."""
-        from regard.models import build_classifier, build_model
+        from regard.models import build_classifier, build_encoder, build_model, build_tagger
 
         source, target = self.tokenizers
         settings = self.recipe.model
         if self.recipe.data.task == "classify":
             return build_classifier(settings, source.size, len(self.labels))
+        if self.recipe.data.task == "tag":
+            return build_tagger(settings, source.size, len(self.labels))
+        if self.recipe.data.task == "retrieve":
+            return build_encoder(settings, source.size)
         return build_model(settings, source.size, target.size, joint=self.recipe.tokenizer.joint)
 
     def build_model(self) -> Seq2Seq:

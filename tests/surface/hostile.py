@@ -24,6 +24,7 @@ ROUTES: dict[str, dict[str, Any]] = {
     "/v1/translate": {"q": "I am here.", "nbest": 2, "align": True, "scores": True, "search": {"beam": 2}},
     "/v1/inspect": {"text": "I am here.", "target": "sono qui", "off": [["decoder.0.cross", 0]], "quick": True},
     "/v1/classify": {"q": "I am here.", "explain": True},
+    "/v1/tag": {"q": "I am here.", "explain": True},
     "/v1/chat/completions": {"model": "en-it", "messages": [{"role": "user", "content": "I am here."}]},
 }
 FILES = [".txt", ".html", ".md", ".srt", ".po", ".exe", "", ".html/../../x"]

@@ -38,6 +38,7 @@ MODELS = {
     "it-en": model("it-en", "translate", "it", "en"),
     "talker": model("talker", "chat", "en", "en"),
     "topics": model("topics", "classify", "en"),
+    "chunker": model("chunker", "tag", "en"),
 }
 
 
@@ -95,6 +96,18 @@ def verdict(text: str) -> Json:
     }  # fmt: skip
 
 
+def tagged(text: str) -> Json:
+    """The first word is a span; each word mattered most to itself, and half as much to the next one."""
+    found = text.split()
+    count = len(found)
+    span = {"type": "X", "text": found[0], "start": 0, "end": len(found[0]), "first": 0, "last": 1, "probability": 0.8}
+    return {
+        "text": text, "tokens": found, "tags": ["B-X"] + ["O"] * (count - 1), "probabilities": [0.8] * count,
+        "spans": [span], "likeliest": [{"B-X": 0.8, "O": 0.2}] + [{"O": 0.8, "B-X": 0.2}] * (count - 1),
+        "influence": [[{0: 2.0, 1: 1.0}.get(row - column, 0.0) for column in range(count)] for row in range(count)],
+    }  # fmt: skip
+
+
 def refusal(status: int, message: str, **headers: str) -> Response:
     return JSONResponse(
         {"error": {"message": message}}, status, {name.replace("_", "-"): headers[name] for name in headers}
@@ -114,7 +127,7 @@ class Pretender:
         app.include_router(page_routes())
         app.add_api_route("/frontend/settings", self.settings)
         app.add_api_route("/v1/models", self.models)
-        for name in ("translate", "inspect", "classify", "chat/completions"):
+        for name in ("translate", "inspect", "classify", "tag", "chat/completions"):
             app.add_api_route(f"/v1/{name}", self.answer, methods=["POST"])
         return app
 
@@ -140,6 +153,8 @@ class Pretender:
             return JSONResponse(inspection(body["text"], body["off"], body["quick"]))
         if route == "classify":
             return JSONResponse({"model": "topics", "verdicts": [verdict(body["q"])]})
+        if route == "tag":
+            return JSONResponse({"model": "chunker", "tagged": [tagged(body["q"])]})
         found = [translation(text, body["nbest"]) for text in body["q"]]
         return JSONResponse({"model": body["model"], "translations": found})
 

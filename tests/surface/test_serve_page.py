@@ -22,7 +22,7 @@ from tests.surface.pretend_server import EXAMPLES, MODELS, Pretender, running
 PHONE = {"width": 360, "height": 740}
 EVERY = tuple(MODELS)
 HOSTILE = "<script>window.broken=true</script><img src=x onerror='window.broken=true'>"
-VIEWS = ("translate", "inside", "chat", "classify")
+VIEWS = ("translate", "inside", "chat", "classify", "tag")
 
 Open = Callable[..., Any]
 
@@ -510,6 +510,22 @@ def test_a_verdict_and_its_reasons(serve: Callable[..., Site], visit: Open) -> N
     assert page.locator(".sentence-weight").all_inner_texts() == ["33 %", "67 %"]
 
 
+def test_words_and_their_labels(serve: Callable[..., Site], visit: Open) -> None:
+    page = visit(serve("chunker"))
+    assert page.get_by_role("navigation").get_by_role("link").all_inner_texts() == ["Tag"]
+    page.get_by_role("textbox", name="Sentence to tag").fill("It rains again")
+    page.locator(".tagged-words").wait_for()
+    assert page.locator(".tagged-word .tag").all_inner_texts() == ["B-X", "O", "O"]
+    assert page.get_by_role("status").filter(has_text="X: It").count() == 1
+    page.get_by_role("button", name="rains").click()
+    assert page.get_by_role("button", name="rains").get_attribute("aria-pressed") == "true"
+    assert page.locator(".probabilities dt").all_inner_texts() == ["O", "B-X"]
+    strengths = page.locator(".tagged-word .shaded").evaluate_all(
+        "marks => marks.map((mark) => Number(mark.style.getPropertyValue('--strength')))"
+    )
+    assert strengths == [0.5, 1, 0]
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Every view, for everyone
 
@@ -531,6 +547,9 @@ def fill(page: Any, view: str) -> None:
         case "classify":
             page.get_by_role("textbox", name="Text to classify").fill("It rains. The sun is gone")
             page.locator(".shaded-sentences").wait_for()
+        case "tag":
+            page.get_by_role("textbox", name="Sentence to tag").fill("It rains on <b>Rome</b>")
+            page.locator(".tagged-words").wait_for()
 
 
 @pytest.mark.parametrize("view", VIEWS)

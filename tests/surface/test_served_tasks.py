@@ -1,4 +1,4 @@
-"""Runs that chat and runs that classify, trained for a moment and served beside one that translates."""
+"""Runs that chat, classify and tag, trained for a moment and served beside one that translates."""
 
 import httpx
 import openai
@@ -6,7 +6,7 @@ import pytest
 
 import regard
 from regard.cli import main
-from tests.reviews import train_arguments, write_reviews
+from tests import reviews, tagged
 from tests.small_chats import chat_arguments, write_dialogues
 from tests.surface.serving import running, small_run
 
@@ -17,23 +17,25 @@ REVIEW = "The film was lovely. People came to see."
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tasks")
-    talk, reviews = write_dialogues(folder / "talk.jsonl", 60), write_reviews(folder / "reviews.tsv", 60)
+    talk, texts = write_dialogues(folder / "talk.jsonl", 60), reviews.write_reviews(folder / "reviews.tsv", 60)
+    chunks = tagged.write_chunks(folder / "chunks.txt", 60)
     assert main(chat_arguments(talk, folder / "talker", "transformer-tiny", "train.max_steps=1")) == 0
-    assert main(train_arguments(reviews, folder / "topics", "train.max_steps=1")) == 0
+    assert main(reviews.train_arguments(texts, folder / "topics", "train.max_steps=1")) == 0
+    assert main(tagged.train_arguments(chunks, folder / "chunker", "train.max_steps=1")) == 0
     small_run(folder / "en-it")
     return folder
 
 
 @pytest.fixture(scope="module")
 def port(runs):
-    with running(*(runs / name for name in ("talker", "topics", "en-it"))) as found:
+    with running(*(runs / name for name in ("talker", "topics", "chunker", "en-it"))) as found:
         yield found
 
 
 def test_all_kinds_are_listed(port):
     found = httpx.get(f"http://127.0.0.1:{port}/v1/models", timeout=60).json()["data"]
     assert {model["id"]: model["kind"] for model in found} == {
-        "talker": "chat", "topics": "classify", "en-it": "translate",
+        "talker": "chat", "topics": "classify", "chunker": "tag", "en-it": "translate",
     }  # fmt: skip
 
 
@@ -61,3 +63,14 @@ def test_documents_are_classified(port, runs):
     assert verdict["label"] == expected.label
     assert verdict["probability"] == pytest.approx(expected.probability, abs=1e-5)
     assert sum(sentence["weight"] for sentence in verdict["sentences"]) == pytest.approx(1, abs=0.01)
+
+
+def test_words_are_tagged(port, runs):
+    [expected] = regard.load(runs / "chunker").tag(["the dog sees a cat."])
+    body = {"q": "the dog sees a cat.", "explain": True}
+    answer = httpx.post(f"http://127.0.0.1:{port}/v1/tag", json=body, timeout=60).json()
+    assert answer["model"] == "chunker"
+    [found] = answer["tagged"]
+    assert found["tokens"] == ["the", "dog", "sees", "a", "cat", "."]
+    assert found["tags"] == list(expected.tags)
+    assert len(found["influence"]) == 6

@@ -1,4 +1,4 @@
-"""`regard chat`: a conversation with a trained run."""
+"""`regard chat`: a conversation with a trained run, or with a knowledge base."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import contextlib
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from regard.cli.search_options import add_search, search_settings
+from regard.cli.speakers import Finder, Speaker, Writer
+from regard.errors import SettingsError
+from regard.recipe import make_recipe, with_overrides
 from regard.run import Run
-
-if TYPE_CHECKING:
-    from regard.tasks.chat import Chatter
 
 COMMANDS = "/reset forgets what was said, /quit (or Ctrl-D) leaves"
 
@@ -21,35 +21,77 @@ COMMANDS = "/reset forgets what was said, /quit (or Ctrl-D) leaves"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.description = (
-        "Talk to a run that was trained on conversations. On a terminal the reply is shown while it is written;\n"
-        f"{COMMANDS}. From a pipe, every line is a turn and has its reply on\n"
-        "a line; an empty line begins another conversation.\n\n"
+        "Talk to a run that was trained on conversations, or that answers from a knowledge base. On a terminal the\n"
+        f"reply is shown while it is written; {COMMANDS}. From a pipe,\n"
+        "every line is a turn and has its reply on a line; an empty line begins another conversation.\n\n"
         "  regard chat runs/demo-chat\n"
         "  regard chat runs/demo-chat --sample --temperature 0.7 --top-p 0.9 --explain\n"
+        "  regard chat runs/faq --top 3 --explain\n"
+        "  regard chat runs/faq --fallback runs/demo-chat --set retrieve.threshold=0.3\n"
         "  printf 'hello\\nhow are you?\\n' | regard chat runs/demo-chat --json"
     )
     parser.add_argument("run", metavar="RUN", help="the run folder")
-    parser.add_argument("--explain", action="store_true", help="show turns and words shaded by attention")
+    parser.add_argument("--explain", action="store_true", help="show turns and words shaded by their weight")
     parser.add_argument("--json", action="store_true", help="print each reply as a JSON object")
+    known = parser.add_argument_group("knowledge base")
+    known.add_argument("--top", type=int, default=0, metavar="K", help="show the best K matches and their scores")
+    known.add_argument("--fallback", metavar="RUN", help="a run that replies to what the knowledge base does not know")
     add_search(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Talk."""
-    search = search_settings(options)
-    Run.open(options.run).require("chat")  # a mistyped name is told before anything is read
-
-    from regard.tasks.chat import load
-
-    chatter = load(options.run, *options.ensemble)
+    opened = Run.open(options.run).require("chat", "retrieve")  # a mistyped name is told before anything is read
+    speaker = (open_writer if opened.recipe.data.task == "chat" else open_finder)(opened, options)
     if sys.stdin.isatty() and not options.json:
-        talk(chatter, search, options)
+        talk(speaker)
     else:
-        answer_lines(chatter, _lines(), search, options)
+        answer_lines(speaker, _lines(), as_json=options.json)
     return 0
 
 
-def talk(chatter: Chatter, search: dict[str, Any], options: argparse.Namespace) -> None:
+def open_writer(opened: Run, options: argparse.Namespace) -> Speaker:
+    """A run that was trained on conversations."""
+    if options.top or options.fallback:
+        raise SettingsError(f"--top and --fallback are for a knowledge base; {opened.folder} writes its replies")
+    return _writer(opened, options, search_settings(options))
+
+
+def open_finder(opened: Run, options: argparse.Namespace) -> Speaker:
+    """A run that answers from a knowledge base. Settings of a search are for the run that it falls back to."""
+    if options.top < 0:
+        raise SettingsError("--top must not be negative")
+    settings = _retrieve_settings(options)
+    search = search_settings(options)
+    if (search or options.ensemble) and not options.fallback:
+        raise SettingsError("nothing is searched for in a knowledge base; search settings are for a --fallback run")
+    writer = Run.open(options.fallback).require("chat") if options.fallback else None
+
+    from regard.tasks.retrieve import load
+
+    if options.top:
+        settings["matches"] = max(options.top, settings.get("matches", opened.recipe.retrieve.matches))
+    retriever = load(opened.folder, **settings)
+    fallback = _writer(writer, options, search) if writer else None
+    return Finder(retriever, top=options.top, explain=options.explain, fallback=fallback)
+
+
+def _writer(opened: Run, options: argparse.Namespace, search: dict[str, Any]) -> Writer:
+    from regard.tasks.chat import load
+
+    return Writer(load(opened.folder, *options.ensemble), search, explain=options.explain)
+
+
+def _retrieve_settings(options: argparse.Namespace) -> dict[str, Any]:
+    """What --set says of the knowledge base, checked; it is taken out of the options."""
+    own = [override for override in options.set if override.strip().startswith("retrieve.")]
+    options.set = [override for override in options.set if override not in own]
+    given = with_overrides({}, own).get("retrieve", {})
+    checked = make_recipe({"retrieve": given}, where="options").retrieve
+    return {name: getattr(checked, name) for name in given}
+
+
+def talk(speaker: Speaker) -> None:
     """Turn by turn at a terminal."""
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401 (gives `input` a line editor)
@@ -62,16 +104,15 @@ def talk(chatter: Chatter, search: dict[str, Any], options: argparse.Namespace) 
             continue
         turns.append(said)
         reply = ""
-        for piece in chatter.stream(turns, **search):
+        for piece in speaker.stream(turns):
             print(piece, end="", flush=True)
             reply += piece
         print("" if reply else "(it has nothing to say)")
-        if options.explain and reply:
-            _explain(chatter, turns, reply)
-        turns = [*turns, reply][-chatter.turns :]
+        speaker.show(turns, reply)
+        turns = [*turns, reply][-speaker.turns :]
 
 
-def answer_lines(chatter: Chatter, lines: Iterable[str], search: dict[str, Any], options: argparse.Namespace) -> None:
+def answer_lines(speaker: Speaker, lines: Iterable[str], *, as_json: bool) -> None:
     """A reply for each line; an empty line, answered by one, begins another conversation."""
     turns: list[str] = []
     for line in lines:
@@ -80,17 +121,15 @@ def answer_lines(chatter: Chatter, lines: Iterable[str], search: dict[str, Any],
             print(flush=True)
             continue
         turns.append(line)
-        answer = chatter.reply(turns, **search)
-        if options.json:
-            facts = answer.as_dict()
-            if options.explain and answer.text:
-                facts["turns"] = [turn.as_dict() for turn in chatter.explain(turns, answer.text)]
+        if as_json:
+            facts = speaker.facts(turns)
+            reply = str(facts["text"])
             print(json.dumps(facts, ensure_ascii=False), flush=True)
         else:
-            print(answer.text, flush=True)
-            if options.explain and answer.text:
-                _explain(chatter, turns, answer.text)
-        turns = [*turns, answer.text][-chatter.turns :]
+            reply = speaker.reply(turns)
+            print(reply, flush=True)
+            speaker.show(turns, reply)
+        turns = [*turns, reply][-speaker.turns :]
 
 
 def _ask() -> str:
@@ -108,11 +147,3 @@ def _ask() -> str:
 def _lines() -> Iterator[str]:
     for raw in sys.stdin.buffer:
         yield raw.decode("utf-8", errors="replace").rstrip("\r\n")
-
-
-def _explain(chatter: Chatter, turns: list[str], reply: str) -> None:
-    from rich.console import Console
-
-    from regard.cli.shading import show_weights
-
-    show_weights(chatter.explain(turns, reply), Console(highlight=False))

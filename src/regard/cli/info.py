@@ -7,7 +7,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
-from regard.config import ARCHITECTURES, CLASSIFIERS, Model
+from regard.config import ARCHITECTURES, CLASSIFIERS, RETRIEVERS, TAGGERS, Model
 from regard.errors import SettingsError
 from regard.recipe import describe, find_preset
 
@@ -22,6 +22,10 @@ SCORES = {
     "bleu": "BLEU {:6.2f}",
     "chrf": "chrF {:6.2f}",
     "ter": "TER  {:6.2f}",
+    "span_f1": "span F1 {:.2%}",
+    "recall_1": "recall@1 {:.2%}",
+    "recall_5": "recall@5 {:.2%}",
+    "mrr": "MRR {:.4f}",
     "accuracy": "accuracy {:.2%}",
     "f1": "macro F1 {:.2%}",
     "calibration_error": "calibration error {:.2%}",
@@ -35,6 +39,8 @@ PAPERS = {
     "hran": "Hierarchical Recurrent Attention Network for Response Generation (Xing et al. 2017)",
     "han": "Hierarchical Attention Networks for Document Classification (Yang et al. 2016)",
     "encoder": "the encoder of Attention Is All You Need (Vaswani et al. 2017), pooled into one vector a document",
+    "tagger": "Bidirectional LSTM-CRF Models for Sequence Tagging (Huang et al. 2015), with GRUs or encoder blocks",
+    "dense": "two equal towers as in Sentence-BERT (Reimers and Gurevych 2019), trained with in-batch negatives",
 }
 
 
@@ -86,7 +92,8 @@ def arch_facts(arch: str, vocabulary: int) -> dict[str, Any]:
     from regard.models.summary import summarise
 
     with torch.device("meta"):
-        build = _classifier if arch in CLASSIFIERS else _encoder_decoder
+        tables = {_classifier: CLASSIFIERS, _tagger: TAGGERS, _text_encoder: RETRIEVERS}
+        build = next((build for build, table in tables.items() if arch in table), _encoder_decoder)
         model, flops = build(settings, vocabulary)
     return {
         "arch": arch,
@@ -114,6 +121,24 @@ def _classifier(settings: Model, vocabulary: int) -> tuple[Network, dict[str, fl
     model = build_classifier(settings, vocabulary, 2)
     cost = count_document_cost(model)
     return model, {"token": cost.token, "sentence": cost.sentence}
+
+
+def _tagger(settings: Model, vocabulary: int) -> tuple[Network, dict[str, float]]:
+    from regard.models import build_tagger
+    from regard.training.tag_flops import count_tag_cost
+
+    model = build_tagger(settings, vocabulary, 2)
+    cost = count_tag_cost(model)
+    return model, {"piece": cost.piece, "word": cost.word}
+
+
+def _text_encoder(settings: Model, vocabulary: int) -> tuple[Network, dict[str, float]]:
+    from regard.models import build_encoder
+    from regard.training.document_flops import count_document_cost
+
+    model = build_encoder(settings, vocabulary)
+    cost = count_document_cost(model)
+    return model, {"token": cost.token, "text": cost.document}
 
 
 def show_arch(facts: dict[str, Any]) -> None:

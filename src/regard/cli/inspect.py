@@ -27,11 +27,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "  regard inspect runs/demo 'I am trendy' --json > inside.json\n"
         "  regard inspect runs/demo --survey       # over many sentences: which explanation to trust"
         "\n  regard inspect runs/reviews review.txt  # a classifier: words and sentences shaded by attention"
+        "\n  regard inspect runs/chunks 'He took a dive.'  # a tagger: words and what made their labels likely"
         "\n  regard inspect runs/chat 'What is my name?' --before 'I am Anna.' --before 'Hello Anna!'"
     )
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument(
-        "sentence", metavar="SENTENCE", nargs="?", help="the sentence to translate, or the document to classify"
+        "sentence", metavar="SENTENCE", nargs="?", help="the sentence to translate, or the text to label"
     )
     parser.add_argument(
         "--target",
@@ -64,7 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Inspect."""
     opened = Run.open(options.run)  # what was mistyped is told before anything is loaded
-    if opened.recipe.data.task == "classify" and not options.survey:
+    if opened.recipe.data.task in ("classify", "tag") and not options.survey:
         return document(opened, options)
     opened.require(*(["translate"] if options.survey else ["translate", "chat"]))
     if options.survey:
@@ -89,24 +90,26 @@ def run(options: argparse.Namespace) -> int:
 
 
 def document(opened: Run, options: argparse.Namespace) -> int:
-    """Look at one document of a classifier: a text, or that of the file of this name."""
+    """Look at one document of a classifier, or sentence of a tagger: a text, or that of the file of this name."""
+    tags = opened.recipe.data.task == "tag"
     if options.target:
-        raise SettingsError("--target is a translation; a classifier has none")
+        raise SettingsError(f"--target is a translation; a {'tagger' if tags else 'classifier'} has none")
     text = _target(options.sentence) or ""
     if not text.strip():
-        raise SettingsError("the document is empty; give one to look at")
+        raise SettingsError(f"the {'sentence' if tags else 'document'} is empty; give one to look at")
 
     from regard.tasks.inspect_document import inspect_document, write_document_page
     from regard.tasks.inspect_page import refuse_other
+    from regard.tasks.inspect_tags import inspect_tags, write_tags_page
 
     if not options.json:
         refuse_other(Path(options.out), force=options.force)
     with status("reading"):
-        data = inspect_document(opened, text)
+        data = (inspect_tags if tags else inspect_document)(opened, text)
     if options.json:
         print(json.dumps(data, ensure_ascii=False))
         return 0
-    path = write_document_page(data, options.out, force=options.force)
+    path = (write_tags_page if tags else write_document_page)(data, options.out, force=options.force)
     print(data["title"])
     print(f"\nOpen {path} in a browser (needs no network).")
     return 0

@@ -12,10 +12,15 @@ from regard.config import (
     Classify,
     Corpus,
     Data,
+    Dense,
     Encoder,
+    EncoderTagger,
     Hierarchical,
     Recurrent,
+    RecurrentTagger,
+    Retrieve,
     Search,
+    Tag,
     Tokenizer,
     Train,
     Transformer,
@@ -77,9 +82,12 @@ def settings_page() -> str:
         "train": Train,
         "search": Search,
         "classify": Classify,
+        "retrieve": Retrieve,
+        "tag": Tag,
     }
     sections |= {"model (transformer-*)": Transformer, "model (hran)": HRAN, "model (all others)": Recurrent}
-    sections |= {"model (han)": Hierarchical, "model (encoder)": Encoder}
+    sections |= {"model (han)": Hierarchical, "model (encoder)": Encoder, "model (dense)": Dense}
+    sections |= {"model (tagger-gru)": RecurrentTagger, "model (tagger-encoder)": EncoderTagger}
     for name, section in sections.items():
         instance = section()
         parts += ["", f"## {name}", "", str(section.__doc__), "", "| setting | default | meaning |", "|---|---|---|"]

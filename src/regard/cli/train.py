@@ -9,7 +9,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from regard.cli.settings import add_set, add_setting, given_settings, settings_help
-from regard.config import HRAN, Classify, Data, Encoder, Hierarchical, Recurrent, Search, Tokenizer, Train, Transformer
+from regard.config import (
+    HRAN,
+    Classify,
+    Data,
+    Dense,
+    Encoder,
+    EncoderTagger,
+    Hierarchical,
+    Recurrent,
+    RecurrentTagger,
+    Retrieve,
+    Search,
+    Tag,
+    Tokenizer,
+    Train,
+    Transformer,
+)
 from regard.errors import SettingsError
 from regard.recipe import setting_type
 from regard.run import Run
@@ -26,19 +42,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "  regard train --source train.en --target train.de --out runs/en-de\n"
         "  regard train --source memory.tmx --from en --to de --minutes 20\n"
         "  regard train --task classify reviews.tsv --out runs/reviews\n"
+        "  regard train --task retrieve faq.tsv --out runs/faq\n"
+        "  regard train --task tag train.txt --test test.txt --out runs/chunks\n"
         "  regard train recipe.toml --set train.seed=2"
     )
-    parser.add_argument(
-        "recipe", nargs="?", metavar="FILE", help="a recipe (TOML); with --task chat or classify also the data"
-    )
+    parser.add_argument("recipe", nargs="?", metavar="FILE", help="a recipe (TOML); with another --task also the data")
     tasks, text = setting_type("data.task")
     parser.add_argument("--task", dest="data.task", choices=get_args(tasks), help=text)
     add_data(parser)
     run = add_run(parser)
     run.add_argument("--arch", metavar="NAME", dest="model.arch", help="architecture, e.g. transformer-small, bahdanau")
-    parser.epilog = settings_help(
-        Train, Data, Tokenizer, Search, Classify, Transformer, Recurrent, HRAN, Hierarchical, Encoder
-    )
+    sections = (Train, Data, Tokenizer, Search, Classify, Retrieve, Tag)
+    models = (Transformer, Recurrent, HRAN, Hierarchical, Encoder, Dense, RecurrentTagger, EncoderTagger)
+    parser.epilog = settings_help(*sections, *models)
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from regard.config.answering import Classify, Search, Tag
+from regard.config.answering import Classify, Retrieve, Search, Tag
 from regard.config.architectures import (
     ARCHITECTURES,
     CLASSIFIERS,
     HRAN,
     PRESETS,
+    RETRIEVERS,
     TAGGERS,
+    Dense,
     Encoder,
     EncoderTagger,
     Hierarchical,
@@ -30,10 +32,12 @@ __all__ = [
     "CLASSIFIERS",
     "HRAN",
     "PRESETS",
+    "RETRIEVERS",
     "TAGGERS",
     "Classify",
     "Corpus",
     "Data",
+    "Dense",
     "Encoder",
     "EncoderTagger",
     "Hierarchical",
@@ -41,6 +45,7 @@ __all__ = [
     "Recipe",
     "Recurrent",
     "RecurrentTagger",
+    "Retrieve",
     "Search",
     "Tag",
     "Tokenizer",
@@ -65,5 +70,7 @@ class Recipe:
     """How to translate."""
     classify: Classify = field(default_factory=Classify)
     """How documents are read and labelled."""
+    retrieve: Retrieve = field(default_factory=Retrieve)
+    """How questions are answered from a knowledge base."""
     tag: Tag = field(default_factory=Tag)
     """How words are read and labelled."""

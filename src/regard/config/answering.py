@@ -131,8 +131,8 @@ class Tag:
 
     column: int = 0
     """Column of a CoNLL file that holds the labels, counted from 1; 0: the last one, of CoNLL-U the part of speech."""
-    scheme: Literal["file", "BIO", "BIOES"] = "file"
-    """How spans are written while they are learnt: as in the training file (IOB1 becomes BIO), or one of these."""
+    scheme: Literal["BIO", "BIOES"] = "BIO"
+    """How answers write spans; they are learnt as BIOES, from files in BIO, IOB1 or BIOES."""
     word_pieces: int = 20
     """Of a word with more pieces, the middle is not read."""
     max_words: int = 150
@@ -145,3 +145,43 @@ class Tag:
         require(self.word_pieces >= 2, "tag.word_pieces must be at least 2")
         require(self.max_words >= 8, "tag.max_words must be at least 8")
         require(self.batch_words >= 1, "tag.batch_words must be at least 1")
+
+
+@dataclass(frozen=True)
+class Retrieve:
+    """How questions are answered from a knowledge base."""
+
+    method: Literal["bm25", "dense", "both"] = "both"
+    """Questions are compared by their words (BM25), by the vectors of an encoder (dense), or by both, added up."""
+    answers: bool = True
+    """A question is compared with the answers too, and not with the known questions alone."""
+    weight: float = 0.5
+    """With both: the share of the dense score, both on one scale; training finds it on held-out questions."""
+    threshold: float = 0.12
+    """Where no score reaches this, the answer is `unknown`; training finds it on held-out questions."""
+    answered: float = 0.95
+    """Share of the held-out questions that shall reach the threshold which training finds."""
+    unknown: str = "I do not know."
+    """What is said to a question that is not known."""
+    matches: int = 5
+    """How many answers are looked at, the best first."""
+    encoder: str = ""
+    """Folder of a sentence-embedding model (Hugging Face) that is used instead of one trained here."""
+    temperature: float = 0.05
+    """Dense scores are divided by this where they compete: in training, and between the texts of one answer."""
+    word_dropout: float = 0.1
+    """Share of the tokens that are hidden each time a text is shown in training."""
+    max_tokens: int = 64
+    """The encoder reads so many tokens of a text."""
+    batch_tokens: int = 8192
+    """Tokens encoded at once."""
+
+    def __post_init__(self) -> None:
+        require(0 <= self.weight <= 1, "retrieve.weight must be between 0 and 1")
+        require(0 < self.answered <= 1, "retrieve.answered must be above 0 and at most 1")
+        require(bool(self.unknown.strip()), "retrieve.unknown must not be empty")
+        require(self.matches >= 1, "retrieve.matches must be at least 1")
+        require(self.temperature > 0, "retrieve.temperature must be above 0")
+        require(0 <= self.word_dropout < 1, "retrieve.word_dropout must be at least 0 and below 1")
+        require(self.max_tokens >= 4, "retrieve.max_tokens must be at least 4")
+        require(self.batch_tokens >= 1, "retrieve.batch_tokens must be at least 1")

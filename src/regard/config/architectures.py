@@ -198,7 +198,7 @@ class Encoder:
 
 @dataclass(frozen=True)
 class RecurrentTagger:
-    """Words read from their pieces, a GRU over them from both ends, and a chain over their labels (BiLSTM-CRF's kin)."""
+    """Words read from their pieces, GRUs over them from both ends, and a chain over their labels."""
 
     arch: str = "tagger-gru"
     """Name of the preset that the settings below start from."""
@@ -221,7 +221,7 @@ class RecurrentTagger:
 
     def __post_init__(self) -> None:
         _require_reader(self)
-        require(self.layers >= 1 and self.width >= 2, "model.layers must be at least 1 and model.width at least 2")
+        require(self.layers >= 1, "model.layers must be at least 1")
 
 
 @dataclass(frozen=True)
@@ -266,12 +266,51 @@ class EncoderTagger:
 
 def _require_reader(model: RecurrentTagger | EncoderTagger) -> None:
     """What both taggers read words with."""
-    require(min(model.piece, model.spelling, model.words, model.embedding) >= 1, "model: every width must be at least 1")
+    widths = (model.piece, model.spelling, model.words, model.embedding, model.width)
+    require(min(widths) >= 1, "model: every width must be at least 1")
     require(0 <= model.dropout < 1, "model.dropout must be at least 0 and below 1")
     require(0 <= model.word_dropout < 1, "model.word_dropout must be at least 0 and below 1")
 
 
-Model = Transformer | Recurrent | HRAN | Hierarchical | Encoder | RecurrentTagger | EncoderTagger
+@dataclass(frozen=True)
+class Dense:
+    """An encoder of questions and answers: tokens make one vector a text, near to those of texts that belong to it."""
+
+    arch: str = "dense"
+    """Name of the preset that the settings below start from."""
+    encoder_layers: int = 0
+    """Encoder blocks; 0: the vectors of the tokens are pooled as they are, which little data bears best."""
+    width: int = 256
+    """Width of the embeddings and of the residual stream."""
+    heads: int = 4
+    """Attention heads in every layer."""
+    inner: int = 512
+    """Width inside the feed-forward layer."""
+    dropout: float = 0.3
+    """Dropout on embeddings, on the output of each sub-layer and on what is pooled."""
+    norm: Literal["after", "before"] = "before"
+    """Layer norm after the residual sum or before each sub-layer."""
+    activation: Literal["relu", "gelu", "swish", "swiglu"] = "gelu"
+    """Non-linearity of the feed-forward layer."""
+    positions: Literal["sinusoidal", "rotary", "none"] = "none"
+    """How a token knows its place."""
+    pool: Literal["attention", "mean"] = "mean"
+    """How the states of a text become one: weighed by a learnt context vector, or their mean."""
+    vector: int = 256
+    """Width of the vector."""
+
+    def __post_init__(self) -> None:
+        require(self.encoder_layers >= 0, "model.encoder_layers must not be negative")
+        require(self.width >= 2 and self.width % 2 == 0, "model.width must be an even number")
+        require(self.vector >= 2, "model.vector must be at least 2")
+        require(
+            self.heads >= 1 and self.width % self.heads == 0,
+            f"model.width {self.width} is not a multiple of model.heads {self.heads}",
+        )
+        require(0 <= self.dropout < 1, "model.dropout must be at least 0 and below 1")
+
+
+Model = Transformer | Recurrent | HRAN | Hierarchical | Encoder | RecurrentTagger | EncoderTagger | Dense
 
 PRESETS: Mapping[str, Model] = types.MappingProxyType(
     {
@@ -301,5 +340,8 @@ TAGGERS: Mapping[str, Model] = types.MappingProxyType(
 )
 """Every architecture that labels words, by name."""
 
-ARCHITECTURES: Mapping[str, Model] = types.MappingProxyType({**PRESETS, **CLASSIFIERS, **TAGGERS})
+RETRIEVERS: Mapping[str, Model] = types.MappingProxyType({"dense": Dense()})
+"""Every encoder of questions and answers, by name."""
+
+ARCHITECTURES: Mapping[str, Model] = types.MappingProxyType({**PRESETS, **CLASSIFIERS, **RETRIEVERS, **TAGGERS})
 """All of them."""

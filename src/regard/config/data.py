@@ -27,8 +27,8 @@ class Corpus:
 class Data:
     """What to learn from."""
 
-    task: Literal["translate", "chat", "classify", "tag"] = "translate"
-    """What to learn: to translate, to answer in a conversation, to classify documents, to tag words."""
+    task: Literal["translate", "chat", "classify", "tag", "retrieve"] = "translate"
+    """What to learn: to translate, to talk, to classify documents, to tag words, to find answers to questions."""
     train: tuple[Corpus, ...] = ()
     """The corpora to train on, as [[data.train]] tables."""
     valid: tuple[Corpus, ...] = ()

@@ -58,7 +58,7 @@ class Train:
     """Updates between states to resume from."""
     patience: int = 10
     """Stop after this many validations without a better score; 0: never."""
-    metric: Literal["bleu", "chrf", "loss", "accuracy", "f1"] = "bleu"
+    metric: Literal["bleu", "chrf", "loss", "accuracy", "f1", "mrr"] = "bleu"
     """The validation score that picks the best weights."""
     valid_sentences: int = 500
     """Translate this many validation sentences at each validation; 0: all."""

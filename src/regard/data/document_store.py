@@ -48,6 +48,12 @@ class DocumentStore:
         return [ids[start:end] for start, end in zip(starts, ends, strict=True)], labels
 
     @property
+    def sentence_counts(self) -> Ids:
+        """Numbers of sentences, document by document."""
+        counts: Ids = self._arrays["sentences"]  # type: ignore[assignment]
+        return counts
+
+    @property
     def weights(self) -> tuple[Part, ...]:
         """How often the documents of each corpus are shown in an epoch."""
         pairs = zip(self._arrays["part_ends"].tolist(), self._arrays["part_weights"].tolist(), strict=True)

@@ -24,9 +24,7 @@ SPREAD = 0.3
 class Spelling(nn.Module):
     """Pieces of words in, a vector a word out."""
 
-    def __init__(
-        self, vocabulary: int, *, piece: int, spelling: int, words: int, embedding: int, word_dropout: float
-    ):
+    def __init__(self, vocabulary: int, *, piece: int, spelling: int, words: int, embedding: int, word_dropout: float):
         super().__init__()
         self.width = spelling + embedding
         self.pieces = nn.Embedding(vocabulary, piece)
@@ -42,9 +40,11 @@ class Spelling(nn.Module):
         key_U, number_N = torch.unique(fingerprint(ids_NS, mask_NS), return_inverse=True)
         some_U = key_U.new_zeros(len(key_U)).scatter_(0, number_N, torch.arange(len(number_N), device=key_U.device))
         spelt_UD = self.spell(ids_NS[some_U], mask_NS[some_U])
-        whole_UD = sum(self.words(mix(key_U, mixer) % self.words.num_embeddings) for mixer in MIXERS)
-        both_BTD = spelt_UD.new_zeros(*mask_BT.shape, self.width)
-        both_BTD[mask_BT] = torch.cat([spelt_UD, whole_UD], dim=-1)[number_N]
+        places_U, others_U = (mix(key_U, mixer) % self.words.num_embeddings for mixer in MIXERS)
+        whole_UD = self.words(places_U) + self.words(others_U)
+        both_UD = torch.cat([spelt_UD, whole_UD], dim=-1)
+        both_BTD = both_UD.new_zeros(*mask_BT.shape, self.width)
+        both_BTD[mask_BT] = both_UD[number_N]
         if not self.training:
             return both_BTD
         spelt_BTD, whole_BTD = both_BTD.split([spelt_UD.shape[1], whole_UD.shape[1]], dim=-1)

@@ -7,7 +7,7 @@ from typing import Any
 
 from regard import config
 from regard.errors import SettingsError
-from regard.models.base import Classifier, Seq2Seq
+from regard.models.base import Classifier, Network, Seq2Seq, Tagger
 
 
 def build_model(settings: config.Model, source_vocabulary: int, target_vocabulary: int, *, joint: bool) -> Seq2Seq:
@@ -27,7 +27,9 @@ def build_model(settings: config.Model, source_vocabulary: int, target_vocabular
         from regard.models.hran import HRAN
 
         return HRAN(source_vocabulary, target_vocabulary, **numbers)
-    raise SettingsError(f'model.arch = "{settings.arch}" writes no text; it is for data.task = "classify"')
+    tables = {"tag": config.TAGGERS, "retrieve": config.RETRIEVERS, "classify": config.CLASSIFIERS}
+    task = next(task for task, table in tables.items() if settings.arch in table)
+    raise SettingsError(f'model.arch = "{settings.arch}" writes no text; it is for data.task = "{task}"')
 
 
 def build_classifier(settings: config.Model, vocabulary: int, labels: int) -> Classifier:
@@ -44,6 +46,29 @@ def build_classifier(settings: config.Model, vocabulary: int, labels: int) -> Cl
         return EncoderClassifier(vocabulary, labels, **numbers)
     known = ", ".join(config.CLASSIFIERS)
     raise SettingsError(f'model.arch = "{settings.arch}" does not classify documents; choose from {known}')
+
+
+def build_tagger(settings: config.Model, vocabulary: int, labels: int) -> Tagger:
+    """A freshly initialised tagger of words."""
+    if isinstance(settings, config.RecurrentTagger):
+        from regard.models.tagger import RecurrentTagger
+
+        return RecurrentTagger(vocabulary, labels, **_numbers(settings))
+    if isinstance(settings, config.EncoderTagger):
+        from regard.models.tagger import EncoderTagger
+
+        return EncoderTagger(vocabulary, labels, **_numbers(settings))
+    raise SettingsError(f'model.arch = "{settings.arch}" tags no words; choose from {", ".join(config.TAGGERS)}')
+
+
+def build_encoder(settings: config.Model, vocabulary: int) -> Network:
+    """A freshly initialised encoder of questions and answers."""
+    if isinstance(settings, config.Dense):
+        from regard.models.dense import TextEncoder
+
+        return TextEncoder(vocabulary, **_numbers(settings))
+    known = ", ".join(config.RETRIEVERS)
+    raise SettingsError(f'model.arch = "{settings.arch}" makes no vectors of texts; choose from {known}')
 
 
 def _numbers(settings: config.Model) -> dict[str, Any]:

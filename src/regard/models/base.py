@@ -10,7 +10,8 @@ tuples, dictionaries and tensors whose first axis is the batch (and second, in a
 select and reorder rows without knowing what they mean. A branch may know a faster way and bring it as `keep(rows_N)`
 and `follow(beams_BW)`, as a cache does (layers/cache.py). A state is good for one step; the logits are the caller's.
 
-A classifier of documents stops after `encode`, which gives one vector a document; `forward` scores the labels.
+A classifier of documents stops after `encode`, which gives one vector a document; `forward` scores the labels. A tagger
+has one vector a word, and a chain of labels on top.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from torch import Tensor, nn
 
+from regard.layers.crf import Chain
 from regard.layers.taps import Seen
 
 
@@ -105,6 +107,33 @@ class Classifier(Network):
     @abstractmethod
     def shading(self, tape: Mapping[str, Seen], documents: Documents) -> Tensor:
         """Each token's share of what was looked at [B, U, S], from what a trace of `forward` saw; they sum to one."""
+
+
+class Words(Protocol):
+    """What a tagger reads: sentences of words of pieces."""
+
+    @property
+    def ids_BTS(self) -> Tensor:
+        """Ids of pieces; shorter words and sentences of fewer words are padded at their end."""
+
+    @property
+    def mask_BTS(self) -> Tensor:
+        """True where a piece is real. The first piece of a word always is, and so is the first word of a sentence."""
+
+
+class Tagger(Network):
+    """Words to scores of labels. A subclass writes `encode`, and owns `output` and `chain`."""
+
+    chain: Chain
+    """What the labels of neighbours have to do with each other."""
+
+    @abstractmethod
+    def encode(self, sentences: Words) -> Tensor:
+        """One vector a word [B, T, D]."""
+
+    def forward(self, sentences: Words) -> Tensor:
+        """Scores of the labels of each word on its own [B, T, L]; the chain adds those of neighbours."""
+        return self.output(self.encode(sentences))
 
 
 Layer = TypeVar("Layer", bound=nn.Module)

@@ -45,6 +45,7 @@ PAGES = {
     "evaluation": Page("Evaluation", "evaluation", "regard evaluate", ("report", "evaluation")),
     "inspect": Page("A look inside", "translation", "regard inspect", ("weights", "inspect")),
     "document": Page("A look inside", "document", "regard inspect", ("report", "labels")),
+    "tags": Page("A look inside", "sentence", "regard inspect", ("weights", "report", "labels")),
 }
 COMMON_STYLES = ("theme", "book", "draw")
 

@@ -16,7 +16,9 @@ const SERIES = [
   { panel: "loss", from: "validations", key: "loss", name: "validation", kind: "validation" },
   { panel: "score", from: "validations", key: "bleu", name: "BLEU", kind: "bleu" },
   { panel: "score", from: "validations", key: "chrf", name: "chrF", kind: "chrf" },
+  { panel: "score", from: "validations", key: "span_f1", name: "span F1", kind: "span-f1" },
   { panel: "score", from: "validations", key: "accuracy", name: "accuracy", kind: "accuracy" },
+  { panel: "score", from: "validations", key: "mrr", name: "MRR", kind: "accuracy" },
   { panel: "score", from: "validations", key: "f1", name: "macro F1", kind: "f1" },
 ];
 
@@ -49,7 +51,8 @@ function message(data) {
     const went = `${last.loss <= first.loss ? "fell" : "rose"} from ${figure(first.loss)} to ${figure(last.loss)}`;
     parts.push(`Training loss ${went} in ${plural(last.step, "update")}.`);
   }
-  const measures = [["bleu", "BLEU"], ["chrf", "chrF"], ["accuracy", "accuracy"], ["loss", "loss"]];
+  const measures = [["bleu", "BLEU"], ["chrf", "chrF"], ["span_f1", "span F1"], ["accuracy", "accuracy"], ["mrr", "MRR"],
+    ["loss", "loss"]];
   const [key, name] = measures.find(([one]) => isNumber(top?.[one])) ?? [];
   if (key) parts.push(`The best validation, ${name} ${figure(top[key])}, came at update ${number(top.step)}.`);
   return parts.join(" ");

@@ -12,7 +12,7 @@ const { section } = frame;
 const data = JSON.parse(document.getElementById("data").textContent);
 const list = (value) => (Array.isArray(value) ? value : []);
 const languages = data.languages ?? {};
-const names = frame.names(languages);
+const names = data.sides ?? frame.names(languages);
 const isTable = (value) => value !== null && typeof value === "object";
 
 // ---- title page
@@ -59,7 +59,8 @@ const figuresRow = () => list(data.summary).length > 0 && html("dl", { class: "f
 // ---- tables
 function validationTable() {
   const validations = list(data.validations);
-  const columns = [["loss", "loss"], ["bleu", "BLEU"], ["chrf", "chrF"], ["accuracy", "accuracy"], ["f1", "macro F1"]]
+  const columns = [["loss", "loss"], ["bleu", "BLEU"], ["chrf", "chrF"], ["span_f1", "span F1"], ["accuracy", "accuracy"],
+    ["f1", "macro F1"], ["mrr", "MRR"], ["recall_1", "recall@1"], ["recall_5", "recall@5"]]
     .filter(([key]) => validations.some((one) => isNumber(one[key])));
   if (!columns.length) return null;
   const show = (value, text) => (isNumber(value) ? text(value) : "–");
@@ -95,7 +96,8 @@ const sections = [
   section("confusion", "Labels", labels.confusionMessage(data.labels),
     labels.confusionView(data.labels), labels.labelTable(data.labels)),
   section("calibration", "Calibration",
-    "Whether an answer given with 90 % is right nine times in ten. The scores were divided by a temperature for that.",
+    "Whether an answer given with 90 % is right nine times in ten." +
+      (isNumber(data.labels?.temperature) ? " The scores were divided by a temperature for that." : ""),
     labels.calibrationView(data.labels)),
   section("documents", "Words and sentences",
     "Where attention rested: the words that weighed most in documents of each label; then some documents, with the " +

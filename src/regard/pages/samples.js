@@ -30,7 +30,7 @@ function message(list) {
   const judged = list.filter((sample) => sample.reference);
   const same = judged.filter((sample) => !differs(sample)).length;
   if (!judged.length) return `${plural(list.length, "translation")}.`;
-  if (same === judged.length) return "Every translation shown here is as the reference has it.";
+  if (same === judged.length) return "Everything shown here is as the reference has it.";
   return `${same} of ${judged.length} shown here are as the reference has them; `
     + "elsewhere the words that differ are marked.";
 }

@@ -1,19 +1,23 @@
 """Chat completions as OpenAI's client asks for them.
 
-A run that translates takes part: it translates what was said last.
+A run that translates takes part: it translates what was said last. One that answers from a knowledge base says, beside
+the answer, which known question it is the answer to.
 """
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request, Response
 
+from regard.data.words import words
+from regard.errors import TokenizerError
 from regard.server.bodies import JsonRoute
+from regard.server.knowledge import KnownAnswer
 from regard.server.problems import Json, Problem
 from regard.server.schemas import ChatCompletion, ChatRequest
 from regard.server.served import Served
@@ -53,8 +57,9 @@ class Talk:
     def __init__(self, asked: ChatRequest, service: Service):
         self.asked, self.service = asked, service
         self.served: Served = service.named(asked.model)
-        if self.served.kind == "classify":
-            raise Problem(400, f"{asked.model} is made to classify; ask /v1/classify", param="model")
+        if self.served.kind in ("classify", "tag"):
+            kind = self.served.kind
+            raise Problem(400, f"{asked.model} is made to {kind}; ask /v1/{kind}", param="model")
         _refuse_unsupported(asked)
         # What a system says is meant for models that follow instructions; these answer what people say.
         self.turns = [message.text for message in asked.messages if message.role in ("user", "assistant")]
@@ -81,7 +86,8 @@ class Talk:
             "finish_reason": "stop" if answer.ended else "length",
         }
         usage = self.usage(len(answer.tokens))
-        return self.head | {"object": "chat.completion", "choices": [choice], "usage": usage}
+        found = {"found": answer.found} if isinstance(answer, KnownAnswer) else {}
+        return self.head | {"object": "chat.completion", "choices": [choice], "usage": usage} | found
 
     async def chunks(self) -> AsyncGenerator[dict[str, Any], None]:
         """The reply as it is made."""
@@ -93,7 +99,7 @@ class Talk:
                 yield self.chunk(delta)
         yield self.chunk({} if said else {"role": "assistant", "content": ""}, finish="stop")
         if self.asked.stream_options and self.asked.stream_options.include_usage:
-            written = len(self.served.run.tokenizers[1].encode("".join(said)))
+            written = self.count(1, ["".join(said)])
             yield self.head | {"object": "chat.completion.chunk", "choices": [], "usage": self.usage(written)}
 
     async def pieces(self) -> AsyncGenerator[str, None]:
@@ -131,8 +137,16 @@ class Talk:
             search |= {"max_ratio": 1e-9, "max_extra": min(most, LONGEST_REPLY)}
         return search
 
+    def count(self, side: int, texts: Sequence[str]) -> int:
+        """Tokens of texts, by the source's or the target's tokenizer. Words, where a knowledge base has none."""
+        try:
+            tokenizer = self.served.run.tokenizers[side]
+        except TokenizerError:
+            return sum(len(words(text)) for text in texts)
+        return sum(len(ids) for ids in tokenizer.encode_many(list(texts)))
+
     def usage(self, written: int) -> dict[str, int]:
         """Tokens read and written."""
         turns = self.turns if self.served.kind == "chat" else self.turns[-1:]
-        read = sum(map(len, self.served.run.tokenizers[0].encode_many(turns)))
+        read = self.count(0, turns)
         return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}

@@ -238,6 +238,21 @@ class Verdicts(BaseModel):
     verdicts: list[dict[str, Any]]
 
 
+class TagRequest(AskedExactly):
+    """Sentences whose words shall be labelled."""
+
+    q: str | list[str] = Field(description="The sentence, or several.")
+    model: str = Field("", description="Name of a run; empty: the only one that tags.")
+    explain: bool = Field(False, description="Say which labels came next and which words mattered.")
+
+
+class TaggedSentences(BaseModel):
+    """Labels for each sentence."""
+
+    model: str
+    tagged: list[dict[str, Any]]
+
+
 class ModelFacts(BaseModel):
     """A run that is served."""
 
@@ -245,7 +260,7 @@ class ModelFacts(BaseModel):
     object: Literal["model"]
     created: int
     owned_by: str
-    kind: Literal["translate", "chat", "classify"]
+    kind: Literal["translate", "chat", "classify", "tag"]
     source: str
     target: str
     arch: str
@@ -343,6 +358,14 @@ class Usage(BaseModel):
     total_tokens: int
 
 
+class Found(BaseModel):
+    """Where an answer from a knowledge base is from."""
+
+    question: str = Field(description="The known question that is nearest to the one asked.")
+    score: float
+    known: bool = Field(description="Whether it is near enough; if not, the reply says that it is not known.")
+
+
 class ChatCompletion(BaseModel):
     """A reply in OpenAI's form."""
 
@@ -352,3 +375,4 @@ class ChatCompletion(BaseModel):
     model: str
     choices: list[ChatChoice]
     usage: Usage
+    found: Found | None = Field(None, description="Of a run that answers from a knowledge base.")

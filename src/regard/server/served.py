@@ -29,8 +29,9 @@ from regard.tasks.fast import EngineName, FastTranslator, choose_engine, load_fa
 
 if TYPE_CHECKING:
     from regard.tasks.classify import Verdict
+    from regard.tasks.tag import Tagged
 
-Kind = Literal["translate", "chat", "classify"]
+Kind = Literal["translate", "chat", "classify", "tag"]
 Tell = Callable[[str], None]
 Heard = TypeVar("Heard")
 
@@ -116,6 +117,9 @@ class Served:
             **many,
             **for_torch,
         )
+        self.tagging: Batcher[tuple[str, bool], Tagged] = Batcher(
+            lambda asked: side.tagger.tag([text for text, _ in asked], explain=asked[0][1]), **many, **for_torch
+        )
         by_kind: dict[Kind, dict[str, Batcher[Any, Any]]] = {
             "translate": {
                 "ctranslate2": self.decoding,
@@ -125,6 +129,7 @@ class Served:
             },
             "chat": {"chat": self.talking},
             "classify": {"classify": self.classifying},
+            "tag": {"tag": self.tagging},
         }
         self.queues = by_kind[self.kind]
         """By name, those that this run has."""
@@ -294,6 +299,11 @@ class Served:
         self._must("classify")
         return await self.classifying.submit([(text, explain) for text in texts], key=explain, deadline=deadline)
 
+    async def tag(self, texts: Sequence[str], *, explain: bool = False, deadline: float | None = None) -> list[Tagged]:
+        """The labels of the words of sentences, in order."""
+        self._must("tag")
+        return await self.tagging.submit([(text, explain) for text in texts], key=explain, deadline=deadline)
+
     def _talk(self, talk: _Talk) -> Answer | None:
         chatter = self._torch.chatter
         if talk.say is None:
@@ -312,11 +322,13 @@ class Served:
 
 def _kind(run: Run) -> Kind:
     task = run.recipe.data.task
+    if task == "retrieve":  # it talks; what it lacks is told when it is opened
+        return "chat"
     if task not in get_args(Kind):
         raise RunError(f'{run.folder}: made for the task "{task}", which is not served')
     if not (run.folder / WEIGHTS).is_file():
         raise RunError(f'{run.folder}: has no {WEIGHTS} yet; "regard resume {run.folder}" goes on training')
-    kind: Kind = task  # type: ignore[assignment]
+    kind: Kind = task
     return kind
 
 
@@ -324,8 +336,10 @@ def _describe(served: Served) -> Json:
     from safetensors import safe_open
 
     run, card = served.run, served.run.card
-    with safe_open(run.folder / WEIGHTS, framework="numpy") as weights:
-        shapes = [weights.get_slice(name).get_shape() for name in weights.keys()]  # noqa: SIM118  it is no dict
+    shapes: list[Sequence[int]] = []
+    if (run.folder / WEIGHTS).is_file():  # a knowledge base may do without
+        with safe_open(run.folder / WEIGHTS, framework="numpy") as weights:
+            shapes = [weights.get_slice(name).get_shape() for name in weights.keys()]  # noqa: SIM118  it is no dict
     made = card.get("created")
     when = datetime.fromisoformat(made).timestamp() if made else (run.folder / WEIGHTS).stat().st_mtime
     return {
@@ -333,7 +347,7 @@ def _describe(served: Served) -> Json:
         "kind": served.kind,
         "source": served.source,
         "target": served.target,
-        "arch": run.recipe.model.arch,
+        "arch": card.get("arch", run.recipe.model.arch),
         "parameters": sum(map(prod, shapes)),
         "created": int(when),
         "scores": card.get("scores", {}),

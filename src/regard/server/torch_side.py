@@ -17,9 +17,12 @@ from regard.run import Run
 from regard.tasks.answer import Answer
 
 if TYPE_CHECKING:
+    from regard.server.knowledge import Librarian
     from regard.tasks.align import Aligner
     from regard.tasks.chat import Chatter
     from regard.tasks.classify import Classifier
+    from regard.tasks.open import Opened
+    from regard.tasks.tag import Tagger
     from regard.tasks.translate import Translator
 
 Json = dict[str, Any]
@@ -59,7 +62,7 @@ class TorchSide:
         self.run = run
 
     @cached_property
-    def opened(self) -> Translator | Chatter | Classifier:
+    def opened(self) -> Opened:
         """The run, loaded."""
         from regard.tasks.open import open_run
 
@@ -74,10 +77,14 @@ class TorchSide:
         return self.opened
 
     @property
-    def chatter(self) -> Chatter:
+    def chatter(self) -> Chatter | Librarian:
         """A run that talks."""
+        from regard.server.knowledge import Librarian
         from regard.tasks.chat import Chatter
+        from regard.tasks.retrieve import Retriever
 
+        if isinstance(self.opened, Retriever):
+            return Librarian(self.opened)
         assert isinstance(self.opened, Chatter)
         return self.opened
 
@@ -87,6 +94,14 @@ class TorchSide:
         from regard.tasks.classify import Classifier
 
         assert isinstance(self.opened, Classifier)
+        return self.opened
+
+    @property
+    def tagger(self) -> Tagger:
+        """A run that tags words."""
+        from regard.tasks.tag import Tagger
+
+        assert isinstance(self.opened, Tagger)
         return self.opened
 
     def translate(self, sentences: list[Sentence]) -> list[Answer]:

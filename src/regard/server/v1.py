@@ -17,6 +17,8 @@ from regard.server.schemas import (
     InspectRequest,
     ModelFacts,
     ModelList,
+    TaggedSentences,
+    TagRequest,
     TranslateRequest,
     Translations,
     Verdicts,
@@ -135,6 +137,15 @@ async def classify(asked: ClassifyRequest, service: TheService) -> Response:
     served = service.chosen(asked.model, "classify")
     verdicts = await served.classify(texts, explain=asked.explain, deadline=service.settings.timeout)
     return Json({"model": served.name, "verdicts": [verdict.as_dict() for verdict in verdicts]})
+
+
+@router.post("/tag", response_model=TaggedSentences, dependencies=needs_key)
+async def tag(asked: TagRequest, service: TheService) -> Response:
+    """Label the words of one sentence or several, and the spans that they make; say why."""
+    texts = service.texts(asked.q)
+    served = service.chosen(asked.model, "tag")
+    found = await served.tag(texts, explain=asked.explain, deadline=service.settings.timeout)
+    return Json({"model": served.name, "tagged": [one.as_dict() for one in found]})
 
 
 FILE: dict[int | str, dict[str, Any]] = {

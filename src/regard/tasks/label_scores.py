@@ -90,6 +90,11 @@ def calibration(probability_BL: Matrix, target_BL: Truth, *, several: bool) -> t
         right = ((probability_BL >= 0.5) == target_BL).ravel()
     else:
         sure, right = probability_BL.max(1), (_highest(probability_BL) & target_BL).any(1)
+    return reliability(sure, right)
+
+
+def reliability(sure: Matrix, right: Truth) -> tuple[float, list[dict[str, float]]]:
+    """Expected calibration error of answers that were given with these probabilities, and its bins."""
     place = np.minimum((sure * BINS).astype(np.int64), BINS - 1)
     count = np.bincount(place, minlength=BINS)
     confidence = np.bincount(place, sure, minlength=BINS) / np.maximum(count, 1)

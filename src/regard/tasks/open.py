@@ -14,16 +14,24 @@ if TYPE_CHECKING:
 
     from regard.tasks.chat import Chatter
     from regard.tasks.classify import Classifier
+    from regard.tasks.retrieve import Retriever
+    from regard.tasks.tag import Tagger
     from regard.tasks.translate import Translator
 
-    Opened: TypeAlias = Translator | Chatter | Classifier
+    Opened: TypeAlias = Translator | Chatter | Classifier | Tagger | Retriever
 
-HOMES = {"translate": "regard.tasks.translate", "chat": "regard.tasks.chat", "classify": "regard.tasks.classify"}
+HOMES = {
+    "translate": "regard.tasks.translate",
+    "chat": "regard.tasks.chat",
+    "classify": "regard.tasks.classify",
+    "retrieve": "regard.tasks.retrieve",
+    "tag": "regard.tasks.tag",
+}
 """Modules whose `load(run)` opens a run of each task; imported when first used."""
 
 
 def open_run(run: Run | str | Path, *others: str | Path) -> Opened:
-    """A run folder ready for use: a translator, a chatter, a classifier. Several translators become an ensemble."""
+    """A run ready for use: a translator, a chatter, a classifier, ... Several translators become an ensemble."""
     opened = run if isinstance(run, Run) else Run.open(run)
     task = opened.recipe.data.task
     if task not in HOMES:

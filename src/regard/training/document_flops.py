@@ -1,4 +1,4 @@
-"""Arithmetic of a classifier of documents, counted from its architecture as in `flops.py`."""
+"""Arithmetic of a classifier of documents, or an encoder of texts, counted from its architecture as in `flops.py`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import nn
 
 from regard.layers.attention import SelfAttention
 from regard.layers.pool import ContextAttention, Mean
-from regard.models.base import Classifier
+from regard.models.base import Network
 from regard.training.flops import BACKWARD
 
 
@@ -34,7 +34,7 @@ class DocumentCost:
         return replace(self, **{kind: getattr(self, kind) + operations})
 
 
-def count_document_cost(model: Classifier) -> DocumentCost:
+def count_document_cost(model: Network) -> DocumentCost:
     """Count the matrix products; embeddings are looked up, not multiplied."""
     cost = DocumentCost()
     for name, module in model.named_modules():

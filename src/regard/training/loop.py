@@ -46,8 +46,11 @@ class Task(Protocol):
     def batch(self, position: int) -> Any:
         """The batch at this place of the endless stream."""
 
-    def rows(self, batch: Any, first: int, every: int) -> tuple[Any, Rows]:
-        """The part of a batch that one of several processes computes: every so many rows, from the first on."""
+    def rows(self, batch: Any, first: int, every: int) -> tuple[Any, Rows | None]:
+        """The part of a batch that one of several processes computes: every so many rows, from the first on.
+
+        None instead of the rows: all of it, where it cannot be divided.
+        """
 
     def mark(self, position: int) -> tuple[int, int]:
         """The epoch that a position falls into, and the position of its first batch."""

@@ -28,8 +28,12 @@ SHOWN = {
     "distinct_2": "distinct-2 {:.3f}",
     "bleu": "BLEU {:.1f}",
     "chrf": "chrF {:.1f}",
+    "span_f1": "span F1 {:.2%}",
     "accuracy": "accuracy {:.2%}",
     "f1": "macro F1 {:.2%}",
+    "mrr": "MRR {:.3f}",
+    "recall_1": "recall@1 {:.2%}",
+    "recall_5": "recall@5 {:.2%}",
     "loss": "loss {:.3f}",
 }
 """Scores as they are shown, the most telling first."""

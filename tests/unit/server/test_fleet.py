@@ -236,7 +236,7 @@ class Side:
     translate = align = inspect = None
 
     def __init__(self, run):
-        self.opened = self.chatter = self.classifier = self
+        self.opened = self.chatter = self.classifier = self.tagger = self
 
     def reply(self, turns, **search):
         return Answer(turns[-1], f"{len(turns)} turns, {search}", 0.0, (), (), True)
@@ -248,6 +248,8 @@ class Side:
 
     def classify(self, texts, *, explain):
         return [(text, explain, len(texts)) for text in texts]
+
+    tag = classify
 
 
 def with_side(run, monkeypatch, task, scenario):
@@ -293,14 +295,16 @@ def test_who_stops_listening_stops_the_talk(run, monkeypatch):
     assert with_side(run, monkeypatch, "chat", scenario).source == "next"
 
 
-def test_documents_are_classified_together(run, monkeypatch):
+@pytest.mark.parametrize("task", ["classify", "tag"])
+def test_texts_are_labelled_together(run, monkeypatch, task):
     async def scenario(served):
-        first = asyncio.create_task(served.classify(["a"]))
+        label = getattr(served, task)
+        first = asyncio.create_task(label(["a"]))
         await asyncio.sleep(0)
-        some, explained = await asyncio.gather(served.classify(["b", "c"]), served.classify(["d"], explain=True))
+        some, explained = await asyncio.gather(label(["b", "c"]), label(["d"], explain=True))
         return await first, some, explained
 
-    found = with_side(run, monkeypatch, "classify", scenario)
+    found = with_side(run, monkeypatch, task, scenario)
     assert found == ([("a", False, 1)], [("b", False, 2), ("c", False, 2)], [("d", True, 1)])
 
 
@@ -308,8 +312,8 @@ def test_a_task_that_is_not_served_is_refused(run, monkeypatch):
     async def scenario(served):
         raise AssertionError
 
-    with pytest.raises(RunError, match='the task "tag", which is not served'):
-        with_side(run, monkeypatch, "tag", scenario)
+    with pytest.raises(RunError, match='the task "caption", which is not served'):
+        with_side(run, monkeypatch, "caption", scenario)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

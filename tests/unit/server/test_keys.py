@@ -74,7 +74,7 @@ def test_without_a_key_nobody_is_let_in(locked):
     wrong = client.post("/translate", json=TEXT | {"api_key": key[:-1]})
     assert (wrong.status_code, wrong.json()) == (403, {"error": "this API key is not known here"})
     for path, body in {
-        "translate": {"q": "a"}, "inspect": {"text": "a"}, "classify": {"q": "a"},
+        "translate": {"q": "a"}, "inspect": {"text": "a"}, "classify": {"q": "a"}, "tag": {"q": "a"},
         "chat/completions": {"model": "talker", "messages": [{"role": "user", "content": "a"}]},
     }.items():  # fmt: skip
         answer = client.post(f"/v1/{path}", json=body)

@@ -118,6 +118,15 @@ def test_verdicts(client, fleet):
     assert fleet["topics"].calls[0][1]["explain"] is True
 
 
+def test_labels_of_words():
+    with client_of(FakeFleet(FakeServed("chunker", "tag"))) as client:
+        answer = client.post("/v1/tag", json={"q": ["a b", "c"]}).json()
+        assert answer["model"] == "chunker"
+        assert [tagged["tags"] for tagged in answer["tagged"]] == [["O", "O"], ["O"]]
+        talk = {"model": "chunker", "messages": [{"role": "user", "content": "a"}]}
+        assert "ask /v1/tag" in error_of(client.post("/v1/chat/completions", json=talk))["message"]
+
+
 BAD = {
     "unknown model": ("translate", {"q": "a", "model": "en-ti"}, 404, 'did you mean "en-it"?'),
     "another kind": ("translate", {"q": "a", "model": "talker"}, 400, "talker is made to chat, not to translate"),
@@ -157,7 +166,8 @@ def test_numbers_that_json_does_not_have_are_refused(client):
 
 def test_what_is_not_served_is_not_found():
     with client_of(FakeFleet(FakeServed("talker", "chat"))) as client:
-        for path, body in {"translate": {"q": "a"}, "inspect": {"text": "a"}, "classify": {"q": "a"}}.items():
+        bodies = {path: {"q": "a"} for path in ("translate", "classify", "tag")} | {"inspect": {"text": "a"}}
+        for path, body in bodies.items():
             answer = client.post(f"/v1/{path}", json=body)
             assert answer.status_code == 404
             assert error_of(answer)["code"] == "model_not_found"

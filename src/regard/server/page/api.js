@@ -97,6 +97,10 @@ async function classify(model, text, { signal } = {}) {
   const { verdicts } = await (await ask("v1/classify", { model, q: text, explain: true }, signal)).json();
   return verdicts[0];
 }
+async function tag(model, text, { signal } = {}) {
+  const { tagged } = await (await ask("v1/tag", { model, q: text, explain: true }, signal)).json();
+  return tagged[0];
+}
 // A reply in pieces. `messages` as OpenAI's clients send them.
 async function* chat(model, messages, { signal } = {}) {
   const response = await ask("v1/chat/completions", { model, messages, stream: true }, signal);
@@ -106,4 +110,4 @@ async function* chat(model, messages, { signal } = {}) {
   }
 }
 
-export { Refusal, isAborted, useKey, models, limit, translate, inspect, classify, chat };
+export { Refusal, isAborted, useKey, models, limit, translate, inspect, classify, tag, chat };

@@ -12,6 +12,7 @@ const VIEWS = {
   inside: { name: "Look inside", kind: "translate", load: async () => (await import("./inside.js")).insideView },
   chat: { name: "Chat", kind: "chat", load: async () => (await import("./chat.js")).chatView },
   classify: { name: "Classify", kind: "classify", load: async () => (await import("./classify.js")).classifyView },
+  tag: { name: "Tag", kind: "tag", load: async () => (await import("./tag.js")).tagView },
 };
 const main = document.getElementById("main");
 const nav = document.getElementById("views");

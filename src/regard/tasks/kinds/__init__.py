@@ -112,6 +112,8 @@ KINDS = {
     "translate": ("regard.tasks.kinds.translate", "Translation"),
     "chat": ("regard.tasks.kinds.chat", "Conversation"),
     "classify": ("regard.tasks.kinds.classify", "Classification"),
+    "retrieve": ("regard.tasks.kinds.retrieve", "Retrieval"),
+    "tag": ("regard.tasks.kinds.tag", "Tagging"),
 }
 """Where the kind of each task lives; imported when first used."""
 

@@ -1,0 +1,143 @@
+"""Sentences whose words have labels: CoNLL files of columns, CoNLL-U, and JSON lines, in and out.
+
+A CoNLL file has a word a line, its columns between tabs or spaces, and an empty line after each sentence; the shared
+tasks on chunks (2000), names (2002, 2003) and later ones all come in it. The first column is the word, and the label is
+in the last one unless another is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from regard.config import Corpus
+from regard.data.files import read_json, read_lines, split_suffix
+from regard.errors import CorpusError
+
+FORMATS = ".conll .txt .bio .tsv (a word and its label a line), .conllu, .jsonl (tokens and tags), also .gz .zst"
+COLUMNS = ("", ".conll", ".txt", ".bio", ".iob", ".iob2", ".tsv", ".dat", ".data")
+"""Suffixes of files of columns."""
+DOCUMENT = "-DOCSTART-"
+"""A line that begins with this begins a document, and is no word."""
+UPOS = 3
+"""Column of CoNLL-U with the universal part of speech."""
+FIELDS = 10
+_COLUMN = re.compile(r"[^ \t]+")  # other spaces, such as one that does not break, belong to words
+
+
+class TaggedSentence(NamedTuple):
+    """Words and their labels; a file of words alone has none."""
+
+    tokens: tuple[str, ...]
+    tags: tuple[str, ...]
+
+
+class _Row(NamedTuple):
+    line: int
+    fields: list[str]
+
+
+def read_tagged(corpus: Corpus, column: int = 0) -> Iterator[TaggedSentence]:
+    """Stream the sentences of a file. `column`, counted from 1, holds the labels; 0: the last one."""
+    if not corpus.source:
+        raise CorpusError("--source", "no file given")
+    if corpus.target:
+        raise CorpusError(corpus.target, "words and their labels stand in one file; leave out --target")
+    path = Path(corpus.source)
+    suffix = split_suffix(path)[0]
+    if suffix == ".jsonl":
+        return _read_jsonl(path)
+    if suffix == ".conllu":
+        return _read_conllu(path, column or UPOS + 1)
+    if suffix not in COLUMNS:
+        raise CorpusError(path, f"not a file of labelled words; they come as {FORMATS}")
+    return _read_columns(path, column)
+
+
+def read_words(path: str | Path) -> Iterator[TaggedSentence]:
+    """The sentences of a file of columns with as many of them as there are: the first is the word, labels are empty."""
+    for rows in _sentences(Path(path)):
+        yield TaggedSentence(tuple(row.fields[0] for row in rows), ())
+
+
+def write_conll(sentences: Iterator[TaggedSentence] | Sequence[TaggedSentence]) -> Iterator[str]:
+    """Lines of a CoNLL file: word, space, label; an empty line after each sentence."""
+    for tokens, tags in sentences:
+        for token, tag in zip(tokens, tags, strict=True):
+            yield f"{'_'.join(token.split())} {tag}"
+        yield ""
+
+
+def _sentences(path: Path) -> Iterator[list[_Row]]:
+    """The rows of each sentence. Comments and lines that begin a document are left out."""
+    numbered = (_Row(number, _COLUMN.findall(line)) for number, line in enumerate(read_lines(path), 1))
+    for has_words, rows in groupby(numbered, key=lambda row: bool(row.fields) and row.fields[0] != DOCUMENT):
+        found = list(rows) if has_words else []
+        first = next((place for place, row in enumerate(found) if not _is_comment(row, found[-1])), len(found))
+        if found[first:]:
+            yield found[first:]
+
+
+def _is_comment(row: _Row, last: _Row) -> bool:
+    """Before the first word, a line such as "# text = ..."; "#" in as many columns as the last word has is a word."""
+    fields = row.fields
+    return fields[0].startswith("#") and (len(fields) != len(last.fields) or fields[2:3] == ["="])
+
+
+def _read_columns(path: Path, column: int) -> Iterator[TaggedSentence]:
+    least = max(column, 2)
+    for rows in _sentences(path):
+        for row in rows:
+            if len(row.fields) < least:
+                problem = f"{len(row.fields)} column{'s' * (len(row.fields) > 1)} in this row, not at least {least}"
+                raise CorpusError(path, f"{problem}; a row is a word and its label", line=row.line)
+        tags = tuple(row.fields[column - 1] for row in rows)  # column 0 gives the last one
+        yield TaggedSentence(tuple(row.fields[0] for row in rows), tags)
+
+
+def _read_conllu(path: Path, column: int) -> Iterator[TaggedSentence]:
+    """Syntactic words: what is written as one ("du") is given in its parts, what is not written is left out."""
+    if column > FIELDS:
+        raise CorpusError(path, f"CoNLL-U has {FIELDS} columns, so tag.column cannot be {column}")
+    numbered = (_Row(number, line.split("\t")) for number, line in enumerate(read_lines(path), 1))
+    for has_words, rows in groupby(numbered, key=lambda row: bool(row.fields[0].strip())):
+        kept = [row for row in rows if not row.fields[0].startswith("#")] if has_words else []
+        for row in kept:
+            if len(row.fields) != FIELDS:
+                problem = f"{len(row.fields)} columns between tabs, not the {FIELDS} of CoNLL-U"
+                raise CorpusError(path, problem, line=row.line)
+        words = [row.fields for row in kept if row.fields[0].isdecimal()]
+        if words:
+            yield TaggedSentence(tuple(word[1] for word in words), tuple(word[column - 1] for word in words))
+
+
+def _read_jsonl(path: Path) -> Iterator[TaggedSentence]:
+    """Objects with "tokens" and "tags", lists of the same length."""
+    for number, line in enumerate(read_lines(path), 1):
+        if not line.strip():
+            continue
+        record = read_json(line, path, number)
+        if not isinstance(record, dict):
+            raise CorpusError(path, 'a line is an object with "tokens" and "tags"', line=number)
+        tokens, tags = (_texts(record, key, path, number) for key in ("tokens", "tags"))
+        if len(tokens) != len(tags):
+            raise CorpusError(path, f"{len(tokens)} tokens, but {len(tags)} tags", line=number)
+        if tokens:
+            yield TaggedSentence(tokens, tags)
+
+
+def _texts(record: dict[str, Any], key: str, path: Path, number: int) -> tuple[str, ...]:
+    values = record.get(key)
+    if not isinstance(values, list) or not all(isinstance(value, str) and value.strip() for value in values):
+        problem = f'no list of texts under "{key}"; a line is an object with "tokens" and "tags"'
+        raise CorpusError(path, problem, line=number)
+    return tuple(values)
+
+
+def to_json(sentence: TaggedSentence) -> str:
+    """A line of JSON that `read_tagged` reads back."""
+    return json.dumps({"tokens": sentence.tokens, "tags": sentence.tags}, ensure_ascii=False)

@@ -1,0 +1,57 @@
+"""The inspection of a tagged sentence: labels, what made them likely, and attention between words if there is any."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard import __version__
+from regard.data.tagged_batch import encode_words, make_words
+from regard.durable import write_atomically
+from regard.layers.taps import trace
+from regard.pages import render_page
+from regard.run import Run
+from regard.tasks.inspect_page import refuse_other
+from regard.tasks.tag import LONGEST_EXPLAINED, Tagged, Tagger, load
+
+
+def inspect_tags(run: Run, text: str) -> dict[str, Any]:
+    """Label one sentence and look at why."""
+    tagger = load(run.folder)
+    [tagged] = tagger.tag([text], explain=True)
+    return {
+        "title": tagged.text,
+        "run": run.folder.name,
+        "version": __version__,
+        "model": {"arch": run.recipe.model.arch},
+        "tagged": tagged.as_dict(),
+        "attention": attention_between(tagger, tagged),
+    }
+
+
+@torch.no_grad()
+def attention_between(tagger: Tagger, tagged: Tagged) -> dict[str, Any] | None:
+    """Which words each word looked at, by layer and head; None where the model has no attention or a text is long."""
+    if not tagged.tokens or len(tagged.tokens) > LONGEST_EXPLAINED:
+        return None
+    encoded = encode_words([tagged.tokens], tagger.tokenizer, tagger.recipe.tag)
+    with trace(tagger.model) as tape:
+        tagger.model(make_words(encoded, tagger.tokenizer.pad))
+    maps = [{"name": name, "heads": _rounded(seen.weights_BHTS[0])} for name, seen in tape.items()]
+    return {"source": list(tagged.tokens), "target": list(tagged.tokens), "maps": maps} if maps else None
+
+
+def _rounded(weights_HTT: Tensor) -> list[list[list[float]]]:
+    """To what an eye can see."""
+    return [[[round(weight, 3) for weight in row] for row in head] for head in weights_HTT.tolist()]
+
+
+def write_tags_page(data: dict[str, Any], path: str | Path, *, force: bool = False) -> Path:
+    """Write the page. A file that is there already is replaced if it is such a page itself, or by force."""
+    path = Path(path)
+    refuse_other(path, force=force)
+    write_atomically(path, render_page("tags", data).encode())
+    return path

@@ -1,0 +1,197 @@
+"""Retrieval as a kind of run: a knowledge base in, an encoder, an index, recall and a report out."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+
+from regard.config import RETRIEVERS, Dense, Recipe
+from regard.data.formats import Pair
+from regard.errors import SettingsError
+from regard.models import build_encoder
+from regard.models.base import Network, count_parameters
+from regard.pages import render_page
+from regard.run import Run
+from regard.tasks.embed import open_embedder
+from regard.tasks.index import Index, known_entries, store_entries
+from regard.tasks.kinds import Kind, Tables, Tell
+from regard.tasks.known import PreparedKnowledge, TrainingKnowledge, prepare_knowledge, reopen_knowledge
+from regard.tasks.report import run_data
+from regard.tasks.retrieval import RetrievalTask
+from regard.tasks.retrieval_scores import compare_all, right_entries, score
+from regard.tasks.retrieval_tuning import tune_run
+from regard.tasks.retrieve import Retriever
+from regard.training.amounts import amount, duration
+from regard.training.distributed import Team
+from regard.training.document_flops import count_document_cost
+from regard.training.estimate import COPIES, FLOAT, PROCESS, SHARE_OF_PEAK, Estimate
+from regard.training.machine import Machine
+from regard.training.plan import Choice
+from regard.training.retrieval_plan import make_retrieval_plan
+from regard.training.state import Progress
+
+KEPT_A_TOKEN = 14
+"""Numbers as wide as a layer's states that the backward pass needs of each token, roughly."""
+SHOWN_SAMPLES = 40
+
+
+class Retrieval(Kind[TrainingKnowledge, PreparedKnowledge]):
+    """From questions to answers that are known."""
+
+    defaults: ClassVar[Tables] = {
+        "model": {"arch": "dense"},
+        "tokenizer": {"lowercase": True, "size": 4000},
+        "train": {"metric": "mrr", "label_smoothing": 0.0},
+    }
+    unit = "pairs"
+
+    def read(self, recipe: Recipe) -> TrainingKnowledge:
+        """Read the files."""
+        train, retrieve = recipe.train, recipe.retrieve
+        if recipe.model.arch not in RETRIEVERS:
+            known = ", ".join(RETRIEVERS)
+            raise SettingsError(f'model.arch = "{recipe.model.arch}" makes no vectors of texts; choose from {known}')
+        if train.metric != "mrr":
+            raise SettingsError(f'train.metric = "{train.metric}": of answers that are found there is mrr')
+        for name in ("r_drop", "shard", "label_smoothing"):
+            if getattr(train, name):
+                raise SettingsError(f"train.{name} is for models that write text; leave it out")
+        if retrieve.encoder or retrieve.method == "bm25":
+            what = "retrieve.encoder" if retrieve.encoder else 'retrieve.method = "bm25"'
+            raise SettingsError(f'{what} needs no training: "regard index --new RUN FILE"')
+        return TrainingKnowledge(recipe.data, train.seed)
+
+    def plan(self, examples: TrainingKnowledge, machine: Machine, given: Tables, where: str) -> list[Choice]:
+        """By the number of questions, and what the answers are."""
+        return make_retrieval_plan(examples.known, given)
+
+    def estimate(self, recipe: Recipe, examples: TrainingKnowledge, machine: Machine) -> Estimate:
+        """On this machine."""
+        assert isinstance(recipe.model, Dense)
+        with torch.device("meta"):
+            model = build_encoder(recipe.model, recipe.tokenizer.size)
+        data = examples.known
+        tokens = round(min(data.tokens, recipe.retrieve.max_tokens))
+        flops = 2 * count_document_cost(model).training(1, 0, tokens, tokens**2) * data.texts
+        parameters = count_parameters(model)
+        wide = KEPT_A_TOKEN * max(recipe.model.encoder_layers, 1) * recipe.model.width
+        memory = PROCESS + COPIES * FLOAT * parameters + 2 * recipe.train.batch_tokens * FLOAT * wide
+        return Estimate(parameters, memory, flops, flops / (SHARE_OF_PEAK * machine.peak))
+
+    def prepare(
+        self, run: Run, recipe: Recipe, examples: TrainingKnowledge, tell: Tell, base: Run | None
+    ) -> PreparedKnowledge:
+        """Vocabulary, entries and held-out questions."""
+        return prepare_knowledge(run, recipe, examples, tell, base)
+
+    def reopen(self, run: Run, tell: Tell) -> PreparedKnowledge:
+        """From the run's own folder."""
+        return reopen_knowledge(run, tell)
+
+    def task(
+        self, recipe: Recipe, prepared: PreparedKnowledge, model: Network, team: Team | None = None
+    ) -> RetrievalTask:
+        """Batches of pairs."""
+        return RetrievalTask(recipe, prepared, model, team)
+
+    def card(self, recipe: Recipe, prepared: PreparedKnowledge, base: Run | None) -> dict[str, Any]:
+        """Numbers of questions and answers."""
+        parts = {"train": sum(len(entry.questions) for entry in prepared.train)}
+        parts |= {"valid": len(prepared.valid), "test": len(prepared.test)}
+        return {
+            "task": "retrieve",
+            "vocabulary": prepared.tokenizer.size,
+            "questions": parts,
+            "answers": len(prepared.train),
+            "tuned": base.card.get("tuned", {}) if base else {},
+        }
+
+    def finish(self, run: Run, prepared: PreparedKnowledge, progress: Progress, tell: Tell) -> None:
+        """Find weight and threshold, score by each method, index all that is known, report.
+
+        Held-out questions are judged by an index without them; what answers later knows them too.
+        """
+        run.write_held_out(prepared.valid)  # never the test part: what is tuned later is tuned on these
+        embedder = open_embedder(run, run.recipe.retrieve)
+        index = Index(prepared.train, run.recipe.retrieve, embedder)
+        retriever = Retriever(index, tune_run(run, index, tell))
+        parts = {"valid": prepared.valid, "test": prepared.test}
+        scores = {
+            part: score_methods(retriever, run.card.get("tuned", {}), pairs) for part, pairs in parts.items() if pairs
+        }
+        learnt = {"parameters": count_parameters(run.build_network()), "scores": scores}
+        run.write_card(run.card | learnt | {"training": dataclasses.asdict(progress)})
+        held_out = prepared.test or prepared.valid
+        run.write_report(render_page("report", report(run, retriever, held_out)))
+        store_entries(run, known_entries(run))
+        shutil.rmtree(run.folder / "store", ignore_errors=True)
+
+    def result(self, run: Run) -> list[str]:
+        """Recall and reciprocal rank."""
+        lines = [
+            f"{part}: recall@1 {found['recall_1']:.2%}  recall@5 {found['recall_5']:.2%}  MRR {found['mrr']:.4f}"
+            f"  on {found['questions']:,} questions"
+            for part, found in run.card.get("scores", {}).items()
+        ]
+        look = f'look at {run.folder / "report.html"}, or "regard chat {run.folder}"'
+        return [*lines, f"the run is in {run.folder}; {look}"]
+
+    def folder(self, recipe: Recipe) -> Path:
+        """Named after the file."""
+        name = Path(recipe.data.train[0].source).name.partition(".")[0]
+        return Path("runs") / (name or recipe.model.arch)
+
+
+def score_methods(
+    retriever: Retriever, tuned: Mapping[str, Mapping[str, float]], pairs: Sequence[Pair]
+) -> dict[str, Any]:
+    """Scores of the method in use, and of each that it is made of."""
+    compared = compare_all(retriever.index, [pair.source for pair in pairs])
+    right = [number for number in right_entries(retriever.index.entries, pairs) if number is not None]
+    by_method = {
+        method: score(compared.by(method).total(found.get("weight", 0.0)), right, found["threshold"]).as_dict()
+        for method, found in tuned.items()
+    }
+    settings = retriever.settings
+    own = score(compared.total(settings.weight), right, settings.threshold)
+    return own.as_dict() | {"methods": by_method}
+
+
+def report(run: Run, retriever: Retriever, pairs: Sequence[Pair]) -> dict[str, Any]:
+    """Everything the page shows, ready for JSON."""
+    card = run.card
+    part = "test" if "test" in card["scores"] else "valid"
+    scores, training = card["scores"][part], card["training"]
+    threshold = f"{scores['answered']:.1%} reach the threshold of {retriever.settings.threshold:g}"
+    figures = (
+        (f"recall@1 on {scores['questions']:,} held-out questions", f"{scores['recall_1']:.1%}", threshold),
+        ("recall@5", f"{scores['recall_5']:.1%}", f"MRR {scores['mrr']:.3f}"),
+        (
+            "of training",
+            duration(training["seconds"]),
+            f"{training['step']:,} updates, {amount(training['flops'])}FLOP",
+        ),
+        ("parameters", amount(card["parameters"]), card["arch"]),
+        ("answers", f"{card['answers']:,}", f"{card['questions']['train']:,} questions"),
+    )
+    shown = pairs[:SHOWN_SAMPLES]
+    replies = [retriever.reply(pair.source) for pair in shown]
+    return run_data(run) | {
+        "title": run.folder.name,
+        "summary": [dict(zip(("label", "value", "note"), figure, strict=True)) for figure in figures],
+        "samples": [
+            {
+                "source": pair.source,
+                "translation": reply.text,
+                "reference": pair.target,
+                "score": reply.score,
+                "correct": reply.text == pair.target,
+            }
+            for pair, reply in zip(shown, replies, strict=True)
+        ],
+    }

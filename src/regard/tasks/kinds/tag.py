@@ -1,0 +1,145 @@
+"""Tagging as a kind of run: labelled words in, scores of spans or labels and a report out."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shutil
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+
+from regard.config import TAGGERS, EncoderTagger, Recipe
+from regard.data.formats import Pair
+from regard.errors import SettingsError
+from regard.models import build_tagger
+from regard.models.base import Network, Tagger, count_parameters
+from regard.run import Run
+from regard.tasks.kinds import Kind, Tables, Tell
+from regard.tasks.tag import load
+from regard.tasks.tag_report import write_tag_report
+from regard.tasks.tagged import PreparedSentences, TrainingSentences, prepare_sentences, reopen_sentences
+from regard.tasks.tagging import Labelling, TaggingTask
+from regard.training.distributed import Team
+from regard.training.estimate import COPIES, FLOAT, PROCESS, SHARE_OF_PEAK, Estimate
+from regard.training.machine import Machine
+from regard.training.plan import Choice
+from regard.training.state import Progress
+from regard.training.tag_flops import count_tag_cost
+from regard.training.tag_plan import make_tag_plan
+
+METRICS = ("accuracy", "f1", "loss")
+HELD_OUT_SENTENCES = 200
+"""Kept in a finished run, to look at."""
+KEPT_A_WORD = 14
+"""Numbers as wide as a layer's states that the backward pass needs of each word, roughly."""
+
+
+class Tagging(Kind[TrainingSentences, PreparedSentences]):
+    """What each word is, or which words together are one thing."""
+
+    defaults: ClassVar[Tables] = {
+        "model": {"arch": "tagger-gru"},
+        "tokenizer": {"kind": "character", "size": 256},
+        "train": {"metric": "accuracy", "batch_tokens": 1024, "label_smoothing": 0.0},
+    }
+    unit = "words"
+
+    def read(self, recipe: Recipe) -> TrainingSentences:
+        """Read the files."""
+        if recipe.model.arch not in TAGGERS:
+            known = ", ".join(TAGGERS)
+            raise SettingsError(f'model.arch = "{recipe.model.arch}" tags no words; choose from {known}')
+        if recipe.train.metric not in METRICS:
+            known = ", ".join(METRICS)
+            raise SettingsError(f'train.metric = "{recipe.train.metric}" does not measure labels; choose from {known}')
+        for name in ("r_drop", "shard"):
+            if getattr(recipe.train, name):
+                raise SettingsError(f"train.{name} is for models that write text; leave it out")
+        if recipe.tokenizer.sampling:
+            raise SettingsError("tokenizer.sampling is for models that write text; leave it out")
+        return TrainingSentences(recipe.data, recipe.tag, recipe.train.seed)
+
+    def plan(self, examples: TrainingSentences, machine: Machine, given: Tables, where: str) -> list[Choice]:
+        """By the number of sentences, their words and labels."""
+        return make_tag_plan(examples.facts, machine, given)
+
+    def estimate(self, recipe: Recipe, examples: TrainingSentences, machine: Machine) -> Estimate:
+        """On this machine."""
+        data = examples.facts
+        with torch.device("meta"):
+            model = build_tagger(recipe.model, recipe.tokenizer.size, data.labels)
+        words = round(data.total)
+        pairs = round(data.words) * words if isinstance(recipe.model, EncoderTagger) else 0
+        flops = count_tag_cost(model).training(round(words * (data.word_length + 2)), words, pairs)
+        parameters = count_parameters(model)
+        layers = recipe.model.encoder_layers if isinstance(recipe.model, EncoderTagger) else 2
+        kept = recipe.train.batch_tokens * FLOAT * KEPT_A_WORD * layers * model.output.in_features
+        memory = PROCESS + COPIES * FLOAT * parameters + kept
+        return Estimate(parameters, memory, flops, flops / (SHARE_OF_PEAK * machine.peak))
+
+    def prepare(
+        self, run: Run, recipe: Recipe, examples: TrainingSentences, tell: Tell, base: Run | None
+    ) -> PreparedSentences:
+        """Vocabulary, labels, pieces and held-out sentences."""
+        return prepare_sentences(run, recipe, examples, tell, base)
+
+    def reopen(self, run: Run, tell: Tell) -> PreparedSentences:
+        """From the run's own folder."""
+        return reopen_sentences(run, tell)
+
+    def task(
+        self, recipe: Recipe, prepared: PreparedSentences, model: Network, team: Team | None = None
+    ) -> TaggingTask:
+        """Batches of sentences."""
+        assert isinstance(model, Tagger)
+        return TaggingTask(recipe, prepared, model, team)
+
+    def usual_loss(self, recipe: Recipe, prepared: PreparedSentences) -> float:
+        """That of guessing, and some more."""
+        return 2.0 + math.log(len(prepared.labels))
+
+    def card(self, recipe: Recipe, prepared: PreparedSentences, base: Run | None) -> dict[str, Any]:
+        """Labels and numbers of sentences."""
+        counts = prepared.train.label_counts(len(prepared.labels)).tolist()
+        return {
+            "task": "tag",
+            "vocabulary": prepared.tokenizer.size,
+            "sentences": {"train": len(prepared.train), "valid": len(prepared.valid), "test": len(prepared.test)},
+            "words": sum(counts),
+            "scheme": Labelling(prepared.labels, recipe.tag).scheme,
+            "labels": dict(zip(prepared.labels, counts, strict=True)),
+        }
+
+    def finish(self, run: Run, prepared: PreparedSentences, progress: Progress, tell: Tell) -> None:
+        """Score, report."""
+        tagger = load(run.folder)
+        parts = {"valid": prepared.valid, "test": prepared.test}
+        scores = {part: tagger.score(sentences).as_dict() for part, sentences in parts.items() if sentences}
+        learnt = {"parameters": count_parameters(tagger.model), "scores": scores}
+        run.write_card(run.card | learnt | {"training": dataclasses.asdict(progress)})
+        held_out = prepared.test or prepared.valid
+        kept = [Pair(" ".join(one.tokens), " ".join(one.tags)) for one in held_out[:HELD_OUT_SENTENCES]]
+        run.write_held_out(kept)
+        write_tag_report(run, tagger, held_out)
+        shutil.rmtree(run.folder / "store", ignore_errors=True)
+
+    def result(self, run: Run) -> list[str]:
+        """F1 of spans, or accuracy."""
+        scores = []
+        for part, found in run.card.get("scores", {}).items():
+            size = f"on {found['words']:,} words of {found['sentences']:,} sentences"
+            accuracy = f"accuracy {found['accuracy']:.2%}"
+            if "span_f1" in found:
+                spans = f"span F1 {found['span_f1']:.2%}  precision {found['precision']:.2%}"
+                scores.append(f"{part}: {spans}  recall {found['recall']:.2%}  {accuracy}  {size}")
+            else:
+                scores.append(f"{part}: {accuracy}  macro F1 {found['f1']:.2%}  {size}")
+        look = f'look at {run.folder / "report.html"}, or "regard tag {run.folder}"'
+        return [*scores, f"the run is in {run.folder}; {look}"]
+
+    def folder(self, recipe: Recipe) -> Path:
+        """Named after the file."""
+        name = Path(recipe.data.train[0].source).name.partition(".")[0]
+        return Path("runs") / (f"{name}-{recipe.model.arch}" if name else recipe.model.arch)

@@ -1,0 +1,46 @@
+"""Each tagger learns, from nothing and within a CPU minute, labels that the words around decide."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from regard.config import TAGGERS
+from regard.models import build_tagger
+from tests.tagged import Words, toy_tagger
+
+LETTERS, LENGTH = 10, 8
+STEPS, ROWS = 250, 32
+
+
+def draw(count: int) -> tuple[Words, Tensor]:
+    """Words of two letters; a span begins with a word whose first letter is 0 and ends with one whose last letter is 0.
+
+    Labels: outside (0), the first word of a span (1), the others (2). They hang on how words are spelt, on the words
+    before, and on the label before.
+    """
+    ids = torch.randint(LETTERS, (count, LENGTH, 2))
+    target = torch.zeros(count, LENGTH, dtype=torch.long)
+    inside = torch.zeros(count, dtype=torch.bool)
+    for place in range(LENGTH):
+        begins = ~inside & (ids[:, place, 0] == 0)
+        target[:, place] = torch.where(begins, 1, torch.where(inside, 2, 0))
+        inside = (inside | begins) & (ids[:, place, 1] != 0)
+    return Words(ids, torch.ones_like(ids, dtype=torch.bool)), target
+
+
+@pytest.mark.parametrize("arch", TAGGERS)
+def test_learns(arch: str) -> None:
+    torch.manual_seed(1)
+    model = build_tagger(toy_tagger(arch, width=32, dropout=0.0, word_dropout=0.0), LETTERS, 3)
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    mask = torch.ones(ROWS, LENGTH, dtype=torch.bool)
+    for _ in range(STEPS):
+        words, target = draw(ROWS)
+        optimizer.zero_grad()
+        model.chain.surprise(model(words), target, mask).mean().backward()
+        optimizer.step()
+    words, target = draw(500)
+    found = model.eval().chain.best(model(words), torch.ones(500, LENGTH, dtype=torch.bool))
+    assert (found == target).float().mean() > 0.97

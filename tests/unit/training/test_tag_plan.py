@@ -1,0 +1,72 @@
+"""The plan and the arithmetic of taggers."""
+
+import dataclasses
+
+import pytest
+import torch
+from tests.tagged import CASES, LABELS, build, sentences
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from regard.config import TAGGERS
+from regard.recipe import make_recipe
+from regard.tasks.kinds import kind_of
+from regard.training.machine import Machine
+from regard.training.plan import merge
+from regard.training.tag_flops import count_tag_cost
+from regard.training.tag_plan import Sentences, make_tag_plan
+
+CHUNKS = Sentences(sentences=8000, words=23.7, distinct=18_000, word_length=4.6, characters=80, labels=22, scheme="BIO")
+
+
+MACHINE = Machine("cpu", cores=2, memory=8e9, peak=1e11)
+
+
+def plan(data: Sentences, given: dict | None = None) -> dict:
+    return {choice.name: choice.value for choice in make_tag_plan(data, MACHINE, given or {})}
+
+
+def test_the_plan_follows_the_data():
+    found = plan(CHUNKS)
+    assert found["train.metric"] == "f1"
+    assert found["tokenizer.size"] == 85
+    assert found["model.words"] == 32_768
+    assert found["train.batch_tokens"] == 1024
+    small = plan(dataclasses.replace(CHUNKS, sentences=200, distinct=900, scheme="plain"))
+    assert small["train.metric"] == "accuracy"
+    assert small["model.words"] == 1024
+    assert small["model.width"] < found["model.width"]
+    assert small["train.batch_tokens"] < found["train.batch_tokens"]
+
+
+def test_what_was_said_stays():
+    given = {"model": {"arch": "tagger-encoder"}, "train": {"batch_tokens": 999}}
+    found = plan(CHUNKS, given)
+    assert not {"model.arch", "train.batch_tokens", "model.width"} & found.keys()
+    assert found["train.optimizer"] == "muon"
+    assert "train.optimizer" not in plan(CHUNKS)
+
+
+@pytest.mark.parametrize("arch", TAGGERS)
+def test_the_plan_is_a_recipe(arch):
+    given = {"data": {"task": "tag"}, "model": {"arch": arch}}
+    table = merge(make_tag_plan(CHUNKS, MACHINE, given), given)
+    below = kind_of("tag").defaults
+    sections = below.keys() | table.keys()
+    recipe = make_recipe({section: {**below.get(section, {}), **table.get(section, {})} for section in sections})
+    assert recipe.model.arch == arch
+    assert recipe.train.label_smoothing == 0.0
+
+
+@pytest.mark.parametrize("arch", TAGGERS)
+def test_arithmetic_is_counted_as_torch_counts_it(arch):
+    """All words have four pieces and none comes twice, so nothing is saved; the chain is left out on both sides."""
+    model = build(CASES[arch])
+    batch = sentences([[4] * 6] * 3)
+    counter = FlopCounterMode(display=False)
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), counter:  # the fused kernel is not counted
+        model(batch)
+    cost = count_tag_cost(model)
+    pairs = 3 * 36 if arch == "tagger-encoder" else 0
+    words = 18 * (cost.word - 2 * LABELS**2)
+    assert counter.get_total_flops() == pytest.approx(18 * 4 * cost.piece + words + pairs * cost.pair, rel=0.02)
