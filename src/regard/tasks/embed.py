@@ -103,7 +103,7 @@ def _open_folder(folder: Path) -> tuple[Any, Any]:
         from transformers import AutoModel, AutoTokenizer
     except ImportError:
         raise SettingsError(
-            'retrieve.encoder needs transformers, which is not installed: pip install "regard[retrieve]"'
+            'retrieve.encoder needs transformers, which is not installed: pip install "regard[embed]"'
         ) from None
     safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     try:
