@@ -131,6 +131,15 @@ class Run:
             source.save(self.folder, "source")
             target.save(self.folder, "target")
 
+    @contextlib.contextmanager
+    def new_store(self) -> Iterator[Path]:
+        """A folder to fill with what training reads. It becomes the run's store when all is in it."""
+        draft = self.folder / "store.part"
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir()
+        yield draft
+        draft.rename(self.folder / "store")
+
     def require(self, *tasks: str) -> Run:
         """The run itself, if it was trained for one of these tasks; else an error that names the command for it."""
         task = self.recipe.data.task

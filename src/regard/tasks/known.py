@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,12 +17,12 @@ from regard.data.tokenizer import Tokenizer, train_tokenizer
 from regard.durable import write_atomically
 from regard.errors import CorpusError, RunError, SettingsError
 from regard.run import Run
+from regard.tasks.holding_out import SHARE, held_out_sizes
 from regard.tasks.index import KNOWLEDGE
 from regard.tasks.kinds import Tell
 from regard.training.retrieval_plan import Known
 
 FEWEST_QUESTIONS = 20
-HELD_OUT_SHARE = 10  # at most one question in so many is held out for each part
 
 
 @dataclass(frozen=True)
@@ -89,13 +88,7 @@ class TrainingKnowledge:
 
         An answer keeps one question at least; only where hardly any has two, it may keep none and be known by its text.
         """
-        most = max(total // HELD_OUT_SHARE, 1)
-        wanted = {
-            "valid": 0 if data.valid else min(data.valid_pairs, most),
-            "test": 0 if data.valid or data.test else min(data.test_pairs, most),
-        }
-        if not data.valid and not wanted["valid"]:
-            raise SettingsError("data.valid_pairs = 0 and no validation file: training could not tell when to stop")
+        wanted = dict(zip(("valid", "test"), held_out_sizes(data, max(total // SHARE, 1)), strict=True))
         spare = sum(len(entry.questions) - 1 for entry in self.entries)
         keep = 1 if spare >= 2 * sum(wanted.values()) else 0
         places = [(number, question) for number, entry in enumerate(self.entries) for question in entry.questions]
@@ -147,14 +140,10 @@ def reopen_knowledge(run: Run, tell: Tell) -> PreparedKnowledge:
 
 
 def _build(run: Run, knowledge: TrainingKnowledge, tokenizer: Tokenizer) -> PreparedKnowledge:
-    """Fill a folder beside the store's place, then give it its name."""
-    draft = run.folder / "store.part"
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir()
-    write_entries(draft / "train.jsonl", knowledge.train)
-    for part, pairs in knowledge.held_out.items():
-        _write_pairs(draft / f"{part}.jsonl", pairs)
-    draft.rename(run.folder / "store")
+    with run.new_store() as folder:
+        write_entries(folder / "train.jsonl", knowledge.train)
+        for part, pairs in knowledge.held_out.items():
+            _write_pairs(folder / f"{part}.jsonl", pairs)
     return PreparedKnowledge(tokenizer, knowledge.train, knowledge.held_out["valid"], knowledge.held_out["test"])
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,19 +11,17 @@ from pathlib import Path
 
 from regard.config import Corpus, Data, Recipe
 from regard.data.document_store import DocumentStore, open_documents, write_documents
-from regard.data.formats import Pair
 from regard.data.labelled import Document, encode_document, plain, read_documents, sentences_of
-from regard.data.split import PARTS, plan_split
 from regard.data.store import Part
 from regard.data.tokenizer import Tokenizer, train_tokenizer
 from regard.durable import write_atomically
 from regard.errors import CorpusError, RunError, SettingsError, nearest
 from regard.run import Run
+from regard.tasks.holding_out import deal, split_texts
 from regard.tasks.kinds import Tell
 from regard.training.document_plan import Collection
 
 FEWEST_DOCUMENTS = 20
-HELD_OUT_SHARE = 10  # at most one document in so many is held out for each part
 
 
 @dataclass(frozen=True)
@@ -52,13 +49,10 @@ class TrainingDocuments:
             part: [document for corpus in getattr(data, part) for document in _read(corpus)]
             for part in ("valid", "test")
         }
-        parts = iter(_split([document for corpus in read for document in corpus], data, seed))
+        parts = _split([document for corpus in read for document in corpus], data, seed)
         self.corpora: list[tuple[list[Document], float]] = []
         """The training documents of each file, with its weight."""
-        for corpus, found in zip(data.train, read, strict=True):
-            dealt: dict[str, list[Document]] = {part: [] for part in PARTS}
-            for document, part in zip(found, parts, strict=False):
-                dealt[PARTS[part]].append(document)
+        for corpus, dealt in zip(data.train, deal(read, parts), strict=True):
             self.corpora.append((dealt["train"], corpus.weight))
             for name, documents in self.held_out.items():
                 documents += dealt[name]
@@ -132,7 +126,7 @@ def reopen_documents(run: Run, tell: Tell) -> PreparedDocuments:
 def _build(
     run: Run, recipe: Recipe, documents: TrainingDocuments, tokenizer: Tokenizer, labels: Sequence[str], tell: Tell
 ) -> PreparedDocuments:
-    """Fill a folder beside the store's place, then give it its name."""
+    """Encode, and write the store."""
     tell(f"encoding {len(documents):,} documents")
     number = {label: place for place, label in enumerate(labels)}
     encoded = [encode_document(document.text, tokenizer, recipe.classify) for document in documents.train()]
@@ -145,15 +139,12 @@ def _build(
     for found, weight in documents.corpora:
         end += len(found)
         parts.append(Part(end, weight))
-    draft = run.folder / "store.part"
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir()
     numbered = [[number[label] for label in document.labels] for document in documents.train()]
     sentences = (one.sentences for one in encoded)
-    write_documents(draft / "train", zip(sentences, numbered, strict=True), parts, tokenizer.size)
-    for part in ("valid", "test"):
-        write_kept(draft / f"{part}.jsonl", documents.held_out[part])
-    draft.rename(run.folder / "store")
+    with run.new_store() as folder:
+        write_documents(folder / "train", zip(sentences, numbered, strict=True), parts, tokenizer.size)
+        for part in ("valid", "test"):
+            write_kept(folder / f"{part}.jsonl", documents.held_out[part])
     store = open_documents(run.folder / "store" / "train")
     return PreparedDocuments(tokenizer, tuple(labels), store, documents.held_out["valid"], documents.held_out["test"])
 
@@ -182,15 +173,7 @@ def _read(corpus: Corpus) -> list[Document]:
 
 def _split(documents: list[Document], data: Data, seed: int) -> bytes:
     """The number in `PARTS` of each document. One whose label no training document would have stays with them."""
-    most = max(len(documents) // HELD_OUT_SHARE, 1)
-    valid = 0 if data.valid else min(data.valid_pairs, most)
-    test = 0 if data.valid or data.test else min(data.test_pairs, most)
-    if not data.valid and not valid:
-        raise SettingsError("data.valid_pairs = 0 and no validation file: training could not tell when to stop")
-    if not valid and not test:
-        return bytes(len(documents))
-    texts = (Pair(document.text, "") for document in documents)
-    parts = plan_split(texts, valid, test, seed, where=data.train[0].source).parts
+    parts = split_texts([document.text for document in documents], data, seed)
     learnt = {label for document, part in zip(documents, parts, strict=True) if not part for label in document.labels}
     return bytes(part if learnt.issuperset(one.labels) else 0 for one, part in zip(documents, parts, strict=True))
 

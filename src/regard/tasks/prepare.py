@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from regard.data.tokenizer import Tokenizer, train_tokenizer
 from regard.durable import write_atomically
 from regard.errors import CorpusError, SettingsError
 from regard.run import Run
+from regard.tasks.holding_out import held_out_sizes
 
 FEWEST_PAIRS = 20
 HELD_OUT_SHARE = 20  # at most one pair in so many is held out for each part
@@ -55,11 +55,7 @@ class TrainingPairs:
             raise CorpusError(
                 data.train[0].source, f"{total} pairs are too few to train on; give at least {FEWEST_PAIRS}"
             )
-        most = max(total // HELD_OUT_SHARE, self.smallest)
-        valid = 0 if data.valid else min(data.valid_pairs, most)
-        test = 0 if data.valid or data.test else min(data.test_pairs, most)
-        if not data.valid and not valid:
-            raise SettingsError("data.valid_pairs = 0 and no validation corpus: training could not tell when to stop")
+        valid, test = held_out_sizes(data, max(total // HELD_OUT_SHARE, self.smallest))
         if valid or test:
             self.parts = self._split(valid, test, seed).parts
 
@@ -217,22 +213,19 @@ def open_prepared(run: Run, tell: Tell) -> Prepared:
 def _build(
     run: Run, recipe: Recipe, pairs: TrainingPairs, source: Tokenizer, target: Tokenizer, tell: Tell
 ) -> Prepared:
-    """Fill a folder beside the store's place, then give it its name."""
+    """Encode, and write the store."""
     pairs.fit_to(source, recipe.data.max_length)
     valid, test = (list(filter(_is_real, pairs.held_out(part))) for part in ("valid", "test"))
     if not valid:
         raise CorpusError(recipe.data.train[0].source, "no pair that was held out has text on both sides")
     tell(f"encoding {len(pairs):,} pairs")
-    draft = run.folder / "store.part"
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir()
-    store = build_store(draft / "train", pairs.corpora(), source, target, recipe.data.max_length)
-    if not len(store):
-        raise CorpusError("training data", f"no pair has text on both sides within {recipe.data.max_length} tokens")
-    for part, held_out in (("valid", valid), ("test", test)):
-        lines = "".join(json.dumps(pair, ensure_ascii=False) + "\n" for pair in held_out)
-        write_atomically(draft / f"{part}.jsonl", lines.encode())
-    draft.rename(run.folder / "store")
+    with run.new_store() as folder:
+        store = build_store(folder / "train", pairs.corpora(), source, target, recipe.data.max_length)
+        if not len(store):
+            raise CorpusError("training data", f"no pair has text on both sides within {recipe.data.max_length} tokens")
+        for part, held_out in (("valid", valid), ("test", test)):
+            lines = "".join(json.dumps(pair, ensure_ascii=False) + "\n" for pair in held_out)
+            write_atomically(folder / f"{part}.jsonl", lines.encode())
     return Prepared(source, target, open_store(run.folder / "store" / "train"), valid, test)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,21 +11,18 @@ from pathlib import Path
 from regard.config import Corpus, Data, Recipe, Tag
 from regard.data.conll import TaggedSentence, read_tagged, to_json
 from regard.data.document_store import DocumentStore, open_documents, write_documents
-from regard.data.formats import Pair
 from regard.data.spans import OUTSIDE, Scheme, find_scheme, learnt_scheme, merge, rewrite
-from regard.data.split import PARTS, plan_split
 from regard.data.store import Part
 from regard.data.tagged_batch import encode_words
 from regard.data.tokenizer import Tokenizer, train_tokenizer
 from regard.durable import write_atomically
 from regard.errors import CorpusError, RunError, SettingsError
 from regard.run import Run
+from regard.tasks.holding_out import deal, split_texts
 from regard.tasks.kinds import Tell
 from regard.training.tag_plan import Sentences
 
 FEWEST_SENTENCES = 20
-HELD_OUT_SHARE = 10
-"""At most one sentence in so many is held out for each part."""
 
 
 @dataclass(frozen=True)
@@ -60,15 +56,12 @@ class TrainingSentences:
             ]
             for part in ("valid", "test")
         }
-        parts = iter(_split([sentence for found in read for sentence in found], data, seed))
+        parts = split_texts([" ".join(sentence.tokens) for found in read for sentence in found], data, seed)
         self.corpora: list[tuple[list[TaggedSentence], float]] = []
         """The training sentences of each file, with its weight."""
         self.mended = 0
         """Training labels that break the rules of their scheme, such as an I- that nothing has begun."""
-        for corpus, found in zip(data.train, read, strict=True):
-            dealt: dict[str, list[TaggedSentence]] = {part: [] for part in PARTS}
-            for sentence, part in zip(found, parts, strict=False):
-                dealt[PARTS[part]].append(sentence)
+        for corpus, dealt in zip(data.train, deal(read, parts), strict=True):
             learnt = [_rewrite(one, learnt_scheme(self.scheme)) for one in dealt["train"]]
             self.corpora.append((learnt, corpus.weight))
             self.mended += sum(_mistakes(one, self.scheme) for one in dealt["train"])
@@ -149,7 +142,7 @@ def reopen_sentences(run: Run, tell: Tell) -> PreparedSentences:
 def _build(
     run: Run, recipe: Recipe, sentences: TrainingSentences, tokenizer: Tokenizer, labels: Sequence[str], tell: Tell
 ) -> PreparedSentences:
-    """Fill a folder beside the store's place, then give it its name."""
+    """Encode, and write the store."""
     tell(f"encoding {len(sentences):,} sentences")
     number = {label: place for place, label in enumerate(labels)}
     short: list[TaggedSentence] = []
@@ -160,13 +153,10 @@ def _build(
         parts.append(Part(len(short), weight))
     words = encode_words([sentence.tokens for sentence in short], tokenizer, recipe.tag)
     numbered = ([number[tag] for tag in sentence.tags] for sentence in short)
-    draft = run.folder / "store.part"
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir()
-    write_documents(draft / "train", zip(words, numbered, strict=True), parts, tokenizer.size)
-    for part, held_out in sentences.held_out.items():
-        write_atomically(draft / f"{part}.jsonl", "".join(f"{to_json(one)}\n" for one in held_out).encode())
-    draft.rename(run.folder / "store")
+    with run.new_store() as folder:
+        write_documents(folder / "train", zip(words, numbered, strict=True), parts, tokenizer.size)
+        for part, held_out in sentences.held_out.items():
+            write_atomically(folder / f"{part}.jsonl", "".join(f"{to_json(one)}\n" for one in held_out).encode())
     store = open_documents(run.folder / "store" / "train")
     valid, test = sentences.held_out["valid"], sentences.held_out["test"]
     return PreparedSentences(tokenizer, tuple(labels), store, valid, test)
@@ -201,19 +191,6 @@ def _rewrite(sentence: TaggedSentence, scheme: Scheme) -> TaggedSentence:
 def _mistakes(sentence: TaggedSentence, scheme: Scheme) -> int:
     """Labels that are not as the scheme would write the same spans. In IOB1 there is nothing to break."""
     return 0 if scheme == "IOB1" else sum(map(str.__ne__, rewrite(sentence.tags, scheme), sentence.tags))
-
-
-def _split(sentences: list[TaggedSentence], data: Data, seed: int) -> bytes:
-    """The number in `PARTS` of each sentence."""
-    most = max(len(sentences) // HELD_OUT_SHARE, 1)
-    valid = 0 if data.valid else min(data.valid_pairs, most)
-    test = 0 if data.valid or data.test else min(data.test_pairs, most)
-    if not data.valid and not valid:
-        raise SettingsError("data.valid_pairs = 0 and no validation file: training could not tell when to stop")
-    if not valid and not test:
-        return bytes(len(sentences))
-    texts = (Pair(" ".join(sentence.tokens), "") for sentence in sentences)
-    return plan_split(texts, valid, test, seed, where=data.train[0].source).parts
 
 
 def _labels(train: Iterator[TaggedSentence], where: str) -> tuple[str, ...]:
