@@ -195,7 +195,7 @@ def _vectors_for(run: Run, entries: Sequence[Entry], embedder: Embedder, tell: C
         known = dict(zip(before.texts, stored, strict=True)) if stored is not None else {}
     texts = Index(entries, settings).texts
     new = list(dict.fromkeys(text for text in texts if text not in known))
-    if tell:
+    if tell and new:
         tell(f"encoding {len(new):,} texts")
     known |= zip(new, embedder.encode(new), strict=True) if new else {}
     return np.stack([known[text] for text in texts])
