@@ -350,7 +350,10 @@ def _describe(served: Served) -> Json:
         "arch": card.get("arch", run.recipe.model.arch),
         "parameters": sum(map(prod, shapes)),
         "created": int(when),
-        "scores": card.get("scores", {}),
+        "scores": {
+            part: {name: value for name, value in found.items() if isinstance(value, int | float | str)}
+            for part, found in card.get("scores", {}).items()
+        },
     }
 
 

@@ -1,6 +1,8 @@
 """Probabilities that can be taken at their word: scores divided by a temperature found on held-out documents.
 
-Guo et al. 2017: one number, which changes no decision. The likelihood of the right labels has one maximum in it.
+Guo et al. 2017: one number, which changes no decision. The likelihood of the right labels has one maximum in it. As
+Platt (1999) has it, the right labels are taken for a little less than sure, the less the fewer documents there are: else
+a handful that are all right would make the temperature as low as can be, and everything sure.
 """
 
 from __future__ import annotations
@@ -23,9 +25,11 @@ def find_temperature(logits_BL: Tensor, target_BL: Tensor, *, several: bool) -> 
     if len(logits_BL) < ENOUGH_DOCUMENTS:
         return None
     logits_BL = logits_BL.double()
+    doubt = 2 / (len(logits_BL) + 2)
 
     def surprise(log_temperature: float) -> float:
-        return float(label_loss(logits_BL / math.exp(log_temperature), target_BL, several=several).plain)
+        scaled_BL = logits_BL / math.exp(log_temperature)
+        return float(label_loss(scaled_BL, target_BL, several=several, smoothing=doubt).smoothed)
 
     return math.exp(_lowest(surprise, math.log(LOWEST), math.log(HIGHEST)))
 

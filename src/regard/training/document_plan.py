@@ -121,7 +121,8 @@ def _batches(data: Collection, batch: int) -> Iterator[Choice]:
     every = min(max(epoch // 2, UPDATES_AT_LEAST), 2000)
     yield Choice("train.validate_every", every, f"an epoch is about {epoch:,} updates")
     yield Choice("train.state_every", min(every, 500), "so little is lost when it is killed")
-    yield Choice("train.max_steps", max(EPOCHS * epoch, 20 * every), f"{EPOCHS} epochs, if nothing ends it before")
+    most = max(EPOCHS * epoch, 20 * every)
+    yield Choice("train.max_steps", most, f"{round(most / epoch)} epochs, if nothing ends it before")
     yield Choice("train.patience", 6, "validations without a better one, before it stops")
 
 

@@ -71,5 +71,6 @@ def _batches(data: Known, batch: int) -> Iterator[Choice]:
     every = min(max(2 * epoch, UPDATES_AT_LEAST), 1000)
     yield Choice("train.validate_every", every, f"an epoch is about {epoch:,} updates")
     yield Choice("train.state_every", min(every, 500), "so little is lost when it is killed")
-    yield Choice("train.max_steps", max(EPOCHS * epoch, 10 * every), f"{EPOCHS} epochs, if nothing ends it before")
+    most = max(EPOCHS * epoch, 10 * every)
+    yield Choice("train.max_steps", most, f"{round(most / epoch)} epochs, if nothing ends it before")
     yield Choice("train.patience", 5, "validations without a better one, before it stops")

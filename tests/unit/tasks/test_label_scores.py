@@ -83,6 +83,13 @@ def test_the_temperature_that_made_the_labels_is_found(several, temperature):
     assert find_temperature(logits, target, several=several) == pytest.approx(temperature, rel=0.05)
 
 
+def test_a_few_documents_that_are_all_right_do_not_make_it_sure():
+    target = torch.eye(2).repeat(20, 1)
+    logits = 0.5 * target  # right, and hardly sure
+    found = find_temperature(logits, target, several=False)
+    assert to_probabilities(logits, found, several=False).max().item() == pytest.approx(41 / 42, abs=1e-3)
+
+
 def test_a_temperature_changes_no_decision_and_needs_documents():
     logits = torch.randn(50, 4)
     hot, cold = (to_probabilities(logits, temperature, several=False) for temperature in (5.0, 0.2))
