@@ -115,7 +115,8 @@ def ask(run: Run, asked: list[Pair], foreign: list[str]) -> dict[str, Any]:
         began = time.perf_counter()
         row = retriever.score(asked).as_dict()
         row["milliseconds"] = 1000 * (time.perf_counter() - began) / len(asked)
-        refused = [matches[0].score < retriever.settings.threshold for matches in retriever.search(foreign, k=1)]
+        threshold = retriever.settings.threshold
+        refused = [not found or found[0].score < threshold for found in retriever.search(foreign, k=1)]
         rows[method] = row | {"threshold": retriever.settings.threshold, "strangers": sum(refused) / len(refused)}
     return rows
 

@@ -82,7 +82,7 @@ def test_an_answer_of_several_lines_is_put_on_one(faq, monkeypatch, capsys):
 def test_matches_and_words_are_shown(faq, monkeypatch, capsys):
     lines = ask(monkeypatch, capsys, faq, "a birthday cake\n", "--top", "2", "--explain")
     assert lines[0].startswith("Call us three days before")
-    assert "birthday" in lines[1]
+    assert lines[1].startswith("  most matched: birthday ")
     assert "How can I order a birthday cake?" in lines[2]
     assert "bm25" in lines[2]
     assert len(lines) == 4
@@ -101,8 +101,9 @@ def test_json_says_where_it_is_from(faq, monkeypatch, capsys):
 
 
 def test_settings_of_the_moment(faq, monkeypatch, capsys):
-    sets = ["--set", "retrieve.threshold=2", "--set", "retrieve.unknown=No idea."]
-    assert ask(monkeypatch, capsys, faq, "When do you open?\n", *sets) == ["No idea."]
+    sets = ["--set", "retrieve.threshold=0.9", "--set", "retrieve.unknown=No idea."]
+    assert ask(monkeypatch, capsys, faq, "can I pay with a zebra?\n", *sets) == ["No idea."]
+    assert "between 0 and 1" in refused(capsys, "chat", faq, "--set", "retrieve.threshold=2")
     assert "search settings are for a --fallback run" in refused(capsys, "chat", faq, "--beam", "3")
     assert "retrieve.threshhold" in refused(capsys, "chat", faq, "--set", "retrieve.threshhold=1")
     assert "has no encoder" in refused(capsys, "chat", faq, "--set", "retrieve.method=both")
@@ -139,7 +140,9 @@ def test_added_changed_removed_replaced(copy, tmp_path, capsys, monkeypatch):
     more = tmp_path / "more.tsv"
     more.write_text("Do you sell stamps?\tNo, ask at the post office.\nWhen do you open?\tAt seven now.\n")
     assert main(["index", str(copy), str(more)]) == 0
-    assert "2 answers added, 0 changed, 1 removed" in capsys.readouterr().out
+    assert "1 answer added, 1 changed, 0 removed" in capsys.readouterr().out
+    assert main(["index", str(copy), str(more)]) == 0
+    assert "nothing changed" in capsys.readouterr().out
     assert ask(monkeypatch, capsys, copy, "stamps?\nWhen do you open?\n") == [
         "No, ask at the post office.", "At seven now.",
     ]  # fmt: skip
@@ -159,13 +162,56 @@ def test_what_cannot_be_indexed(copy, faq, tmp_path, capsys):
     assert "the knowledge base is empty" in refused(capsys, "index", "--new", tmp_path / "new", empty)
     assert not (tmp_path / "new").exists()
     assert "no such file" in refused(capsys, "index", copy, tmp_path / "missing.md")
-    assert "exists already" in refused(capsys, "index", "--new", copy, write_faq(tmp_path / "a.md"))
+    told = refused(capsys, "index", "--new", copy, write_faq(tmp_path / "a.md"))
+    assert f'"regard index {copy} FILE" adds to it, and with --replace' in told
     assert "is neither a question nor an answer" in refused(capsys, "index", copy, "--remove", "nothing like it")
     known = [word for entry in read_entries(faq / "knowledge.jsonl") for word in ("--remove", entry.answer)]
     assert "would be empty" in refused(capsys, "index", copy, *known)
     assert "--new needs a file" in refused(capsys, "index", "--new", tmp_path / "x")
     assert "--replace needs a file" in refused(capsys, "index", copy, "--replace")
     assert (copy / "knowledge.jsonl").read_bytes() == before
+
+
+def test_settings_of_a_run_that_exists(copy, capsys, monkeypatch):
+    assert main(["index", str(copy), "--set", "retrieve.threshold=0.9", "--set", "retrieve.unknown=Ask a human."]) == 0
+    out, err = capsys.readouterr()
+    assert "retrieve.threshold = 0.9, retrieve.unknown = Ask a human." in err
+    assert "4 questions with 4 answers" in out
+    assert Run.open(copy).recipe.retrieve.threshold == 0.9
+    assert ask(monkeypatch, capsys, copy, "can I pay with a zebra?\n") == ["Ask a human."]
+    for setting in ("retrieve.method=dense", "retrieve.encoder=x", "model.width=8"):
+        assert "what a run is does not change" in refused(capsys, "index", copy, "--set", setting)
+    for value in ("1.5", "-1"):
+        assert "between 0 and 1" in refused(capsys, "index", copy, "--set", f"retrieve.threshold={value}")
+    assert Run.open(copy).recipe.retrieve.threshold == 0.9
+
+
+def test_one_is_one(tmp_path, capsys):
+    one = tmp_path / "one.tsv"
+    one.write_text("Do you sell stamps?\tNo.\n")
+    assert main(["index", "--new", str(tmp_path / "run"), str(one)]) == 0
+    out = capsys.readouterr().out
+    assert "1 answer added" in out
+    assert "1 question with 1 answer\n" in out
+
+
+def test_what_is_long_is_not_repeated(faq, monkeypatch, capsys):
+    text = "a birthday cake " + "word " * 5000 + "\n"
+    lines = ask(monkeypatch, capsys, faq, text, "--explain", "--set", "retrieve.threshold=0")
+    assert len(lines) == 2
+    assert lines[1].startswith("  most matched: ")
+    assert len(lines[1]) < 120
+    assert ask(monkeypatch, capsys, faq, "zzzz\n", "--top", "3", "--explain") == ["I do not know."]
+
+
+def test_a_command_that_is_not_there(faq, monkeypatch, capsys):
+    from regard.cli.chat import talk
+    from regard.cli.speakers import Finder
+
+    said = iter(["/help", "/quit"])
+    monkeypatch.setattr("builtins.input", lambda prompt: next(said))
+    talk(Finder(regard.load(faq)))
+    assert "(there is no /help; /reset forgets" in capsys.readouterr().out
 
 
 def test_an_empty_or_missing_knowledge_base(copy, capsys):
@@ -317,6 +363,9 @@ def test_it_is_served_like_a_run_that_talks(faq, trained):
         assert {model["id"]: (model["kind"], model["arch"]) for model in models} == {
             "faq": ("chat", "bm25"), "trained": ("chat", "dense"),
         }  # fmt: skip
+        known = {model["id"]: model["knowledge"] for model in models}
+        assert known["faq"] == {"questions": 4, "answers": 4}
+        assert known["trained"]["answers"] == 6
         for name in names:
             body = {"model": name, "messages": said, "temperature": 0.7, "max_tokens": 4}
             made = httpx.post(f"{place}/chat/completions", json=body, timeout=60).json()

@@ -480,6 +480,16 @@ def test_what_takes_longer_is_asked_for(serve: Callable[..., Site], visit: Open)
 # Chat, classify
 
 
+def test_a_knowledge_base_says_what_it_is(
+    serve: Callable[..., Site], visit: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = {"arch": "bm25", "parameters": 0, "knowledge": {"questions": 17, "answers": 1}}
+    monkeypatch.setitem(MODELS, "faq", MODELS["talker"] | {"id": "faq"} | more)
+    page = visit(serve("faq"))
+    page.get_by_text("The answer comes from 17 known questions, or it is not known.").wait_for()
+    page.get_by_text("run faq · bm25 · 17 questions, 1 answer", exact=True).wait_for()
+
+
 def test_a_conversation(serve: Callable[..., Site], visit: Open) -> None:
     site = serve("talker")
     page = visit(site)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -100,7 +101,9 @@ def talk(speaker: Speaker) -> None:
     while (said := _ask()) != "/quit":
         if said == "/reset":
             turns.clear()
-        if not said or said == "/reset":
+        elif _is_command(said):
+            print(f"(there is no {said.split()[0]}; {COMMANDS})")
+        if not said or said == "/reset" or _is_command(said):
             continue
         turns.append(said)
         reply = ""
@@ -110,6 +113,11 @@ def talk(speaker: Speaker) -> None:
         print("" if reply else "(it has nothing to say)")
         speaker.show(turns, reply)
         turns = [*turns, reply][-speaker.turns :]
+
+
+def _is_command(said: str) -> bool:
+    """Whether it looks like a command: a slash and a word, as in "/help", but not "/etc/hosts"."""
+    return re.fullmatch(r"/[A-Za-z]+(\s.*)?", said) is not None
 
 
 def answer_lines(speaker: Speaker, lines: Iterable[str], *, as_json: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from typing import TYPE_CHECKING
 
 from regard.cli.settings import add_set, settings_help
@@ -27,6 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "  regard index --new runs/faq faq.md --encoder models/minilm\n"
         "  regard index runs/faq more.tsv\n"
         "  regard index runs/faq --remove 'Do you sell stamps?'\n"
+        "  regard index runs/faq --set retrieve.threshold=0.3\n"
         "  regard index runs/faq --score questions.tsv"
     )
     parser.add_argument("run", metavar="RUN", help="the run folder")
@@ -58,10 +60,14 @@ def run(options: argparse.Namespace) -> int:
     if options.score:
         return score(opened, options)
 
-    from regard.tasks.index_run import change, count
+    from regard.tasks.index_run import change, configure, count
 
+    if options.set:
+        with opened.locked():
+            made = configure(opened, options.set)
+        print(f"{options.run}: {', '.join(made)}", file=sys.stderr)
     if not (new or options.remove):
-        show(count(opened), options)
+        show(count(opened), options, is_changed=False)
         return 0
     with opened.locked():
         before = [] if options.replace else _known(opened)
@@ -89,14 +95,20 @@ def score(opened: Run, options: argparse.Namespace) -> int:
     return 0
 
 
-def show(change: Change, options: argparse.Namespace) -> None:
-    """What has changed, and what there is now."""
+def show(change: Change, options: argparse.Namespace, *, is_changed: bool = True) -> None:
+    """What has changed, if anything was to, and what there is now."""
     if options.json:
         print(json.dumps({"run": str(options.run)} | change.as_dict()))
         return
     if change.added or change.removed or change.changed:
-        print(f"{change.added:,} answers added, {change.changed:,} changed, {change.removed:,} removed")
-    print(f"{options.run} answers from {change.questions:,} questions with {change.answers:,} answers")
+        print(f"{_many(change.added, 'answer')} added, {change.changed:,} changed, {change.removed:,} removed")
+    elif is_changed:
+        print("nothing changed")
+    print(f"{options.run} answers from {_many(change.questions, 'question')} with {_many(change.answers, 'answer')}")
+
+
+def _many(number: int, thing: str) -> str:
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
 def _refuse(options: argparse.Namespace) -> None:
@@ -109,8 +121,10 @@ def _refuse(options: argparse.Namespace) -> None:
         raise SettingsError("--replace needs a file of questions and answers")
     if options.score and (options.files or options.remove):
         raise SettingsError("--score changes nothing; give the files, or --remove, in another command")
-    if not options.new and (options.encoder or options.set):
-        raise SettingsError("--encoder and --set are for --new; what a run is does not change")
+    if options.score and options.set:
+        raise SettingsError("--score changes nothing; give --set in another command")
+    if not options.new and options.encoder:
+        raise SettingsError("--encoder is for --new; what a run is does not change")
 
 
 def _known(opened: Run) -> list[Entry]:

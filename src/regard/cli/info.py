@@ -183,7 +183,7 @@ def show_card(card: dict[str, Any]) -> None:
 def _flat(value: Any) -> str:
     if isinstance(value, dict):
         return "  ".join(f"{key} {_flat(item)}" for key, item in value.items() if item not in ("", None))
-    if isinstance(value, list) and all(isinstance(item, int) for item in value):
+    if isinstance(value, list) and all(isinstance(item, int | str) for item in value):
         return " ".join(map(str, value))
     if isinstance(value, list):
         return "\n             ".join(_flat(item) for item in value)

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import argparse
 import json
+from itertools import islice
 from pathlib import Path
 
 from regard.cli.status import status
 from regard.config import Corpus
+from regard.data.conll import LOOKED_AT, OF_WORDS, looks_like_columns, read_words
 from regard.data.corpus import read_corpus
 from regard.data.dialogues import join_turns
-from regard.errors import SettingsError
+from regard.data.files import read_lines, split_suffix
+from regard.errors import CorpusError, SettingsError
 from regard.run import Run
 
 FEWEST = 20
 """Sentences below which a comparison says nothing."""
+TEXT_FILES = (".txt", ".md", ".html", ".tsv", ".jsonl", ".csv", ".conll", ".conllu")
+"""What ends so and has no space is the name of a file."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -94,8 +99,11 @@ def document(opened: Run, options: argparse.Namespace) -> int:
     tags = opened.recipe.data.task == "tag"
     if options.target:
         raise SettingsError(f"--target is a translation; a {'tagger' if tags else 'classifier'} has none")
-    text = _target(options.sentence) or ""
-    if not text.strip():
+    if options.before:
+        raise SettingsError("--before is for conversations; leave it out")
+    words = _first_words(options.sentence) if tags else ()
+    text = "" if words else _target(options.sentence) or ""
+    if not words and not text.strip():
         raise SettingsError(f"the {'sentence' if tags else 'document'} is empty; give one to look at")
 
     from regard.tasks.inspect_document import inspect_document, write_document_page
@@ -105,12 +113,14 @@ def document(opened: Run, options: argparse.Namespace) -> int:
     if not options.json:
         refuse_other(Path(options.out), force=options.force)
     with status("reading"):
-        data = (inspect_tags if tags else inspect_document)(opened, text)
+        data = inspect_tags(opened, words or text) if tags else inspect_document(opened, text)
     if options.json:
         print(json.dumps(data, ensure_ascii=False))
         return 0
     path = (write_tags_page if tags else write_document_page)(data, options.out, force=options.force)
     print(data["title"])
+    if tags:
+        print(data["marked"])
     print(f"\nOpen {path} in a browser (needs no network).")
     return 0
 
@@ -147,9 +157,23 @@ def _with_turns(opened: Run, options: argparse.Namespace) -> str:
     return sentence
 
 
+def _first_words(given: str | None) -> tuple[str, ...]:
+    """The first sentence of the file of this name, if that holds words and no text."""
+    if given is None or len(given) > 255 or not Path(given).is_file():
+        return ()
+    if split_suffix(given)[0] not in OF_WORDS and not looks_like_columns(list(islice(read_lines(given), LOOKED_AT))):
+        return ()
+    first = next(iter(read_words(given)), ())
+    if not first:
+        raise CorpusError(given, "no word here")
+    return first
+
+
 def _target(given: str | None) -> str | None:
     """A text, or that of the file of this name."""
     if given is None or len(given) > 255 or not Path(given).is_file():
+        if given and not any(map(str.isspace, given)) and Path(given).suffix in TEXT_FILES:
+            raise SettingsError(f"{given}: no such file")
         return given
     try:
         lines = Path(given).read_text(encoding="utf-8").split("\n")

@@ -17,6 +17,11 @@ BAR = 6
 """Characters of the longest bar."""
 
 
+def show_words(part: Sentence, console: Console) -> None:
+    """The words of a single part, shaded by their weights."""
+    console.print(_shade(part, part.weight * max((word.weight for word in part.words), default=0.0)))
+
+
 def show_weights(parts: Sequence[Sentence], console: Console) -> None:
     """A line a part: its weight, as a figure and as a bar, and its words shaded by theirs."""
     from rich.text import Text

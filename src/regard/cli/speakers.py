@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from regard.tasks.chat import Chatter
     from regard.tasks.retrieve import Reply, Retriever
+
+
+SHOWN_WORDS, LEAST_SHOWN = 5, 0.005
+"""Words that are named, at most, and the share below which one is not."""
+SHADED_WORDS = 200
+"""A question of more words is not repeated."""
 
 
 class Speaker(Protocol):
@@ -100,15 +109,26 @@ class Finder:
         from rich.console import Console
         from rich.text import Text
 
-        from regard.cli.shading import show_weights
-
         console = Console(highlight=False, soft_wrap=True)
         if self.explain:
-            show_weights(self.retriever.explain(self._found), console)
+            self._explain(self._found, console)
         for match in self._found.matches[: self.top]:
             parts = ((name, getattr(match, name)) for name in ("bm25", "dense"))
             scores = "  ".join(f"{name} {value:.3f}" for name, value in parts if value is not None)
             console.print(Text(f"  {match.score:.3f}  {match.question}  ({scores})", style="dim"))
+
+    def _explain(self, found: Reply, console: Console) -> None:
+        """The words of the question, shaded where there are colours; then those that met most of the match."""
+        from rich.text import Text
+
+        from regard.cli.shading import show_words
+
+        for part in self.retriever.explain(found):
+            if console.is_terminal and len(part.words) <= SHADED_WORDS:
+                show_words(part, console)
+            heavy = heapq.nlargest(SHOWN_WORDS, part.words, key=lambda word: word.weight)
+            named = ", ".join(f"{word.text} {word.weight:.0%}" for word in heavy if word.weight >= LEAST_SHOWN)
+            console.print(Text(f"  most matched: {named}", style="dim"))
 
     def _answers(self) -> bool:
         return self.fallback is None or (self._found is not None and self._found.known)

@@ -6,15 +6,26 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from regard.config import Corpus
-from regard.data.conll import FORMATS, TaggedSentence, read_tagged, read_words, write_conll
+from regard.data.conll import (
+    FORMATS,
+    LOOKED_AT,
+    OF_WORDS,
+    TaggedSentence,
+    looks_like_columns,
+    read_tagged,
+    read_tagged_lines,
+    read_words,
+    words_of_lines,
+    write_conll,
+)
 from regard.data.corpus import read_lines
 from regard.data.files import split_suffix
 from regard.data.spans import mark
-from regard.errors import SettingsError
+from regard.errors import CorpusError, SettingsError
 from regard.run import Run
 
 if TYPE_CHECKING:
@@ -31,8 +42,7 @@ MATRIX_NAMES = 14
 """A confusion matrix of more types does not fit on a screen."""
 SHOWN_WORDS = 3
 """Words that an explanation names."""
-COLUMNS = (".conll", ".conllu", ".bio", ".iob", ".iob2")
-"""Suffixes of files that hold a word a line, whatever is asked."""
+STDIN = "standard input"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -42,13 +52,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "  echo 'He reckons the deficit will narrow.' | regard tag runs/chunks\n"
         "  regard tag runs/chunks letters.txt --conll > letters.conll\n"
         "  regard tag runs/chunks test.txt.gz --score\n"
-        "  regard tag runs/names --json < lines.txt"
+        "  regard tag runs/names --json < lines.txt\n"
+        "  zcat more.txt.gz | regard tag runs/chunks --words"
     )
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument(
-        "file", metavar="FILE", nargs="?", default="-", help="text, a sentence a line, or .conll; - is standard input"
+        "file",
+        metavar="FILE",
+        nargs="?",
+        default="-",
+        help="text, a sentence a line; .conll or .jsonl; - is standard input",
     )
-    parser.add_argument("--words", action="store_true", help="the file is CoNLL, whatever its name: a word a line")
+    parser.add_argument("--words", action="store_true", help="the input is CoNLL, whatever its name: a word a line")
     parser.add_argument("--spaces", action="store_true", help="words are divided by spaces already, as in CoNLL data")
     parser.add_argument("--conll", action="store_true", help="print CoNLL: a word and its label a line")
     parser.add_argument("--explain", action="store_true", help="show the likeliest labels and the words that mattered")
@@ -61,12 +76,14 @@ def run(options: argparse.Namespace) -> int:
     opened = Run.open(options.run).require("tag")
     if options.score and (options.explain or options.conll):
         raise SettingsError("--score looks at all sentences together; leave out --explain and --conll")
-    if options.score and options.file == "-":
-        raise SettingsError(f"--score needs a file of labelled words: {FORMATS}")
+    if options.json and options.conll:
+        raise SettingsError("--json and --conll are two ways to print; choose one")
+    if options.score and options.file == "-" and sys.stdin.isatty():
+        raise SettingsError(f"--score needs labelled words, in a file or a pipe: {FORMATS}")
     if options.explain and options.conll:
         raise SettingsError("--conll has no room for an explanation; leave out --explain, or take --json")
     if options.score:
-        labelled = list(read_tagged(Corpus(options.file), opened.recipe.tag.column))
+        labelled = _labelled(options.file, opened.recipe.tag.column)
     sentences = iter([]) if options.score else _sentences(options)
     first = list(islice(sentences, 1))  # a missing file is told before the model is loaded
 
@@ -118,7 +135,7 @@ def show_scores(found: TagScores, *, as_json: bool) -> None:
     print(f"accuracy            {found.accuracy:.2%}")
     print(f"macro F1            {found.f1:.2%}")
     print(f"calibration error   {found.calibration_error:.2%}")
-    print(f"words               {found.words:,} in {found.sentences:,} sentences")
+    print(f"words               {found.words:,} in {found.sentences:,} sentence{'s' * (found.sentences != 1)}")
     width = max((len(label) for label in (*found.by_label, "label")), default=5)
     print(f"\n{'label':<{width}}  precision  recall     F1     number")
     for label, values in found.by_label.items():
@@ -131,16 +148,35 @@ def show_scores(found: TagScores, *, as_json: bool) -> None:
 # Input
 
 
+def _labelled(file: str, column: int) -> list[TaggedSentence]:
+    piped = file == "-"
+    found = list(read_tagged_lines(_standard_input(), STDIN, column) if piped else read_tagged(Corpus(file), column))
+    if not found:
+        raise CorpusError(STDIN if piped else file, "no word here")
+    return found
+
+
 def _sentences(options: argparse.Namespace) -> Iterator[str | Sequence[str]]:
     """Texts, or the words of sentences."""
-    if options.words or split_suffix(options.file)[0] in COLUMNS:
-        if options.file == "-":
-            raise SettingsError("--words needs a file; standard input is text, a sentence a line")
-        is_conllu = split_suffix(options.file)[0] == ".conllu"
-        found = read_tagged(Corpus(options.file)) if is_conllu else read_words(options.file)
-        return (sentence.tokens for sentence in found)
-    lines = _standard_input() if options.file == "-" else read_lines(options.file)
-    return (line.split() for line in lines) if options.spaces else lines
+    if options.file == "-":
+        lines = _standard_input()
+    elif options.words or split_suffix(options.file)[0] in OF_WORDS:
+        return iter(read_words(options.file))
+    else:
+        lines = read_lines(options.file)
+    if options.words:
+        return iter(words_of_lines(lines))
+    if options.spaces:
+        return (line.split() for line in lines)
+    return lines if options.file == "-" else _text(lines, options.file)
+
+
+def _text(lines: Iterator[str], file: str) -> Iterator[str]:
+    """The lines; if they seem to be no text, this is told."""
+    first = list(islice(lines, LOOKED_AT))
+    if looks_like_columns(first):
+        print(f"regard: {file} looks like CoNLL but is read as text; --words reads it as words", file=sys.stderr)
+    return chain(first, lines)
 
 
 def _standard_input() -> Iterator[str]:
@@ -153,21 +189,22 @@ def _standard_input() -> Iterator[str]:
 
 
 def _coloured(sentence: Tagged, tagger: Tagger) -> Text:
-    """The text as it was written, its spans in the colours of their types; plain labels stand behind their words."""
+    """What `mark` writes, its spans in the colours of their types and plain labels dim."""
     from rich.text import Text
 
     if tagger.scheme == "plain":
-        words = [(token, f"/{tag} ") for token, tag in zip(sentence.tokens, sentence.tags, strict=True)]
-        return Text.assemble(*((part, "dim" if place % 2 else "") for word in words for place, part in enumerate(word)))
+        words = zip(sentence.tokens, sentence.tags, strict=True)
+        return Text(" ").join(Text.assemble(token, (f"/{tag}", "dim")) for token, tag in words)
     types = sorted({label.partition("-")[2] for label in tagger.labels})
-    line, end = Text(), 0
+    parts: list[Text] = []
+    after = 0
     for span in sentence.spans:
-        line.append(sentence.text[end : span.start])
+        parts += map(Text, sentence.tokens[after : span.first])
         colour = COLOURS[types.index(span.type) % len(COLOURS)]
-        line.append(f"[{span.type} ", style=f"dim {colour}").append(span.text, style=f"bold {colour}")
-        line.append("]", style=f"dim {colour}")
-        end = span.end
-    return line.append(sentence.text[end:])
+        inside = (" ".join(sentence.tokens[span.first : span.last]), f"bold {colour}")
+        parts.append(Text.assemble((f"[{span.type or 'span'} ", f"dim {colour}"), inside, (" ]", f"dim {colour}")))
+        after = span.last
+    return Text(" ").join([*parts, *map(Text, sentence.tokens[after:])])
 
 
 def _because(sentence: Tagged) -> Iterator[str]:

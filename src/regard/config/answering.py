@@ -157,7 +157,7 @@ class Retrieve:
     """A question is compared with the answers too, and not with the known questions alone."""
     weight: float = 0.5
     """With both: the share of the dense score, both on one scale; training finds it on held-out questions."""
-    threshold: float = 0.12
+    threshold: float = 0.27
     """Where no score reaches this, the answer is `unknown`; training finds it on held-out questions."""
     answered: float = 0.95
     """Share of the held-out questions that shall reach the threshold which training finds."""
@@ -178,6 +178,7 @@ class Retrieve:
 
     def __post_init__(self) -> None:
         require(0 <= self.weight <= 1, "retrieve.weight must be between 0 and 1")
+        require(0 <= self.threshold <= 1, "retrieve.threshold must be between 0 and 1, as scores are")
         require(0 < self.answered <= 1, "retrieve.answered must be above 0 and at most 1")
         require(bool(self.unknown.strip()), "retrieve.unknown must not be empty")
         require(self.matches >= 1, "retrieve.matches must be at least 1")

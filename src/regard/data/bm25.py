@@ -4,8 +4,8 @@ A term is a word, or a run of a few characters of one, so that "openings" still 
 divided by spaces, single characters and pairs of neighbours are the terms. The index is made anew when it is opened,
 which takes a moment; so nothing of it lies in a file.
 
-A score is divided by the sum of what the terms of the question weigh, which no text reaches: it is between 0 and 1. So
-the scores of different questions can be compared, and words that no text has lower them.
+A score is divided by the sum of what the terms of the question weigh, which no text reaches: it is between 0 and 1, and
+words that no text has lower it. Whether it is good enough is judged by coverage.py.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ SATURATION, LENGTH = 1.2, 0.75
 RUN = 4
 """Characters of a run."""
 
-# Thai, Lao, Myanmar, Khmer, kana, Chinese characters.
+# Thai, Lao, Myanmar, Khmer, kana, Chinese characters; Hangul, whose words have few characters and many endings.
 _UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]"
 )
 
 
@@ -92,13 +92,18 @@ def terms_of(word: str) -> Iterator[str]:
     """The terms of a word; punctuation has none, while a symbol such as $ or an emoji is one."""
     if not any(map(_speaks, word)):
         return
-    if _UNSPACED.search(word):
+    if is_unspaced(word):
         yield from word
         yield from (word[place : place + 2] for place in range(len(word) - 1))
         return
     yield word
     framed = f"_{word}_"
     yield from (framed[place : place + RUN] for place in range(len(framed) - RUN + 1))
+
+
+def is_unspaced(word: str) -> bool:
+    """Whether it is of a script whose words are found by their characters."""
+    return _UNSPACED.search(word) is not None
 
 
 def _speaks(character: str) -> bool:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +22,10 @@ from regard.errors import CorpusError
 FORMATS = ".conll .txt .bio .tsv (a word and its label a line), .conllu, .jsonl (tokens and tags), also .gz .zst"
 COLUMNS = ("", ".conll", ".txt", ".bio", ".iob", ".iob2", ".tsv", ".dat", ".data")
 """Suffixes of files of columns."""
+OF_WORDS = (".conll", ".conllu", ".bio", ".iob", ".iob2", ".jsonl")
+"""Suffixes of files that hold words and never plain text."""
+LOOKED_AT = 100
+"""Lines at the beginning of a file that tell whether it is columns."""
 DOCUMENT = "-DOCSTART-"
 """A line that begins with this begins a document, and is no word."""
 UPOS = 3
@@ -55,13 +60,38 @@ def read_tagged(corpus: Corpus, column: int = 0) -> Iterator[TaggedSentence]:
         return _read_conllu(path, column or UPOS + 1)
     if suffix not in COLUMNS:
         raise CorpusError(path, f"not a file of labelled words; they come as {FORMATS}")
-    return _read_columns(path, column)
+    return _read_columns(path, column, read_lines(path))
 
 
-def read_words(path: str | Path) -> Iterator[TaggedSentence]:
-    """The sentences of a file of columns with as many of them as there are: the first is the word, labels are empty."""
-    for rows in _sentences(Path(path)):
-        yield TaggedSentence(tuple(row.fields[0] for row in rows), ())
+def read_tagged_lines(lines: Iterable[str], where: str, column: int = 0) -> Iterator[TaggedSentence]:
+    """The same of lines of columns that come from elsewhere; mistakes are told of `where`."""
+    return _read_columns(where, column, lines)
+
+
+def read_words(path: str | Path) -> Iterator[tuple[str, ...]]:
+    """The words of each sentence of a file, whatever else it holds: labels may be there or not."""
+    path = Path(path)
+    suffix = split_suffix(path)[0]
+    if suffix == ".jsonl":
+        return (tokens for number, record in _records(path) if (tokens := _texts(record, "tokens", path, number)))
+    if suffix == ".conllu":
+        return (sentence.tokens for sentence in _read_conllu(path, UPOS + 1))
+    return words_of_lines(read_lines(path))
+
+
+def words_of_lines(lines: Iterable[str]) -> Iterator[tuple[str, ...]]:
+    """The words of each sentence in lines of columns, as many as there are: the first is the word."""
+    return (tuple(row.fields[0] for row in rows) for rows in _sentences(lines))
+
+
+def looks_like_columns(lines: Sequence[str]) -> bool:
+    """Whether the first lines of a file are rather columns than text: nearly all have as many, and some are empty."""
+    counts = Counter(len(_COLUMN.findall(line)) for line in lines)
+    empty = counts.pop(0, 0)
+    if not 0 < empty <= counts.total() / 2 or counts.total() < 3:  # paragraphs have an empty line after each
+        return False
+    [(columns, rows)] = counts.most_common(1)
+    return 2 <= columns <= FIELDS and rows >= 0.9 * counts.total()
 
 
 def write_conll(sentences: Iterator[TaggedSentence] | Sequence[TaggedSentence]) -> Iterator[str]:
@@ -72,9 +102,9 @@ def write_conll(sentences: Iterator[TaggedSentence] | Sequence[TaggedSentence]) 
         yield ""
 
 
-def _sentences(path: Path) -> Iterator[list[_Row]]:
+def _sentences(lines: Iterable[str]) -> Iterator[list[_Row]]:
     """The rows of each sentence. Comments and lines that begin a document are left out."""
-    numbered = (_Row(number, _COLUMN.findall(line)) for number, line in enumerate(read_lines(path), 1))
+    numbered = (_Row(number, _COLUMN.findall(line)) for number, line in enumerate(lines, 1))
     for has_words, rows in groupby(numbered, key=lambda row: bool(row.fields) and row.fields[0] != DOCUMENT):
         found = list(rows) if has_words else []
         first = next((place for place, row in enumerate(found) if not _is_comment(row, found[-1])), len(found))
@@ -88,9 +118,9 @@ def _is_comment(row: _Row, last: _Row) -> bool:
     return fields[0].startswith("#") and (len(fields) != len(last.fields) or fields[2:3] == ["="])
 
 
-def _read_columns(path: Path, column: int) -> Iterator[TaggedSentence]:
+def _read_columns(path: str | Path, column: int, lines: Iterable[str]) -> Iterator[TaggedSentence]:
     least = max(column, 2)
-    for rows in _sentences(path):
+    for rows in _sentences(lines):
         for row in rows:
             if len(row.fields) < least:
                 problem = f"{len(row.fields)} column{'s' * (len(row.fields) > 1)} in this row, not at least {least}"
@@ -117,17 +147,22 @@ def _read_conllu(path: Path, column: int) -> Iterator[TaggedSentence]:
 
 def _read_jsonl(path: Path) -> Iterator[TaggedSentence]:
     """Objects with "tokens" and "tags", lists of the same length."""
+    for number, record in _records(path):
+        tokens, tags = (_texts(record, key, path, number) for key in ("tokens", "tags"))
+        if len(tokens) != len(tags):
+            raise CorpusError(path, f"{len(tokens)} tokens, but {len(tags)} tags", line=number)
+        if tokens:
+            yield TaggedSentence(tokens, tags)
+
+
+def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip():
             continue
         record = read_json(line, path, number)
         if not isinstance(record, dict):
             raise CorpusError(path, 'a line is an object with "tokens" and "tags"', line=number)
-        tokens, tags = (_texts(record, key, path, number) for key in ("tokens", "tags"))
-        if len(tokens) != len(tags):
-            raise CorpusError(path, f"{len(tokens)} tokens, but {len(tags)} tags", line=number)
-        if tokens:
-            yield TaggedSentence(tokens, tags)
+        yield number, record
 
 
 def _texts(record: dict[str, Any], key: str, path: Path, number: int) -> tuple[str, ...]:

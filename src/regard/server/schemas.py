@@ -266,6 +266,9 @@ class ModelFacts(BaseModel):
     arch: str
     parameters: int
     scores: dict[str, Any] = Field({}, description="As its card has them, with their signatures.")
+    knowledge: dict[str, int] | None = Field(
+        None, description="Of a run that answers from a knowledge base: its `questions` and `answers`."
+    )
 
 
 class ModelList(BaseModel):

@@ -354,7 +354,18 @@ def _describe(served: Served) -> Json:
             part: {name: value for name, value in found.items() if isinstance(value, int | float | str)}
             for part, found in card.get("scores", {}).items()
         },
+        "knowledge": _knowledge(run),
     }
+
+
+def _knowledge(run: Run) -> dict[str, int] | None:
+    """How much is known, if answers are from a knowledge base; as it was when the server opened it."""
+    if run.recipe.data.task != "retrieve":
+        return None
+    from regard.tasks.index_run import count
+
+    known = count(run)
+    return {"questions": known.questions, "answers": known.answers}
 
 
 async def _follow(queue: asyncio.Queue[Heard | None], work: asyncio.Task[Any]) -> AsyncGenerator[Heard, None]:

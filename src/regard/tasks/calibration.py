@@ -1,8 +1,8 @@
 """Probabilities that can be taken at their word: scores divided by a temperature found on held-out documents.
 
 Guo et al. 2017: one number, which changes no decision. The likelihood of the right labels has one maximum in it. As
-Platt (1999) has it, the right labels are taken for a little less than sure, the less the fewer documents there are: else
-a handful that are all right would make the temperature as low as can be, and everything sure.
+Platt (1999) has it, the right labels are taken for a little less than sure, the less the fewer documents there are:
+else a handful that are all right would make the temperature as low as can be, and everything sure.
 """
 
 from __future__ import annotations

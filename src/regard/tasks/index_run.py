@@ -14,16 +14,19 @@ from typing import Any
 from regard import __version__
 from regard.data.fingerprints import normalise
 from regard.data.knowledge import Entry, are_names
-from regard.errors import SettingsError
+from regard.errors import RunError, SettingsError
 from regard.recipe import make_recipe, with_overrides
-from regard.run import Run
+from regard.run import RECIPE, Run
 from regard.tasks.index import known_entries, store_entries
 from regard.tasks.retrieval_tuning import tune_run
+
+CHANGEABLE = ("retrieve.threshold", "retrieve.unknown", "retrieve.matches", "retrieve.weight")
+"""Settings that may change after a run was made."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """How many answers came, changed their questions, and went; and what there is now."""
+    """How many answers came, changed (also: another one to a known question), and went; and what there is now."""
 
     added: int
     changed: int
@@ -45,6 +48,9 @@ def make_run(folder: str | Path, entries: Sequence[Entry], encoder: str = "", ov
     recipe = make_recipe(with_overrides(table, overrides), where="options")
     if recipe.data != make_recipe(table).data:
         raise SettingsError("--set data.: a run that is not trained has no data but its knowledge base")
+    if (Path(folder) / RECIPE).is_file():
+        hint = f'"regard index {folder} FILE" adds to it, and with --replace replaces what it knows'
+        raise RunError(f"{folder}: exists already; {hint}")
     run = Run.create(folder)
     try:
         run.write_recipe(recipe)
@@ -66,16 +72,44 @@ def change(run: Run, before: Sequence[Entry], entries: Sequence[Entry]) -> Chang
     """Make these entries the knowledge base, which had those before; weight and threshold are found anew."""
     index = store_entries(run, entries, tell)
     tune_run(run, index, tell)
+    made = compare(before, entries)
+    run.write_card(run.card | {"knowledge": {"answers": made.answers, "questions": made.questions}})
+    return made
+
+
+def compare(before: Sequence[Entry], entries: Sequence[Entry]) -> Change:
+    """What is new. An answer that takes the place of another, for the same question, is that one changed."""
     old, new = ({normalise(entry.answer): entry for entry in some} for some in (before, entries))
-    made = Change(
-        added=len(new.keys() - old.keys()),
-        changed=sum(set(old[key].questions) != set(new[key].questions) for key in old.keys() & new.keys()),
-        removed=len(old.keys() - new.keys()),
+    gone = {normalise(question): key for key in old.keys() - new.keys() for question in old[key].questions}
+    added = 0
+    replaced: set[str] = set()
+    for key in new.keys() - old.keys():
+        known = {gone[asked] for question in new[key].questions if (asked := normalise(question)) in gone} - replaced
+        replaced |= set(sorted(known)[:1])
+        added += not known
+    return Change(
+        added=added,
+        changed=len(replaced)
+        + sum(set(old[key].questions) != set(new[key].questions) for key in old.keys() & new.keys()),
+        removed=len(old.keys() - new.keys()) - len(replaced),
         answers=len(entries),
         questions=sum(len(entry.questions) for entry in entries),
     )
-    run.write_card(run.card | {"knowledge": {"answers": made.answers, "questions": made.questions}})
-    return made
+
+
+def configure(run: Run, overrides: Iterable[str]) -> list[str]:
+    """Change how a run judges its scores; the settings that are new, as text. Its encoder stays as it is."""
+    before = run.recipe
+    table = with_overrides({}, overrides)
+    names = [f"{group}.{name}" for group, found in table.items() if isinstance(found, dict) for name in found]
+    for name in names:
+        if name not in CHANGEABLE:
+            raise SettingsError(f"{name}: what a run is does not change; there is {', '.join(CHANGEABLE)}")
+    given = table.get("retrieve", {})
+    checked = make_recipe({"retrieve": given}, where="options").retrieve
+    after = dataclasses.replace(before.retrieve, **{name: getattr(checked, name) for name in given})
+    run.write_recipe(dataclasses.replace(before, retrieve=after))
+    return [f"retrieve.{name} = {getattr(after, name)}" for name in given]
 
 
 def count(run: Run) -> Change:

@@ -9,21 +9,23 @@ import torch
 from torch import Tensor
 
 from regard import __version__
+from regard.data.spans import mark
 from regard.data.tagged_batch import encode_words, make_words
 from regard.durable import write_atomically
 from regard.layers.taps import trace
 from regard.pages import render_page
 from regard.run import Run
 from regard.tasks.inspect_page import refuse_other
-from regard.tasks.tag import LONGEST_EXPLAINED, Tagged, Tagger, load
+from regard.tasks.tag import LONGEST_EXPLAINED, Sentence, Tagged, Tagger, load
 
 
-def inspect_tags(run: Run, text: str) -> dict[str, Any]:
-    """Label one sentence and look at why."""
+def inspect_tags(run: Run, sentence: Sentence) -> dict[str, Any]:
+    """Label one sentence, a text or its words, and look at why."""
     tagger = load(run.folder)
-    [tagged] = tagger.tag([text], explain=True)
+    [tagged] = tagger.tag([sentence], explain=True)
     return {
         "title": tagged.text,
+        "marked": mark(tagged.tokens, tagged.tags, tagger.scheme),
         "run": run.folder.name,
         "version": __version__,
         "model": {"arch": run.recipe.model.arch},

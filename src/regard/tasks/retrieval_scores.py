@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -103,7 +104,7 @@ def tune(index: Index, pairs: Sequence[Pair]) -> dict[str, dict[str, float]]:
     for method in there:
         weight = find_weight(compared.by(method), right) if method == "both" else None
         best_Q = compared.by(method).total(weight or 0.0).max(1)
-        threshold = round(float(np.quantile(best_Q, 1 - answered, method="lower")), 4)
+        threshold = math.floor(1e4 * float(np.quantile(best_Q, 1 - answered, method="lower"))) / 1e4  # it must reach it
         found[method] = {"threshold": threshold} | ({"weight": weight} if weight is not None else {})
     return found
 

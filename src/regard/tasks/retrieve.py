@@ -26,6 +26,8 @@ FEW_WORDS = 4
 """A turn of at most so many words may need the one before it to be understood: "And on Sundays?"."""
 HINT = 0.4
 """Its own words must lead to the answer as well: their score reaches this share of the threshold."""
+RIVAL = 0.5
+"""And this share of the best score that they have alone, so that a new topic is not drawn back to the old one."""
 
 
 @dataclass(frozen=True)
@@ -81,24 +83,31 @@ class Retriever:
         )
 
     def search(self, questions: str | Sequence[str], k: int = 0) -> list[list[Match]]:
-        """The best `k` answers to each question, in order, good enough or not; 0: as many as the run's settings say."""
+        """The best `k` answers to each question, in order, good enough or not; 0: as many as the run's settings say.
+
+        Fewer, where fewer have anything in common with it.
+        """
         questions = [questions] if isinstance(questions, str) else list(questions)
         size = max(TOGETHER // max(len(self.index.texts), 1), 1)
         chunks = (questions[start : start + size] for start in range(0, len(questions), size))
         return [found for chunk in chunks for found in self._search(chunk, k or self.settings.matches)]
 
     def reply(self, turns: str | Sequence[str]) -> Reply:
-        """The answer to what was said last; if that is short and nothing is known of it, with what was said before."""
+        """The answer to what was said last; if that is short, with what was said before, where this fits better."""
         turns = [turns] if isinstance(turns, str) else list(turns)
         last = turns[-1] if turns else ""
-        found = self._reply(last)
+        alone = self._reply(last)
         is_short = len([word for word in words(last) if any(map(str.isalnum, word.text))]) <= FEW_WORDS
-        if found.known or not is_short or not last.strip() or len(turns) < self.turns:
-            return found
+        if not is_short or not last.strip() or len(turns) < self.turns:
+            return alone
         longer = self._reply(f"{turns[-self.turns]} {last}")
-        hints = {match.answer: match.score for match in found.matches}
-        is_hinted = hints.get(longer.text, 0.0) >= HINT * self.settings.threshold
-        return longer if longer.known and is_hinted else found
+        return longer if self._fits_better(longer, alone) else alone
+
+    def _fits_better(self, longer: Reply, alone: Reply) -> bool:
+        """Whether a turn is to be understood with the one before."""
+        own = {match.answer: match.score for match in alone.matches}.get(longer.text, 0.0)
+        is_hinted = own >= max(HINT * self.settings.threshold, RIVAL * alone.score) and own > 0
+        return longer.known and is_hinted and (not alone.known or longer.score > alone.score)
 
     def explain(self, reply: Reply) -> list[Sentence]:
         """The words of a question that met those of the match, by their shares of its BM25 score: one part."""
@@ -140,7 +149,7 @@ class Retriever:
         totals_QE, totals_QT = by_entry.total(weight), by_text.total(weight)
         found = []
         for row, totals_E in enumerate(totals_QE):
-            order = np.argsort(-totals_E, kind="stable")[:k]
+            order = [number for number in np.argsort(-totals_E, kind="stable")[:k] if totals_E[number] > 0]
             parts = [None if part is None else part[row] for part in by_entry]
             found.append([self._match(int(number), totals_E, parts, totals_QT[row]) for number in order])
         return found

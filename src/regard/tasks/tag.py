@@ -15,7 +15,7 @@ from regard.data.conll import TaggedSentence
 from regard.data.spans import find_spans, rewrite
 from regard.data.tagged_batch import encode_words, make_words
 from regard.data.tokenizer import EOS, SOS, UNK, Tokenizer
-from regard.data.words import words
+from regard.data.treebank import treebank_words
 from regard.errors import RunError
 from regard.models import base
 from regard.run import Run
@@ -92,9 +92,16 @@ Sentence = str | Sequence[str]
 class Tagger:
     """A trained model with its tokenizer and labels. `regard.load` makes one from a run folder."""
 
-    def __init__(self, model: base.Tagger, tokenizer: Tokenizer, labels: Sequence[str], recipe: Recipe):
-        """`labels` are those that the model has learnt."""
-        self.model, self.tokenizer, self.recipe = model, tokenizer, recipe
+    def __init__(
+        self,
+        model: base.Tagger,
+        tokenizer: Tokenizer,
+        labels: Sequence[str],
+        recipe: Recipe,
+        clitics: Sequence[str] = (),
+    ):
+        """`labels` are those that the model has learnt; `clitics` ("n't") the training data has as words."""
+        self.model, self.tokenizer, self.recipe, self.clitics = model, tokenizer, recipe, tuple(clitics)
         self.labelling = Labelling(labels, recipe.tag)
         self.labels, self.scheme = self.labelling.labels, self.labelling.scheme
 
@@ -105,7 +112,7 @@ class Tagger:
     def tag(self, sentences: str | Sequence[Sentence], *, explain: bool = False) -> list[Tagged]:
         """Label the words of one text or of many sentences, given back in order. `explain` adds what decided."""
         keep_memory()
-        divided = [_divide(sentence) for sentence in ([sentences] if isinstance(sentences, str) else sentences)]
+        divided = [self._divide(sentence) for sentence in ([sentences] if isinstance(sentences, str) else sentences)]
         full = [one for one in divided if one.tokens]
         answers = iter(self._answers([one.tokens for one in full], LIKELIEST if explain else 0))
         tagged = [self._join(one, *(next(answers) if one.tokens else NOTHING)) for one in divided]
@@ -135,6 +142,14 @@ class Tagger:
             surprise_VT[places] = -given_VT.clamp_min(torch.finfo(torch.float64).tiny).log().float()
         return (surprise_VT[1:] - surprise_VT[:1]).t()
 
+    def _divide(self, sentence: Sentence) -> _Divided:
+        if isinstance(sentence, str):
+            found = treebank_words(sentence, self.clitics)
+            places = tuple((word.start, word.end) for word in found)
+            return _Divided(sentence, tuple(word.text for word in found), places)
+        tokens = tuple(sentence)
+        return _Divided(" ".join(tokens), tokens, tuple(_places(tokens)))
+
     def _answers(self, sentences: Sequence[Sequence[str]], likeliest: int = 0) -> list[Answered]:
         return tag_sentences(self.model, sentences, self.tokenizer, self.recipe.tag, self.labelling, likeliest)
 
@@ -159,14 +174,6 @@ class _Divided(NamedTuple):
     places: tuple[tuple[int, int], ...]
 
 
-def _divide(sentence: Sentence) -> _Divided:
-    if isinstance(sentence, str):
-        found = words(sentence)
-        return _Divided(sentence, tuple(word.text for word in found), tuple((word.start, word.end) for word in found))
-    tokens = tuple(sentence)
-    return _Divided(" ".join(tokens), tokens, tuple(_places(tokens)))
-
-
 def _places(tokens: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Where words stand that are joined by spaces."""
     start = 0
@@ -182,4 +189,4 @@ def load(run: str | Path, *others: str | Path) -> Tagger:
         raise RunError(f"{others[0]}: taggers do not join in an ensemble; give one run")
     model = opened.load_network()
     assert isinstance(model, base.Tagger)
-    return Tagger(model, opened.tokenizers[0], opened.labels, opened.recipe)
+    return Tagger(model, opened.tokenizers[0], opened.labels, opened.recipe, opened.card.get("clitics", ()))

@@ -15,6 +15,7 @@ from regard.data.spans import OUTSIDE, Scheme, find_scheme, learnt_scheme, merge
 from regard.data.store import Part
 from regard.data.tagged_batch import encode_words
 from regard.data.tokenizer import Tokenizer, train_tokenizer
+from regard.data.treebank import find_clitics
 from regard.durable import write_atomically
 from regard.errors import CorpusError, RunError, SettingsError
 from regard.run import Run
@@ -35,6 +36,8 @@ class PreparedSentences:
     """A word is a row of pieces, and a sentence has a label for each."""
     valid: list[TaggedSentence]
     test: list[TaggedSentence]
+    clitics: tuple[str, ...]
+    """English clitics, such as "n't", that are words in the training data."""
 
 
 class TrainingSentences:
@@ -46,7 +49,8 @@ class TrainingSentences:
         read = [_read(corpus, settings) for corpus in data.train]
         where, total = data.train[0].source, sum(map(len, read))
         if total < FEWEST_SENTENCES:
-            raise CorpusError(where, f"{total} sentences are too few to train on; give at least {FEWEST_SENTENCES}")
+            few = "1 sentence is" if total == 1 else f"{total} sentences are"
+            raise CorpusError(where, f"{few} too few to train on; give at least {FEWEST_SENTENCES}")
         self.scheme: Scheme = find_scheme(sentence.tags for found in read for sentence in found)
         """As the training files have it; spans are learnt as BIOES, and held-out ones written as answers are."""
         answers: Scheme = "plain" if self.scheme == "plain" else settings.scheme
@@ -67,6 +71,8 @@ class TrainingSentences:
             self.mended += sum(_mistakes(one, self.scheme) for one in dealt["train"])
             for name, sentences in self.held_out.items():
                 sentences += [_rewrite(one, answers) for one in dealt[name]]
+        self.written = len({tag for found in read for sentence in found for tag in sentence.tags})
+        """Different labels in the training files, in whatever scheme these have."""
         self.labels = _labels(self.train(), where)
 
     def __len__(self) -> int:
@@ -80,19 +86,22 @@ class TrainingSentences:
         """How the sentences are shared out, for people."""
         valid, test = (len(self.held_out[part]) for part in ("valid", "test"))
         shared = f"{len(self):,} sentences to train on, {valid:,} for validation, {test:,} for the test"
-        kind = f"{len(self.labels)} labels"
+        kind = f"{self.written} labels"
         if self.scheme != "plain":
             kind += f" that mark spans ({self.scheme})"
         if self.mended:
-            kind += f"; {self.mended:,} broke its rules and were mended"
+            kind += f"; {self.mended:,} broke its rules and {'was' if self.mended == 1 else 'were'} mended"
         return f"{shared}; {kind}"
+
+    @cached_property
+    def words(self) -> Counter[str]:
+        """How often each word is in the training sentences."""
+        return Counter(token for sentence in self.train() for token in sentence.tokens)
 
     @cached_property
     def facts(self) -> Sentences:
         """What the plan must know."""
-        words, characters = Counter[str](), Counter[str]()
-        for sentence in self.train():
-            words.update(sentence.tokens)
+        words, characters = self.words, Counter[str]()
         for word, count in words.items():
             for character in word:
                 characters[character] += count
@@ -136,7 +145,7 @@ def reopen_sentences(run: Run, tell: Tell) -> PreparedSentences:
         sentences = TrainingSentences(run.recipe.data, run.recipe.tag, run.recipe.train.seed)
         return _build(run, run.recipe, sentences, tokenizer, run.labels, tell)
     valid, test = (_read_kept(folder / f"{part}.jsonl") for part in ("valid", "test"))
-    return PreparedSentences(tokenizer, run.labels, open_documents(folder / "train"), valid, test)
+    return PreparedSentences(tokenizer, run.labels, open_documents(folder / "train"), valid, test, _known_clitics(run))
 
 
 def _build(
@@ -159,7 +168,11 @@ def _build(
             write_atomically(folder / f"{part}.jsonl", "".join(f"{to_json(one)}\n" for one in held_out).encode())
     store = open_documents(run.folder / "store" / "train")
     valid, test = sentences.held_out["valid"], sentences.held_out["test"]
-    return PreparedSentences(tokenizer, tuple(labels), store, valid, test)
+    return PreparedSentences(tokenizer, tuple(labels), store, valid, test, find_clitics(sentences.words))
+
+
+def _known_clitics(run: Run) -> tuple[str, ...]:
+    return tuple(run.card.get("clitics", ()))
 
 
 def _cut(sentence: TaggedSentence, most: int) -> Iterator[TaggedSentence]:

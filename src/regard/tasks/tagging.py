@@ -139,6 +139,11 @@ class Labelling:
         """1 where a learnt label is one of the answers'."""
         self.merge_LK[range(len(learnt)), [self.number[label] for label in merged]] = 1.0
 
+    def merged(self, counts: Sequence[int]) -> dict[str, int]:
+        """How often each label of the answers is among learnt ones that were counted; none that is never there."""
+        sums = (torch.tensor(counts, dtype=torch.float64) @ self.merge_LK).long().tolist()
+        return {label: count for label, count in zip(self.labels, sums, strict=True) if count}
+
     def answer(self, path: Sequence[int]) -> list[str]:
         """The labels to give for a path of learnt ones."""
         return list(rewrite([self.learnt[number] for number in path], self.scheme))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.config import Corpus, Tag, Tokenizer
-from regard.data.conll import TaggedSentence, read_tagged, read_words, to_json, write_conll
+from regard.data.conll import TaggedSentence, looks_like_columns, read_tagged, read_words, to_json, write_conll
 from regard.data.spans import find_scheme, find_spans
 from regard.data.tagged_batch import encode_words, make_words, stretches
 from regard.data.tokenizer import EOS, SOS, UNK, train_tokenizer
@@ -109,7 +109,7 @@ def test_what_is_written_is_read_again(tmp_path_factory, made):
     path = tmp_path_factory.mktemp("conll") / "a.conll"
     path.write_text("\n".join(write_conll(sentences)) + "\n", encoding="utf-8")
     assert list(read_tagged(Corpus(str(path)))) == sentences
-    assert [one.tokens for one in read_words(path)] == [one.tokens for one in sentences]
+    assert list(read_words(path)) == [one.tokens for one in sentences]
     path = path.with_suffix(".jsonl")
     path.write_text("".join(f"{to_json(one)}\n" for one in sentences), encoding="utf-8")
     assert list(read_tagged(Corpus(str(path)))) == sentences
@@ -173,3 +173,28 @@ def test_conll_2000_is_as_large_as_its_paper_says():
     assert sum(len(sentence.tokens) for sentence in sentences) == 211_727
     assert find_scheme(sentence.tags for sentence in sentences) == "BIO"
     assert sum(len(find_spans(sentence.tags)) for sentence in sentences) == 106_978
+
+
+def test_words_of_json_lines_need_no_labels(tmp_path):
+    path = tmp_path / "words.jsonl"
+    path.write_text('{"tokens": ["He", "waits"]}\n\n{"tokens": ["So"], "tags": ["O"]}\n')
+    assert list(read_words(path)) == [("He", "waits"), ("So",)]
+    path.write_text('{"text": "He waits"}\n')
+    with pytest.raises(CorpusError, match='no list of texts under "tokens"'):
+        list(read_words(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        ("He PRP B-NP\nwaits VB B-VP\n. . O\n\nSo RB O\n", True),
+        ("He\tB-NP\nwaits\tB-VP\n.\tO\n\n", True),
+        ("He PRP B-NP\nwaits VB B-VP\n. . O\n", False),  # no line is empty
+        ("He waits for me.\n\nSo do I.\n\nAnd she does not wait for anybody.\n", False),
+        ("He waits.\n\nSo do.\n\nI am.\n", False),
+        ("One\n\nTwo\n\nThree\n\n", False),
+        ("", False),
+    ],
+)
+def test_columns_are_told_from_text(text, right):
+    assert looks_like_columns(text.splitlines()) is right

@@ -134,7 +134,10 @@ def test_what_cannot_be_done_is_told() -> None:
     with pytest.raises(CorpusError) as caught:
         plan_split(knot, 2, 0, where="a.tsv")
     knotted = "9 of 9 pairs hang together through shared sentences"
-    assert str(caught.value) == f"a.tsv: nothing is left for valid: {knotted}; clean it, or ask for more pairs (data.valid_pairs)"
+    assert (
+        str(caught.value)
+        == f"a.tsv: nothing is left for valid: {knotted}; clean it, or ask for more pairs (data.valid_pairs)"
+    )
     for valid, test, told in (
         (5, 4, "valid 5 and test 4 leave nothing of 9 pairs for train"),
         (0.5, 0.5, "valid 4 and test 4 leave nothing of 8 pairs for train"),

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.small_faq import cafe
 from tests.small_knowledge import ENTRIES, questions, write_questions
 
 from regard.config import Corpus, Data, Dense, Recipe, Retrieve, Tokenizer
@@ -46,13 +47,13 @@ def test_texts_of_an_answer_speak_together():
     index = Index(SHOP, WORDS)
     assert index.owner_T.tolist() == [0, 0, 1, 2, 2, 2]
     by_text = np.array([[0.5, 0.0, 0.5, 0.4, 0.4, 0.4]], np.float32)
-    [[first, second, third]] = index.by_entry(["?"], Compared(by_text, None)).bm25
+    [[first, second, third]] = index.by_entry(["?"], Compared(None, by_text)).dense
     assert first == pytest.approx((0.5**POWER / 2) ** (1 / POWER))
     assert second == pytest.approx(0.5)
     assert third == pytest.approx(0.4)
     many = Index([Entry(tuple(f"question {place}" for place in range(9)), "x"), Entry(("y",), "z")], WORDS)
     scores = np.array([[0.9, 0.1, 0.9, 0.1, 0.9, 0.1, 0.1, 0.1, 0.1, 0.95]], np.float32)
-    [[several, one]] = many.by_entry(["?"], Compared(scores, None)).bm25
+    [[several, one]] = many.by_entry(["?"], Compared(None, scores)).dense
     assert (several, one) == (pytest.approx(0.9), pytest.approx(0.95))  # how many an answer has is no merit
 
 
@@ -107,16 +108,31 @@ def test_answers_are_compared_too_if_asked_for():
 
 
 def test_a_short_turn_is_understood_with_the_one_before():
-    entries = [Entry(("Are you open on Sundays?",), "No."), Entry(("Is there bread on Mondays?",), "Yes.")]
+    entries = [Entry(("Are you open on Sundays?",), "No."), Entry(("Is there bread on Sundays?",), "Yes.")]
     retriever = Retriever(Index(entries, replace(WORDS, threshold=0.3)))
-    alone = retriever.reply("and on Sundays?")
-    assert not alone.known
-    reply = retriever.reply(["Are you open?", "I do not know.", "and on Sundays?"])
-    assert reply.text == "No."
-    assert reply.source == "Are you open? and on Sundays?"
+    for before, answer in (("Are you open?", "No."), ("Is there any bread?", "Yes.")):
+        reply = retriever.reply([before, "I do not know.", "and on Sundays?"])
+        assert reply.text == answer
+        assert reply.source == f"{before} and on Sundays?"
     changed = retriever.reply(["Are you open?", "No.", "Tell me who won the football match of yesterday evening"])
     assert not changed.known
     assert "open" not in changed.source
+
+
+def test_a_follow_up_in_a_small_faq():
+    """The example of docs/retrieval.md; once an entry about other days came before the one that was talked of."""
+    hours = "From 8 to 18 o'clock, on Sundays from 10."
+    faq = [entry for entry in cafe() if "Sunday" not in entry.answer and "opening" not in entry.questions[0]]
+    retriever = Retriever(Index([Entry(("When do you open?",), hours), *faq], Retrieve(method="bm25")))
+    assert retriever.reply(["When do you open?", hours, "And on Sundays?"]).text == hours
+    assert retriever.reply(["When do you open?", hours, "And oat milk?"]).text.startswith("Oat and soy")
+    assert not retriever.reply(["When do you open?", hours, "Who are the Beatles?"]).known
+
+
+def test_what_has_nothing_in_common_is_no_match():
+    retriever = Retriever(Index(SHOP, WORDS))
+    assert retriever.search(["zzzz"], k=3) == [[]]
+    assert [match.answer for match in retriever.search(["cake"], k=3)[0]] == ["On Fridays."]
 
 
 def test_what_met_is_explained():
@@ -155,7 +171,8 @@ def test_the_weight_leaves_the_better_method_only_where_that_helps():
 
 def test_the_threshold_lets_through_what_was_asked_for():
     entries = [Entry((f"number{place} topic{place}",), f"answer {place}") for place in range(50)]
-    pairs = [Pair(f"topic{place} " + "other " * (place // 5), f"answer {place}") for place in range(50)]
+    asked = [" ".join([f"topic{place}", *(f"other{n}" for n in range(place))]) for place in range(50)]
+    pairs = [Pair(question, f"answer {place}") for place, question in enumerate(asked)]
     index = Index(entries, replace(WORDS, answered=0.9))
     found = tune(index, pairs)
     assert found.keys() == {"bm25"}

@@ -11,7 +11,7 @@ from tests.tagged import chunks, train_arguments, write_chunks
 import regard
 from regard.cli import main
 from regard.config import Corpus
-from regard.data.conll import TaggedSentence, read_tagged, write_conll
+from regard.data.conll import TaggedSentence, read_tagged, read_words, write_conll
 from regard.data.spans import rewrite
 from regard.run import Run
 from regard.tasks.tag import Tagger
@@ -47,6 +47,8 @@ def test_the_run_folder_is_complete(folder):
     assert card["scheme"] == "BIO"
     assert card["sentences"]["test"] == 40
     assert sum(card["labels"].values()) == card["words"]
+    assert set(card["labels"]) == {"B-NP", "I-NP", "O", "B-ADVP", "B-VP"}  # as the file has them
+    assert card["clitics"] == []
     assert set(card["scores"]) == {"valid", "test"}
     assert card["training"]["flops"] > 0
     assert {choice["name"] for choice in card["plan"]} >= {"model.arch", "tokenizer.kind", "train.metric"}
@@ -155,6 +157,61 @@ def test_conll_in_and_out(folder, tmp_path, capsys):
     assert capsys.readouterr().out == written
 
 
+def test_conll_and_scores_through_a_pipe(folder, capsys, monkeypatch):
+    content = (folder / "test.txt").read_bytes()
+    for options in (["--words", "--conll"], ["--score", "--json"]):
+        assert main(["tag", str(folder / "run"), str(folder / "test.txt"), *options]) == 0
+        right = capsys.readouterr().out
+        feed(monkeypatch, content)
+        assert main(["tag", str(folder / "run"), *options]) == 0
+        assert capsys.readouterr().out == right
+    feed(monkeypatch, b"the B-NP\ndog\n")
+    assert main(["tag", str(folder / "run"), "--score"]) == 2
+    assert "standard input:2: 1 column in this row" in capsys.readouterr().err
+    feed(monkeypatch, b"")
+    assert main(["tag", str(folder / "run"), "--score"]) == 2
+    assert "standard input: no word here" in capsys.readouterr().err
+
+
+def test_files_of_words_are_read_as_such(folder, tmp_path, capsys):
+    file = tmp_path / "in.jsonl"
+    file.write_text('{"tokens": ["the", "dog", "sees"], "tags": ["O", "O", "O"]}\n{"tokens": ["a", "cat"]}\n')
+    assert main(["tag", str(folder / "run"), str(file)]) == 0
+    assert capsys.readouterr().out == "[NP the dog ] [VP sees ]\n[NP a cat ]\n"
+    assert main(["tag", str(folder / "run"), str(folder / "test.txt")]) == 0
+    assert "test.txt looks like CoNLL but is read as text; --words" in capsys.readouterr().err
+    assert main(["tag", str(folder / "run"), str(folder / "test.txt"), "--words"]) == 0
+    assert capsys.readouterr().err == ""
+    (tmp_path / "in.txt").write_text("the dog sees a cat.\n\nthe cat sees.\n\nthe bird.\n")
+    assert main(["tag", str(folder / "run"), str(tmp_path / "in.txt")]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_text_is_divided_as_the_training_data_is(tmp_path, capsys):
+    """Also in a run that is finetuned, or that knows nothing of it."""
+    data = tmp_path / "data.txt"
+    data.write_text("".join(f"He{n} B-NP\ndid B-VP\nn't I-VP\nwait I-VP\n\n" for n in range(40)))
+    assert main(train_arguments(data, tmp_path / "run", "train.max_steps=2")) == 0
+    run = Run.open(tmp_path / "run")
+    assert run.card["clitics"] == ["n't"]
+    assert main(["info", str(tmp_path / "run")]) == 0
+    assert "labels       B-NP 32  B-VP 32  I-VP 64\n" in (shown := capsys.readouterr().out)
+    assert "clitics      n't\n" in shown
+    tagger = regard.load(tmp_path / "run")
+    text = "Mr. Doe didn't pay $1.8, they'll say."
+    [tagged] = tagger.tag([text])
+    assert " ".join(tagged.tokens) == "Mr. Doe did n't pay $ 1.8 , they'll say ."
+    assert all(text[span.start : span.end] == span.text for span in tagged.spans)
+    more = write_chunks(tmp_path / "more.txt", 60)
+    more.write_text(data.read_text().replace("n't", "not"))
+    arguments = ["finetune", str(tmp_path / "run"), "--source", str(more), "--out", str(tmp_path / "tuned")]
+    assert main([*arguments, "--set", "train.max_steps=2"]) == 0
+    assert regard.load(tmp_path / "tuned").clitics == ("n't",)
+    run.write_card({key: value for key, value in run.card.items() if key != "clitics"})
+    [tagged] = regard.load(tmp_path / "run").tag(["He didn't"])
+    assert tagged.tokens == ("He", "didn't")
+
+
 def test_words_may_be_divided_already(folder, tmp_path, capsys):
     (tmp_path / "in.txt").write_text("the dog's sees")
     assert main(["tag", str(folder / "run"), str(tmp_path / "in.txt"), "--conll", "--spaces"]) == 0
@@ -169,6 +226,7 @@ def test_the_command_scores_and_explains(folder, tmp_path, capsys):
     (tmp_path / "in.txt").write_text("the dog sees a cat.\n")
     assert main(["tag", str(folder / "run"), str(tmp_path / "in.txt"), "--explain"]) == 0
     shown = capsys.readouterr().out
+    assert shown.startswith("[NP the dog ] [VP sees ] [NP a cat ] .\n")  # as without --explain
     assert "because of" in shown
     assert "B-VP" in shown
 
@@ -177,6 +235,15 @@ def test_inspect_writes_a_page(folder, tmp_path, capsys):
     page = tmp_path / "page.html"
     assert main(["inspect", str(folder / "run"), "the dog sees a cat", "--out", str(page)]) == 0
     assert "B-VP" in page.read_text()
+    assert capsys.readouterr().out.startswith("the dog sees a cat\n[NP the dog ] [VP sees ] [NP a cat ]\n")
+    (tmp_path / "in.conll").write_text("the O\ndog O\n\na O\n")
+    for file, first in ((tmp_path / "in.conll", "the dog\n"), (folder / "test.txt", None)):
+        assert main(["inspect", str(folder / "run"), str(file), "--out", str(page)]) == 0
+        shown = capsys.readouterr().out
+        assert shown.startswith(first or " ".join(next(iter(read_words(folder / "test.txt")))) + "\n")
+    (tmp_path / "in.conll").write_text("\n\n")
+    assert main(["inspect", str(folder / "run"), str(tmp_path / "in.conll"), "--out", str(page)]) == 2
+    assert "in.conll: no word here" in capsys.readouterr().err
     assert main(["inspect", str(folder / "run"), "the dog sees a cat", "--json"]) == 0
     data = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert data["tagged"]["tags"][2] == "B-VP"
@@ -200,10 +267,9 @@ def test_info_shows_the_scores(folder, capsys):
         (["inspect", "{run}", "--survey"], "tags words"),
         (["inspect", "{run}", " "], "the sentence is empty"),
         (["tag", "{run}", "{data}.none"], "no such file"),
-        (["tag", "{run}", "--score"], "--score needs a file of labelled words"),
+        (["tag", "{run}", "{data}", "--conll", "--json"], "--json and --conll are two ways to print; choose one"),
         (["tag", "{run}", "{data}", "--score", "--explain"], "leave out --explain"),
         (["tag", "{run}", "{data}", "--conll", "--explain"], "no room for an explanation"),
-        (["tag", "{run}", "--words"], "--words needs a file"),
         (["tag", "{run}/none"], "there is no such run folder"),
     ],
 )
@@ -232,7 +298,7 @@ def test_files_that_cannot_be_scored(folder, tmp_path, capsys):
 
 BAD_DATA = {
     "one label": ("".join(f"He{n} X\n\n" for n in range(30)), "at least two labels"),
-    "few": ("He A\nis B\n\n", "1 sentences are too few"),
+    "few": ("He A\nis B\n\n", "1 sentence is too few"),
     "no columns": ("He\n\n" * 30, "1 column in this row"),
 }
 
@@ -344,8 +410,8 @@ def test_schemes_are_learnt_soundly(tmp_path, capsys):
     sentences = [TaggedSentence(one.tokens, rewrite(one.tags, "BIOES")) for one in read_tagged(Corpus(str(data)))]
     bioes.write_text("\n".join(write_conll(sentences)))
     for file, told, answers in (
-        (data, "that mark spans (BIO)", "BIO"),
-        (iob1, "that mark spans (IOB1)", "BIO"),
+        (data, "5 labels that mark spans (BIO)", "BIO"),
+        (iob1, "4 labels that mark spans (IOB1)", "BIO"),
         (stray, "broke its rules and were mended", "BIO"),
         (bioes, "that mark spans (BIOES)", "BIOES"),
     ):

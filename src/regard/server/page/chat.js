@@ -2,12 +2,15 @@
 import * as api from "./api.js";
 import { html } from "./draw.js";
 import { editor } from "./editor.js";
-import { modelChoice } from "./models.js";
+import { many, modelChoice } from "./models.js";
 import { noticeView } from "./notice.js";
 import { newest } from "./pace.js";
 import { welcomeView } from "./welcome.js";
 
-const WELCOME = "Say something; the model answers. It knows what was said in this conversation and nothing else.";
+const WRITES = "Say something; the model answers. It knows what was said in this conversation and nothing else.";
+const welcomeTo = ({ knowledge }) => knowledge
+  ? `Ask something. The answer comes from ${many(knowledge.questions, "known question")}, or it is not known.`
+  : WRITES;
 
 function chatView(app) {
   const all = app.models.filter(({ kind }) => kind === "chat");
@@ -22,7 +25,7 @@ function chatView(app) {
   const stop = html("button", { type: "button", class: "quiet", hidden: true }, "Stop");
   const anew = html("button", { type: "button", class: "quiet" }, "New conversation");
   const form = html("form", { class: "entry spread" }, entry.node, anew, stop, send);
-  const welcome = welcomeView(WELCOME, say);
+  const welcome = welcomeView(WRITES, say);
   const node = html("div", { class: "view chat" }, html("h1", { class: "unseen" }, "Chat"), choice.node, welcome.node,
     dialogue, notice.node, form);
 
@@ -73,6 +76,7 @@ function chatView(app) {
     dialogue.replaceChildren();
     notice.clear();
     choice.show(model);
+    welcome.say(welcomeTo(model));
     welcome.show(model.examples, model.source);
     ready();
     entry.field.focus();

@@ -15,9 +15,13 @@ function nameOf(model, all) {
 const reverseOf = (model, all) => all.find(({ kind, source, target }) =>
   kind === "translate" && source && source === model.target && target === model.source);
 
-function facts({ id, arch, parameters, scores }) {
+// "1 question", "17 questions".
+const many = (count, thing) => `${large(count)} ${thing}${count === 1 ? "" : "s"}`;
+
+function facts({ id, arch, parameters, scores, knowledge }) {
   const bleu = (scores?.test ?? scores?.valid)?.bleu;
-  return [`run ${id}`, arch && `${arch}${isNumber(parameters) ? `, ${large(parameters)} parameters` : ""}`,
+  return [`run ${id}`, arch && `${arch}${parameters ? `, ${large(parameters)} parameters` : ""}`,
+    knowledge && `${many(knowledge.questions, "question")}, ${many(knowledge.answers, "answer")}`,
     isNumber(bleu) && `BLEU ${number(bleu, 1)}`].filter(Boolean).join(" · ");
 }
 
@@ -35,4 +39,4 @@ function modelChoice(legend, all, onChoose) {
   return { node, show };
 }
 
-export { sides, reverseOf, modelChoice };
+export { sides, reverseOf, modelChoice, many };

@@ -24,8 +24,9 @@ function welcomeView(message, onChoose) {
         return button;
       }));
   }
+  const say = (text) => { hint.textContent = text; };
   const hide = () => { node.hidden = true; };
-  return { node, show, hide };
+  return { node, show, say, hide };
 }
 
 export { welcomeView };

@@ -103,13 +103,16 @@ class Tagging(Kind[TrainingSentences, PreparedSentences]):
     def card(self, recipe: Recipe, prepared: PreparedSentences, base: Run | None) -> dict[str, Any]:
         """Labels and numbers of sentences."""
         counts = prepared.train.label_counts(len(prepared.labels)).tolist()
+        labelling = Labelling(prepared.labels, recipe.tag)
+        before = base.card.get("clitics", ()) if base else ()
         return {
             "task": "tag",
             "vocabulary": prepared.tokenizer.size,
             "sentences": {"train": len(prepared.train), "valid": len(prepared.valid), "test": len(prepared.test)},
             "words": sum(counts),
-            "scheme": Labelling(prepared.labels, recipe.tag).scheme,
-            "labels": dict(zip(prepared.labels, counts, strict=True)),
+            "scheme": labelling.scheme,
+            "labels": labelling.merged(counts),
+            "clitics": list(dict.fromkeys((*before, *prepared.clitics))),
         }
 
     def finish(self, run: Run, prepared: PreparedSentences, progress: Progress, tell: Tell) -> None:
@@ -129,7 +132,7 @@ class Tagging(Kind[TrainingSentences, PreparedSentences]):
         """F1 of spans, or accuracy."""
         scores = []
         for part, found in run.card.get("scores", {}).items():
-            size = f"on {found['words']:,} words of {found['sentences']:,} sentences"
+            size = f"on {found['words']:,} words of {found['sentences']:,} sentence{'s' * (found['sentences'] != 1)}"
             accuracy = f"accuracy {found['accuracy']:.2%}"
             if "span_f1" in found:
                 spans = f"span F1 {found['span_f1']:.2%}  precision {found['precision']:.2%}"
