@@ -50,15 +50,15 @@ class Compared(NamedTuple):
         """One score: that of the only method, or of both together.
 
         Of each question, both are brought to the same scale, where their best is 1, and added with this share of the
-        dense one; then brought back to the mean of the two best, so that questions can be compared with each other.
+        dense one; then brought back to the two best, weighed alike, so that questions can be compared with each other.
         """
         if self.bm25 is None or self.dense is None:
             only = self.dense if self.bm25 is None else self.bm25
             assert only is not None
             return only
         words, vectors = (scores.max(1, keepdims=True, initial=TINY) for scores in (self.bm25, self.dense))
-        summed = np.float32(weight) * self.dense / vectors + np.float32(1 - weight) * self.bm25 / words
-        total: Scores = summed * (words + vectors) / 2
+        share, rest = np.float32(weight), np.float32(1 - weight)
+        total: Scores = (share * self.dense / vectors + rest * self.bm25 / words) * (share * vectors + rest * words)
         return total
 
 

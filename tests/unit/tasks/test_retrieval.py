@@ -75,9 +75,11 @@ def test_an_entry_without_texts_is_never_near():
 def test_weights_add_up(weight):
     bm25, dense = np.float32([[0.2, 0.8], [0.1, 0.0]]), np.float32([[0.6, 0.1], [0.2, 0.4]])
     compared = Compared(bm25, dense)
+    rest = 1 - weight
+    first, second = weight * 0.6 + rest * 0.8, weight * 0.4 + rest * 0.1  # of the best of each method
     expected = [
-        [(weight * 1 + (1 - weight) / 4) * 0.7, (weight / 6 + (1 - weight) * 1) * 0.7],
-        [(weight / 2 + (1 - weight) * 1) * 0.25, weight * 1 * 0.25],
+        [(weight + rest / 4) * first, (weight / 6 + rest) * first],
+        [(weight / 2 + rest) * second, weight * second],
     ]
     np.testing.assert_allclose(compared.total(weight), expected, rtol=1e-4, atol=1e-6)
     np.testing.assert_array_equal(compared.by("bm25").total(weight), bm25)
