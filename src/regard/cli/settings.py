@@ -4,27 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import fields
 from typing import Any
 
-from regard.config import (
-    ARCHITECTURES,
-    HRAN,
-    Classify,
-    Corpus,
-    Data,
-    Dense,
-    Encoder,
-    EncoderTagger,
-    Hierarchical,
-    Recurrent,
-    RecurrentTagger,
-    Retrieve,
-    Search,
-    Tag,
-    Tokenizer,
-    Train,
-    Transformer,
-)
+from regard.config import ARCHITECTURES, Corpus, Recipe
 from regard.recipe import describe, setting_type
 
 
@@ -67,6 +50,16 @@ def settings_help(*sections: type) -> str:
     return _percent("settings for --set:\n" + "\n".join(lines))
 
 
+def all_sections() -> dict[str, type]:
+    """Every section of a recipe by name; that of the model once for each kind of architecture."""
+    usual = Recipe()
+    sections = {part.name: type(getattr(usual, part.name)) for part in fields(Recipe) if part.name != "model"}
+    named: dict[type, list[str]] = {}
+    for name, model in ARCHITECTURES.items():
+        named.setdefault(type(model), []).append(name)
+    return sections | {f"model ({', '.join(names)})": kind for kind, names in named.items()}
+
+
 def settings_page() -> str:
     """The page docs/settings.md."""
     parts = [
@@ -75,19 +68,8 @@ def settings_page() -> str:
         "Every setting, its default and what it does. A recipe holds them as TOML tables of these names;",
         "`--set section.key=value` overrides one. Made by `make docs` from `config/`.",
     ]
-    sections: dict[str, type] = {
-        "data": Data,
-        "data.train": Corpus,
-        "tokenizer": Tokenizer,
-        "train": Train,
-        "search": Search,
-        "classify": Classify,
-        "retrieve": Retrieve,
-        "tag": Tag,
-    }
-    sections |= {"model (transformer-*)": Transformer, "model (hran)": HRAN, "model (all others)": Recurrent}
-    sections |= {"model (han)": Hierarchical, "model (encoder)": Encoder, "model (dense)": Dense}
-    sections |= {"model (tagger-gru)": RecurrentTagger, "model (tagger-encoder)": EncoderTagger}
+    sections = all_sections()
+    sections = {"data": sections["data"], "data.train": Corpus} | sections
     for name, section in sections.items():
         instance = section()
         parts += ["", f"## {name}", "", str(section.__doc__), "", "| setting | default | meaning |", "|---|---|---|"]

@@ -8,24 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from regard.cli.settings import add_set, add_setting, given_settings, settings_help
-from regard.config import (
-    HRAN,
-    Classify,
-    Data,
-    Dense,
-    Encoder,
-    EncoderTagger,
-    Hierarchical,
-    Recurrent,
-    RecurrentTagger,
-    Retrieve,
-    Search,
-    Tag,
-    Tokenizer,
-    Train,
-    Transformer,
-)
+from regard.cli.settings import add_set, add_setting, all_sections, given_settings, settings_help
 from regard.errors import SettingsError
 from regard.recipe import setting_type
 from regard.run import Run
@@ -52,9 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_data(parser)
     run = add_run(parser)
     run.add_argument("--arch", metavar="NAME", dest="model.arch", help="architecture, e.g. transformer-small, bahdanau")
-    sections = (Train, Data, Tokenizer, Search, Classify, Retrieve, Tag)
-    models = (Transformer, Recurrent, HRAN, Hierarchical, Encoder, Dense, RecurrentTagger, EncoderTagger)
-    parser.epilog = settings_help(*sections, *models)
+    parser.epilog = settings_help(*all_sections().values())
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
