@@ -15,6 +15,7 @@ import pytest
 from safetensors.torch import load_file
 
 from regard.cli import main
+from tests import small_chats
 from tests.small_runs import train_arguments, write_corpus
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds the processes in /proc")
@@ -189,6 +190,18 @@ def test_recurrent_architectures_too(corpus, tmp_path, arch, more):
     code, errors = finish(launch(["-m", "regard", *arguments(tmp_path / "two", more)]))
     assert code == 0, errors
     assert main(arguments(tmp_path / "one")) == 0
+    assert_close(tmp_path / "two", tmp_path / "one")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", small_chats.SIZES)
+def test_conversations_too(tmp_path, arch):
+    dialogues = small_chats.write_dialogues(tmp_path / "dialogues.jsonl")
+    more = ["train.max_steps=12", "model.dropout=0.3", "train.optimizer=adam", "tokenizer.sampling=0"]
+    one, two = (small_chats.chat_arguments(dialogues, tmp_path / name, arch, *more) for name in ("one", "two"))
+    code, errors = finish(launch(["-m", "regard", *two]))
+    assert code == 0, errors
+    assert main(one) == 0
     assert_close(tmp_path / "two", tmp_path / "one")
 
 

@@ -92,3 +92,61 @@ def test_ten_thousand_hostile_requests_leave_no_trace(run):
         finally:
             process.terminate()
         assert process.wait(PATIENCE) == 0
+
+
+def exchange(port, *pieces):
+    """What the server says to these bytes until it closes the connection."""
+    with socket.create_connection(("127.0.0.1", port), PATIENCE) as wire:
+        wire.settimeout(PATIENCE)
+        try:
+            for piece in pieces:
+                wire.sendall(piece)
+        except ConnectionError:
+            pass  # it had enough
+        said = b""
+        try:
+            while part := wire.recv(65536):
+                said += part
+        except ConnectionResetError:
+            pass
+        return said
+
+
+START = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+ASKED = b'{"q": "I am here.", "source": "en", "target": "it"}'
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [START + b"X: " + b"a" * 40_000 + b"\r\n\r\n"],
+        [START + b"X: ", *[b"a" * 1000] * 500],
+        [START, *[b"X-%d: a\r\n" % number for number in range(5000)], b"\r\n"],
+        [b"POST /" + b"a" * 40_000, b"a" * 300_000, b" HTTP/1.1\r\n\r\n"],
+        [START + b"Transfer-Encoding: chunked\r\n\r\n", *[b"1;" + b"a" * 2000 + b"\r\n{\r\n"] * 100],
+        [START + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n0\r\n", *[b"X: " + b"a" * 900 + b"\r\n"] * 100],
+        [b"CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\nmore"],
+    ],
+    ids=["header", "header without end", "many headers", "address", "extensions of chunks", "trailers", "CONNECT"],
+)
+def test_a_head_without_measure_or_sense_is_refused(run, pieces):
+    with running(run, **SETTINGS) as port:
+        said = exchange(port, *pieces)
+        assert not said or said.startswith(b"HTTP/1.1 400"), said[:200]  # who is still sending may miss it
+        assert still_answers(port)
+
+
+def test_who_offers_another_protocol_is_answered_in_this_one(run):
+    offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
+    with running(run, **SETTINGS) as port:
+        said = exchange(port, START + offer + b"Content-Length: %d\r\n\r\n" % len(ASKED) + ASKED)
+        assert said.startswith(b"HTTP/1.1 200")
+        assert b"connection: close" in said
+        assert b"translatedText" in said
+
+
+def test_requests_may_be_sent_ahead(run):
+    asked = START + b"Content-Length: %d\r\n\r\n" % len(ASKED) + ASKED
+    last = asked.replace(b"Host", b"Connection: close\r\nHost")
+    with running(run, **SETTINGS) as port:
+        assert exchange(port, asked * 2 + last).count(b"HTTP/1.1 200") == 3

@@ -13,6 +13,7 @@ from regard.recipe import describe, find_preset
 
 if TYPE_CHECKING:
     from regard.models.base import Network
+    from regard.run import Run
 
 SHOWN_OF_TRAINING = ("step", "best_step", "seconds", "tokens", "flops", "stopped")
 SCORES = {
@@ -78,7 +79,15 @@ def run_facts(folder: str) -> dict[str, Any]:
     from regard.run import Run
 
     opened = Run.open(folder)
-    return {"run": str(opened.folder), **opened.card}
+    return {"run": str(opened.folder), **_unfinished(opened), **opened.card}
+
+
+def _unfinished(opened: Run) -> dict[str, str]:
+    """How far training has come, where it has not come to an end."""
+    states = sorted((opened.folder / "states").glob("*.json"))
+    if "training" in opened.card or not states:
+        return {}
+    return {"unfinished": f'at update {int(states[-1].stem):,}; "regard resume {opened.folder}" goes on'}
 
 
 def arch_facts(arch: str, vocabulary: int) -> dict[str, Any]:

@@ -7,9 +7,9 @@ it says all there is to say about where training stands, on one process or on ma
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count, pairwise
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -167,11 +167,6 @@ class BatchStream:
         if place < 0:
             raise ValueError(f"position {position} lies before {self._marks[0]}, from where this stream is known")
         return self._marks[place]
-
-    def shard(self, start: int, process: int = 0, processes: int = 1) -> Iterator[Index]:
-        """The batches of one process, from the position `start` on, without end."""
-        first = start + (process - start) % processes
-        return map(self.at, count(first, processes))
 
     def _plan(self, epoch: int) -> list[Index]:
         if self._planned[0] != epoch:

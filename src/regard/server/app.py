@@ -1,4 +1,4 @@
-"""The application: routes, and around them, from the outside in, headers, records, the door and the bounds."""
+"""The application: routes, and around them, from the outside in, headers, records, the door, bounds, a shortcut."""
 
 from __future__ import annotations
 
@@ -23,11 +23,19 @@ from regard.server.metrics import CONTENT_TYPE, Metrics
 from regard.server.page import page_routes
 from regard.server.problems import add_problem_handlers
 from regard.server.reference import describe_api, reference_routes
+from regard.server.schemas import PlainTranslateRequest, TranslateRequest
 from regard.server.service import Service, TheService
 from regard.server.settings import ServerSettings
+from regard.server.shortcut import BusyRoute, Shortcut
 
 NO_TELEMETRY: Any = {"auto_configure": False, "tracing": False, "metrics": False, "logs": False}
 """FastAPI can tell collectors of requests and their contents. Ours tells nobody, whatever the environment says."""
+
+BUSY = (
+    BusyRoute("/translate", libretranslate.translate, PlainTranslateRequest),
+    BusyRoute("/v1/translate", v1.translate, TranslateRequest, key_first=True),
+)
+"""Routes that most requests are for."""
 
 
 def create_app(fleet: Fleet, settings: ServerSettings) -> FastAPI:
@@ -75,7 +83,8 @@ def _middleware(service: Service) -> list[Middleware]:
         layers.append(
             Middleware(CORSMiddleware, allow_origins=settings.allow_origin, allow_methods=["*"], allow_headers=headers)
         )
-    return [*layers, Middleware(Bounds, settings=settings, full_for=service.fleet.full_for)]
+    bounds = Middleware(Bounds, settings=settings, full_for=service.fleet.full_for)
+    return [*layers, bounds, Middleware(Shortcut, service=service, routes=BUSY)]
 
 
 async def give_metrics(request: Request, service: TheService) -> Response:

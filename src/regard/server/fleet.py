@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TypedDict
 
@@ -104,10 +105,11 @@ class Fleet:
                 known = one.source and one.target
                 if known and (form(one.source), form(one.target)) == (form(source), form(target)):
                     return one
-        pairs = [f"{entry['code']} to {code}" for entry in self.languages() for code in entry["targets"]]
+        pairs = [f"{entry['code']} to {code}" for entry in self.languages for code in entry["targets"]]
         there = ", ".join(pairs) or f"{self._names()}, by name"
         raise NotServed(f"{source} to {target} is not served; there is {there}")
 
+    @cached_property
     def languages(self) -> list[Language]:
         """Source languages in the order of the runs, then those that are only translated into, with no targets.
 
@@ -123,7 +125,7 @@ class Fleet:
 
     def detect(self, text: str) -> list[Guess]:
         """What language a text may be in, the likeliest first: among the languages served, and no other."""
-        known = {entry["code"] for entry in self.languages()}
+        known = {entry["code"] for entry in self.languages}
         found = self._detector.detect(text)
         return [
             {"language": code, "confidence": round(100 * share, 1)} for code, share in found.items() if code in known

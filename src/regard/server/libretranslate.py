@@ -105,7 +105,7 @@ async def detect(asked: DetectRequest, request: Request, service: TheService) ->
 @router.get("/languages", response_model=list[Language])
 async def languages(service: TheService) -> Response:
     """The languages that the server knows, and into which others each can be translated: into none, for some."""
-    return Json(service.fleet.languages())
+    return Json(service.fleet.languages)
 
 
 @router.get("/health", response_model=Health)
@@ -117,7 +117,7 @@ async def health() -> Response:
 @router.get("/frontend/settings", response_model=FrontendSettings)
 async def frontend_settings(service: TheService) -> Response:
     """What a page must know to use this server."""
-    known = service.fleet.languages()
+    known = service.fleet.languages
     source, target = (known[0]["code"], known[0]["targets"][0]) if known else ("", "")
     names = {
         side: {"code": code, "name": language_name(code)} for side, code in (("source", source), ("target", target))

@@ -50,6 +50,14 @@ class Json(Response):
         return to_json(content, inf_nan_mode="null")
 
 
+EXPECTED = (
+    HTTPException, RequestValidationError, QueueFull, TooLate, Closing, RegardError, TimeoutError, ClientDisconnect,
+)  # fmt: skip
+"""Exceptions of the routes that say what the answer is."""
+LEFT = 499
+"""The status, for the log alone, of an answer that nobody is there to read."""
+
+
 def as_problem(error: Exception) -> Problem:
     """The problem that an exception stands for. Unknown ones are our fault, and say nothing of themselves."""
     match error:
@@ -96,6 +104,8 @@ def problem_body(path: str, problem: Problem) -> dict[str, Any]:
 
 def problem_answer(path: str, error: Exception) -> Response:
     """The answer for an exception."""
+    if isinstance(error, ClientDisconnect):
+        return Response(status_code=LEFT)
     problem = as_problem(error)
     return Json(problem_body(path, problem), problem.status_code, dict(problem.headers or {}))
 
@@ -106,9 +116,5 @@ def add_problem_handlers(app: FastAPI) -> None:
     async def handle(request: Request, error: Exception) -> Response:
         return problem_answer(request.url.path, error)
 
-    async def leave(request: Request, error: Exception) -> Response:
-        return Response(status_code=499)  # nobody is there to read it
-
-    for kind in (HTTPException, RequestValidationError, QueueFull, TooLate, Closing, RegardError, TimeoutError):
+    for kind in EXPECTED:
         app.add_exception_handler(kind, handle)
-    app.add_exception_handler(ClientDisconnect, leave)

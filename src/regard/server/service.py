@@ -93,13 +93,13 @@ class Service:
         """The language of a text, if it is likelier than all others together: a wrong one gives nonsense."""
         guess = next(iter(self.fleet.detect(text)), None)
         if guess is None or guess["confidence"] <= SURE:
-            known = ", ".join(entry["code"] for entry in self.fleet.languages()) or "none"
+            known = ", ".join(entry["code"] for entry in self.fleet.languages) or "none"
             raise Problem(400, f"source: no language could be detected; name one (known: {known})", param="source")
         return guess
 
     def is_same_language(self, source: str, target: str) -> bool:
         """Whether a text is in the wanted language already: then it stays as it is."""
-        codes = {code for entry in self.fleet.languages() for code in (entry["code"], *entry["targets"])}
+        codes = {code for entry in self.fleet.languages for code in (entry["code"], *entry["targets"])}
         source, target = normalize_code(source), normalize_code(target)
         return source == target and source in map(normalize_code, codes)
 

@@ -17,7 +17,7 @@ from regard.server.app import create_app
 from regard.server.fleet import Fleet
 from regard.server.logs import configure_logs
 from regard.server.memory import share_one_heap
-from regard.server.protocol import patient_protocol
+from regard.server.protocol import bounded_protocol
 from regard.server.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from regard.server.served import Served
 
 Tell = Callable[[str], None]
-HEAD_BYTES = 32_000
-"""The head of a request is at most so long."""
 
 
 def serve(runs: Sequence[str | Path], settings: ServerSettings, tell: Tell) -> None:
@@ -100,13 +98,12 @@ def make_server(app: FastAPI, settings: ServerSettings, ready: Callable[[], None
     longest = max(settings.timeout, settings.document_timeout)
     config = uvicorn.Config(
         app,
-        http=patient_protocol(settings.body_timeout),
+        http=bounded_protocol(settings.body_timeout),
         loop="asyncio",
         ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
-        h11_max_incomplete_event_size=HEAD_BYTES,
         timeout_graceful_shutdown=math.ceil(settings.body_timeout + longest),
     )
     return Server(config, ready)

@@ -135,6 +135,7 @@ class FakeFleet:
                 return one
         raise NotServed(f"{source} to {target} is not served")
 
+    @property
     def languages(self) -> list[dict[str, Any]]:
         italian = {"code": "it", "name": "Italian", "targets": []}
         return [{"code": "en", "name": "English", "targets": ["it"]}, italian]

@@ -345,7 +345,7 @@ def test_runs_are_found_by_name_and_by_languages(run, tmp_path):
             fleet.by_pair("it", "en")
         with pytest.raises(NotServed):
             fleet.by_pair("", "")
-        assert fleet.languages() == [
+        assert fleet.languages == [
             {"code": "en", "name": "English", "targets": ["it"]},
             {"code": "pt-BR", "name": "Portuguese (BR)", "targets": ["de"]},
             {"code": "it", "name": "Italian", "targets": []},
