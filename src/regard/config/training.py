@@ -34,6 +34,8 @@ class Train:
     """How the learning rate falls after the warm-up."""
     cooldown: float = 0.0
     """Share of the training, at its end, over which the rate falls to zero, whatever ends it; 0: no cooling down."""
+    quiet_start: bool = False
+    """Let the sub-layers of a Transformer add nothing before the first update; they find out what to add."""
     ease_in: int = 0
     """Updates over which dropout and subword sampling climb from nothing to their full strength; 0: full at once."""
     betas: tuple[float, float] = (0.9, 0.98)

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from regard.layers.attention import CrossAttention, KeyValue, SelfAttention
 from regard.layers.cache import Cache
 from regard.layers.dropout import Dropout
-from regard.layers.initialise import glorot
+from regard.layers.initialise import glorot, silence
 from regard.layers.positions import Rotary, position_layer
 from regard.layers.streams import Stream
 from regard.models.base import Layers, Memory, Seq2Seq, Source, visible
@@ -86,6 +86,18 @@ class Residual(nn.Module):
         """The stream after the sub-layer has spoken."""
         x = x + self.drop(update)
         return x if self.before else self.norm(x)
+
+
+def start_quietly(model: nn.Module) -> None:
+    """Let every sub-layer add nothing to the stream at first: what is learnt first is what the words say by themselves.
+
+    With norms before the sub-layers a small corpus is learnt in a tenth fewer updates (docs/log.md).
+    """
+    for part in model.modules():
+        if isinstance(part, SelfAttention | CrossAttention):
+            silence(part.outward)
+        elif isinstance(part, FeedForward):
+            silence(part.narrow)
 
 
 class Constant(nn.Module):

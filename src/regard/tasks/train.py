@@ -25,6 +25,7 @@ from regard.data.corpus import content_hash
 from regard.durable import write_atomically
 from regard.errors import RunError, SettingsError, VocabularyTooLargeError
 from regard.models.base import Network
+from regard.models.transformer import start_quietly
 from regard.recipe import make_recipe, read_table, to_table, with_overrides
 from regard.run import METRICS, Run
 from regard.tasks.kinds import Examples, Kind, kind_of
@@ -274,7 +275,10 @@ def _first_model(run: Run) -> Network:
     if run.card.get("base") and not (run.folder / "states").is_dir():
         return run.load_network().requires_grad_(True).to(device)
     torch.manual_seed(run.recipe.train.seed)
-    return run.build_network().to(device)
+    network = run.build_network()
+    if run.recipe.train.quiet_start:
+        start_quietly(network)
+    return network.to(device)
 
 
 def _fit(team: Team, ready: Ready) -> None:

@@ -53,6 +53,10 @@ def make_plan(corpus: Corpus, machine: Machine, given: Mapping[str, Mapping[str,
         choices += _model(corpus, machine)
     by_muon = is_transformer and not given.get("train", {}).get("shard")  # Muon needs whole matrices
     choices += _learning(corpus, by_muon)
+    if is_transformer and _norm(given, arch) == "before":
+        choices.append(
+            Choice("train.quiet_start", True, "sub-layers add nothing at first: fewer updates, with norms before them")
+        )
     choices += _batch(corpus, machine)
     choices += _validation(corpus, next(choice.value for choice in choices if choice.name == "train.batch_tokens"))
     return [choice for choice in choices if not is_said(choice.name, given)]
@@ -107,6 +111,16 @@ def _model(corpus: Corpus, machine: Machine) -> Iterator[Choice]:
     preset = PRESETS[arch]
     if isinstance(preset, Transformer) and preset.norm != "before":
         yield Choice("model.norm", "before", "learns at once, without a long warm-up")
+    yield Choice("model.positions", "rotary", "what counts is the distance between words: learnt from fewer sentences")
+
+
+def _norm(given: Mapping[str, Mapping[str, Any]], arch: str) -> str:
+    """Where the norms of a Transformer will stand."""
+    preset = find_preset(arch)
+    planned = (
+        "before" if "arch" not in given.get("model", {}) else preset.norm if isinstance(preset, Transformer) else ""
+    )
+    return given.get("model", {}).get("norm", planned)
 
 
 def _learning(corpus: Corpus, by_muon: bool) -> Iterator[Choice]:
@@ -116,7 +130,8 @@ def _learning(corpus: Corpus, by_muon: bool) -> Iterator[Choice]:
         yield Choice("train.learning_rate", 3e-3, "of embeddings, norms and biases, which stay with Adam")
     else:
         yield Choice("train.learning_rate", 1e-3, "what every architecture bears")
-    yield Choice("train.warmup", 100, "a short climb is enough with norms before and clipping")
+    short = by_muon and corpus.pairs < 100_000
+    yield Choice("train.warmup", 30 if short else 100, "a short climb is enough with norms before and clipping")
     yield Choice("train.schedule", "constant", "the end is not known yet; the rate falls when it comes")
     yield Choice("train.cooldown", 0.2, "the last fifth, whatever ends it: minutes, updates, or no better validation")
     if corpus.pairs < 500_000:

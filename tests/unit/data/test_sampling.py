@@ -68,8 +68,8 @@ def test_cuts_vary() -> None:
 
 
 def test_full_dropout_leaves_letters() -> None:
-    cut = BpeDropout({"ab": 0.0, "abc": -1.0}, drop=1 - 1e-12).cut
-    assert cut("abc", random.Random(1).random) == ["a", "b", "c"]
+    cut = BpeDropout({"ab": 0.0, "abc": -1.0}).cut
+    assert cut("abc", 1 - 1e-12, random.Random(1).random) == ["a", "b", "c"]
 
 
 def test_dropout_follows_its_distribution() -> None:
@@ -77,8 +77,8 @@ def test_dropout_follows_its_distribution() -> None:
 
     With p = 0.4: ab is seen with 0.6; else bc with 0.4 * 0.6 = 0.24; else neither, 0.16.
     """
-    cut, draw = BpeDropout({"ab": 0.0, "bc": -1.0}, drop=0.4).cut, random.Random(3).random
-    counts = Counter(tuple(cut("abc", draw)) for _ in range(20_000))
+    cut, draw = BpeDropout({"ab": 0.0, "bc": -1.0}).cut, random.Random(3).random
+    counts = Counter(tuple(cut("abc", 0.4, draw)) for _ in range(20_000))
     expected = {("ab", "c"): 0.6, ("a", "bc"): 0.24, ("a", "b", "c"): 0.16}
     assert counts.keys() == expected.keys()
     for tokens, share in expected.items():  # standard deviation at most 0.0035
@@ -91,8 +91,8 @@ def test_a_hidden_merge_is_seen_again_after_the_next_merge() -> None:
     "abcd" with ab before cd: both merge if ab is seen and then cd (0.6 * 0.6), or if ab is hidden, cd seen, ab seen
     (0.4 * 0.6 * 0.6).
     """
-    cut, draw = BpeDropout({"ab": 0.0, "cd": -1.0}, drop=0.4).cut, random.Random(4).random
-    both = sum(cut("abcd", draw) == ["ab", "cd"] for _ in range(20_000)) / 20_000
+    cut, draw = BpeDropout({"ab": 0.0, "cd": -1.0}).cut, random.Random(4).random
+    both = sum(cut("abcd", 0.4, draw) == ["ab", "cd"] for _ in range(20_000)) / 20_000
     assert both == pytest.approx(0.6 * 0.6 + 0.4 * 0.6 * 0.6, abs=0.015)
 
 
@@ -109,17 +109,27 @@ def test_lattice_follows_its_distribution(alpha: float) -> None:
     scores = {"a": -3.0, "b": -2.5, "c": -2.0, "ab": -2.0, "bc": -4.0, "abc": -5.0, "ca": -1.0}
     word = "abcab"
     weights = {cut: math.exp(alpha * sum(scores[token] for token in cut)) for cut in all_cuts(word, scores)}
-    lattice, draw = UnigramLattice(scores, alpha), random.Random(5).random
-    counts = Counter(tuple(lattice.cut(word, draw)) for _ in range(20_000))
+    lattice, draw = UnigramLattice(scores), random.Random(5).random
+    counts = Counter(tuple(lattice.cut(word, alpha, draw)) for _ in range(20_000))
     assert len(weights) == 10
     for cut, weight in weights.items():
         assert counts[cut] / 20_000 == pytest.approx(weight / sum(weights.values()), abs=0.015)
     assert counts.total() == sum(counts[cut] for cut in weights)
 
 
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_what_was_drawn_at_one_strength_does_not_reach_into_another(kind: str) -> None:
+    tokenizer, again = (train_tokenizer(LINES, config.Tokenizer(kind=kind, size=400), seed=1) for _ in range(2))
+    ids = tokenizer.encode(LINES[-1])
+    for strength in (0.1, 0.7, 0.3):
+        resample(tokenizer, ids, strength, random.Random(1))
+    fresh = resample(again, ids, 0.5, random.Random(2))
+    assert resample(tokenizer, ids, 0.5, random.Random(2)) == fresh
+
+
 def test_a_word_of_unknown_letters_has_one_cut() -> None:
-    lattice = UnigramLattice({"a": -1.0}, 0.5)
-    assert lattice.cut("xay", random.Random(1).random) == ["x", "a", "y"]
+    lattice = UnigramLattice({"a": -1.0})
+    assert lattice.cut("xay", 0.5, random.Random(1).random) == ["x", "a", "y"]
 
 
 @pytest.mark.parametrize("kind", ["word", "character"])
