@@ -1,6 +1,6 @@
 """From raw text to a good translator: BLEU against minutes, on Multi30k English to German.
 
-Sides: `regard train` with everything chosen by the plan, until it stops by itself, and given 10 and 20 minutes
+Sides: `regard train` with everything chosen by the plan, until it stops by itself, and given 12 and 20 minutes
 (`--minutes`); Hugging Face's MarianMTModel (3+3 layers, width 256) in a plain loop until it passes the BLEU below;
 `regard train --arch bahdanau` and `luong-general`, given 10 minutes. One after the other, each with the whole machine.
 
@@ -33,14 +33,14 @@ TEST = "test_2016_flickr"
 LABELS = {
     "regard": "Regard, until it stops",
     "regard-20": "Regard --minutes 20",
-    "regard-10": "Regard --minutes 10",
+    "regard-12": "Regard --minutes 12",
     "marian": "MarianMTModel 3+3, plain loop",
     "bahdanau": "Regard --arch bahdanau --minutes 10",
     "luong-general": "Regard --arch luong-general --minutes 10",
 }
 OPTIONS = {
     "regard-20": ["--minutes", "20"],
-    "regard-10": ["--minutes", "10"],
+    "regard-12": ["--minutes", "12"],
     "bahdanau": ["--arch", "bahdanau", "--minutes", "10"],
     "luong-general": ["--arch", "luong-general", "--minutes", "10"],
 }

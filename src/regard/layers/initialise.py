@@ -33,3 +33,5 @@ def glorot(linear: nn.Linear, parts: int = 1) -> nn.Linear:
 def silence(linear: nn.Linear) -> None:
     """Let a layer say nothing until it has learnt something."""
     nn.init.zeros_(linear.weight)
+    if linear.bias is not None:
+        nn.init.zeros_(linear.bias)

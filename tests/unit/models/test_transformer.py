@@ -25,6 +25,7 @@ from regard.models.transformer import (
     Residual,
     Shape,
     Transformer,
+    start_quietly,
 )
 from tests.toys import VOCABULARY, Sentences, build, close, sentences, tokens, toy, walk
 
@@ -54,6 +55,22 @@ def test_swiglu_gates_one_map_with_another() -> None:
     feed, x = FeedForward(4, 6, "swiglu"), torch.randn(2, 3, 4)
     gate, value = F.linear(x, feed.widen.weight[:6]), F.linear(x, feed.widen.weight[6:])
     close(feed(x), feed.narrow(gate * gate.sigmoid() * value), 1e-6)
+
+
+def test_a_quiet_start_lets_the_stream_through_and_the_gradient_in() -> None:
+    model = small(norm="before")
+    start_quietly(model)
+    source, target = sentences([5, 3]), tokens(2, 4)
+    close(model.hidden(source, target), model.norm(model.embed(target)), 1e-6)
+    model(source, target).square().sum().backward()
+    first = model.decoder[0]
+    for layer in (first.attend.outward, first.cross.outward, first.feed.narrow):
+        assert layer.weight.grad.abs().max() > 0
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter -= 0.01 * parameter.grad
+    model(source, target).square().sum().backward()
+    assert first.attend.inward.weight.grad.abs().max() > 0
 
 
 def test_norm_after_is_the_papers() -> None:

@@ -58,6 +58,26 @@ def test_what_the_user_says_stands_and_the_rest_follows():
     assert not {choice.name for choice in plan} & {"model.arch", "model.dropout", "tokenizer.size", "train.warmup"}
 
 
+@pytest.mark.parametrize(
+    ("model", "quiet"),
+    [
+        ({}, True),
+        ({"arch": "transformer-mini"}, True),
+        ({"arch": "transformer-small"}, False),
+        ({"arch": "transformer-small", "norm": "before"}, True),
+        ({"norm": "after"}, False),
+        ({"arch": "luong-dot"}, False),
+    ],
+)
+def test_transformers_with_norms_before_start_quietly(model, quiet):
+    recipe = resolve(Corpus(29_000, 60.0), given={"model": model})
+    assert recipe.train.quiet_start == quiet
+    if "arch" in model:  # an architecture that was asked for keeps its own positions
+        assert getattr(recipe.model, "positions", "sinusoidal") == "sinusoidal"
+    else:
+        assert recipe.model.positions == "rotary"
+
+
 def test_an_estimate_counts_the_model():
     recipe = resolve(Corpus(29_000, 60.0))
     corpus = Corpus(29_000, 60.0)
