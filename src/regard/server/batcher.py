@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
+from math import inf
 from typing import Generic, NamedTuple, TypeVar
 
 from regard.server.pace import Pace
@@ -22,6 +23,8 @@ Result = TypeVar("Result")
 
 LOOKAHEAD = 4
 """A batch is put together from so many times its size of items that are next in turn."""
+AFTERMATH = 1.0
+"""Seconds for which a queue that was full stays short."""
 
 
 class QueueFull(Exception):  # noqa: N818  an answer, not an error
@@ -72,8 +75,8 @@ class Batcher(Generic[Item, Result]):
         *,
         size: int,
         most_waiting: int,
-        most_requests: float = float("inf"),
-        most_weight: float = float("inf"),
+        most_requests: float = inf,
+        most_weight: float = inf,
         threads: int = 1,
         weigh: Callable[[Item], float] = lambda item: 1.0,
         pool: Executor | None = None,
@@ -81,7 +84,8 @@ class Batcher(Generic[Item, Result]):
         """At most `size` items a batch, and `threads` batches at once, in threads of its own or in those of `pool`.
 
         At most `most_waiting` items wait, of at most `most_requests` requests and of at most `most_weight` by `weigh`.
-        As items are taken in turns, it is the requests that decide how long one waits for its first turn.
+        As items are taken in turns, it is the requests that decide how long one waits for its first turn. So many may
+        come at once; where they keep coming, half as many may wait, so that who is let in is answered soon.
         """
         self.size, self.threads = size, threads
         self.most_waiting, self.most_requests, self.most_weight = most_waiting, most_requests, most_weight
@@ -95,6 +99,7 @@ class Batcher(Generic[Item, Result]):
         self._line: list[_Request[Item, Result]] = []  # those with items that are not started, next in turn first
         self._batches: set[asyncio.Task[None]] = set()
         self._pace = Pace()
+        self._full_at = -inf
         self._closing = False
 
     async def submit(
@@ -164,12 +169,19 @@ class Batcher(Generic[Item, Result]):
         self.waiting += items
         self.waiting_weight += weight
         self._line.append(request)
+        if len(self._line) >= self._room():
+            self._full_at = request.arrived
+
+    def _room(self) -> float:
+        """How many requests may wait."""
+        was_full = asyncio.get_running_loop().time() - self._full_at < AFTERMATH
+        return self.most_requests / 2 if was_full else self.most_requests
 
     def _excess(self, items: int, weight: float) -> float:
         """The share of what waits that must have been worked off before there is room for so much more."""
         excess = max(
             (self.waiting + items - self.most_waiting) / max(self.waiting, 1),
-            (len(self._line) + 1 - self.most_requests) / max(len(self._line), 1),
+            (len(self._line) + 1 - self._room()) / max(len(self._line), 1),
             (self.waiting_weight + weight - self.most_weight) / max(self.waiting_weight, 1e-9),
         )
         return min(max(excess, 0.0), 1.0)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.server import batcher as batcher_module
 from regard.server.batcher import Batcher, Closing, QueueFull, TooLate
 from regard.server.pace import FIRST_GUESS, MEMORY, Pace
 
@@ -334,6 +335,33 @@ def test_so_are_requests():
             await batcher.submit("c")
         workshop.gate.set()
         await asyncio.gather(*first, *kept)
+        await batcher.close()
+
+    run(scenario())
+
+
+def test_a_queue_that_was_full_stays_short_for_a_while(monkeypatch):
+    monkeypatch.setattr(batcher_module, "AFTERMATH", 0.2)
+    workshop = Workshop(is_open=False)
+
+    async def scenario():
+        batcher = Batcher(workshop, size=8, most_waiting=100, most_requests=4)
+        first = await busy(batcher, workshop)
+        crowd = [asyncio.create_task(batcher.submit("a")) for _ in range(4)]
+        await settle()
+        workshop.gate.set()
+        await asyncio.gather(*first, *crowd)
+        workshop.gate.clear()
+        again = await busy(batcher, workshop)
+        some = [asyncio.create_task(batcher.submit("b")) for _ in range(2)]
+        await settle()
+        assert batcher.full_for() > 0
+        with pytest.raises(QueueFull):
+            await batcher.submit("c")
+        await asyncio.sleep(0.3)
+        assert batcher.full_for() == 0
+        workshop.gate.set()
+        await asyncio.gather(*again, *some)
         await batcher.close()
 
     run(scenario())
