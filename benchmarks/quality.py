@@ -16,6 +16,7 @@ Figures of sides that are not run again are taken from benchmarks/out/quality.js
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import shutil
@@ -144,13 +145,17 @@ def scores(texts: list[str], references: list[str]) -> dict[str, Any]:
 
 
 def at(points: list[dict[str, Any]], minutes: float) -> float:
-    """The score of the weights that were there by then."""
-    return max((point["bleu"] for point in points if point["minutes"] <= minutes), default=0.0)
+    """The score of the weights that were there by then, give or take three seconds."""
+    return max((point["bleu"] for point in points if point["minutes"] <= minutes + 0.05), default=0.0)
 
 
 def passed(points: list[dict[str, Any]], goal: float) -> float | None:
-    """The minute at which a side passed the goal."""
-    return next((point["minutes"] for point in points if point["bleu"] >= goal), None)
+    """The minute at which a side passed the goal, on straight lines between its points."""
+    for before, after in itertools.pairwise([{"minutes": 0.0, "bleu": 0.0}, *points]):
+        if after["bleu"] >= goal:
+            share = (goal - before["bleu"]) / (after["bleu"] - before["bleu"])
+            return before["minutes"] + share * (after["minutes"] - before["minutes"])
+    return None
 
 
 def report(curves: dict[str, list[dict[str, Any]]], goal: float) -> None:
@@ -176,11 +181,11 @@ def draw(curves: dict[str, list[dict[str, Any]]], goal: float, path: Path) -> No
     figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
     for (side, points), colour in zip(curves.items(), COLOURS, strict=False):
         minutes, bleu = [point["minutes"] for point in points], [point["bleu"] for point in points]
-        axes.plot(minutes, bleu, color=colour, linewidth=2, marker="o", markersize=3)
-        axes.annotate(f" {LABELS[side]}", (minutes[-1], bleu[-1]), color=colour, fontsize=9, va="center")
+        axes.plot(minutes, bleu, color=colour, linewidth=2, marker="o", markersize=3.5, label=LABELS[side])
     axes.axhline(goal, color="#94a3b8", linewidth=1, linestyle=":")
+    axes.annotate(f"{goal:g}", (0, goal), xytext=(4, 3), textcoords="offset points", color="#64748b", fontsize=9)
+    axes.legend(loc="lower right", frameon=False)
     axes.set(xlabel="minutes on two cores", ylabel="BLEU, test_2016_flickr", ylim=(0, None), xlim=(0, None))
-    axes.margins(x=0.35)
     axes.spines[["top", "right"]].set_visible(False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
