@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from regard.config import PRESETS, Transformer
+from regard.config import PRESETS, Model, Recurrent, Transformer
 from regard.recipe import find_preset
 from regard.training.machine import Machine
 
@@ -51,6 +51,8 @@ def make_plan(corpus: Corpus, machine: Machine, given: Mapping[str, Mapping[str,
     choices = [*_vocabulary(corpus)]
     if not said_arch:
         choices += _model(corpus, machine)
+    elif isinstance(find_preset(arch), Recurrent) and not {"width", "embedding"} & given["model"].keys():
+        choices += _recurrent_size(corpus, find_preset(arch))
     by_muon = is_transformer and not given.get("train", {}).get("shard")  # Muon needs whole matrices
     choices += _learning(corpus, by_muon)
     if is_transformer and _norm(given, arch) == "before":
@@ -114,6 +116,15 @@ def _model(corpus: Corpus, machine: Machine) -> Iterator[Choice]:
     yield Choice("model.positions", "rotary", "what counts is the distance between words: learnt from fewer sentences")
 
 
+def _recurrent_size(corpus: Corpus, preset: Model) -> Iterator[Choice]:
+    width = 256 if corpus.pairs < 100_000 else 512
+    for name in ("width", "embedding"):
+        if getattr(preset, name) > width:
+            yield Choice(
+                f"model.{name}", width, f"{corpus.pairs:,} pairs: read several times rather than learnt by heart"
+            )
+
+
 def _norm(given: Mapping[str, Mapping[str, Any]], arch: str) -> str:
     """Where the norms of a Transformer will stand."""
     preset = find_preset(arch)
@@ -131,7 +142,7 @@ def _learning(corpus: Corpus, by_muon: bool) -> Iterator[Choice]:
     else:
         yield Choice("train.learning_rate", 1e-3, "what every architecture bears")
     short = by_muon and corpus.pairs < 100_000
-    yield Choice("train.warmup", 30 if short else 100, "a short climb is enough with norms before and clipping")
+    yield Choice("train.warmup", 30 if short else 100, "a short climb is enough where gradients are clipped")
     yield Choice("train.schedule", "constant", "the end is not known yet; the rate falls when it comes")
     yield Choice("train.cooldown", 0.2, "the last fifth, whatever ends it: minutes, updates, or no better validation")
     if corpus.pairs < 500_000:

@@ -78,6 +78,14 @@ def test_transformers_with_norms_before_start_quietly(model, quiet):
         assert recipe.model.positions == "rotary"
 
 
+@pytest.mark.parametrize(("pairs", "width"), [(29_000, 256), (300_000, 512)])
+def test_recurrent_models_are_no_larger_than_their_data(pairs, width):
+    for arch in ("bahdanau", "luong-general", "gnmt"):
+        model = resolve(Corpus(pairs, 60.0), given={"model": {"arch": arch}}).model
+        assert (model.width, model.embedding) == (width, width)
+    assert resolve(Corpus(pairs, 60.0), given={"model": {"arch": "gnmt", "width": 64}}).model.embedding == 1024
+
+
 def test_an_estimate_counts_the_model():
     recipe = resolve(Corpus(29_000, 60.0))
     corpus = Corpus(29_000, 60.0)
