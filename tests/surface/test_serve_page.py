@@ -635,7 +635,8 @@ def test_nothing_moves_for_those_who_want_no_motion(serve: Callable[..., Site], 
 def test_page_and_server_understand_each_other(visit: Open, tmp_path: Path) -> None:
     run = serving.small_run(tmp_path / "en-it").folder
     with serving.running(run) as port:
-        page = visit(Site(Pretender(()), f"http://127.0.0.1:{port}"))
+        site = Site(Pretender(()), f"http://127.0.0.1:{port}")
+        page = visit(site, allow="ERR_CONNECTION_REFUSED")  # the browser may look for the icon when the server has gone
         write(page, "The cat sleeps.\nWhere is Anna?")
         page.wait_for_function(
             "() => document.querySelector('.folio').ariaBusy === 'false' && document.querySelector('.way')"
