@@ -91,7 +91,7 @@ class Residual(nn.Module):
 def start_quietly(model: nn.Module) -> None:
     """Let every sub-layer add nothing to the stream at first: what is learnt first is what the words say by themselves.
 
-    With norms before the sub-layers a small corpus is learnt in a tenth fewer updates (docs/log.md).
+    With norms before the sub-layers a small corpus is learnt in fewer updates (docs/log.md).
     """
     for part in model.modules():
         if isinstance(part, SelfAttention | CrossAttention):

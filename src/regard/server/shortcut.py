@@ -47,12 +47,12 @@ class Shortcut:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, if it is a busy route that is asked in JSON; else pass on."""
-        route = self.routes.get(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
-        request = JsonRequest(scope, receive) if route else None
-        if route is None or request is None or content_type(request) != JSON:
+        route = self._route(scope)
+        if route is None:
             await self.app(scope, receive, send)
             return
         scope["route"] = route
+        request = JsonRequest(scope, receive)
         try:
             if route.key_first:
                 self.service.admit(request)
@@ -60,6 +60,11 @@ class Shortcut:
         except EXPECTED as error:
             answer = problem_answer(route.path, error)
         await answer(scope, receive, send)
+
+    def _route(self, scope: Scope) -> BusyRoute | None:
+        is_post = scope["type"] == "http" and scope["method"] == "POST"
+        route = self.routes.get(scope["path"]) if is_post else None
+        return route if route and content_type(Request(scope)) == JSON else None
 
 
 async def _read(request: JsonRequest, reader: TypeAdapter[BaseModel]) -> BaseModel:

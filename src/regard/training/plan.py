@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from regard.config import PRESETS, Model, Recurrent, Transformer
+from regard.config import PRESETS, Recurrent, Transformer
 from regard.recipe import find_preset
 from regard.training.machine import Machine
 
@@ -47,15 +47,17 @@ def make_plan(corpus: Corpus, machine: Machine, given: Mapping[str, Mapping[str,
     """Choose for this corpus on this machine whatever `given`, as tables of settings, leaves open."""
     said_arch = given.get("model", {}).get("arch")
     arch = said_arch or _choose_arch(corpus, machine)[0]
-    is_transformer = isinstance(find_preset(arch), Transformer)
+    preset = find_preset(arch)
+    is_transformer = isinstance(preset, Transformer)
     choices = [*_vocabulary(corpus)]
     if not said_arch:
         choices += _model(corpus, machine)
-    elif isinstance(find_preset(arch), Recurrent) and not {"width", "embedding"} & given["model"].keys():
-        choices += _recurrent_size(corpus, find_preset(arch))
+    elif isinstance(preset, Recurrent) and not {"width", "embedding"} & given["model"].keys():
+        choices += _recurrent_size(corpus, preset)
     by_muon = is_transformer and not given.get("train", {}).get("shard")  # Muon needs whole matrices
     choices += _learning(corpus, by_muon)
-    if is_transformer and _norm(given, arch) == "before":
+    planned = "before" if not said_arch else getattr(preset, "norm", "")
+    if is_transformer and given.get("model", {}).get("norm", planned) == "before":
         choices.append(
             Choice("train.quiet_start", True, "sub-layers add nothing at first: fewer updates, with norms before them")
         )
@@ -116,22 +118,13 @@ def _model(corpus: Corpus, machine: Machine) -> Iterator[Choice]:
     yield Choice("model.positions", "rotary", "what counts is the distance between words: learnt from fewer sentences")
 
 
-def _recurrent_size(corpus: Corpus, preset: Model) -> Iterator[Choice]:
+def _recurrent_size(corpus: Corpus, preset: Recurrent) -> Iterator[Choice]:
     width = 256 if corpus.pairs < 100_000 else 512
     for name in ("width", "embedding"):
         if getattr(preset, name) > width:
             yield Choice(
                 f"model.{name}", width, f"{corpus.pairs:,} pairs: read several times rather than learnt by heart"
             )
-
-
-def _norm(given: Mapping[str, Mapping[str, Any]], arch: str) -> str:
-    """Where the norms of a Transformer will stand."""
-    preset = find_preset(arch)
-    planned = (
-        "before" if "arch" not in given.get("model", {}) else preset.norm if isinstance(preset, Transformer) else ""
-    )
-    return given.get("model", {}).get("norm", planned)
 
 
 def _learning(corpus: Corpus, by_muon: bool) -> Iterator[Choice]:

@@ -1,6 +1,7 @@
 """A small run from text to report, and what it leaves behind."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -90,9 +91,20 @@ def test_translate_and_evaluate_commands(run, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["scores"]["test"]["sentences"] == 20
 
 
-def test_damaged_and_foreign_weights_are_told(run, tmp_path, capsys):
-    import shutil
+def test_info_says_where_an_unfinished_run_stands(run, tmp_path, capsys):
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    assert main(["info", str(copy)]) == 0
+    assert "unfinished" not in capsys.readouterr().out
+    card = json.loads((copy / "card.json").read_text())
+    del card["training"], card["scores"]
+    (copy / "card.json").write_text(json.dumps(card))
+    last = max(int(state.stem) for state in (copy / "states").glob("*.json"))
+    assert main(["info", str(copy)]) == 0
+    assert f'at update {last:,}; "regard resume {copy}" goes on' in capsys.readouterr().out
 
+
+def test_damaged_and_foreign_weights_are_told(run, tmp_path, capsys):
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
     (copy / "weights.safetensors").write_bytes(b"not weights")
