@@ -46,7 +46,8 @@ def train(data: Path, run: Path, minutes: float) -> None:
     files = [f"--{side}={data / file}" for side, file in (("source", "train.en"), ("target", "train.de"))]
     files += [f"--valid-{side}={data / file}" for side, file in (("source", "val.en"), ("target", "val.de"))]
     command = [sys.executable, "-m", "regard", "train", *files, "--arch", "transformer-small"]
-    command += ["--set", "model.norm=after", "--set", "train.warmup=300"]
+    command += ["--set", "model.norm=after", "--set", "model.positions=sinusoidal"]
+    command += ["--set", "train.warmup=300"]
     subprocess.run([*command, "--minutes", str(minutes), "--out", str(run)], check=True)
 
 

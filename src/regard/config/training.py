@@ -17,7 +17,7 @@ class Train:
     max_steps: int = 100_000
     """Stop after this many updates."""
     minutes: float = 0.0
-    """Stop after this many minutes of training; 0: no limit."""
+    """Stop after this many minutes of training and validating (reading the data comes on top); 0: no limit."""
     batch_tokens: int = 4096
     """Tokens in a batch: rows times the longer padded side."""
     accumulate: int = 1

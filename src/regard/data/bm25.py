@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.words import words
+from regard.data.words import word_texts, words
 from regard.errors import SettingsError
 
 Scores = NDArray[np.float32]
@@ -85,7 +85,7 @@ class WordIndex:
 
 def terms(text: str) -> list[str]:
     """What a text is found by, in order and as often as it stands there."""
-    return [term for word in words(text) for term in terms_of(word.text.casefold())]
+    return [term for word in word_texts(text) for term in terms_of(word.casefold())]
 
 
 def terms_of(word: str) -> Iterator[str]:

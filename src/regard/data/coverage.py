@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from regard.data.bm25 import is_unspaced, terms, terms_of
-from regard.data.words import words
+from regard.data.words import word_texts, words
 
 LONG = 5
 """From so many letters on a word counts in full; from fewer where three quarters of the words there have fewer."""
@@ -88,7 +88,7 @@ def _asked(question: str) -> dict[str, bool]:
 
 
 def _spoken(text: str) -> list[str]:
-    return [word.text.casefold() for word in words(text) if word.text.isalpha()]
+    return [word.casefold() for word in word_texts(text) if word.isalpha()]
 
 
 def _opener(question: str) -> str:

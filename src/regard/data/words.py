@@ -29,6 +29,11 @@ def words(text: str) -> list[Word]:
     return [Word(match.group(), match.start(), match.end()) for match in _pattern(_marks(text)).finditer(text)]
 
 
+def word_texts(text: str) -> list[str]:
+    """The words alone, without their places."""
+    return _pattern(_marks(text)).findall(text)
+
+
 def _marks(text: str) -> str:
     """The combining marks and joiners of `text`, each once; `re` does not count them among the letters."""
     if text.isascii():

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from regard.decoding.constraints import Constraint, constrain
 from regard.decoding.hypothesis import Form, Hypothesis, Penalty, Step, Tokens
-from regard.decoding.top import top
+from regard.decoding.top import top_sums
 from regard.decoding.tree import Tree, follow_beams, keep_rows
 
 __all__ = ["Hypothesis", "Step", "Tokens", "beam_search"]
@@ -204,16 +204,8 @@ def beam_search(
 def expand(log_probs_NWV: Tensor, total_NW: Tensor, candidates: int) -> Expansion:
     """The best continuations of all hypotheses of a sentence together."""
     width, words = log_probs_NWV.shape[1:]
-    log_prob_NWC, token_NWC = top(log_probs_NWV, min(candidates, words))
-    total_NC, place_NC = (
-        (total_NW[:, :, None] + log_prob_NWC).flatten(1).topk(min(candidates, width * log_prob_NWC.shape[-1]), dim=-1)
-    )
-    return Expansion(
-        place_NC // log_prob_NWC.shape[-1],
-        token_NWC.flatten(1).gather(1, place_NC),
-        log_prob_NWC.flatten(1).gather(1, place_NC),
-        total_NC,
-    )
+    total_NC, place_NC = top_sums(total_NW, log_probs_NWV, min(candidates, width * words))
+    return Expansion(place_NC // words, place_NC % words, log_probs_NWV.flatten(1).gather(1, place_NC), total_NC)
 
 
 def retire(tried: Expansion, live: Open, finished: Finished, rules: Rules, state: Tree) -> Tensor:

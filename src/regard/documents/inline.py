@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from regard.data.words import words
+from regard.data.words import word_texts
 from regard.documents.fragile import cut_fragile
 
 DEEPEST = 40
@@ -130,7 +130,7 @@ def has_letters(node: Node) -> bool:
 def fixed(raw: Raw, text: str) -> Fixed:
     """Words that stay; they are a part of the sentence if they are few."""
     said = " ".join(text.split())
-    return Fixed(raw, said if len(words(said)) <= SPOKEN_WORDS else "", spoken=bool(said))
+    return Fixed(raw, said if len(word_texts(said)) <= SPOKEN_WORDS else "", spoken=bool(said))
 
 
 def read_words(raw: str, decode: Callable[[str], str] = str) -> Iterator[Node]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.words import words
+from regard.data.words import word_texts
 from regard.documents.inline import Alignment, Break, Element, Fixed, has_letters
 from regard.documents.marked import Box, Marked
 
@@ -85,7 +85,7 @@ def _pin(kept: Sequence[Box], target: Sequence[str], links: Links) -> tuple[Link
     pinned = Links()
     for box in kept:
         assert isinstance(box.node, Fixed)
-        text = tuple(word.text for word in words(box.node.text))
+        text = tuple(word_texts(box.node.text))
         if len(text) == box.end - box.start:  # else its words are joined to others, as in "pre%s"
             start = copies.take(text, linked[box.start])
             if start is not None:

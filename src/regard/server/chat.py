@@ -14,7 +14,7 @@ from typing import Any
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from regard.data.words import words
+from regard.data.words import word_texts
 from regard.errors import TokenizerError
 from regard.server.bodies import JsonRoute
 from regard.server.knowledge import KnownAnswer
@@ -142,7 +142,7 @@ class Talk:
         try:
             tokenizer = self.served.run.tokenizers[side]
         except TokenizerError:
-            return sum(len(words(text)) for text in texts)
+            return sum(len(word_texts(text)) for text in texts)
         return sum(len(ids) for ids in tokenizer.encode_many(list(texts)))
 
     def usage(self, written: int) -> dict[str, int]:

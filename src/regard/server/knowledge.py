@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from regard.data.words import words
+from regard.data.words import word_texts
 from regard.tasks.answer import Answer
 from regard.tasks.retrieve import Retriever
 
@@ -35,7 +35,7 @@ class Librarian:
     def reply(self, turns: Sequence[str], **search: Any) -> KnownAnswer:
         """The answer to what was said last."""
         found = self.retriever.reply(turns)
-        tokens = tuple(word.text for word in words(found.text))
+        tokens = tuple(word_texts(found.text))
         question = found.matches[0].question if found.matches else ""
         return KnownAnswer(
             found.source, found.text, found.score, tokens, (), True, question=question, known=found.known

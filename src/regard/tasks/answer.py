@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from regard.analysis.alignment import Links, pharaoh
 from regard.config import Search
 from regard.data.scripts import language_scripts, share_in
-from regard.data.words import words
+from regard.data.words import word_texts
 from regard.run import Run
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def find_flags(source: str, text: str, ended: bool, scripts: frozenset[str] | No
     """What is suspicious about a translation. `scripts` are those that the target language is written in, if known."""
     if not text:
         return ("empty",)
-    given, written = [[word.text.casefold() for word in words(side)] for side in (source, text)]
+    given, written = [[word.casefold() for word in word_texts(side)] for side in (source, text)]
     found: list[Flag] = []
     if loops(written) and not loops(given):
         found.append("loops")

@@ -13,7 +13,7 @@ from regard.analysis.trace import Trace
 from regard.config import Data, Search
 from regard.data.dialogues import TURN, fit, join_turns
 from regard.data.tokenizer import Tokenizer
-from regard.data.words import words
+from regard.data.words import word_texts
 from regard.run import Run
 from regard.tasks import translate
 from regard.tasks.answer import Answer, Flag
@@ -123,7 +123,7 @@ def distinct(texts: Iterable[str], size: int) -> float:
     """Distinct runs of `size` words as a share of all such runs (Li et al. 2016): low where replies are all alike."""
     runs: list[tuple[str, ...]] = []
     for text in texts:
-        there = [word.text.casefold() for word in words(text)]
+        there = [word.casefold() for word in word_texts(text)]
         runs += zip(*(there[start:] for start in range(size)), strict=False)
     return len(set(runs)) / len(runs) if runs else 0.0
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from regard.config import Retrieve
 from regard.data.formats import Pair
-from regard.data.words import words
+from regard.data.words import word_texts
 from regard.errors import RunError
 from regard.run import Run
 from regard.tasks.index import Index, Scores, open_index
@@ -97,7 +97,7 @@ class Retriever:
         turns = [turns] if isinstance(turns, str) else list(turns)
         last = turns[-1] if turns else ""
         alone = self._reply(last)
-        is_short = len([word for word in words(last) if any(map(str.isalnum, word.text))]) <= FEW_WORDS
+        is_short = len([word for word in word_texts(last) if any(map(str.isalnum, word))]) <= FEW_WORDS
         if not is_short or not last.strip() or len(turns) < self.turns:
             return alone
         longer = self._reply(f"{turns[-self.turns]} {last}")

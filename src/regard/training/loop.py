@@ -169,7 +169,6 @@ class Trainer:
             step, ended = self.progress.step, self._reason_to_stop()
             if ended or step % self.settings.validate_every == 0:
                 self.validate(keep)
-                self._clock = time.monotonic()
             self._cool_down()
             self.progress.stopped = ended or self._reason_to_stop()
             if self.progress.stopped or self._leaving or step % self.settings.state_every == 0:
@@ -231,10 +230,13 @@ class Trainer:
 
     def validate(self, keep: Keep) -> None:
         """Score the averaged weights and keep them if they are the best so far."""
-        progress = self.progress
+        progress, team = self.progress, self.team
         self.model.eval()
         with self._averaged() as model, torch.no_grad():
             validation = self.task.validate(model)
+        (seconds,) = team.sum(team.is_first * (time.monotonic() - self._clock))
+        self._clock = time.monotonic()
+        progress.seconds += seconds
         before = -math.inf if progress.best_score is None else progress.best_score
         best = validation.score >= before  # of equals, the one that was trained longer
         if validation.score != before and not progress.cooling_until:  # equal: early on, BLEU stays at zero for a while
@@ -242,7 +244,7 @@ class Trainer:
         if best:
             progress.best_score, progress.best_step = validation.score, progress.step
             weights = self._gather(self.average.named().items())
-            if self.team.is_first:
+            if team.is_first:
                 keep(weights)
         for watcher in self.watchers:
             watcher.validated(validation, progress, best=best)

@@ -33,7 +33,7 @@ class Progress:
     epoch_start: int = 0
     """The position of its first batch."""
     seconds: float = 0.0
-    """Time spent training, over all sessions."""
+    """Time spent training and validating, over all sessions."""
     flops: float = 0.0
     """Arithmetic spent, over all sessions."""
     tokens: int = 0

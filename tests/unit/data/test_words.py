@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.words import Word, words
+from regard.data.words import Word, word_texts, words
 
 
 @pytest.mark.parametrize(
@@ -63,3 +63,4 @@ def test_words_cover_every_character_that_is_not_a_space_once(text):
     covered = [position for word in found for position in range(word.start, word.end)]
     assert covered == [position for position, character in enumerate(text) if not character.isspace()]
     assert all(text[word.start : word.end] == word.text for word in found)
+    assert word_texts(text) == [word.text for word in found]

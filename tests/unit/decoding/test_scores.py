@@ -12,7 +12,7 @@ from regard.decoding.coverage import LEAST, Coverage
 from regard.decoding.ensemble import ensemble
 from regard.decoding.force import force
 from regard.decoding.hypothesis import Penalty, Tokens
-from regard.decoding.top import top
+from regard.decoding.top import top, top_sums
 
 END, START = 0, 3
 
@@ -24,6 +24,17 @@ def test_top_is_topk(words, count, seed):
     expected, found = scores.topk(count, dim=-1), top(scores, count)
     assert torch.equal(found[0], expected.values)
     assert torch.equal(scores.gather(-1, found[1]), expected.values)
+
+
+@given(st.integers(1, 6), st.integers(1, 900), st.integers(1, 12), st.integers(0, 10))
+def test_top_sums_are_the_best_of_all_sums(width, words, count, seed):
+    random = torch.Generator().manual_seed(seed)
+    totals, scores = torch.randn(3, width, generator=random), torch.randn(3, width, words, generator=random)
+    totals[1, 0] = -torch.inf  # a dead hypothesis
+    sums = (totals[:, :, None] + scores).flatten(1)
+    expected, found = sums.topk(min(count, width * words), dim=-1), top_sums(totals, scores, min(count, width * words))
+    assert torch.equal(found[0], expected.values)
+    assert torch.equal(sums.gather(-1, found[1]), expected.values)
 
 
 def test_top_with_forbidden_tokens():

@@ -1,10 +1,12 @@
 """How training ends: by cooling down, whatever ends it; and that a run with a later end goes on."""
 
+import time
+
 import pytest
 from tests.unit.training.test_loop import Fit, Line, Notes
 
 from regard.config import Train
-from regard.training.loop import Trainer
+from regard.training.loop import Trainer, Validation
 from regard.training.signals import StopRequest
 
 
@@ -47,6 +49,18 @@ def test_minutes_begin_the_cooling(tmp_path):
     assert (progress.cooling_from, progress.step) == (1, 1)
     assert progress.stopped == "1e-06 minutes spent"
     assert "cooling down" in watched.notes[0]
+
+
+def test_validations_count_among_the_minutes(tmp_path):
+    settings = Train(
+        warmup=1, average=0.0, cooldown=0.0, validate_every=1, state_every=10, max_steps=1000, minutes=0.02
+    )
+    task = Fit()
+    task.validate = lambda model: time.sleep(0.3) or Validation({"loss": 1.0}, 1.0)
+    progress = Trainer(Line(), task, settings, tmp_path / "states", [Rates()]).fit(lambda weights: None, StopRequest())
+    assert progress.stopped == "0.02 minutes spent"
+    assert progress.step <= 4  # 1.2 seconds; without the validations there would be hundreds
+    assert progress.seconds >= 1.2
 
 
 def test_a_later_end_warms_up_again(tmp_path):
