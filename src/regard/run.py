@@ -224,11 +224,16 @@ class Run:
         self._write(CARD, (json.dumps(card, indent=2, ensure_ascii=False) + "\n").encode())
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The logged lines, oldest first."""
+        """The logged lines, oldest first; where training went back, without those of the way that it gave up."""
         path = self.folder / METRICS
         if not path.is_file():
             return []
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+        kept: list[dict[str, Any]] = []
+        for line in reversed(lines):
+            if not kept or line["step"] <= kept[-1]["step"]:
+                kept.append(line)
+        return kept[::-1]
 
     def write_report(self, html: str) -> Path:
         """Store the report page."""

@@ -1,5 +1,6 @@
 """The run folder: made, refused, locked, and never half-written."""
 
+import json
 import os
 
 import pytest
@@ -79,3 +80,10 @@ def test_weights_that_do_not_exist_yet_are_told(tmp_path):
         run.load_model()
     run.write_weights({"a": torch.ones(2)})
     assert (run.folder / "weights.safetensors").stat().st_mode & 0o777 == 0o644
+
+
+def test_metrics_leave_out_what_training_went_back_from(tmp_path):
+    steps = [10, 20, 20, 30, 40, 20, 30]  # the fifth is the last before it went back to update 20
+    lines = [json.dumps({"kind": "update", "step": step, "number": number}) for number, step in enumerate(steps)]
+    (tmp_path / "metrics.jsonl").write_text("\n".join([*lines, '{"cut off']))
+    assert [line["number"] for line in Run(tmp_path).metrics()] == [0, 1, 2, 5, 6]

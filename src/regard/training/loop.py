@@ -13,7 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -33,7 +33,7 @@ from regard.training.machine import keep_memory
 from regard.training.optimizer import make_optimizer
 from regard.training.schedule import cooling_updates, learning_rate, strength
 from regard.training.signals import StopRequest
-from regard.training.state import Progress, load_state, save_state
+from regard.training.state import BEST, KEPT, Loaded, Progress, forget_after, load_best, load_state, save_state
 
 MAX_ROLLBACKS = 3
 EXPLODED = 4.0  # times the loss of the first update
@@ -246,6 +246,8 @@ class Trainer:
             weights = self._gather(self.average.named().items())
             if team.is_first:
                 keep(weights)
+            if self.settings.cooldown and self.settings.patience and not progress.cooling_until:
+                self.save(self.folder / BEST, kept=1)
         for watcher in self.watchers:
             watcher.validated(validation, progress, best=best)
 
@@ -277,9 +279,23 @@ class Trainer:
         progress = self.progress
         if not self.settings.cooldown or progress.cooling_until or not (reason := self._near_the_end()):
             return
+        if reason == self._no_better() and self._return_to_best():
+            progress = self.progress
+            reason = f"{reason}: back to update {progress.step:,}"
         updates = max(cooling_updates(progress.step, self.settings), 1)
         progress.cooling_from, progress.cooling_until = progress.step, progress.step + updates
         self._notice(f"{reason}: cooling down over {updates:,} updates")
+        self.save()
+        forget_after(self.folder, progress.step)
+
+    def _return_to_best(self) -> bool:
+        """Go to the state of the best validation: what came after was learnt by heart. What was spent stays spent."""
+        now = self.progress
+        if not self.restore(load_best):
+            return False
+        spent = ("seconds", "flops", "tokens", "worse_in_a_row", "rate_factor", "rollbacks")
+        self.progress = replace(self.progress, **{name: getattr(now, name) for name in spent})
+        return True
 
     def _near_the_end(self) -> str:
         """Why no more than the cooling down is left, if so."""
@@ -308,12 +324,12 @@ class Trainer:
         self.progress.rollbacks, self.progress.rate_factor = rollbacks, factor
         self._notice(f"the loss exploded at update {failed}: back to {self.progress.step}, learning rate x {factor:g}")
 
-    def save(self) -> None:
+    def save(self, folder: Path | None = None, kept: int = KEPT) -> None:
         """Write a state."""
         tensors = self._gather(self._named_tensors())
         self.progress.epoch, self.progress.epoch_start = self.task.mark(self.progress.position)
         if self.team.is_first:
-            save_state(self.folder, tensors, self.progress)
+            save_state(folder or self.folder, tensors, self.progress, kept)
 
     def _named_tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Everything in a state, by its name there."""
@@ -332,9 +348,9 @@ class Trainer:
                 whole[name] = gathered.cpu()
         return whole
 
-    def restore(self) -> bool:
+    def restore(self, load: Callable[[Path], Loaded | None] = load_state) -> bool:
         """Go to the newest sound state, which the first process reads; False where there is none."""
-        found = load_state(self.folder) if self.team.is_first else None
+        found = load(self.folder) if self.team.is_first else None
         known = self.team.once(lambda: None if found is None else (found[1], found[2]))
         if known is None:
             return False

@@ -18,6 +18,8 @@ from regard.durable import write_atomically
 from regard.errors import RunError
 
 KEPT = 2
+BEST = "best"
+"""Folder among the states for that of the best validation, to go back to."""
 
 
 @dataclass
@@ -60,8 +62,8 @@ class Progress:
     """Why training ended; empty while it has not."""
 
 
-def save_state(folder: Path, tensors: dict[str, Tensor], progress: Progress) -> None:
-    """Write a state and remove all but the last two."""
+def save_state(folder: Path, tensors: dict[str, Tensor], progress: Progress, kept: int = KEPT) -> None:
+    """Write a state and remove all but the last few."""
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
@@ -71,12 +73,19 @@ def save_state(folder: Path, tensors: dict[str, Tensor], progress: Progress) -> 
     write_atomically(stem.with_suffix(".safetensors"), content)
     record = {"progress": asdict(progress), "checksum": _checksum(content)}
     write_atomically(stem.with_suffix(".json"), json.dumps(record, indent=1).encode())
-    for old in _stems(folder)[:-KEPT]:
-        old.with_suffix(".json").unlink(missing_ok=True)
-        old.with_suffix(".safetensors").unlink(missing_ok=True)
+    _remove(_stems(folder)[:-kept])
 
 
-def load_state(folder: Path) -> tuple[dict[str, Tensor], Progress, list[str]] | None:
+def forget_after(folder: Path, step: int) -> None:
+    """Remove the states of later updates: training went back."""
+    _remove([stem for stem in _stems(folder) if int(stem.name) > step])
+
+
+Loaded = tuple[dict[str, Tensor], Progress, list[str]]
+"""A state, and a line for each newer one that was damaged."""
+
+
+def load_state(folder: Path) -> Loaded | None:
     """The newest sound state, with a line for each newer one that was damaged; None where there is no state at all."""
     notes: list[str] = []
     for stem in reversed(_stems(folder)):
@@ -91,6 +100,14 @@ def load_state(folder: Path) -> tuple[dict[str, Tensor], Progress, list[str]] | 
     return None
 
 
+def load_best(folder: Path) -> Loaded | None:
+    """The state of the best validation; None where there is none, or none that is sound."""
+    try:
+        return load_state(folder / BEST)
+    except RunError:
+        return None
+
+
 def _read(stem: Path) -> tuple[dict[str, Tensor], Progress]:
     record = json.loads(stem.with_suffix(".json").read_text(encoding="utf-8"))
     content = stem.with_suffix(".safetensors").read_bytes()
@@ -98,6 +115,12 @@ def _read(stem: Path) -> tuple[dict[str, Tensor], Progress]:
         raise ValueError("its checksum is wrong")
     known = {field.name for field in fields(Progress)}
     return load(content), Progress(**{key: value for key, value in record["progress"].items() if key in known})
+
+
+def _remove(stems: list[Path]) -> None:
+    for stem in stems:
+        stem.with_suffix(".json").unlink(missing_ok=True)
+        stem.with_suffix(".safetensors").unlink(missing_ok=True)
 
 
 def _stems(folder: Path) -> list[Path]:

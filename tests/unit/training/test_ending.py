@@ -19,12 +19,23 @@ class Rates(Notes):
         self.rates.append(update.rate)
 
 
-def fit(tmp_path, scores=None, **settings):
+def fit(tmp_path, scores=None, leave_at=0, **settings):
     defaults = {"learning_rate": 0.1, "warmup": 1, "schedule": "constant", "average": 0.0, "cooldown": 0.25}
     settings = Train(**(defaults | {"validate_every": 10, "state_every": 10, "max_steps": 80} | settings))
-    rates = Rates()
-    trainer = Trainer(Line(), Fit(scores=scores), settings, tmp_path / "states", [rates])
-    return trainer.fit(lambda weights: None, StopRequest()), rates
+    rates, stop, model = Rates(), StopRequest(), Line()
+    task = Fit()
+    task.scores = [] if scores is None else scores
+    trainer = Trainer(model, task, settings, tmp_path / "states", [rates])
+    flops = task.flops
+
+    def count(batch):  # asked once an update
+        stop.requested = trainer.progress.cooling_until > 0 and trainer.progress.step + 1 == leave_at
+        return flops(batch)
+
+    task.flops = count
+    progress = trainer.fit(lambda weights: None, stop)
+    rates.weight = model.weight.item()
+    return progress, rates
 
 
 def test_the_last_quarter_of_the_updates_cools(tmp_path):
@@ -37,11 +48,37 @@ def test_the_last_quarter_of_the_updates_cools(tmp_path):
 
 def test_patience_begins_the_cooling_and_is_not_asked_again(tmp_path):
     scores = [5.0, 4.0, 4.0, 6.0, 3.0, 3.0, 3.0]
-    progress, watched = fit(tmp_path, scores, patience=2, max_steps=1000)
-    assert (progress.cooling_from, progress.cooling_until) == (30, 40)  # 10 of 40 are a quarter
+    progress, watched = fit(tmp_path, scores, patience=2, max_steps=1000, cooldown=0.5)
+    assert (progress.cooling_from, progress.cooling_until) == (10, 20)  # from the best: 10 of 20 are half
+    assert watched.notes == ["no better validation in 2: back to update 10: cooling down over 10 updates"]
     assert progress.stopped == "no better validation in 2, then cooled down"
-    assert (progress.step, progress.best_step) == (40, 40)  # what cooling brought is kept
+    assert (progress.step, progress.best_step) == (20, 20)  # what cooling brought is kept
+    assert progress.flops == 400.0  # 30 updates and 10 more: what was given up was spent all the same
     assert watched.rates[-1] == pytest.approx(0.0)
+
+
+def test_going_back_to_the_best_survives_a_stop(tmp_path):
+    settings = {"patience": 2, "max_steps": 1000, "cooldown": 0.5}
+    for name in ("whole", "parts"):
+        (tmp_path / name).mkdir()
+    whole, straight = fit(tmp_path / "whole", [1.0, 5.0, 4.0, 4.0], **settings)
+    parts, _ = fit(tmp_path / "parts", [1.0, 5.0, 4.0, 4.0], leave_at=27, **settings)
+    assert (parts.stopped, parts.step, parts.cooling_from) == ("", 27, 20)
+    parts, resumed = fit(tmp_path / "parts", **settings)
+    assert (parts.step, parts.stopped) == (whole.step, whole.stopped)
+    assert resumed.weight == straight.weight
+
+
+def test_a_damaged_best_state_is_not_gone_back_to(tmp_path):
+    class Damaging(list):
+        def pop(self, place):
+            for path in (tmp_path / "states" / "best").glob("*.safetensors"):
+                path.write_bytes(b"")
+            return super().pop(place)
+
+    progress, watched = fit(tmp_path, Damaging([5.0, 4.0, 4.0, 6.0]), patience=2, max_steps=1000, cooldown=0.5)
+    assert progress.cooling_from == 30
+    assert watched.notes == ["no better validation in 2: cooling down over 30 updates"]
 
 
 def test_minutes_begin_the_cooling(tmp_path):
