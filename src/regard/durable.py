@@ -10,6 +10,11 @@ from pathlib import Path
 from regard.errors import RunError
 
 
+def is_stream(path: Path) -> bool:
+    """Whether it is there and no file: a device, a pipe, a terminal. Such a thing is written into, never replaced."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     """All of the content under this name, or what was there before; never a part of it, even after a power cut."""
     try:

@@ -81,7 +81,7 @@ class Run:
         """The folder, if a run may be made there."""
         folder = Path(folder)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            hint = f'; "regard resume {folder}" continues it' if (folder / RECIPE).exists() else ""
+            hint = f'; "regard resume {folder}" continues it' if (folder / "states").is_dir() else ""
             raise RunError(f"{folder}: exists already; choose another --out{hint}")
         return folder
 

@@ -24,6 +24,7 @@ def test_create_refuses_what_exists_and_discard_removes_what_it_made(tmp_path):
     with pytest.raises(RunError, match=r"exists already; choose another --out$"):
         Run.create(tmp_path / "mine")
     Run.create(tmp_path / "made").write_recipe(Recipe())
+    (tmp_path / "made" / "states").mkdir()
     with pytest.raises(RunError, match="regard resume"):
         Run.create(tmp_path / "made")
     (tmp_path / "file").write_text("")

@@ -7,12 +7,14 @@ called, and nothing here imports torch, so that help and errors are immediate.
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from importlib import import_module
 from keyword import iskeyword
 from typing import NoReturn
 
+from regard.cli.terminate import Terminated
 from regard.errors import RegardError, SettingsError, nearest
 
 COMMANDS = {
@@ -54,6 +56,10 @@ class Parser(argparse.ArgumentParser):
         raise SettingsError(f'{message} (see "{self.prog} --help")')
 
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""What the system says where no more can be written."""
+
+
 class HelpText(argparse.RawDescriptionHelpFormatter):
     """Help that keeps the line breaks of a description and uses the width of the terminal."""
 
@@ -89,12 +95,18 @@ def main(argv: list[str] | None = None) -> int:
     except RegardError as error:
         print(f"regard: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         print("\nregard: interrupted", file=sys.stderr)
-        return 130
+        return 143 if isinstance(error, Terminated) else 130
     except BrokenPipeError:  # the reader of our output has left, e.g. `| head`
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         return 0
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        print(f"regard: cannot write the output ({error.strerror})", file=sys.stderr)
+        return 2
 
 
 def _run(name: str, arguments: list[str]) -> int:

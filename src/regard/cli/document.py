@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from regard.data.files import opened, split_suffix
 from regard.documents import FORMATS, SUFFIXES, Document, Format, parse
-from regard.durable import write_atomically
+from regard.durable import is_stream, write_atomically
 from regard.errors import SettingsError
 from regard.run import Run
 
@@ -81,8 +81,10 @@ def translate_into(
     if lost:
         named = ", ".join(dict.fromkeys(lost[:SHOWN])) + (", ..." if len(lost) > SHOWN else "")
         print(f"check {options.file}: the model left out {named}", file=sys.stderr)
-    if options.out:
-        write_atomically(Path(options.out), content)
+    if options.out and is_stream(Path(options.out)):
+        Path(options.out).write_bytes(content)
+    elif options.out:
+        write_atomically(Path(options.out).resolve(), content)
     else:
         sys.stdout.buffer.write(content)
         sys.stdout.flush()

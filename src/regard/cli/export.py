@@ -55,6 +55,7 @@ def run(options: argparse.Namespace) -> int:
     from regard.convert.folder import refuse_taken
 
     refuse_taken(folder)  # told before anything is loaded
+    judges = _judges(opened, options) if quantization != "float32" else []
     if options.to == "ctranslate2":
         from regard.convert.ctranslate2 import convert_run
 
@@ -72,8 +73,7 @@ def run(options: argparse.Namespace) -> int:
     if quantization != "float32":
         from regard.tasks.quantization import quantization_loss
 
-        pairs = _judges(opened, options)
-        known = quantization_loss(opened, folder, quantization, pairs) if pairs else None
+        known = quantization_loss(opened, folder, quantization, judges) if judges else None
         print(known or "give --source and --target to see what quantization costs")
     return 0
 

@@ -6,7 +6,7 @@ import argparse
 import json
 from itertools import islice
 
-from regard.cli.search_options import add_search, search_settings
+from regard.cli.search_options import add_scoring, search_settings
 from regard.config import Corpus
 from regard.data.corpus import read_corpus
 
@@ -27,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object a pair, with the log-probability of each token"
     )
-    add_search(parser)
+    add_scoring(parser)
 
 
 def run(options: argparse.Namespace) -> int:

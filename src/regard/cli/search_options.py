@@ -1,4 +1,4 @@
-"""The options of every command that searches: translate, evaluate and score."""
+"""The options of every command that searches, such as translate, and of those that only score."""
 
 from __future__ import annotations
 
@@ -10,27 +10,36 @@ from regard.config import Search
 from regard.errors import SettingsError
 from regard.recipe import describe, make_recipe, with_overrides
 
+SAMPLING = {"--temperature": "temperature", "--top-k": "top_k", "--top-p": "top_p", "--seed": "seed"}
+"""Options that only a drawn translation knows."""
 
-def add_search(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """Options for the commonest search settings, --set for all of them, and --ensemble."""
+
+def add_scoring(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Options for what decides a score, --set for all search settings, and --ensemble."""
     search = parser.add_argument_group("search")
     search.add_argument(
         "--ensemble", action="append", default=[], metavar="RUN", help="another run that joins in; may be repeated"
     )
-    add_setting(search, "--beam", "search.beam", "N")
     add_setting(search, "--length-penalty", "search.length_penalty", "X")
     add_setting(search, "--coverage-penalty", "search.coverage_penalty", "X")
+    add_setting(search, "--batch-tokens", "search.batch_tokens", "N")
+    add_set(search)
+    parser.epilog = settings_help(Search)
+    return search
+
+
+def add_search(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """The same, and options for the commonest settings of the search itself."""
+    search = add_scoring(parser)
+    add_setting(search, "--beam", "search.beam", "N")
     add_setting(search, "--min-length", "search.min_length", "N")
     add_setting(search, "--no-repeat", "search.no_repeat", "N")
-    add_setting(search, "--batch-tokens", "search.batch_tokens", "N")
     _add_switch(search, "--sample", "sample")
     add_setting(search, "--temperature", "search.temperature", "X")
     add_setting(search, "--top-k", "search.top_k", "N")
     add_setting(search, "--top-p", "search.top_p", "X")
     add_setting(search, "--seed", "search.seed", "N")
     _add_switch(search, "--replace-unknown", "replace_unknown")
-    add_set(search)
-    parser.epilog = settings_help(Search)
     return search
 
 
@@ -42,6 +51,9 @@ def search_settings(options: argparse.Namespace) -> dict[str, Any]:
             raise SettingsError(f"--set {section}: a trained run takes only search settings, e.g. search.beam=8")
     given = table.get("search", {})
     checked = make_recipe({"search": given}, where="options").search
+    for flag, name in SAMPLING.items():
+        if name in given_settings(options).get("search", {}) and not checked.sample:
+            raise SettingsError(f"{flag} is about drawing: add --sample")
     return {name: getattr(checked, name) for name in given}
 
 

@@ -110,8 +110,11 @@ def given_table(options: argparse.Namespace) -> dict[str, Any]:
 def follow(job: Job, options: argparse.Namespace) -> int:
     """Tell the plan and, unless that was all that was asked for, carry it out."""
     from regard.tasks.train import start, tell, tell_result
+    from regard.training.device import choose_device
     from regard.training.plan import table
 
+    if job.recipe.train.device == "cuda":
+        choose_device(job.recipe.train, 0)  # where there is none, it is told before anything is made
     tell(job.examples.describe())
     for line in table(job.plan):
         tell(line)

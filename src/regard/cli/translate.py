@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.cli.document import add_format, document_format, read_document, translate_into
 from regard.cli.search_options import add_search, search_settings
+from regard.cli.terminate import interruptible
 from regard.data.corpus import read_lines
 from regard.errors import SettingsError
 from regard.run import Run
@@ -54,12 +56,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="auto: CTranslate2 in int8 where it is installed and can do what is asked, else torch",
     )
     parser.add_argument(
-        "--quantization", choices=["int8", "int16", "float32"], default="int8", help="arithmetic of CTranslate2"
+        "--quantization", choices=["int8", "int16", "float32"], help="arithmetic of CTranslate2 (default: int8)"
     )
     parser.add_argument(
         "--workers", type=int, default=0, metavar="N", help="processes of the torch engine (default: as many as pay)"
     )
-    parser.add_argument("--nbest", type=int, default=1, metavar="N", help="print the N best translations of each line")
+    parser.add_argument(
+        "--nbest",
+        type=int,
+        default=1,
+        metavar="N",
+        help="print the N best translations of each line, each after its number",
+    )
     parser.add_argument("--prefix", default="", metavar="TEXT", help="what every translation begins with")
     parser.add_argument(
         "--scores", action="store_true", help="print the score and the flags of each translation before it"
@@ -76,6 +84,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Translate."""
+    with interruptible():
+        return _translate(options)
+
+
+def _translate(options: argparse.Namespace) -> int:
     search = search_settings(options)
     opened = Run.open(options.run).require("translate")  # a wrong one is told before anything is read
     check(options, opened, search)
@@ -93,9 +106,10 @@ def run(options: argparse.Namespace) -> int:
     lines = chain([first], lines)
     if options.out:
         return into_file(options, opened, search, lines, translate)
+    numbers = count(1)
     for chunk in chunks_as_they_come(lines) if options.file == "-" else chunks(lines):
         for answer in translate(chunk):
-            print(show(answer, options))
+            print(show(answer, options, next(numbers)))
         sys.stdout.flush()
     return 0
 
@@ -111,6 +125,10 @@ def check(options: argparse.Namespace, opened: Run, search: dict[str, Any]) -> N
         raise SettingsError("--workers must not be negative")
     if options.tree and not options.json:
         raise SettingsError("--tree is shown as data: add --json")
+    if options.out and options.file != "-" and Path(options.out).resolve() == Path(options.file).resolve():
+        raise SettingsError(f"--out {options.out}: is the file to translate; name another")
+    if options.quantization and options.engine == "torch":
+        raise SettingsError("--quantization is CTranslate2's; the torch engine keeps float32")
     if options.resume and not options.out:
         raise SettingsError("--resume goes on with a file: say which with --out")
     if options.out and options.nbest > 1 and not options.json:
@@ -125,7 +143,7 @@ def open_translator(options: argparse.Namespace, opened: Run, search: dict[str, 
     settings = replace(opened.recipe.search, **search)
     wants_exact = ["search.stop=exact"] if options.engine == "auto" and settings.stop == "exact" else []  # slow there
     if choose_engine(options.engine, opened, settings, [*map("--{}".format, asked), *wants_exact]) == "ctranslate2":
-        fast = load_fast(opened, options.quantization, lambda message: print(message, file=sys.stderr))
+        fast = load_fast(opened, options.quantization or "int8", lambda message: print(message, file=sys.stderr))
         return lambda texts: fast.translate(texts, nbest=options.nbest, details=options.json, **search)
     asked_for = {name: getattr(options, name) for name in ("nbest", "prefix", "tree", "align")} | search
     return by_torch([options.run, *options.ensemble], options.workers, asked_for)
@@ -150,7 +168,7 @@ def by_torch(runs: list[str], processes: int, asked_for: dict[str, Any]) -> Tran
     return translate
 
 
-_SHAPING = ("engine", "quantization", "nbest", "prefix", "scores", "align", "json")
+_SHAPING = ("engine", "quantization", "ensemble", "nbest", "prefix", "scores", "align", "json", "tree")
 """Options that change what an output file holds."""
 
 
@@ -160,13 +178,13 @@ def into_file(
     """Translate into --out, from where an earlier attempt stopped, with a bar on a terminal."""
     weights = (opened.folder / "weights.safetensors").stat()
     job = {
-        "file": str(Path(options.file).resolve()) if options.file != "-" else "-",
+        "file": _name(options.file),
         "run": [str(opened.folder.resolve()), weights.st_size, weights.st_mtime_ns],
         "options": [getattr(options, name) for name in _SHAPING],
         "search": {name: str(value) for name, value in search.items()},
     }
-    count = None if options.file == "-" else lambda: sum(1 for _ in read_lines(options.file))
-    with Output(Path(options.out), job, resume=options.resume) as output, bar(count, output.done) as advance:
+    lines_there = (lambda: sum(1 for _ in read_lines(options.file))) if Path(options.file).is_file() else None
+    with Output(Path(options.out), job, resume=options.resume) as output, bar(lines_there, output.done) as advance:
         try:
             for chunk in chunks(islice(lines, output.done, None)):
                 output.write(show(answer, options) for answer in translate(chunk))
@@ -178,15 +196,25 @@ def into_file(
     return 0
 
 
-def show(answer: Answer, options: argparse.Namespace) -> str:
-    """One answer in the form asked for: a line for each alternative."""
+def _name(file: str) -> list[str]:
+    """A file by its path and its content; a pipe only by its name, because it can be read once."""
+    path = Path(file)
+    if not path.is_file():
+        return [file]
+    with path.open("rb") as content:
+        return [str(path.resolve()), hashlib.file_digest(content, "sha256").hexdigest()]
+
+
+def show(answer: Answer, options: argparse.Namespace, number: int = 0) -> str:
+    """One answer in the form asked for: a line for each alternative, after the number of the source line."""
     if options.json:
         return json.dumps(answer.as_dict(), ensure_ascii=False)
     lines = []
-    for choice in (answer, *answer.alternatives):
+    for choice in (answer, *answer.others):
         notes = f"{choice.score:.4f}\t{', '.join(choice.flags) or '-'}\t" if options.scores else ""
         links = f"\t{choice.alignment.pharaoh}" if choice.alignment else ""
-        lines.append(f"{notes}{choice.text}{links}")
+        whose = f"{number}\t" if options.nbest > 1 else ""
+        lines.append(f"{whose}{notes}{choice.text}{links}")
     return "\n".join(lines)
 
 
@@ -218,5 +246,6 @@ def _standard_input() -> Iterator[str]:
     for number, raw in enumerate(sys.stdin.buffer, 1):
         try:
             yield raw.decode().rstrip("\r\n")
-        except UnicodeDecodeError:
-            raise SettingsError(f"standard input, line {number}: not UTF-8") from None
+        except UnicodeDecodeError as error:
+            found = f"byte {raw[error.start]:#04x} at position {error.start + 1}"
+            raise SettingsError(f"standard input, line {number}: not UTF-8 ({found}); convert it first") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from regard.config.required import require
+from regard.config.required import require, require_finite
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,7 @@ class Search:
     """Source tokens translated at once."""
 
     def __post_init__(self) -> None:
+        require_finite(self, "search")
         require(self.beam >= 1, "search.beam must be at least 1")
         require(
             self.groups >= 1 and self.beam % self.groups == 0,

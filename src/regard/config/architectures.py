@@ -51,7 +51,8 @@ class Transformer:
     """Heads that pruning left, by attention, e.g. [["encoder.0.self", 2]]; an attention not named has all of them."""
 
     def __post_init__(self) -> None:
-        require(self.width >= 2 and self.width % 2 == 0, "model.width must be an even number")
+        require(self.width >= 2 and self.width % 2 == 0, "model.width must be an even number above 0")
+        require(self.inner >= 1, "model.inner must be at least 1")
         require(self.heads >= 1, "model.heads must be at least 1")
         require(
             self.head_width > 0 or self.width % self.heads == 0,

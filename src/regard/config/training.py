@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from regard.config.required import require
+from regard.config.required import require, require_finite
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,16 @@ class Train:
     """Under torchrun: spread weights and moments over the processes (FSDP2), for models that do not fit into one."""
 
     def __post_init__(self) -> None:
+        require_finite(self, "train")
         for name in ("max_steps", "accumulate", "validate_every", "state_every", "log_every"):
             require(getattr(self, name) >= 1, f"train.{name} must be at least 1")
         require(self.batch_tokens >= 16, "train.batch_tokens must be at least 16")
         require(self.learning_rate > 0, "train.learning_rate must be above 0")
         require(self.matrix_rate > 0, "train.matrix_rate must be above 0")
+        for name in ("warmup", "weight_decay", "clip"):
+            require(getattr(self, name) >= 0, f"train.{name} must not be negative")
+        require(all(0 <= beta < 1 for beta in self.betas), "train.betas must be at least 0 and below 1")
+        require(self.epsilon > 0, "train.epsilon must be above 0")
         require(0 <= self.average < 1, "train.average must be at least 0 and below 1")
         require(self.checkpoints >= 0, "train.checkpoints must not be negative")
         require(0 <= self.label_smoothing < 1, "train.label_smoothing must be at least 0 and below 1")

@@ -61,6 +61,8 @@ def convert_run(run: Run, folder: Path, quantization: Quantization = "float32") 
     facts = {"format": "ctranslate2", "quantization": quantization, "longest": longest}
     with export_folder(run, folder, facts) as draft:
         spec.save(str(draft))
+        for name, tokenizer in zip(("source", "target"), run.tokenizers, strict=True):
+            tokenizer.save(draft, name)
     return folder
 
 

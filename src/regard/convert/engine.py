@@ -121,12 +121,13 @@ class Engine:
         search: Mapping[str, Any],
     ) -> Iterator[tuple[Sequence[int], list[TranslationResult]]]:
         """All batches at once to the workers, then their answers in turn."""
+        limits = [max(longest[place] for place in batch) for batch in batches]
         waiting = [
             self._translator.translate_batch(
                 self._spell([sources[place] for place in batch], self.source),
-                **search,
+                **{**search, "min_decoding_length": min(search["min_decoding_length"], limit)},  # else it refuses
                 num_hypotheses=search["beam_size"],  # all that ended: they tell how far the search went
-                max_decoding_length=max(longest[place] for place in batch),
+                max_decoding_length=limit,
                 max_input_length=0,
                 disable_unk=True,
                 suppress_sequences=self._never,
@@ -134,7 +135,7 @@ class Engine:
                 return_scores=True,
                 asynchronous=True,
             )
-            for batch in batches
+            for batch, limit in zip(batches, limits, strict=True)
         ]
         for batch, answers in zip(batches, waiting, strict=True):
             yield batch, [answer.result() for answer in answers]

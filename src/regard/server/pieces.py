@@ -42,7 +42,7 @@ class Pieces:
         if len(answers) == 1:
             one, before = answers[0], self._before[0]
             return self._framed(
-                replace(one, alternatives=tuple(self._framed(other, before) for other in _others(one))), before
+                replace(one, alternatives=tuple(self._framed(other, before) for other in one.others)), before
             )
         left = iter(answers)
         lines = [join("", [next(left) for _ in line]) for line in self._lines]
@@ -56,12 +56,3 @@ class Pieces:
 
     def _framed(self, answer: Answer, before: str) -> Answer:
         return replace(answer, source=self.text, text=before + answer.text + self._after)
-
-
-def _others(best: Answer) -> list[Answer]:
-    """The alternatives that say something else than the best, and than those before them."""
-    by_text: dict[str, Answer] = {}
-    for other in best.alternatives:
-        by_text.setdefault(other.text, other)
-    by_text.pop(best.text, None)
-    return list(by_text.values())

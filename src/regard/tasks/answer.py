@@ -79,6 +79,15 @@ class Answer:
         """Log-probability of the whole translation, its end included."""
         return sum(self.log_probs)
 
+    @property
+    def others(self) -> list[Answer]:
+        """The alternatives that read otherwise than this and those before them: other tokens may spell the same."""
+        by_text: dict[str, Answer] = {}
+        for other in self.alternatives:
+            by_text.setdefault(other.text, other)
+        by_text.pop(self.text, None)
+        return list(by_text.values())
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON. The tree and the alignment are there only when they were asked for."""
         made = asdict(self) | {"log_prob": self.log_prob}

@@ -133,8 +133,9 @@ def compare(name: str, first: Scored, second: Scored) -> Difference:
     apart, apart_R = first.score - second.score, first.resampled_R - second.resampled_R
     p = p_value(apart, apart_R) if len(apart_R) else None
     is_first_better = (apart > 0) == (METRICS[name]["better"] == "higher")
-    better = int(not is_first_better) if p is not None and p < SIGNIFICANT else None
-    return Difference(apart, interval(apart_R), p, better)
+    around = interval(apart_R)
+    is_sure = p is not None and p < SIGNIFICANT and around is not None and (around[0] > 0 or around[1] < 0)
+    return Difference(apart, around, p, int(not is_first_better) if is_sure else None)
 
 
 def p_value(apart: float, apart_R: Array) -> float:

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from regard.durable import sync_folder
+from regard.durable import is_stream, sync_folder
 from regard.errors import CorpusError, RegardError, SettingsError
 
 CHUNK = 2000
@@ -64,20 +64,29 @@ class Output:
 
     def __init__(self, path: Path, job: Mapping[str, Any], *, resume: bool):
         """`job` says what is being translated and how: a half-made file of another job is not gone on with."""
-        self.path, self.part = path, path.with_name(path.name + ".part")
-        self._note = path.with_name(path.name + ".part.json")
+        self.is_stream = is_stream(path)
+        self.path = path if self.is_stream else path.resolve()  # a link stays, and what it leads to is replaced
+        self.part = path if self.is_stream else self.path.with_name(self.path.name + ".part")
+        self._note = self.path.with_name(self.path.name + ".part.json")
         self.done = 0
+        if self.path.is_dir():
+            raise CorpusError(str(path), "is a folder; name a file")
         try:
-            if self.part.exists():
-                self.done = self._go_on(job, resume)
-            else:
-                self._note.write_text(json.dumps(job), encoding="utf-8")
+            if not self.is_stream:
+                self.done = self._begin(job, resume)
             self._file = self.part.open("a", encoding="utf-8")
         except OSError as error:
             raise CorpusError(str(path), f"cannot write ({error.strerror})") from None
 
-    def _go_on(self, job: Mapping[str, Any], resume: bool) -> int:
+    def _begin(self, job: Mapping[str, Any], resume: bool) -> int:
         """Lines that are done already; a last one that was cut off is taken back."""
+        if not self.part.exists():
+            if resume and self.path.exists():
+                raise SettingsError(
+                    f"{self.path}: is whole, nothing is left to resume; without --resume it is made anew"
+                )
+            self._note.write_text(json.dumps(job), encoding="utf-8")
+            return 0
         if not resume:
             raise SettingsError(f"{self.part}: an earlier translation was interrupted; --resume goes on, or remove it")
         if not self._note.is_file() or json.loads(self._note.read_text(encoding="utf-8")) != json.loads(
@@ -106,6 +115,9 @@ class Output:
 
     def finish(self) -> None:
         """The file is whole: give it its name."""
+        if self.is_stream:
+            self._file.close()
+            return
         os.fsync(self._file.fileno())
         self._file.close()
         self.part.replace(self.path)

@@ -38,6 +38,7 @@ from regard.training.machine import look_at_machine
 from regard.training.plan import Choice, merge
 from regard.training.rehearsal import rehearse
 from regard.training.signals import StopRequest
+from regard.training.state import last_step
 from regard.training.watch import make_watchers
 
 if TYPE_CHECKING:
@@ -250,6 +251,9 @@ def _reopen(run: Run, changed: Iterable[str]) -> Ready:
     """A run as it was left, but for the changed settings."""
     with run.locked():
         recipe = make_recipe(with_overrides(to_table(run.recipe), changed))
+        made, end = last_step(run.folder / "states"), recipe.train.max_steps
+        if end != run.recipe.train.max_steps and end <= made:
+            raise SettingsError(f"train.max_steps={end}: {run.folder} has made {made:,} updates; name a later end")
         if recipe != run.recipe:
             run.write_recipe(recipe)
         if not run.card:

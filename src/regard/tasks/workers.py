@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -20,7 +23,10 @@ class Workers:
     def __init__(self, runs: Sequence[str | Path], count: int):
         self.count = count
         self._pool = ProcessPoolExecutor(
-            count, multiprocessing.get_context("spawn"), initializer=_open, initargs=(tuple(map(str, runs)),)
+            count,
+            multiprocessing.get_context("spawn"),
+            initializer=_open,
+            initargs=(tuple(map(str, runs)), os.getpid()),
         )
 
     def translate(self, texts: Sequence[str], **options: Any) -> list[Answer]:
@@ -38,12 +44,20 @@ class Workers:
         self._pool.shutdown(cancel_futures=True)
 
 
-def _open(runs: tuple[str, ...]) -> None:
+def _open(runs: tuple[str, ...], parent: int) -> None:
     global _translator
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     import torch
 
     torch.set_num_threads(1)
     _translator = load(*runs)
+
+
+def _end_with(parent: int) -> None:
+    """Do not outlive the process that asks: one that was killed could not say that it is over."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
 
 
 def _translate(texts: list[str], options: dict[str, Any]) -> list[Answer]:

@@ -86,7 +86,7 @@ Loaded = tuple[dict[str, Tensor], Progress, list[str]]
 
 
 def load_state(folder: Path) -> Loaded | None:
-    """The newest sound state, with a line for each newer one that was damaged; None where there is no state at all."""
+    """The newest sound state; None where there is no state at all."""
     notes: list[str] = []
     for stem in reversed(_stems(folder)):
         try:
@@ -98,6 +98,12 @@ def load_state(folder: Path) -> Loaded | None:
     if notes:
         raise RunError(f"{folder}: no state is sound: {'; '.join(notes)}; start the run anew")
     return None
+
+
+def last_step(folder: Path) -> int:
+    """Updates that the newest state has made, sound or not; 0 where there is none."""
+    stems = _stems(folder)
+    return int(stems[-1].name) if stems else 0
 
 
 def load_best(folder: Path) -> Loaded | None:

@@ -232,13 +232,15 @@ class Speed:
 
 def share_done(progress: Progress, settings: Train) -> float:
     """How much of the training is done, by updates or by minutes, whichever ends first."""
-    by_steps = progress.step / settings.max_steps
+    by_steps = progress.step / (progress.cooling_until or settings.max_steps)
     return max(by_steps, progress.seconds / (60 * settings.minutes)) if settings.minutes else by_steps
 
 
 def _time_left(progress: Progress, settings: Train) -> str:
+    """Nothing where only patience will end it: that cannot be told."""
     share = share_done(progress, settings)
-    if share <= 0 or progress.seconds <= 0:
+    endless = not settings.minutes and settings.max_steps == Train.max_steps and not progress.cooling_until
+    if share <= 0 or progress.seconds <= 0 or endless:
         return ""
     minutes, seconds = divmod(int(progress.seconds * (1 - share) / share), 60)
     hours, minutes = divmod(minutes, 60)

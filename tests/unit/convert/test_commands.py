@@ -58,6 +58,15 @@ def test_a_converted_model_lies_in_the_run(run: Run, tmp_path: Path, capsys: pyt
     assert code == 0
     assert re.search(r"BLEU on 2 held-out sentences: float32 \d+\.\d\d, int8 \d+\.\d\d \([+-]\d+\.\d\d\)", out)
     assert (run.folder / "ctranslate2-int8" / "model.bin").is_file()
+    assert (run.folder / "ctranslate2-int8" / "source.model").is_file()  # whoever takes the folder away can use it
+    (tmp_path / "target").write_text("one line\n")
+    elsewhere = ("--out", str(tmp_path / "elsewhere"))
+    code, out, err = said(
+        capsys, *arguments, *elsewhere, "--source", str(tmp_path / "source"), "--target", str(tmp_path / "target")
+    )
+    assert (code, out) == (2, "")
+    assert "ends here" in err
+    assert not (tmp_path / "elsewhere").exists()
 
 
 BAD_EXPORTS = {

@@ -1,9 +1,13 @@
 """CTranslate2 behind the same answers."""
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 from tests.unit.convert.runs import random_recipe, random_run, sentences
@@ -13,6 +17,7 @@ from regard.config import Search
 from regard.data.formats import Pair
 from regard.errors import SettingsError
 from regard.tasks.fast import choose_engine, load_fast
+from regard.tasks.stream import Output
 from regard.tasks.translate import load, texts_of
 from regard.tasks.workers import Workers
 
@@ -72,6 +77,79 @@ def test_a_file_is_translated_and_gone_on_with(run, tmp_path, capsys):
     assert "--out" in capsys.readouterr().err
 
 
+def test_what_would_lose_text_or_mean_nothing_is_refused(run, tmp_path, capsys):
+    source = tmp_path / "in.en"
+    source.write_text("I am here.\n")
+    start = ["translate", str(run.folder), str(source)]
+    bad = {
+        ("--out", str(source)): "is the file to translate",
+        ("--out", str(tmp_path / "." / "in.en")): "is the file to translate",
+        ("--top-k", "5"): "--top-k is about drawing: add --sample",
+        ("--engine", "torch", "--quantization", "int8"): "--quantization is CTranslate2's",
+    }
+    for more, message in bad.items():
+        assert main([*start, *more]) == 2
+        assert message in capsys.readouterr().err
+    assert source.read_text() == "I am here.\n"
+
+
+def test_a_half_made_file_of_another_text_is_not_gone_on_with(run, tmp_path, capsys):
+    source, out = tmp_path / "in.en", tmp_path / "out.it"
+    source.write_text("I am here.\nI am there.\n")
+    arguments = ["translate", str(run.folder), str(source), "--out", str(out), "--quantization", "float32"]
+
+    def interrupt(self, lines):
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Output, "write", interrupt)
+        assert main(arguments) == 130
+    assert (tmp_path / "out.it.part").is_file()
+    source.write_text("I am there.\n")
+    assert main([*arguments, "--resume"]) == 2
+    source.write_text("I am here.\nI am there.\n")
+    assert main([*arguments, "--resume", "--ensemble", str(run.folder)]) == 2
+    assert capsys.readouterr().err.count("was made from another file, run or setting") == 2
+    assert main([*arguments, "--resume"]) == 0
+    assert out.read_text().count("\n") == 2
+
+
+def test_sigterm_leaves_what_is_done_and_says_so(run, tmp_path, capsys):
+    (tmp_path / "in.en").write_text("I am here.\n")
+    arguments = ["translate", str(run.folder), str(tmp_path / "in.en"), "--out", str(tmp_path / "out.it")]
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Output, "write", lambda self, lines: os.kill(os.getpid(), signal.SIGTERM))
+        assert main(arguments) == 143
+    assert "--resume goes on" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) == before
+    assert main([*arguments, "--resume"]) == 0
+
+
+def test_a_minimum_beyond_the_limit_is_the_limit(run):
+    texts = sentences(3)
+    for fast in (load_fast(run, "float32"), load(run.folder)):
+        answers = fast.translate(texts, min_length=400, max_ratio=1.0, max_extra=2, retry=False)
+        assert all(len(answer.tokens) >= 2 and not answer.ended for answer in answers)
+
+
+def test_the_best_of_each_line_come_after_its_number(run, tmp_path, capsys):
+    (tmp_path / "in.en").write_text("I am here.\n\nI am there.\n")
+    assert main(["translate", str(run.folder), str(tmp_path / "in.en"), "--nbest", "2"]) == 0
+    numbers = [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()]
+    assert sorted(set(numbers)) == ["1", "2", "3"]
+    assert numbers == sorted(numbers)
+
+
+def test_a_full_disk_is_told_in_one_line(run, tmp_path):
+    (tmp_path / "in.en").write_text("I am here.\n")
+    command = [sys.executable, "-m", "regard", "translate", str(run.folder), str(tmp_path / "in.en")]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "regard: cannot write the output (No space left on device)\n"
+
+
 def test_torch_is_not_imported_for_a_converted_run(run):
     load_fast(run)
     script = (
@@ -84,6 +162,18 @@ def test_torch_is_not_imported_for_a_converted_run(run):
     answer = json.loads(done.stdout)
     assert answer["source"] == "I am here."
     assert len(answer["log_probs"]) == len(answer["tokens"]) + 1
+
+
+def test_workers_do_not_outlive_who_asks():
+    """A process starts one that watches it, and is gone."""
+    watch = "import os, sys; from regard.tasks.workers import _end_with; print(1, flush=True); _end_with(os.getppid())"
+    ask = f"import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', {watch!r}], stdout=-1); "
+    ask += "child.stdout.readline(); print(child.pid)"
+    child = int(subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True).stdout)
+    deadline = time.monotonic() + 60
+    while Path(f"/proc/{child}").exists() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert not Path(f"/proc/{child}").exists()
 
 
 def test_workers_give_what_one_process_gives(run):

@@ -1,5 +1,7 @@
 """Lines as they come, files that are there only when whole, and long lines in pieces."""
 
+import os
+import threading
 import time
 
 import pytest
@@ -59,6 +61,40 @@ def test_a_file_is_there_only_when_it_is_whole(tmp_path):
         again.finish()
     assert path.read_text() == "eins\nzwei\ndrei\n"
     assert [file.name for file in tmp_path.iterdir()] == ["out.de"]
+
+
+def test_a_whole_file_is_not_resumed_over(tmp_path):
+    path = tmp_path / "out.de"
+    path.write_text("eins\n")
+    with pytest.raises(SettingsError, match="is whole, nothing is left to resume"):
+        Output(path, {}, resume=True)
+    assert path.read_text() == "eins\n"
+
+
+def test_a_link_stays_and_a_folder_is_refused(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "real.de")
+    with Output(tmp_path / "link", {}, resume=False) as output:
+        output.write(["eins"])
+        output.finish()
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real.de").read_text() == "eins\n"
+    with pytest.raises(CorpusError, match="is a folder"):
+        Output(tmp_path, {}, resume=False)
+
+
+def test_a_pipe_is_written_into_and_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    heard = []
+    reader = threading.Thread(target=lambda: heard.append(pipe.read_text()))
+    reader.start()
+    with Output(pipe, {}, resume=False) as output:
+        output.write(["eins", "zwei"])
+        output.finish()
+    reader.join(timeout=30)
+    assert heard == ["eins\nzwei\n"]
+    assert pipe.is_fifo()
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
 
 
 @pytest.fixture(scope="module")

@@ -104,6 +104,13 @@ def test_info_says_where_an_unfinished_run_stands(run, tmp_path, capsys):
     assert f'at update {last:,}; "regard resume {copy}" goes on' in capsys.readouterr().out
 
 
+def test_an_end_that_lies_behind_is_refused(run, capsys):
+    before = (run / "recipe.toml").read_text()
+    assert main(["resume", str(run), "--set", "train.max_steps=1"]) == 2
+    assert "name a later end" in capsys.readouterr().err
+    assert (run / "recipe.toml").read_text() == before
+
+
 def test_damaged_and_foreign_weights_are_told(run, tmp_path, capsys):
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)

@@ -259,7 +259,8 @@ def test_the_score_command(runs, capsys):
 def test_scores_and_flags_are_printed(runs, capsys):
     lines = output(capsys, "translate", runs / "a", runs / "in.en", "--scores", "--nbest", "2", "--beam", "3")
     assert len(lines) == 2 + 1 + 2
-    score, flags, _ = lines[0].split("\t")
+    number, score, flags, _ = lines[0].split("\t")
+    assert number == "1"
     assert float(score) < 0
     assert flags
     assert lines[2] == "0.0000\t-\t"

@@ -50,6 +50,16 @@ def test_plain_log_is_lines():
     assert lines[2:] == ["update 5  validation: BLEU 12.3  loss 1.500  best so far", "something happened"]
 
 
+def test_no_time_is_told_where_only_patience_will_end_it():
+    out = io.StringIO()
+    log = PlainLog(Train(), out, every_seconds=0.0)
+    log.updated(update(5), Progress(step=5, seconds=60.0, loss=2.0))
+    log.updated(update(6), Progress(step=6, seconds=60.0, loss=2.0, cooling_from=4, cooling_until=12))
+    first, second = out.getvalue().splitlines()
+    assert "left" not in first
+    assert second.endswith("1:00 left at most")
+
+
 def test_share_done_is_by_updates_or_minutes():
     assert share_done(Progress(step=25), Train(max_steps=100)) == 0.25
     assert share_done(Progress(step=25, seconds=30), Train(max_steps=100, minutes=1)) == 0.5

@@ -89,9 +89,9 @@ class Translation(Kind[TrainingPairs, Prepared]):
     def notes(self, recipe: Recipe) -> Sequence[str]:
         """Whether it can be exported."""
         reasons = exportable(recipe)
-        if not all(reasons.values()):
-            return ()
-        return (f"note: this run will have no export: {'; '.join(dict.fromkeys(reasons.values()))}",)
+        if all(reasons.values()):
+            return (f"note: this run will have no export: {'; '.join(dict.fromkeys(reasons.values()))}",)
+        return [f"note: no export to {name}: {reason}" for name, reason in reasons.items() if reason]
 
     def folder(self, recipe: Recipe) -> Path:
         """E.g. runs/en-de, or runs/ and the architecture."""
