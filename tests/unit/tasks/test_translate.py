@@ -263,7 +263,7 @@ def test_scores_and_flags_are_printed(runs, capsys):
     assert number == "1"
     assert float(score) < 0
     assert flags
-    assert lines[2] == "0.0000\t-\t"
+    assert lines[2] == "2\t0.0000\t-\t"
     [first, *_] = output(capsys, "translate", runs / "a", runs / "in.en", "--json", "--tree", "--prefix", "Io")
     assert json.loads(first)["tree"]["nodes"]
     assert json.loads(first)["text"].startswith("Io")
