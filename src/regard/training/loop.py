@@ -33,7 +33,7 @@ from regard.training.machine import keep_memory
 from regard.training.optimizer import make_optimizer
 from regard.training.schedule import cooling_updates, learning_rate, strength
 from regard.training.signals import StopRequest
-from regard.training.state import BEST, KEPT, Loaded, Progress, forget_after, load_best, load_state, save_state
+from regard.training.state import BEST, KEPT, Loaded, Progress, load_best, load_state, save_state
 
 MAX_ROLLBACKS = 3
 EXPLODED = 4.0  # times the loss of the first update
@@ -286,7 +286,6 @@ class Trainer:
         progress.cooling_from, progress.cooling_until = progress.step, progress.step + updates
         self._notice(f"{reason}: cooling down over {updates:,} updates")
         self.save()
-        forget_after(self.folder, progress.step)
 
     def _return_to_best(self) -> bool:
         """Go to the state of the best validation: what came after was learnt by heart. What was spent stays spent."""

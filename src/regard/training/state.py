@@ -63,7 +63,7 @@ class Progress:
 
 
 def save_state(folder: Path, tensors: dict[str, Tensor], progress: Progress, kept: int = KEPT) -> None:
-    """Write a state and remove all but the last few."""
+    """Write a state. All but the last few are removed, and those of later updates: training went back from there."""
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
@@ -73,12 +73,11 @@ def save_state(folder: Path, tensors: dict[str, Tensor], progress: Progress, kep
     write_atomically(stem.with_suffix(".safetensors"), content)
     record = {"progress": asdict(progress), "checksum": _checksum(content)}
     write_atomically(stem.with_suffix(".json"), json.dumps(record, indent=1).encode())
-    _remove(_stems(folder)[:-kept])
-
-
-def forget_after(folder: Path, step: int) -> None:
-    """Remove the states of later updates: training went back."""
-    _remove([stem for stem in _stems(folder) if int(stem.name) > step])
+    stems = _stems(folder)
+    now = stems.index(stem) + 1
+    for other in stems[: max(now - kept, 0)] + stems[now:]:
+        other.with_suffix(".json").unlink(missing_ok=True)
+        other.with_suffix(".safetensors").unlink(missing_ok=True)
 
 
 Loaded = tuple[dict[str, Tensor], Progress, list[str]]
@@ -121,12 +120,6 @@ def _read(stem: Path) -> tuple[dict[str, Tensor], Progress]:
         raise ValueError("its checksum is wrong")
     known = {field.name for field in fields(Progress)}
     return load(content), Progress(**{key: value for key, value in record["progress"].items() if key in known})
-
-
-def _remove(stems: list[Path]) -> None:
-    for stem in stems:
-        stem.with_suffix(".json").unlink(missing_ok=True)
-        stem.with_suffix(".safetensors").unlink(missing_ok=True)
 
 
 def _stems(folder: Path) -> list[Path]:
