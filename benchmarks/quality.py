@@ -47,7 +47,14 @@ OPTIONS = {
     "bahdanau": ["--arch", "bahdanau", "--minutes", "10"],
     "luong-general": ["--arch", "luong-general", "--minutes", "10"],
 }
-COLOURS = ("#0f766e", "#14b8a6", "#0284c7", "#b45309", "#6d28d9", "#be185d")
+COLOURS = {
+    "regard": "#134e4a",
+    "regard-20": "#0f766e",
+    "marian": "#64748b",
+    "regard-half": "#2dd4bf",
+    "bahdanau": "#b45309",
+    "luong-general": "#6d28d9",
+}
 FOLDER = OUT / "quality"
 
 
@@ -191,9 +198,9 @@ def draw(curves: dict[str, list[dict[str, Any]]], goal: float, path: Path) -> No
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
-    for (side, points), colour in zip(curves.items(), COLOURS, strict=False):
+    for side, points in curves.items():
         minutes, bleu = [point["minutes"] for point in points], [point["bleu"] for point in points]
-        axes.plot(minutes, bleu, color=colour, linewidth=2, marker="o", markersize=3.5, label=LABELS[side])
+        axes.plot(minutes, bleu, color=COLOURS[side], linewidth=2, marker="o", markersize=3.5, label=LABELS[side])
     axes.axhline(goal, color="#94a3b8", linewidth=1, linestyle=":")
     axes.annotate(f"{goal:g}", (0, goal), xytext=(4, 3), textcoords="offset points", color="#64748b", fontsize=9)
     axes.legend(loc="lower right", frameon=False)
