@@ -141,11 +141,10 @@ def find_flags(source: str, text: str, ended: bool, scripts: frozenset[str] | No
     """What is suspicious about a translation. `scripts` are those that the target language is written in, if known."""
     if not text:
         return ("empty",)
-    given, written = [[word.casefold() for word in word_texts(side)] for side in (source, text)]
-    found: list[Flag] = []
-    if loops(written) and not loops(given):
+    written, found = _folded(text), list[Flag]()
+    if loops(written) and not loops(_folded(source)):
         found.append("loops")
-    if copies(given, written):
+    if _may_copy(source, written) and copies(_folded(source), written):
         found.append("copies")
     if not ended:
         found.append("cut off")
@@ -157,8 +156,19 @@ def find_flags(source: str, text: str, ended: bool, scripts: frozenset[str] | No
     return tuple(found)
 
 
+def _folded(text: str) -> list[str]:
+    return [word.casefold() for word in word_texts(text)]
+
+
+def _may_copy(source: str, written: Sequence[str]) -> bool:
+    """Most of the output includes its middle: without that word in the source there is no need to read the source."""
+    return bool(written) and written[len(written) // 2] in source.casefold()
+
+
 def loops(written: Sequence[str]) -> bool:
     """Whether one word stands four times in a row, or a run of up to `LOOP_WORDS` words three times."""
+    if len(written) - len(set(written)) < 3:  # the shortest loop says one word three times again
+        return False
     for size in range(1, min(LOOP_WORDS, len(written) // 3) + 1):
         times = 4 if size == 1 else 3
         repeated = 0  # words in a row that are equal to the one `size` before them
