@@ -111,10 +111,10 @@ def fail_at(monkeypatch, step, change):
 
     save = loop.save_state
 
-    def changed(folder, tensors, progress):
+    def changed(folder, tensors, progress, kept):
         if progress.step == step:
             change()
-        save(folder, tensors, progress)
+        save(folder, tensors, progress, kept)
 
     monkeypatch.setattr(loop, "save_state", changed)
 
