@@ -10,9 +10,6 @@ from regard.config import Search
 from regard.errors import SettingsError
 from regard.recipe import describe, make_recipe, with_overrides
 
-SAMPLING = {"--temperature": "temperature", "--top-k": "top_k", "--top-p": "top_p", "--seed": "seed"}
-"""Options that only a drawn translation knows."""
-
 
 def add_scoring(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """Options for what decides a score, --set for all search settings, and --ensemble."""
@@ -51,9 +48,6 @@ def search_settings(options: argparse.Namespace) -> dict[str, Any]:
             raise SettingsError(f"--set {section}: a trained run takes only search settings, e.g. search.beam=8")
     given = table.get("search", {})
     checked = make_recipe({"search": given}, where="options").search
-    for flag, name in SAMPLING.items():
-        if name in given_settings(options).get("search", {}) and not checked.sample:
-            raise SettingsError(f"{flag} is about drawing: add --sample")
     return {name: getattr(checked, name) for name in given}
 
 

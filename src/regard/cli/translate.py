@@ -121,6 +121,9 @@ def check(options: argparse.Namespace, opened: Run, search: dict[str, Any]) -> N
         raise SettingsError("--nbest must be at least 1")
     if options.nbest > settings.beam and not settings.sample:
         raise SettingsError(f"--nbest {options.nbest} needs a --beam of at least as many, not {settings.beam}")
+    for name in ("temperature", "top_k", "top_p", "seed"):
+        if name in search and not settings.sample:
+            raise SettingsError(f"--{name.replace('_', '-')} is about drawing: add --sample")
     if options.workers < 0:
         raise SettingsError("--workers must not be negative")
     if options.tree and not options.json:
