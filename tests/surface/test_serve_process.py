@@ -27,6 +27,7 @@ pytest.importorskip("uvicorn")
 PATIENCE = 60.0
 """Seconds that anything may take on a busy machine."""
 OPEN = re.compile(r"^regard_requests_open (\S+)$", re.MULTILINE)
+WAITING = re.compile(r'^regard_queue_waiting\{[^}]*queue="ctranslate2"[^}]*\} (\S+)$', re.MULTILINE)
 
 
 class Reply(NamedTuple):
@@ -64,6 +65,10 @@ class Server(NamedTuple):
     def open_requests(self) -> int:
         """How many are being answered, the one that asks not counted."""
         return int(float(OPEN.search(self.ask("/metrics").body)[1])) - 1  # type: ignore[index]
+
+    def waiting(self) -> int:
+        """How many sentences stand in the queue."""
+        return int(float(WAITING.search(self.ask("/metrics").body)[1]))  # type: ignore[index]
 
 
 def _read(text: str) -> Any:
@@ -132,7 +137,7 @@ def test_beyond_the_queue_requests_are_told_when_to_come_again(run: Path) -> Non
     with serve(run, "--queue", "1", "--batch", "1", "--threads", "1") as server, ThreadPoolExecutor(1) as pool:
         assert server.translate(["I am here."]).status == 200
         long = pool.submit(server.translate, sentences(100))
-        wait_until(lambda: server.open_requests() == 1 or long.done())
+        wait_until(lambda: server.waiting() > 0 or long.done())
         refused = server.translate(["I am here."])
         assert not long.done(), "the load was too light to tell anything"
         assert refused.status == 429
