@@ -47,6 +47,10 @@ class TrainingError(RegardError):
     """Training that cannot start or cannot go on."""
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came: as Ctrl-C, but with an exit code of its own."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """'; did you mean "x"?' for the known name closest to `name`, or an empty string when none is close."""
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)

@@ -14,8 +14,7 @@ from importlib import import_module
 from keyword import iskeyword
 from typing import NoReturn
 
-from regard.cli.terminate import Terminated
-from regard.errors import RegardError, SettingsError, nearest
+from regard.errors import RegardError, SettingsError, Terminated, nearest
 
 COMMANDS = {
     "demo": "train on the built-in corpus, test, translate, and write a report",
@@ -74,7 +73,7 @@ def _has_tty() -> bool:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; returns 0 when all went well, 2 for bad input, 130 when interrupted."""
+    """Run one command; returns 0 when all went well, 2 for bad input, 130 when interrupted, 143 after SIGTERM."""
     # Threads that wait for one another should soon sleep, not spin: on a busy machine, spinning threads
     # take the cores from those they wait for (docs/log.md). To be said before torch is first imported.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")

@@ -7,9 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM came."""
+from regard.errors import Terminated
 
 
 @contextmanager

@@ -66,6 +66,6 @@ def learn_gates(model: Seq2Seq, recipe: Recipe, prepared: Prepared, left: int, *
         trainer.progress.first_loss = math.log(prepared.target.size)
         progress = trainer.fit(lambda weights: None, stop)
     if not progress.stopped:
-        raise KeyboardInterrupt
+        raise stop.interruption()
     gated.eval().requires_grad_(False).cpu()
     return gates

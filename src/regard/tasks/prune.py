@@ -195,7 +195,7 @@ def _train_on(draft: Run, prepared: Prepared) -> Progress:
         trainer.progress.first_loss = math.log(prepared.target.size)  # as in learn_gates
         progress = trainer.fit(draft.write_weights, stop)
     if not progress.stopped:
-        raise KeyboardInterrupt
+        raise stop.interruption()
     return progress
 
 

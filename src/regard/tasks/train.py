@@ -299,7 +299,7 @@ def _fit(team: Team, ready: Ready) -> None:
         if not progress.stopped:
             tell(f'stopped at update {progress.step:,}; "regard resume {run.folder}" goes on from there')
             team.leave()
-            raise KeyboardInterrupt if team.is_first else SystemExit(130)
+            raise stop.interruption() if team.is_first else SystemExit(143 if stop.terminated else 130)
         tell(f"done: {progress.stopped}, best at update {progress.best_step:,}")
         team.once(lambda: kind.finish(run, prepared, progress, tell))
 

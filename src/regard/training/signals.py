@@ -7,12 +7,16 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
+from regard.errors import Terminated
+
 
 class StopRequest:
     """While entered, remembers that a stop was asked for instead of dying of it."""
 
     def __init__(self) -> None:
         self.requested = False
+        self.terminated = False
+        """Whether SIGTERM asked for it."""
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> StopRequest:
@@ -29,4 +33,8 @@ class StopRequest:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.requested and number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.requested = True
+        self.requested, self.terminated = True, number == signal.SIGTERM
+
+    def interruption(self) -> KeyboardInterrupt:
+        """What the command ends with, once all is saved."""
+        return Terminated() if self.terminated else KeyboardInterrupt()
