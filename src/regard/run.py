@@ -140,6 +140,19 @@ class Run:
         yield draft
         draft.rename(self.folder / "store")
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether training has ended and all that follows it is there: putting the store away is its last act."""
+        return "scores" in self.card and not (self.folder / "store").exists()
+
+    def put_store_away(self) -> None:
+        """Remove what training read; never half of it."""
+        draft = self.folder / "store.part"
+        shutil.rmtree(draft, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):
+            (self.folder / "store").rename(draft)
+        shutil.rmtree(draft, ignore_errors=True)
+
     def require(self, *tasks: str) -> Run:
         """The run itself, if it was trained for one of these tasks; else an error that names the command for it."""
         task = self.recipe.data.task
@@ -228,7 +241,7 @@ class Run:
         path = self.folder / METRICS
         if not path.is_file():
             return []
-        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.endswith("}")]
         kept: list[dict[str, Any]] = []
         for line in reversed(lines):
             if not kept or line["step"] <= kept[-1]["step"]:

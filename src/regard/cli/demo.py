@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
 
     if (folder / "recipe.toml").is_file():
         opened = Run.open(folder).require(options.what)
-        if not opened.card.get("scores"):
+        if not opened.is_finished:
             opened = resume(folder)
     elif folder.exists() and any(folder.iterdir()):
         raise RunError(f"{folder}: exists and is not a demo run; choose another --out")

@@ -85,7 +85,7 @@ def run_facts(folder: str) -> dict[str, Any]:
 def _unfinished(opened: Run) -> dict[str, str]:
     """How far training has come, where it has not come to an end."""
     states = sorted((opened.folder / "states").glob("*.json"))
-    if "training" in opened.card or not states:
+    if opened.is_finished or not states:
         return {}
     return {"unfinished": f'at update {int(states[-1].stem):,}; "regard resume {opened.folder}" goes on'}
 

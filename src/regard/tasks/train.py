@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from regard import __version__
-from regard.config import Recipe
+from regard.config import Recipe, Train
 from regard.data.corpus import content_hash
 from regard.durable import write_atomically
 from regard.errors import RunError, SettingsError, VocabularyTooLargeError
@@ -38,7 +38,7 @@ from regard.training.machine import look_at_machine
 from regard.training.plan import Choice, merge
 from regard.training.rehearsal import rehearse
 from regard.training.signals import StopRequest
-from regard.training.state import last_step
+from regard.training.state import has_state, last_step
 from regard.training.watch import make_watchers
 
 if TYPE_CHECKING:
@@ -106,6 +106,7 @@ def resolve(table: Mapping[str, Any], recipe: str | Path | None = None, override
     where = str(recipe) if recipe else "settings"
     kind = _kind_asked(given, where)
     checked = make_recipe(_join(kind.defaults, given), where=where)
+    kind.check(checked)
     examples = kind.read(checked)
     if recipe:
         return Job(checked, examples, [])
@@ -123,7 +124,7 @@ def _kind_asked(given: Mapping[str, Any], where: str) -> Kind[Any, Any]:
 @by_the_first
 def resolve_finetune(base: str | Path, table: Mapping[str, Any], overrides: Iterable[str] = ()) -> Job:
     """Decide the settings of a run that goes on from another one's weights with other data: its architecture, tokenizer
-    and search stay; the schedule starts anew, with a third of the learning rate and a short warm-up.
+    and search stay; the schedule starts anew, with a third of the learning rates and a short warm-up.
     """
     run = Run.open(base)
     kind = kind_of(run.recipe.data.task)
@@ -133,14 +134,21 @@ def resolve_finetune(base: str | Path, table: Mapping[str, Any], overrides: Iter
             raise SettingsError(f"{section}. settings come from {base} and cannot change when it is fine-tuned")
     below = to_table(run.recipe)
     below["data"] = {key: below["data"][key] for key in kind.lasting}
-    below["train"] |= {"learning_rate": run.recipe.train.learning_rate / 3, "warmup": 100}
+    before, third = run.recipe.train, f"a third of what trained {base}"
+    chosen = {
+        "learning_rate": (before.learning_rate / 3, third),
+        **({"matrix_rate": (before.matrix_rate / 3, third)} if before.optimizer == "muon" else {}),
+        "warmup": (100, "the weights are good already"),
+        **({"ease_in": (0, "what knows something can learn by heart at once")} if before.ease_in else {}),
+    }
+    below["train"] |= {key: value for key, (value, _) in chosen.items()}
     recipe = make_recipe(_join(below, given))
+    kind.check(recipe)
     if recipe.data.task != run.recipe.data.task:
         raise SettingsError(f"data.task comes from {base} and cannot change when it is fine-tuned")
-    reasons = {"learning_rate": f"a third of what trained {base}", "warmup": "the weights are good already"}
-    plan = [Choice(f"train.{key}", getattr(recipe.train, key), why) for key, why in reasons.items()]
-    kept = [choice for choice in plan if choice.name.split(".")[1] not in given.get("train", {})]
-    return Job(recipe, kind.read(recipe), kept, run)
+    said = given.get("train", {})
+    plan = [Choice(f"train.{key}", value, why) for key, (value, why) in chosen.items() if key not in said]
+    return Job(recipe, kind.read(recipe), plan, run)
 
 
 def start(job: Job, out: str | Path = "") -> Run:
@@ -184,12 +192,13 @@ def _make(job: Job, folder: Path) -> Ready:
         if run.card:
             tell(f"started again: going on in {folder}")
             return _reopen(run, ())
-        shutil.rmtree(folder)  # the launch was interrupted while it prepared the data
+        with run.locked():
+            shutil.rmtree(folder)  # the launch was interrupted while it prepared the data
     run = Run.create(folder)
     try:
         with run.locked():
-            if "TORCHELASTIC_RUN_ID" in os.environ:
-                write_atomically(folder / LAUNCH, os.environ["TORCHELASTIC_RUN_ID"].encode())
+            if launch := _launch():
+                write_atomically(folder / LAUNCH, launch.encode())
             try:
                 prepared = job.kind.prepare(run, job.recipe, job.examples, tell, job.base)
             except VocabularyTooLargeError as error:
@@ -208,13 +217,20 @@ def _make(job: Job, folder: Path) -> Ready:
 
 
 def _made_by_this_launch(job: Job, folder: Path) -> bool:
-    """Whether torchrun started this process for the same job before: the launch has a name, or is started again."""
-    launch, restarts = os.environ.get("TORCHELASTIC_RUN_ID"), os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    mark = folder / LAUNCH
-    if launch is None or not mark.is_file() or mark.read_text() != launch or (launch == "none" and restarts == "0"):
+    """Whether torchrun started this process for the same job before."""
+    launch, mark = _launch(), folder / LAUNCH
+    if not launch or not mark.is_file() or mark.read_text(encoding="utf-8") != launch:
         return False
     run = Run(folder)
     return not run.card or _agree(job, run.recipe)
+
+
+def _launch() -> str:
+    """What tells torchrun's launches apart: their name; without one, the process that started this one and may start
+    it again. Empty where there is no torchrun.
+    """
+    name = os.environ.get("TORCHELASTIC_RUN_ID", "")
+    return f"none {platform.node()} {os.getppid()}" if name == "none" else name
 
 
 def _agree(job: Job, recipe: Recipe) -> bool:
@@ -239,26 +255,54 @@ def resume(folder: str | Path, overrides: Iterable[str] = ()) -> Run:
                 raise SettingsError(
                     f"--set {override}: only train. and search. settings can change in a run that exists"
                 )
-        if not changed and team.once(lambda: bool(run.card.get("scores"))):
+        if not changed and team.once(lambda: run.is_finished):
             reason = run.card["training"]["stopped"]
-            tell(f"{run.folder}: finished already ({reason}); a later end goes on, e.g. --set train.max_steps=20000")
+            tell(f"{run.folder}: finished already ({reason}); --set {_later_end(run.recipe.train, reason)} goes on")
             return run
         _fit(team, _for_all(team, lambda: _reopen(run, changed)))
         return run
 
 
+def _later_end(settings: Train, reason: str) -> str:
+    """A setting that lets a finished run go on, by what ended it."""
+    if "minutes" in reason:
+        return f"train.minutes={2 * settings.minutes:g}"
+    if "no better" in reason:
+        return f"train.patience={2 * settings.patience}"
+    return f"train.max_steps={2 * settings.max_steps}"
+
+
+LASTING = ("seed", "optimizer", "metric", "average", "checkpoints")
+"""Settings of training that what was trained so far hangs on: its order, its moments, its averages, its best score."""
+
+
 def _reopen(run: Run, changed: Iterable[str]) -> Ready:
     """A run as it was left, but for the changed settings."""
     with run.locked():
-        recipe = make_recipe(with_overrides(to_table(run.recipe), changed))
+        before, recipe = run.recipe, make_recipe(with_overrides(to_table(run.recipe), changed))
+        for name in LASTING:
+            if getattr(recipe.train, name) != getattr(before.train, name):
+                raise SettingsError(f'train.{name} cannot change in a run that exists; "regard finetune" starts anew')
+        _kind(run).check(recipe)
         made, end = last_step(run.folder / "states"), recipe.train.max_steps
-        if end != run.recipe.train.max_steps and end <= made:
+        if end != before.train.max_steps and end <= made:
             raise SettingsError(f"train.max_steps={end}: {run.folder} has made {made:,} updates; name a later end")
-        if recipe != run.recipe:
-            run.write_recipe(recipe)
         if not run.card:
             raise RunError(f"{run.folder}: was stopped while its data was prepared; remove it and train anew")
+        if not (run.folder / "store").is_dir():
+            _refuse_changed_data(run)
+        if recipe != before:
+            run.write_recipe(recipe)
         return Ready(run, _kind(run).reopen(run, tell), _first_model(run))
+
+
+def _refuse_changed_data(run: Run) -> None:
+    """The data of a finished run is read anew: were it another, what was held out might now be trained on."""
+    data = run.recipe.data
+    known = {(one["source"], one["target"]): one["sha256"] for one in run.card.get("data", ())}
+    for corpus in (*data.train, *data.valid, *data.test):
+        if content_hash(corpus) != known.get((corpus.source, corpus.target)):
+            raise RunError(f'{corpus.source}: has changed since {run.folder} was trained; "regard finetune" takes it')
 
 
 def tell_result(run: Run) -> None:
@@ -276,7 +320,7 @@ def tell(message: str) -> None:
 def _first_model(run: Run) -> Network:
     """The model before the first update. A state, if there is one, replaces its weights."""
     device = choose_device(run.recipe.train, this_team().local_rank)
-    if run.card.get("base") and not (run.folder / "states").is_dir():
+    if run.card.get("base") and not has_state(run.folder / "states"):
         return run.load_network().requires_grad_(True).to(device)
     torch.manual_seed(run.recipe.train.seed)
     network = run.build_network()

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -28,16 +29,26 @@ from regard.run import restore
 from regard.training.average import make_average
 from regard.training.device import gather, lay_out, scatter
 from regard.training.distributed import Team
+from regard.training.ending import (
+    begin_cooling,
+    count_validation,
+    near_the_end,
+    no_better,
+    reason_to_stop,
+    was_given_another_end,
+)
 from regard.training.loss import Loss
 from regard.training.machine import keep_memory
 from regard.training.optimizer import make_optimizer
-from regard.training.schedule import cooling_updates, learning_rate, strength
+from regard.training.schedule import learning_rate, strength
 from regard.training.signals import StopRequest
 from regard.training.state import BEST, KEPT, Loaded, Progress, load_best, load_state, save_state
 
 MAX_ROLLBACKS = 3
-EXPLODED = 4.0  # times the loss of the first update
+EXPLODED = 4.0  # times the usual loss
 LOSS_MEMORY = 0.05  # share of the newest update in the loss that is shown
+SPENT = ("seconds", "flops", "tokens")
+"""What stays spent where training goes back."""
 
 
 class Task(Protocol):
@@ -158,19 +169,19 @@ class Trainer:
         return self.progress
 
     def _train(self, keep: Keep, stop: StopRequest) -> None:
-        if not self._near_the_end():  # a run that had ended may have been given a later end
-            self.progress.cooling_from = self.progress.cooling_until = 0
-        self.progress.stopped = self._reason_to_stop()
+        if was_given_another_end(self.progress, self.settings) and self.progress.best_step == self.progress.step:
+            self._save_best()
+        self.progress.stopped = reason_to_stop(self.progress, self.settings)
         self._clock = time.monotonic()
         while not self.progress.stopped:
             if not self.update(stop):
                 self.go_back()
                 continue
-            step, ended = self.progress.step, self._reason_to_stop()
+            step, ended = self.progress.step, reason_to_stop(self.progress, self.settings)
             if ended or step % self.settings.validate_every == 0:
                 self.validate(keep)
             self._cool_down()
-            self.progress.stopped = ended or self._reason_to_stop()
+            self.progress.stopped = ended or reason_to_stop(self.progress, self.settings)
             if self.progress.stopped or self._leaving or step % self.settings.state_every == 0:
                 self.save()
             if self._leaving:
@@ -237,17 +248,13 @@ class Trainer:
         (seconds,) = team.sum(team.is_first * (time.monotonic() - self._clock))
         self._clock = time.monotonic()
         progress.seconds += seconds
-        before = -math.inf if progress.best_score is None else progress.best_score
-        best = validation.score >= before  # of equals, the one that was trained longer
-        if validation.score != before and not progress.cooling_until:  # equal: early on, BLEU stays at zero for a while
-            progress.worse_in_a_row = 0 if best else progress.worse_in_a_row + 1
+        best = count_validation(progress, validation.score)
         if best:
-            progress.best_score, progress.best_step = validation.score, progress.step
             weights = self._gather(self.average.named().items())
             if team.is_first:
                 keep(weights)
-            if self.settings.cooldown and self.settings.patience and not progress.cooling_until:
-                self.save(self.folder / BEST, kept=1)
+            if not progress.cooling_until:
+                self._save_best()
         for watcher in self.watchers:
             watcher.validated(validation, progress, best=best)
 
@@ -264,64 +271,47 @@ class Trainer:
         yield whole.to(self.model.output.weight.device)
         whole.cpu()
 
-    def _reason_to_stop(self) -> str:
-        progress, settings = self.progress, self.settings
-        if progress.step >= settings.max_steps:
-            return f"{settings.max_steps:,} updates made"
-        if settings.minutes and progress.seconds >= 60 * settings.minutes:
-            return f"{settings.minutes:g} minutes spent"
-        if progress.cooling_until and progress.step >= progress.cooling_until:
-            return f"{self._near_the_end()}, then cooled down"
-        return "" if settings.cooldown else self._no_better()
-
     def _cool_down(self) -> None:
         """Let the rate fall to zero from here on, once the end is near."""
-        progress = self.progress
-        if not self.settings.cooldown or progress.cooling_until or not (reason := self._near_the_end()):
+        progress, settings = self.progress, self.settings
+        if not settings.cooldown or progress.cooling_until or not (reason := near_the_end(progress, settings)):
             return
-        if reason == self._no_better() and self._return_to_best():
-            progress = self.progress
-            reason = f"{reason}: back to update {progress.step:,}"
-        updates = max(cooling_updates(progress.step, self.settings), 1)
-        progress.cooling_from, progress.cooling_until = progress.step, progress.step + updates
+        if reason == no_better(progress, settings) and self._return_to_best():
+            reason = f"{reason}: back to update {self.progress.step:,}"
+        updates = begin_cooling(self.progress, settings)
         self._notice(f"{reason}: cooling down over {updates:,} updates")
         self.save()
 
+    def _save_best(self) -> None:
+        """Keep the state of this validation, where patience may want to go back to it."""
+        if self.settings.cooldown and self.settings.patience:
+            self.save(self.folder / BEST, kept=1)
+
     def _return_to_best(self) -> bool:
-        """Go to the state of the best validation: what came after was learnt by heart. What was spent stays spent."""
+        """Go to the state of the best validation: what came after was learnt by heart."""
         now = self.progress
-        if not self.restore(load_best):
+        if not self.restore(partial(load_best, now=now)):
             return False
-        spent = ("seconds", "flops", "tokens", "worse_in_a_row", "rate_factor", "rollbacks")
-        self.progress = replace(self.progress, **{name: getattr(now, name) for name in spent})
+        self._carry(now, *SPENT, "worse_in_a_row", "rate_factor", "rollbacks")
         return True
 
-    def _near_the_end(self) -> str:
-        """Why no more than the cooling down is left, if so."""
-        progress, settings = self.progress, self.settings
-        before = 1 - settings.cooldown
-        if progress.step >= before * settings.max_steps:
-            return f"{progress.step:,} of {settings.max_steps:,} updates made"
-        if settings.minutes and progress.seconds >= before * 60 * settings.minutes:
-            return f"{progress.seconds / 60:.1f} of {settings.minutes:g} minutes spent"
-        return self._no_better()
-
-    def _no_better(self) -> str:
-        patience = self.settings.patience
-        return f"no better validation in {patience}" if patience and self.progress.worse_in_a_row >= patience else ""
+    def _carry(self, now: Progress, *names: str) -> None:
+        """After going back, keep these as they were before."""
+        self.progress = replace(self.progress, **{name: getattr(now, name) for name in names})
 
     def go_back(self) -> None:
         """After a loss that is not a number: the last good state, half the learning rate."""
-        rollbacks, factor = self.progress.rollbacks + 1, self.progress.rate_factor / 2
-        if rollbacks > MAX_ROLLBACKS:
+        now, failed = self.progress, self.progress.step + 1
+        now.rollbacks, now.rate_factor = now.rollbacks + 1, now.rate_factor / 2
+        if now.rollbacks > MAX_ROLLBACKS:
             raise TrainingError(
-                f"the loss exploded {rollbacks} times, the last at update {self.progress.step + 1}; "
+                f"the loss exploded {now.rollbacks} times, the last at update {failed}; "
                 "set a lower train.learning_rate or a longer train.warmup"
             )
-        failed = self.progress.step + 1
         self.restore()
-        self.progress.rollbacks, self.progress.rate_factor = rollbacks, factor
-        self._notice(f"the loss exploded at update {failed}: back to {self.progress.step}, learning rate x {factor:g}")
+        self._carry(now, *SPENT, "rate_factor", "rollbacks")
+        back, rate = self.progress.step, f"learning rate x {now.rate_factor:g}"
+        self._notice(f"the loss exploded at update {failed}: back to {back}, {rate}")
 
     def save(self, folder: Path | None = None, kept: int = KEPT) -> None:
         """Write a state."""

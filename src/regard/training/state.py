@@ -52,8 +52,10 @@ class Progress:
     """The update after which the learning rate falls to zero; 0 while it is not known."""
     cooling_until: int = 0
     """The update at which it is zero."""
+    cooling_for: str = ""
+    """The end that this was planned for."""
     first_loss: float | None = None
-    """The loss of the first update: what "exploding" is measured against."""
+    """What "exploding" is measured against: a usual loss, or that of the first update where none is known."""
     rate_factor: float = 1.0
     """Halved each time training had to go back."""
     rollbacks: int = 0
@@ -99,18 +101,25 @@ def load_state(folder: Path) -> Loaded | None:
     return None
 
 
+def has_state(folder: Path) -> bool:
+    """Whether there is a state, sound or not."""
+    return bool(_stems(folder))
+
+
 def last_step(folder: Path) -> int:
     """Updates that the newest state has made, sound or not; 0 where there is none."""
     stems = _stems(folder)
     return int(stems[-1].name) if stems else 0
 
 
-def load_best(folder: Path) -> Loaded | None:
-    """The state of the best validation; None where there is none, or none that is sound."""
+def load_best(folder: Path, now: Progress) -> Loaded | None:
+    """The state of the validation that is the best of those up to now; None where it was not kept, or is damaged."""
     try:
-        return load_state(folder / BEST)
+        found = load_state(folder / BEST)
     except RunError:
         return None
+    same = found and (found[1].step, found[1].best_score) == (now.best_step, now.best_score)
+    return found if same else None
 
 
 def _read(stem: Path) -> tuple[dict[str, Tensor], Progress]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from regard.config import Train
+from regard.durable import write_atomically
 from regard.errors import RunError
 from regard.training.amounts import amount
 from regard.training.machine import matmul_peak
@@ -51,10 +52,10 @@ class MetricsFile:
         """Forget what was logged after the state that training goes on from: it will be logged again, identically."""
         kept = []
         if self.path.is_file():
-            lines = self.path.read_text(encoding="utf-8").splitlines()
+            lines = self.path.read_text(encoding="utf-8").split("\n")  # a sample may hold other ends of lines
             kept = [line for line in lines if line.endswith("}") and json.loads(line)["step"] <= progress.step]
         try:
-            self.path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+            write_atomically(self.path, "".join(line + "\n" for line in kept).encode())
             self._file = self.path.open("a", encoding="utf-8")
         except OSError as error:
             raise RunError(f"{self.path}: cannot write ({error.strerror})") from None

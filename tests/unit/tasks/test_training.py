@@ -1,6 +1,7 @@
 """A small run from text to report, and what it leaves behind."""
 
 import json
+import os
 import shutil
 
 import pytest
@@ -10,6 +11,8 @@ from tests.small_runs import train_arguments, write_corpus
 import regard
 from regard.cli import main
 from regard.run import Run
+from regard.tasks.train import _first_model, _launch
+from regard.training.loop import Trainer
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +114,80 @@ def test_an_end_that_lies_behind_is_refused(run, capsys):
     assert (run / "recipe.toml").read_text() == before
 
 
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ("train.seed=2", "train.seed cannot change in a run that exists"),
+        ("train.optimizer=adam", "train.optimizer cannot change"),
+        ("train.average=0", "train.average cannot change"),
+        ("train.metric=loss", "train.metric cannot change"),
+        ("model.width=64", "only train. and search. settings can change"),
+    ],
+)
+def test_what_a_run_hangs_on_cannot_change(run, capsys, setting, problem):
+    before = (run / "recipe.toml").read_text()
+    assert main(["resume", str(run), "--set", setting, "--set", "train.max_steps=40"]) == 2
+    assert problem in capsys.readouterr().err
+    assert (run / "recipe.toml").read_text() == before
+
+
+def test_a_metric_of_another_task_is_told_before_training(run, tmp_path, capsys):
+    assert main(train_arguments(run.parent, tmp_path / "new", "train.metric=accuracy")) == 2
+    assert 'train.metric = "accuracy": of translations there are bleu, chrf, loss' in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_finished_run_says_what_would_go_on(run, capsys):
+    assert main(["resume", str(run)]) == 0
+    assert "finished already (30 updates made); --set train.max_steps=60 goes on" in capsys.readouterr().err
+
+
+def test_a_finished_run_that_goes_on_and_is_stopped_is_not_finished(run, tmp_path, capsys, monkeypatch):
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    update = Trainer.update
+
+    def stopped(self, stop):
+        stop.requested = self.progress.step >= 33
+        return update(self, stop)
+
+    monkeypatch.setattr(Trainer, "update", stopped)
+    assert main(["resume", str(copy), "--set", "train.max_steps=36"]) == 130
+    assert 'stopped at update 34; "regard resume' in capsys.readouterr().err
+    monkeypatch.undo()
+    assert main(["info", str(copy)]) == 0
+    assert 'at update 34; "regard resume' in capsys.readouterr().out
+    assert main(["resume", str(copy)]) == 0
+    assert Run.open(copy).card["training"]["step"] == 36
+    assert Run.open(copy).is_finished
+
+
+def test_other_data_under_the_same_name_is_refused(tmp_path, capsys):
+    write_corpus(tmp_path)
+    out = tmp_path / "run"
+    assert main(train_arguments(tmp_path, out, "train.max_steps=2")) == 0
+    text = (tmp_path / "train.en").read_text()
+    (tmp_path / "train.en").write_text(text.replace("the", "a"))
+    before = (out / "recipe.toml").read_text()
+    assert main(["resume", str(out), "--set", "train.max_steps=4"]) == 2
+    assert "train.en: has changed since" in capsys.readouterr().err
+    assert (out / "recipe.toml").read_text() == before
+    (tmp_path / "train.en").write_text(text)
+    assert main(["resume", str(out), "--set", "train.max_steps=4"]) == 0
+
+
+def test_launches_without_a_name_are_told_apart(monkeypatch):
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+    assert _launch() == ""
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "night")
+    assert _launch() == "night"
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    ours = _launch()
+    assert ours == _launch()
+    monkeypatch.setattr(os, "getppid", lambda: 1)
+    assert _launch() != ours
+
+
 def test_damaged_and_foreign_weights_are_told(run, tmp_path, capsys):
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
@@ -144,10 +221,17 @@ def test_finetuning_starts_from_the_weights_of_its_base(run, tmp_path, capsys):
     tuned, base = Run.open(out), Run.open(run)
     assert tuned.recipe.model == base.recipe.model
     assert tuned.recipe.train.learning_rate == base.recipe.train.learning_rate / 3
+    assert tuned.recipe.train.matrix_rate == base.recipe.train.matrix_rate / 3
+    assert (base.recipe.train.ease_in, tuned.recipe.train.ease_in) == (3000, 0)
     assert tuned.card["base"] == run.name
     assert (out / "tokenizer.model").read_bytes() == (run / "tokenizer.model").read_bytes()
     first, *_ = (line["loss"] for line in tuned.metrics() if line["kind"] == "update")
     *_, last = (line["loss"] for line in base.metrics() if line["kind"] == "update")
     assert first < 1.2 * last
+    shutil.rmtree(out / "states")
+    (out / "states").mkdir()  # killed before the first state was whole
+    weights = {name: weight.clone() for name, weight in tuned.load_network().named_parameters()}
+    for name, weight in _first_model(tuned).named_parameters():
+        assert torch.equal(weight, weights[name])
     assert main(["finetune", str(run), *arguments, "--set", "model.width=64"]) == 2
     assert "cannot change when it is fine-tuned" in capsys.readouterr().err

@@ -6,8 +6,10 @@ import pytest
 from tests.unit.training.test_loop import Fit, Line, Notes
 
 from regard.config import Train
+from regard.training.ending import begin_cooling
 from regard.training.loop import Trainer, Validation
 from regard.training.signals import StopRequest
+from regard.training.state import Progress
 
 
 class Rates(Notes):
@@ -114,3 +116,38 @@ def test_what_was_ended_by_patience_stays_ended(tmp_path):
     again, watched = fit(tmp_path, scores, patience=2, max_steps=1000)
     assert again.stopped == first.stopped
     assert watched.rates == []
+
+
+def test_an_end_that_is_a_little_later_is_trained_to(tmp_path):
+    fit(tmp_path)
+    progress, watched = fit(tmp_path, max_steps=84)
+    assert progress.step == 84
+    assert watched.rates == pytest.approx([0.1, 0.1 * 2 / 3, 0.1 / 3, 0.0])
+
+
+def test_more_patience_lets_it_go_on(tmp_path):
+    fit(tmp_path, [5.0, 4.0, 4.0, 6.0], patience=2, max_steps=1000)
+    progress, watched = fit(tmp_path, [7.0, *[6.0] * 5], patience=4, max_steps=1000)
+    assert watched.rates[0] == 0.1
+    assert progress.stopped == "no better validation in 4, then cooled down"
+
+
+def test_without_a_change_a_stop_while_cooling_changes_nothing(tmp_path):
+    for leave_at in (70, 75, 0):
+        progress, watched = fit(tmp_path, leave_at=leave_at)
+    assert (progress.step, progress.cooling_from, len(watched.rates)) == (80, 60, 5)
+
+
+def test_a_best_state_of_another_time_is_not_gone_back_to(tmp_path):
+    fit(tmp_path, [1.0, 2.0, 3.0, 4.0, 5.0, 5.5, 7.0, 9.0], patience=2)  # the best came while cooling
+    best = sorted((tmp_path / "states" / "best").glob("*.json"))
+    assert [path.stem for path in best] == ["00000060"]
+    progress, watched = fit(tmp_path, [8.0, 8.0, 8.0, 8.0], patience=2, max_steps=1000)
+    assert progress.best_score == 9.0
+    assert watched.notes == ["no better validation in 2: back to update 80: cooling down over 27 updates"]
+
+
+def test_cooling_fits_into_the_minutes_that_are_left():
+    progress = Progress(step=1000, seconds=20 * 60)
+    assert begin_cooling(progress, Train(minutes=22, cooldown=0.2)) == 100
+    assert (progress.cooling_from, progress.cooling_until) == (1000, 1100)

@@ -101,10 +101,15 @@ def test_a_state_says_which_epoch_to_go_on_from(tmp_path):
 
 
 def test_patience_ends_it(tmp_path):
-    _, progress, kept, _ = fit(tmp_path, Fit(scores=[5.0, 4.0, 5.0, 3.0]), patience=2)
+    _, progress, kept, _ = fit(tmp_path, Fit(scores=[5.0, 6.0, 4.0, 6.0, 3.0]), patience=2)
     assert progress.stopped == "no better validation in 2"
-    assert (progress.step, progress.best_step) == (40, 30)  # the equal score is kept, and counts neither way
-    assert len(kept) == 2
+    assert (progress.step, progress.best_step) == (40, 40)  # the equal score is kept, but is no better one
+    assert len(kept) == 3
+
+
+def test_scores_of_nothing_do_not_wear_patience_out(tmp_path):
+    _, progress, _, _ = fit(tmp_path, Fit(scores=[0.0, 0.0, 0.0, 0.0, 5.0, 4.0]), patience=2)
+    assert progress.stopped == "60 updates made"
 
 
 def test_minutes_end_it(tmp_path):
@@ -117,6 +122,7 @@ def test_a_loss_that_is_no_number_goes_back_with_half_the_rate(tmp_path):
     model, progress, _, notes = fit(tmp_path, Fit(bad=[15]))
     assert notes == ["the loss exploded at update 16: back to 10, learning rate x 0.5"]
     assert (progress.step, progress.rollbacks, progress.rate_factor) == (60, 1, 0.5)
+    assert progress.flops == 650.0  # 15 updates, of which 5 were given up, and 50 more: spent is spent
     assert model.weight.item() == pytest.approx(3.0, abs=0.2)
 
 

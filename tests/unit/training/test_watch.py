@@ -4,6 +4,7 @@ import io
 import json
 
 from regard.config import Train
+from regard.run import Run
 from regard.training.loop import Update, Validation
 from regard.training.state import Progress
 from regard.training.watch import MetricsFile, PlainLog, format_scores, make_watchers, share_done
@@ -33,6 +34,17 @@ def test_metrics_forget_what_will_come_again(tmp_path):
     metrics.began(Progress(step=3))
     metrics.close()
     assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [2]
+
+
+def test_samples_may_hold_any_ends_of_lines(tmp_path):
+    metrics = MetricsFile(tmp_path / "metrics.jsonl", every=1)
+    metrics.began(Progress())
+    sample = {"source": "one\u2028two\x85three", "translation": "\u2029"}
+    metrics.validated(Validation({"bleu": 10.0}, 10.0, [sample]), Progress(step=4), best=True)
+    metrics.close()
+    metrics.began(Progress(step=4))
+    metrics.close()
+    assert [line["samples"] for line in Run(tmp_path).metrics()] == [[sample]]
 
 
 def test_plain_log_is_lines():

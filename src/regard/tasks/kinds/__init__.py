@@ -60,8 +60,12 @@ class Kind(ABC, Generic[ExamplesOf, PreparedOf]):
     """What the loss is summed over, and speed is counted in."""
 
     @abstractmethod
+    def check(self, recipe: Recipe) -> None:
+        """Refuse settings that do not suit the task."""
+
+    @abstractmethod
     def read(self, recipe: Recipe) -> ExamplesOf:
-        """Look at the training data; also the place to refuse settings that do not suit the task."""
+        """Look at the training data."""
 
     @abstractmethod
     def plan(self, examples: ExamplesOf, machine: Machine, given: Tables, where: str) -> list[Choice]:
@@ -95,9 +99,9 @@ class Kind(ABC, Generic[ExamplesOf, PreparedOf]):
     def result(self, run: Run) -> list[str]:
         """How good a finished run is and what can be done with it, in lines for people."""
 
-    def usual_loss(self, recipe: Recipe, prepared: PreparedOf) -> float | None:
-        """A loss far above which training has exploded; None: that of the first update."""
-        return None
+    @abstractmethod
+    def usual_loss(self, recipe: Recipe, prepared: PreparedOf) -> float:
+        """About that of guessing; far above it, training has exploded."""
 
     def notes(self, recipe: Recipe) -> Sequence[str]:
         """What the user should know before training starts."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -37,12 +36,15 @@ class Conversation(Translation):
     }
     lasting: ClassVar[tuple[str, ...]] = ("task", "source_language", "target_language", "turns", "max_length")
 
-    def read(self, recipe: Recipe) -> TrainingPairs:
-        """Count and measure the pairs of context and reply."""
+    def check(self, recipe: Recipe) -> None:
+        """Turns must be parted, and replies can be measured by some metrics only."""
         if recipe.tokenizer.symbols[:1] != (TURN,):
             raise SettingsError(f'tokenizer.symbols must begin with "{TURN}", which parts the turns of a conversation')
         if recipe.train.metric not in METRICS:
             raise SettingsError(f'train.metric = "{recipe.train.metric}": of replies there are {", ".join(METRICS)}')
+
+    def read(self, recipe: Recipe) -> TrainingPairs:
+        """Count and measure the pairs of context and reply."""
         return read_pairs(recipe.data, recipe.train.seed)
 
     def task(self, recipe: Recipe, prepared: Prepared, model: Network, team: Team | None = None) -> ConversationTask:
@@ -66,7 +68,7 @@ class Conversation(Translation):
         run.write_card(run.card | learnt)
         write_report(run, chatter.translator, samples, prepared.train.lengths)
         run.write_held_out((prepared.test or prepared.valid)[:HELD_OUT_PAIRS])
-        shutil.rmtree(run.folder / "store", ignore_errors=True)
+        run.put_store_away()
 
     def result(self, run: Run) -> list[str]:
         """Perplexity and diversity."""

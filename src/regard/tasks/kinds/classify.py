@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import shutil
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -47,8 +46,8 @@ class Classification(Kind[TrainingDocuments, PreparedDocuments]):
     }
     unit = "documents"
 
-    def read(self, recipe: Recipe) -> TrainingDocuments:
-        """Read the files."""
+    def check(self, recipe: Recipe) -> None:
+        """Architecture, metric, and nothing that is for models that write."""
         if recipe.model.arch not in CLASSIFIERS:
             known = ", ".join(CLASSIFIERS)
             raise SettingsError(f'model.arch = "{recipe.model.arch}" does not classify documents; choose from {known}')
@@ -58,6 +57,9 @@ class Classification(Kind[TrainingDocuments, PreparedDocuments]):
         for name in ("r_drop", "shard"):
             if getattr(recipe.train, name):
                 raise SettingsError(f"train.{name} is for models that write text; leave it out")
+
+    def read(self, recipe: Recipe) -> TrainingDocuments:
+        """Read the files."""
         return TrainingDocuments(recipe.data, recipe.train.seed)
 
     def plan(self, examples: TrainingDocuments, machine: Machine, given: Tables, where: str) -> list[Choice]:
@@ -121,7 +123,7 @@ class Classification(Kind[TrainingDocuments, PreparedDocuments]):
         held_out = prepared.test or prepared.valid
         run.write_held_out([Pair(one.text, ", ".join(one.labels)) for one in held_out[:HELD_OUT_DOCUMENTS]])
         write_label_report(run, classifier, held_out)
-        shutil.rmtree(run.folder / "store", ignore_errors=True)
+        run.put_store_away()
 
     def result(self, run: Run) -> list[str]:
         """Accuracy, F1 and calibration."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -50,8 +49,8 @@ class Retrieval(Kind[TrainingKnowledge, PreparedKnowledge]):
     }
     unit = "pairs"
 
-    def read(self, recipe: Recipe) -> TrainingKnowledge:
-        """Read the files."""
+    def check(self, recipe: Recipe) -> None:
+        """Architecture, metric, and nothing that is for models that write or needs no training."""
         train, retrieve = recipe.train, recipe.retrieve
         if recipe.model.arch not in RETRIEVERS:
             known = ", ".join(RETRIEVERS)
@@ -64,7 +63,10 @@ class Retrieval(Kind[TrainingKnowledge, PreparedKnowledge]):
         if retrieve.encoder or retrieve.method == "bm25":
             what = "retrieve.encoder" if retrieve.encoder else 'retrieve.method = "bm25"'
             raise SettingsError(f'{what} needs no training: "regard index --new RUN FILE"')
-        return TrainingKnowledge(recipe.data, train.seed)
+
+    def read(self, recipe: Recipe) -> TrainingKnowledge:
+        """Read the files."""
+        return TrainingKnowledge(recipe.data, recipe.train.seed)
 
     def plan(self, examples: TrainingKnowledge, machine: Machine, given: Tables, where: str) -> list[Choice]:
         """By the number of questions, and what the answers are."""
@@ -111,6 +113,10 @@ class Retrieval(Kind[TrainingKnowledge, PreparedKnowledge]):
             "tuned": base.card.get("tuned", {}) if base else {},
         }
 
+    def usual_loss(self, recipe: Recipe, prepared: PreparedKnowledge) -> float:
+        """Similarities lie between -1 and 1, so it cannot explode: about half of what it can be at most."""
+        return 2.0 + 1 / recipe.retrieve.temperature
+
     def finish(self, run: Run, prepared: PreparedKnowledge, progress: Progress, tell: Tell) -> None:
         """Find weight and threshold, score by each method, index all that is known, report.
 
@@ -129,7 +135,7 @@ class Retrieval(Kind[TrainingKnowledge, PreparedKnowledge]):
         held_out = prepared.test or prepared.valid
         run.write_report(render_page("report", report(run, retriever, held_out)))
         store_entries(run, known_entries(run))
-        shutil.rmtree(run.folder / "store", ignore_errors=True)
+        run.put_store_away()
 
     def result(self, run: Run) -> list[str]:
         """Recall and reciprocal rank."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import shutil
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -46,8 +45,8 @@ class Tagging(Kind[TrainingSentences, PreparedSentences]):
     }
     unit = "words"
 
-    def read(self, recipe: Recipe) -> TrainingSentences:
-        """Read the files."""
+    def check(self, recipe: Recipe) -> None:
+        """Architecture, metric, and nothing that is for models that write."""
         if recipe.model.arch not in TAGGERS:
             known = ", ".join(TAGGERS)
             raise SettingsError(f'model.arch = "{recipe.model.arch}" tags no words; choose from {known}')
@@ -59,6 +58,9 @@ class Tagging(Kind[TrainingSentences, PreparedSentences]):
                 raise SettingsError(f"train.{name} is for models that write text; leave it out")
         if recipe.tokenizer.sampling:
             raise SettingsError("tokenizer.sampling is for models that write text; leave it out")
+
+    def read(self, recipe: Recipe) -> TrainingSentences:
+        """Read the files."""
         return TrainingSentences(recipe.data, recipe.tag, recipe.train.seed)
 
     def plan(self, examples: TrainingSentences, machine: Machine, given: Tables, where: str) -> list[Choice]:
@@ -126,7 +128,7 @@ class Tagging(Kind[TrainingSentences, PreparedSentences]):
         kept = [Pair(" ".join(one.tokens), " ".join(one.tags)) for one in held_out[:HELD_OUT_SENTENCES]]
         run.write_held_out(kept)
         write_tag_report(run, tagger, held_out)
-        shutil.rmtree(run.folder / "store", ignore_errors=True)
+        run.put_store_away()
 
     def result(self, run: Run) -> list[str]:
         """F1 of spans, or accuracy."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from regard.config import Recipe
 from regard.convert.support import exportable
 from regard.data.scripts import common_scripts
+from regard.errors import SettingsError
 from regard.models.base import Network, Seq2Seq, count_parameters
 from regard.recipe import make_recipe
 from regard.run import Run
@@ -27,6 +28,7 @@ from regard.training.machine import Machine
 from regard.training.plan import Choice, Corpus, make_plan, merge
 from regard.training.state import Progress
 
+METRICS = ("bleu", "chrf", "loss")
 HELD_OUT_PAIRS = 500
 """Kept in a finished run, to measure by what is made of it later."""
 
@@ -35,6 +37,12 @@ class Translation(Kind[TrainingPairs, Prepared]):
     """From one language to another."""
 
     lasting: ClassVar[tuple[str, ...]] = ("task", "source_language", "target_language")
+
+    def check(self, recipe: Recipe) -> None:
+        """Translations can be measured by some metrics only."""
+        if recipe.train.metric not in METRICS:
+            known = ", ".join(METRICS)
+            raise SettingsError(f'train.metric = "{recipe.train.metric}": of translations there are {known}')
 
     def read(self, recipe: Recipe) -> TrainingPairs:
         """Count and measure the pairs."""
@@ -62,6 +70,10 @@ class Translation(Kind[TrainingPairs, Prepared]):
         """Batches of pairs."""
         assert isinstance(model, Seq2Seq)
         return TranslationTask(recipe, prepared, model, team)
+
+    def usual_loss(self, recipe: Recipe, prepared: Prepared) -> float:
+        """That of guessing, and some more: before the first update it is worse than that."""
+        return 2.0 + math.log(prepared.target.size)
 
     def card(self, recipe: Recipe, prepared: Prepared, base: Run | None) -> dict[str, Any]:
         """Languages, vocabularies and numbers of pairs."""
@@ -123,4 +135,4 @@ def finish(run: Run, prepared: Prepared, progress: Progress, tell: Tell) -> None
     run.write_card(run.card | learnt | {"tuned": tuned})
     write_report(run, translator, samples, prepared.train.lengths)
     run.write_held_out((prepared.test or prepared.valid)[:HELD_OUT_PAIRS])
-    shutil.rmtree(run.folder / "store", ignore_errors=True)
+    run.put_store_away()

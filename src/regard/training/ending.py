@@ -1,0 +1,72 @@
+"""When training ends: after so many updates or minutes, or when nothing gets better; and the cooling down before it."""
+
+from __future__ import annotations
+
+from regard.config import Train
+from regard.training.schedule import cooling_updates
+from regard.training.state import Progress
+
+
+def reason_to_stop(progress: Progress, settings: Train) -> str:
+    """Why training is over, if it is."""
+    if progress.step >= settings.max_steps:
+        return f"{settings.max_steps:,} updates made"
+    if settings.minutes and progress.seconds >= 60 * settings.minutes:
+        return f"{settings.minutes:g} minutes spent"
+    if progress.cooling_until and progress.step >= progress.cooling_until:
+        return f"{near_the_end(progress, settings)}, then cooled down"
+    return "" if settings.cooldown else no_better(progress, settings)
+
+
+def near_the_end(progress: Progress, settings: Train) -> str:
+    """Why no more than the cooling down is left, if so."""
+    before = 1 - settings.cooldown
+    if progress.step >= before * settings.max_steps:
+        return f"{progress.step:,} of {settings.max_steps:,} updates made"
+    if settings.minutes and progress.seconds >= before * 60 * settings.minutes:
+        return f"{progress.seconds / 60:.1f} of {settings.minutes:g} minutes spent"
+    return no_better(progress, settings)
+
+
+def no_better(progress: Progress, settings: Train) -> str:
+    """Whether patience has run out."""
+    patience = settings.patience
+    return f"no better validation in {patience}" if patience and progress.worse_in_a_row >= patience else ""
+
+
+def count_validation(progress: Progress, score: float) -> bool:
+    """Take in a validation; True for the best so far. Of equals that is the one that was trained longer."""
+    before = progress.best_score
+    better = before is None or score > before
+    nothing_yet = score == before == 0  # early on, BLEU stays at zero for a while
+    if not progress.cooling_until and not nothing_yet:
+        progress.worse_in_a_row = 0 if better else progress.worse_in_a_row + 1
+    if better or score == before:
+        progress.best_score, progress.best_step = score, progress.step
+    return better or score == before
+
+
+def begin_cooling(progress: Progress, settings: Train) -> int:
+    """Let the learning rate fall to zero from here on; returns over how many updates."""
+    updates = cooling_updates(progress.step, settings)
+    if settings.minutes and progress.seconds:
+        left = max(60 * settings.minutes - progress.seconds, 0) * progress.step / progress.seconds
+        updates = min(updates, round(left))
+    progress.cooling_from, progress.cooling_until = progress.step, progress.step + max(updates, 1)
+    progress.cooling_for = _ends(settings)
+    return max(updates, 1)
+
+
+def was_given_another_end(progress: Progress, settings: Train) -> bool:
+    """Stop cooling down if that was planned for another end than the settings now name. What patience ended stays ended
+    until there is more of it.
+    """
+    planned = progress.cooling_for in ("", _ends(settings)) and near_the_end(progress, settings)
+    if not progress.cooling_until or planned or no_better(progress, settings):
+        return False
+    progress.cooling_from, progress.cooling_until, progress.cooling_for = 0, 0, ""
+    return True
+
+
+def _ends(settings: Train) -> str:
+    return f"{settings.max_steps} updates, {settings.minutes:g} minutes, patience {settings.patience}"
