@@ -283,7 +283,8 @@ def _reopen(run: Run, changed: Iterable[str]) -> Ready:
         for name in LASTING:
             if getattr(recipe.train, name) != getattr(before.train, name):
                 raise SettingsError(f'train.{name} cannot change in a run that exists; "regard finetune" starts anew')
-        _kind(run).check(recipe)
+        if recipe != before:
+            _kind(run).check(recipe)
         made, end = last_step(run.folder / "states"), recipe.train.max_steps
         if end != before.train.max_steps and end <= made:
             raise SettingsError(f"train.max_steps={end}: {run.folder} has made {made:,} updates; name a later end")

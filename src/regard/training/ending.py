@@ -34,16 +34,25 @@ def no_better(progress: Progress, settings: Train) -> str:
     return f"no better validation in {patience}" if patience and progress.worse_in_a_row >= patience else ""
 
 
-def count_validation(progress: Progress, score: float) -> bool:
-    """Take in a validation; True for the best so far. Of equals that is the one that was trained longer."""
+def count_validation(progress: Progress, score: float, loss: float | None = None) -> bool:
+    """Take in a validation; True for the best score so far. Of equals that is the one that was trained longer.
+
+    Patience counts from the last one that was better in something: scores of a few hundred sentences go up and down by
+    chance while the loss still falls.
+    """
     before = progress.best_score
     better = before is None or score > before
+    if loss is not None and (progress.best_loss is None or loss < progress.best_loss):
+        progress.best_loss, better = loss, True
     nothing_yet = score == before == 0  # early on, BLEU stays at zero for a while
     if not progress.cooling_until and not nothing_yet:
         progress.worse_in_a_row = 0 if better else progress.worse_in_a_row + 1
-    if better or score == before:
-        progress.best_score, progress.best_step = score, progress.step
-    return better or score == before
+    if better:
+        progress.better_step = progress.step
+    if before is not None and score < before:
+        return False
+    progress.best_score, progress.best_step = score, progress.step
+    return True
 
 
 def begin_cooling(progress: Progress, settings: Train) -> int:

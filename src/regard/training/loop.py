@@ -169,8 +169,8 @@ class Trainer:
         return self.progress
 
     def _train(self, keep: Keep, stop: StopRequest) -> None:
-        if was_given_another_end(self.progress, self.settings) and self.progress.best_step == self.progress.step:
-            self._save_best()
+        if was_given_another_end(self.progress, self.settings) and self.progress.better_step == self.progress.step:
+            self._save_better()
         self.progress.stopped = reason_to_stop(self.progress, self.settings)
         self._clock = time.monotonic()
         while not self.progress.stopped:
@@ -248,13 +248,13 @@ class Trainer:
         (seconds,) = team.sum(team.is_first * (time.monotonic() - self._clock))
         self._clock = time.monotonic()
         progress.seconds += seconds
-        best = count_validation(progress, validation.score)
+        best = count_validation(progress, validation.score, validation.scores.get("loss"))
         if best:
             weights = self._gather(self.average.named().items())
             if team.is_first:
                 keep(weights)
-            if not progress.cooling_until:
-                self._save_best()
+        if progress.better_step == progress.step and not progress.cooling_until:
+            self._save_better()
         for watcher in self.watchers:
             watcher.validated(validation, progress, best=best)
 
@@ -276,19 +276,19 @@ class Trainer:
         progress, settings = self.progress, self.settings
         if not settings.cooldown or progress.cooling_until or not (reason := near_the_end(progress, settings)):
             return
-        if reason == no_better(progress, settings) and self._return_to_best():
+        if reason == no_better(progress, settings) and self._return_to_better():
             reason = f"{reason}: back to update {self.progress.step:,}"
         updates = begin_cooling(self.progress, settings)
         self._notice(f"{reason}: cooling down over {updates:,} updates")
         self.save()
 
-    def _save_best(self) -> None:
+    def _save_better(self) -> None:
         """Keep the state of this validation, where patience may want to go back to it."""
         if self.settings.cooldown and self.settings.patience:
             self.save(self.folder / BEST, kept=1)
 
-    def _return_to_best(self) -> bool:
-        """Go to the state of the best validation: what came after was learnt by heart."""
+    def _return_to_better(self) -> bool:
+        """Go to the state of the last better validation: what came after was learnt by heart."""
         now = self.progress
         if not self.restore(partial(load_best, now=now)):
             return False

@@ -19,7 +19,7 @@ from regard.errors import RunError
 
 KEPT = 2
 BEST = "best"
-"""Folder among the states for that of the best validation, to go back to."""
+"""Folder among the states for that of the last validation that was better, to go back to."""
 
 
 @dataclass
@@ -46,6 +46,10 @@ class Progress:
     """The best validation so far, higher is better."""
     best_step: int = 0
     """The update at which it was."""
+    best_loss: float | None = None
+    """The lowest loss of a validation so far."""
+    better_step: int = 0
+    """The update of the last validation that was better in something: by its score or by its loss."""
     worse_in_a_row: int = 0
     """Validations since then."""
     cooling_from: int = 0
@@ -113,13 +117,14 @@ def last_step(folder: Path) -> int:
 
 
 def load_best(folder: Path, now: Progress) -> Loaded | None:
-    """The state of the validation that is the best of those up to now; None where it was not kept, or is damaged."""
+    """The state of the last validation that was better in something; None where it was not kept, or is damaged."""
     try:
         found = load_state(folder / BEST)
     except RunError:
         return None
-    same = found and (found[1].step, found[1].best_score) == (now.best_step, now.best_score)
-    return found if same else None
+    if found is None or found[1].step != now.better_step:
+        return None
+    return found if (found[1].best_score, found[1].best_loss) == (now.best_score, now.best_loss) else None
 
 
 def _read(stem: Path) -> tuple[dict[str, Tensor], Progress]:

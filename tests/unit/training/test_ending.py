@@ -151,3 +151,23 @@ def test_cooling_fits_into_the_minutes_that_are_left():
     progress = Progress(step=1000, seconds=20 * 60)
     assert begin_cooling(progress, Train(minutes=22, cooldown=0.2)) == 100
     assert (progress.cooling_from, progress.cooling_until) == (1000, 1100)
+
+
+def test_patience_also_asks_the_loss_and_goes_back_to_where_it_was_lowest(tmp_path):
+    settings = Train(
+        learning_rate=0.1, warmup=1, schedule="constant", average=0.0, cooldown=0.5, patience=2, max_steps=1000,
+        validate_every=10, state_every=10,
+    )  # fmt: skip
+    found = [(5.0, 2.0), (4.0, 1.9), (4.0, 1.8), (4.0, 1.7), (4.9, 1.75), (4.0, 1.75), (4.5, 1.6), (5.5, 1.5)]
+    task, rates, kept = Fit(), Rates(), []
+
+    def validate(model):
+        score, loss = found.pop(0) if found else (5.2, 1.55)
+        return Validation({"bleu": score, "loss": loss}, score)
+
+    task.validate = validate
+    trainer = Trainer(Line(), task, settings, tmp_path / "states", [rates])
+    progress = trainer.fit(lambda weights: kept.append(trainer.progress.step), StopRequest())
+    assert rates.notes == ["no better validation in 2: back to update 40: cooling down over 40 updates"]
+    assert kept == [10, 60]  # by the score; cooled for half of its time
+    assert (progress.step, progress.best_step, progress.best_score, progress.best_loss) == (80, 60, 5.5, 1.5)
