@@ -7,6 +7,7 @@ import pytest
 
 from regard.cli import COMMANDS
 from regard.cli.settings import settings_page
+from regard.config import Recipe
 from tests.surface.test_imports import MAY_IMPORT
 
 ROOT = Path(__file__).parents[2]
@@ -15,6 +16,14 @@ PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
 def test_the_settings_page_is_current():
     assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == settings_page(), "run `make docs`"
+
+
+def test_the_settings_page_tells_choices_presets_and_tasks():
+    page = settings_page()
+    assert "falls after the warm-up. One of `inverse-sqrt`, `cosine`, `constant`. |" in page
+    assert '| `transformer-small` | `3` | `3` | `256` | `4` | `1024` | `0.1` | `"after"` |' in page
+    assert f"A recipe without it has `{Recipe().model.arch}`" in " ".join(page.split())
+    assert '| `classify` | `model.arch = "han"`' in page
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
