@@ -43,4 +43,6 @@ def test_the_papers_models_are_trained_as_in_the_paper(arch: str) -> None:
     assert (recipe.train.warmup, recipe.train.label_smoothing) == (4000, 0.1)
     assert recipe.train.learning_rate == pytest.approx(recipe.model.width**-0.5 * 4000**-0.5, rel=1e-3)
     assert recipe.train.max_steps == {"transformer-base": 100_000, "transformer-big": 300_000}[arch]
-    assert (recipe.search.beam, recipe.search.length_penalty) == (4, 0.6)
+    search = recipe.search
+    assert (search.beam, search.length_penalty, search.penalty_form) == (4, 0.6, "gnmt")
+    assert (search.max_ratio, search.max_extra) == (1.0, 50)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import textwrap
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
-from typing import Any
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
-from regard.config import ARCHITECTURES, Corpus, Recipe
+from regard.config import ARCHITECTURES, Corpus, Data, Recipe
 from regard.recipe import describe, setting_type
 
 
@@ -38,16 +40,36 @@ def given_settings(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     return table
 
 
+class Setting(NamedTuple):
+    """One setting, as help and documentation tell it."""
+
+    key: str
+    defaults: tuple[str, ...]
+    """As TOML; of a model with several presets that of each, where they differ."""
+    meaning: str
+    choices: tuple[str, ...]
+    """All values that it may have, where they are few words."""
+
+
+def settings_of(section: type) -> Iterator[Setting]:
+    """The settings of a section, in their order."""
+    instances = [model for model in ARCHITECTURES.values() if type(model) is section] or [section()]
+    hints = get_type_hints(section)
+    for key, meaning in describe(section).items():
+        defaults = tuple(json.dumps(getattr(instance, key)) for instance in instances)
+        choices = get_args(hints[key]) if get_origin(hints[key]) is Literal else ()
+        yield Setting(key, defaults if len(set(defaults)) > 1 else defaults[:1], meaning, choices)
+
+
 def settings_help(*sections: type) -> str:
     """A table of settings with their defaults and help, for the end of a help text."""
     lines = []
     for section in sections:
-        instance = section()
-        prefix = "model" if hasattr(instance, "arch") else section.__name__.lower()
-        for key, text in describe(section).items():
-            default = getattr(instance, key)
-            lines.append(f"  {prefix}.{key} = {default!r}\n      {text}")
-    return _percent("settings for --set:\n" + "\n".join(lines))
+        prefix = "model" if section in map(type, ARCHITECTURES.values()) else section.__name__.lower()
+        for key, defaults, meaning, choices in settings_of(section):
+            one_of = f" One of {', '.join(choices)}." if choices else ""
+            lines.append(f"  {prefix}.{key} = {' | '.join(defaults)}\n      {meaning}{one_of}")
+    return _percent("settings for --set, with their defaults:\n" + "\n".join(lines))
 
 
 def all_sections() -> dict[str, type]:
@@ -62,28 +84,65 @@ def all_sections() -> dict[str, type]:
 
 def settings_page() -> str:
     """The page docs/settings.md."""
+    sections = all_sections()
+    sections = {"data": sections["data"], "data.train": Corpus} | sections
     parts = [
         "# Settings",
         "",
         "Every setting, its default and what it does. A recipe holds them as TOML tables of these names;",
         "`--set section.key=value` overrides one. Made by `make docs` from `config/`.",
+        "",
+        "Without a recipe, `regard train` chooses many of them from the data ([training.md](training.md)); some tasks",
+        "have [defaults of their own](#defaults-of-the-tasks).",
+        "",
+        *_wrapped(
+            "`model.arch` names the preset that the other settings of the model start from: "
+            f"{_listed(ARCHITECTURES)}. A recipe without it has `{Recipe().model.arch}`, or what its task has. "
+            "`regard info --arch NAME` shows one."
+        ),
     ]
-    sections = all_sections()
-    sections = {"data": sections["data"], "data.train": Corpus} | sections
     for name, section in sections.items():
-        instance = section()
-        parts += ["", f"## {name}", "", str(section.__doc__), "", "| setting | default | meaning |", "|---|---|---|"]
-        for key, text in describe(section).items():
-            default = json.dumps(getattr(instance, key))
-            parts.append(f"| `{key}` | `{default}` | {text} |")
-    presets = [f"`{name}`" for name in ARCHITECTURES]
-    parts += [
-        "",
-        "## Architectures",
-        "",
-        f"`model.arch` is one of {', '.join(presets)}; `regard info --arch NAME` shows it.",
-    ]
-    return "\n".join(parts) + "\n"
+        parts += ["", f"## {name}", "", str(section.__doc__), "", *_section_table(section)]
+    return "\n".join([*parts, "", "## Defaults of the tasks", "", *_task_table()]) + "\n"
+
+
+def _section_table(section: type) -> Iterator[str]:
+    """The settings of a section; below them, preset by preset, those whose defaults depend on it."""
+    presets = [name for name, model in ARCHITECTURES.items() if type(model) is section]
+    told = [setting for setting in settings_of(section) if not (presets and setting.key == "arch")]
+    yield "| setting | default | meaning |"
+    yield "|---|---|---|"
+    for key, defaults, meaning, choices in told:
+        one_of = f" One of {_listed(choices)}." if choices else ""
+        yield f"| `{key}` | {f'`{defaults[0]}`' if len(defaults) == 1 else 'below'} | {meaning}{one_of} |"
+    differing = [setting for setting in told if len(setting.defaults) > 1]
+    if differing:
+        yield ""
+        yield f"| preset | {' | '.join(f'`{setting.key}`' for setting in differing)} |"
+        yield "|---" * (len(differing) + 1) + "|"
+        for place, name in enumerate(presets):
+            yield f"| `{name}` | {' | '.join(f'`{setting.defaults[place]}`' for setting in differing)} |"
+
+
+def _task_table() -> Iterator[str]:
+    """What tasks have in place of the defaults above."""
+    from regard.tasks.kinds import kind_of
+
+    yield "| task | settings |"
+    yield "|---|---|"
+    for task in get_args(get_type_hints(Data)["task"]):
+        tables = kind_of(task).defaults
+        settings = [f"{name}.{key} = {json.dumps(table[key])}" for name, table in tables.items() for key in table]
+        if settings:
+            yield f"| `{task}` | {_listed(settings)} |"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False)
 
 
 def _percent(text: str) -> str:

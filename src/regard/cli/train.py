@@ -57,7 +57,9 @@ def add_data(parser: argparse.ArgumentParser) -> None:
 def add_run(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """The options of a run."""
     run = parser.add_argument_group("run")
-    run.add_argument("--out", metavar="DIR", help="the run folder to make (default: runs/ and the languages)")
+    run.add_argument(
+        "--out", metavar="DIR", help="the run folder to make (default: runs/ and the languages, the file or the model)"
+    )
     add_setting(run, "--seed", "train.seed", "N")
     add_setting(run, "--minutes", "train.minutes", "N")
     add_set(run)

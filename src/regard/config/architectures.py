@@ -13,7 +13,7 @@ from regard.errors import nearest
 
 @dataclass(frozen=True)
 class Transformer:
-    """The Transformer (Vaswani et al. 2017). The defaults are the paper's base model."""
+    """The Transformer (Vaswani et al. 2017); `transformer-base` and `transformer-big` are the paper's."""
 
     arch: str = "transformer-base"
     """Name of the preset that the settings below start from."""
