@@ -157,4 +157,4 @@ def _validation(corpus: Corpus, batch_tokens: int) -> Iterator[Choice]:
     often = "about once an epoch" if every == epoch else f"an epoch is about {epoch:,} updates"
     yield Choice("train.validate_every", every, often)
     yield Choice("train.state_every", min(every, 500), "so little is lost when it is killed")
-    yield Choice("train.patience", 10, "validations without a better one; then it cools down from the best and stops")
+    yield Choice("train.patience", 10, "validations without a better score or loss; then it cools down and stops")

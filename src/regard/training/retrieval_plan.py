@@ -73,4 +73,4 @@ def _batches(data: Known, batch: int) -> Iterator[Choice]:
     yield Choice("train.state_every", min(every, 500), "so little is lost when it is killed")
     most = max(EPOCHS * epoch, 10 * every)
     yield Choice("train.max_steps", most, f"{round(most / epoch)} epochs, if nothing ends it before")
-    yield Choice("train.patience", 5, "validations without a better one; then it cools down from the best and stops")
+    yield Choice("train.patience", 5, "validations without a better one; then it cools down and stops")
