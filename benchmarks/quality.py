@@ -11,7 +11,8 @@ Training and the plan see train and val; test_2016_flickr is scored here and now
 
     make bench-quality      (python benchmarks/quality.py [--data DIR] [--sides regard,marian,...] [--pass 35.5])
 
-Figures of sides that are not run again are taken from benchmarks/out/quality.json.
+Figures of sides that are not run again are taken from benchmarks/out/quality.json. The run until it stops takes hours;
+one that was made beforehand, also in several sittings, is scored by `--sides "" --finished RUN`.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def train_regard(data: Path, name: str, extra: list[str]) -> list[dict[str, Any]
             seen = keep_weights(run / "weights.safetensors", kept, seen, began)
     if child.returncode:
         raise SystemExit((FOLDER / f"{name}.log").read_text()[-2000:])
-    return [score_run(data, run, weights) for weights in sorted(kept.iterdir())]
+    return [score_kept(data, run, weights) for weights in sorted(kept.iterdir())]
 
 
 def keep_weights(weights: Path, kept: Path, seen: float, began: float) -> float:
@@ -105,20 +106,31 @@ def keep_weights(weights: Path, kept: Path, seen: float, began: float) -> float:
     return written
 
 
-def score_run(data: Path, run: Path, weights: Path) -> dict[str, Any]:
-    """BLEU of one set of weights of a run; the length penalty is found on val, as at the end of `regard train`."""
+def score_kept(data: Path, run: Path, weights: Path) -> dict[str, Any]:
+    """BLEU of one set of weights of a run."""
+    (run / "weights.safetensors").unlink()
+    os.link(weights, run / "weights.safetensors")
+    return score_run(data, run, float(weights.stem) / 60)
+
+
+def score_finished(data: Path, run: Path) -> dict[str, Any]:
+    """BLEU of a run that was made beforehand; its minutes are those of its card."""
+    card = json.loads((run / "card.json").read_text(encoding="utf-8"))
+    return score_run(data, run, card["training"]["seconds"] / 60)
+
+
+def score_run(data: Path, run: Path, minutes: float) -> dict[str, Any]:
+    """BLEU of a run as it is; the length penalty is found on val, as at the end of `regard train`."""
     import regard
     from regard.tasks.tuning import tune_penalty
 
-    (run / "weights.safetensors").unlink()
-    os.link(weights, run / "weights.safetensors")
     pairs, translator = read_pairs(data, TEST), regard.load(run)
     tuned = tune_penalty(translator, read_pairs(data, "val"))
     penalty = tuned.penalty if tuned else translator.search.length_penalty
     answers = translator.translate([pair.source for pair in pairs], length_penalty=penalty)
     texts = [answer.text for answer in answers]
-    point = {"minutes": float(weights.stem) / 60} | scores(texts, [pair.target for pair in pairs])
-    print(f"{run.name}: {point['minutes']:5.1f} min  BLEU {point['bleu']:.2f}", flush=True)
+    point = {"minutes": minutes} | scores(texts, [pair.target for pair in pairs])
+    print(f"{run.name}: {minutes:5.1f} min  BLEU {point['bleu']:.2f}", flush=True)
     return point
 
 
@@ -200,6 +212,10 @@ def draw(curves: dict[str, list[dict[str, Any]]], goal: float, path: Path) -> No
     figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
     for side, points in curves.items():
         minutes, bleu = [point["minutes"] for point in points], [point["bleu"] for point in points]
+        if len(points) == 1:  # made beforehand: where it ends, not how it came there
+            after = f"{LABELS[side]} ({minutes[0] / 60:.1f} hours)"
+            axes.axhline(bleu[0], color=COLOURS[side], linewidth=1.5, linestyle="--", label=after)
+            continue
         axes.plot(minutes, bleu, color=COLOURS[side], linewidth=2, marker="o", markersize=3.5, label=LABELS[side])
     axes.axhline(goal, color="#94a3b8", linewidth=1, linestyle=":")
     axes.annotate(f"{goal:g}", (0, goal), xytext=(4, 3), textcoords="offset points", color="#64748b", fontsize=9)
@@ -217,6 +233,7 @@ def main() -> None:
     parser.add_argument("--sides", default=",".join(LABELS), help="which to train, parted by commas")
     parser.add_argument("--pass", dest="goal", type=float, default=35.5, help="BLEU that the peer trains to")
     parser.add_argument("--most", type=float, default=60.0, help="minutes after which the peer is stopped")
+    parser.add_argument("--finished", type=Path, metavar="RUN", help="a run of ours that was left to its end before")
     options = parser.parse_args()
     check_folder(options.data)
     FOLDER.mkdir(parents=True, exist_ok=True)
@@ -227,6 +244,9 @@ def main() -> None:
             curves[side] = train_marian(options.data, options.goal, options.most)
         else:
             curves[side] = train_regard(options.data, side, options_of(side, curves, options.goal))
+        kept.write_text(json.dumps(curves, indent=1))
+    if options.finished:
+        curves["regard"] = [score_finished(options.data, options.finished)]
         kept.write_text(json.dumps(curves, indent=1))
     curves = {side: curves[side] for side in LABELS if side in curves}
     report(curves, options.goal)
