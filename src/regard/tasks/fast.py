@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -48,7 +48,7 @@ class FastTranslator:
         sources = [encoded[place] for place in places]
         found: Iterable[tuple[int, list[Found]]] = self.engine.as_they_come(
             sources,
-            [int(settings.max_ratio * len(ids)) + settings.max_extra for ids in sources],
+            [max(int(settings.max_ratio * len(ids)) + settings.max_extra, 1) for ids in sources],
             beam=settings.beam,
             penalty=settings.length_penalty,
             stop=settings.stop,
@@ -56,20 +56,26 @@ class FastTranslator:
             no_repeat=settings.no_repeat,
             min_length=settings.min_length,
         )
-        known = self._log_probs(sources, found := list(found)) if details else {}
+        forbids = settings.no_repeat > 0 or settings.min_length > 0
+        known = self._log_probs(sources, found := list(found)) if details or forbids else {}
+        if forbids:
+            found = [(number, _by_own_scores(number, some, known, settings)) for number, some in found]
         for number, hypotheses in found:  # while the workers go on with the others
             text = texts[places[number]]
-            made = [self._make(text, one, known.get((number, one.tokens), ())) for one in hypotheses]
+            made = [self._make(text, one, known.get((number, one.tokens), ()) if details else ()) for one in hypotheses]
             answers[places[number]] = replace(made[0], alternatives=tuple(made[1:])) if made[1:] else made[0]
         return answers
 
     def _log_probs(
         self, sources: Sequence[list[int]], found: Sequence[tuple[int, list[Found]]]
     ) -> dict[tuple[int, tuple[int, ...]], tuple[float, ...]]:
-        """Of the tokens of each hypothesis, by the place of its sentence."""
-        asked = [(number, one.tokens) for number, hypotheses in found for one in hypotheses]
-        scores = self.engine.score([sources[number] for number, _ in asked], [tokens for _, tokens in asked])
-        return dict(zip(asked, map(tuple, scores), strict=True))
+        """Of the tokens of each hypothesis and of its end, if it came, by the place of its sentence."""
+        asked = [(number, one) for number, hypotheses in found for one in hypotheses]
+        scores = self.engine.score([sources[number] for number, _ in asked], [one.tokens for _, one in asked])
+        return {
+            (number, one.tokens): tuple(values if one.ended else values[:-1])
+            for (number, one), values in zip(asked, scores, strict=True)
+        }
 
     def _make(self, source: str, found: Found, log_probs: tuple[float, ...]) -> Answer:
         target = self.engine.target
@@ -77,6 +83,20 @@ class FastTranslator:
         flags = find_flags(source, text, found.ended, self.scripts)
         tokens = tuple(target.token(id) for id in found.tokens)
         return Answer(source, text, found.score, tokens, log_probs, found.ended, flags)
+
+
+def _by_own_scores(
+    number: int,
+    hypotheses: Sequence[Found],
+    known: Mapping[tuple[int, tuple[int, ...]], tuple[float, ...]],
+    search: Search,
+) -> list[Found]:
+    """Hypotheses with the model's own scores, best first: what CTranslate2 forbids makes it surer of all the rest."""
+    made = []
+    for one in hypotheses:
+        values = known[number, one.tokens]
+        made.append(one._replace(score=sum(values) / len(values) ** search.length_penalty))
+    return sorted(made, key=lambda one: -one.score)
 
 
 def load_fast(
@@ -100,8 +120,11 @@ def _cost(run: Run, folder: Path, quantization: Quantization) -> str:
 
 
 def choose_engine(wanted: EngineName, run: Run, search: Search, asked: Sequence[str] = ()) -> EngineName:
-    """The engine to take: CTranslate2 where it can do what is asked, else torch. `asked`: options beyond the search."""
-    if wanted == "torch":
+    """The engine to take: CTranslate2 where it can do what is asked, else torch. `asked`: options beyond the search.
+
+    CTranslate2 can forbid, too, but in its own way: it may find other texts. It does so only where it is asked for.
+    """
+    if wanted == "torch" or (wanted == "auto" and (search.no_repeat or search.min_length)):
         return "torch"
     reason = why_not(run, search, asked)
     if not reason:

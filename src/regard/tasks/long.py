@@ -24,23 +24,29 @@ def pieces_of(text: str, tokenizer: Tokenizer, settings: Search, name: str = "th
     """What of a text is translated at a time. `name` is what it is called where long ones are refused."""
     limit = settings.max_source
 
-    def within(text: str, most: int) -> bool:
-        return len(text.encode()) <= most or len(tokenizer.encode(text)) <= most  # no token is shorter than a byte
-
     def fits(text: str) -> bool:
-        return within(text, limit)
+        return _within(text, tokenizer, limit)
 
     def together(text: str) -> bool:
-        return within(text, min(settings.join_up_to or 1, limit))
+        return _within(text, tokenizer, min(settings.join_up_to or 1, limit))
 
     if settings.long_lines == "split":
         return cut(text, fits, together) or [text]
-    if not fits(text):
-        raise SettingsError(
-            f"{name} has {len(tokenizer.encode(text)):,} tokens, more than search.max_source = {limit}; "
-            "cut it, or set search.long_lines=split"
-        )
+    refuse_long(text, tokenizer, limit, name, "cut it, or set search.long_lines=split")
     return [text]
+
+
+def refuse_long(text: str, tokenizer: Tokenizer, limit: int, name: str, advice: str) -> None:
+    """An error where a text has more tokens than that."""
+    if not _within(text, tokenizer, limit):
+        size = len(tokenizer.encode(text))
+        raise SettingsError(f"{name} has {size:,} tokens, more than search.max_source = {limit}; {advice}")
+
+
+def _within(text: str, tokenizer: Tokenizer, most: int) -> bool:
+    if len(text.encode(errors="surrogatepass")) <= most:  # no token is shorter than a byte
+        return True
+    return len(tokenizer.encode(text)) <= most
 
 
 def join(source: str, parts: Sequence[Answer]) -> Answer:

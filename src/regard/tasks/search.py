@@ -89,9 +89,18 @@ class Searcher:
     @torch.inference_mode()
     def force(self, jobs: Sequence[Job]) -> list[Hypothesis]:
         """The given targets as hypotheses."""
-        memory = self.decoder.encode(make_sources([job.ids for job in jobs], self.source_pad).to(self.device))
-        state, targets = self.decoder.start(memory), [job.target for job in jobs]
-        return force(self.decoder.step, state, memory, targets, self.tokens, device=self.device, **self.scoring)
+        settings, targets = self.settings, [job.target for job in jobs]
+        source = make_sources([job.ids for job in jobs], self.source_pad).to(self.device)
+        memory = self.decoder.encode(source)
+        state = self.decoder.start(memory)
+        changing = (RepetitionPenalty(settings.repetition_penalty),) if settings.repetition_penalty != 1 else ()
+        run: Callable[..., list[Hypothesis]] = partial(force, device=self.device, constraints=changing, **self.scoring)
+        if not settings.coverage_penalty:
+            return run(self.decoder.step, state, memory, targets, self.tokens)
+        with Gaze(self.models) as gaze:
+            cover = Coverage(settings.coverage_penalty, gaze.take)
+            state = cover.start(state, source.mask_BS)
+            return run(cover.watched(self.decoder.step), state, memory, targets, self.tokens, bonus=cover.bonus)
 
     @torch.inference_mode()
     def stream(self, job: Job) -> Iterator[int]:
@@ -125,9 +134,10 @@ class Searcher:
         return Dice(torch.tensor([_seed(job, self.settings.seed) for job in jobs], device=self.device))
 
     def _longest(self, jobs: Sequence[Job]) -> Tensor:
-        """How many tokens an output may have."""
+        """How many tokens an output may have: what it begins with is never cut."""
         ratio, extra = self.settings.max_ratio, self.settings.max_extra
-        return torch.tensor([int(ratio * len(job.ids)) + extra for job in jobs], device=self.device)
+        limits = [max(int(ratio * len(job.ids)) + extra, len(job.target) + max(extra, 1)) for job in jobs]
+        return torch.tensor(limits, device=self.device)
 
     def _constraints(self, jobs: Sequence[Job]) -> tuple[Constraint, ...]:
         settings = self.settings

@@ -22,7 +22,7 @@ from regard.run import CARD, Run
 from regard.tasks.align import Aligner, batches, join_alignments, text_side
 from regard.tasks.answer import Answer, find_flags, target_scripts, texts_of, try_again
 from regard.tasks.gaze import replace_unknown
-from regard.tasks.long import in_pieces
+from regard.tasks.long import in_pieces, refuse_long
 from regard.tasks.search import Job, Searcher, check_search
 from regard.training.machine import keep_memory
 
@@ -87,6 +87,9 @@ class Translator:
             return made
 
         if prefix or tree:  # these speak of a text as a whole
+            for number, text in enumerate(texts, 1):
+                advice = f"a {'prefix' if prefix else 'tree'} is of a text as a whole: cut it"
+                refuse_long(text, self.source, settings.max_source, f"text {number}", advice)
             return answer(texts)
         answers = in_pieces(texts, self.source, settings, answer)
         return join_alignments(answers, made) if align else answers
@@ -98,7 +101,10 @@ class Translator:
         prefixes = [prefix] * len(texts) if isinstance(prefix, str) else list(prefix)
         if len(prefixes) != len(texts):
             raise SettingsError(f"{len(prefixes)} prefixes for {len(texts)} texts; give one for all or one for each")
-        begun = map(tuple, self.target.encode_many(prefixes))
+        begun = list(map(tuple, self.target.encode_many(prefixes)))
+        for written, ids in zip(prefixes, begun, strict=True):
+            if UNK in ids and not settings.replace_unknown:
+                raise SettingsError(f'the prefix "{written}" holds a word that the vocabulary does not know')
         jobs = list(map(Job, texts, self.source.encode_many(texts), begun))
         answers = self._answer(jobs, settings, nbest, tree)
         if not settings.retry:
@@ -127,7 +133,7 @@ class Translator:
         """
         if target is None:
             by_beam = self.search.beam > 1 and not self.search.sample
-            [answer] = self.translate([text], tree=by_beam)
+            [answer] = self._all([text], "", self.search, 1, tree=by_beam)
             ids = {token: id for id, token in reversed(list(enumerate(self.target.tokens)))}
             target_ids, tree = [ids[token] for token in answer.tokens], answer.tree
             target_side = text_side(self.target, answer.text, target_ids)

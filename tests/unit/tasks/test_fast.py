@@ -43,6 +43,9 @@ def test_the_engine_follows_from_what_is_asked(run):
     assert choose_engine("auto", run, Search()) == "ctranslate2"
     assert choose_engine("torch", run, Search()) == "torch"
     assert choose_engine("auto", run, Search(sample=True)) == "torch"
+    for forbids in (Search(no_repeat=3), Search(min_length=2)):
+        assert choose_engine("auto", run, forbids) == "torch"
+        assert choose_engine("ctranslate2", run, forbids) == "ctranslate2"
     assert choose_engine("auto", run, Search(), ["--tree"]) == "torch"
     with pytest.raises(SettingsError, match=r"--engine ctranslate2: search\.coverage_penalty"):
         choose_engine("ctranslate2", run, Search(coverage_penalty=0.2))
@@ -133,6 +136,29 @@ def test_a_minimum_beyond_the_limit_is_the_limit(run):
         assert all(len(answer.tokens) >= 2 and not answer.ended for answer in answers)
 
 
+def test_scores_are_the_models_own_also_where_something_is_forbidden(run):
+    fast, slow = load_fast(run, "float32"), load(run.folder)
+    for search in ({"min_length": 6}, {"no_repeat": 1}, {"no_repeat": 2, "length_penalty": 0.5}):
+        search |= {"max_ratio": 1.0, "max_extra": 2}
+        for answer in fast.translate(sentences(4), details=True, retry=False, nbest=2, **search):
+            found = [answer, *answer.alternatives]
+            assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+            for one in found:
+                size = len(one.tokens) + one.ended
+                assert len(one.log_probs) == size
+                assert one.score == pytest.approx(one.log_prob / size ** search.get("length_penalty", 1.0))
+            if answer.ended:
+                [own] = slow.score([answer.source], [answer.text])
+                if own.tokens == answer.tokens:
+                    assert answer.log_prob == pytest.approx(own.log_prob, abs=0.3)  # here without the unknown token
+
+
+def test_a_limit_of_nothing_is_a_limit_of_one(run):
+    for engine in (load_fast(run, "float32"), load(run.folder)):
+        [answer] = engine.translate(["I am"], max_ratio=0.1, max_extra=0, retry=False)
+        assert len(answer.tokens) <= 1
+
+
 def test_the_best_of_each_line_come_after_its_number(run, tmp_path, capsys):
     (tmp_path / "in.en").write_text("I am here.\n\nI am there.\n")
     assert main(["translate", str(run.folder), str(tmp_path / "in.en"), "--nbest", "2"]) == 0
@@ -161,7 +187,7 @@ def test_torch_is_not_imported_for_a_converted_run(run):
     assert done.stderr.split() == ["0", "False"]
     answer = json.loads(done.stdout)
     assert answer["source"] == "I am here."
-    assert len(answer["log_probs"]) == len(answer["tokens"]) + 1
+    assert len(answer["log_probs"]) == len(answer["tokens"]) + answer["ended"]
 
 
 def test_workers_do_not_outlive_who_asks():

@@ -15,6 +15,7 @@ from regard.data.tokenizer import EOS, SOS, UNK, train_tokenizer
 from regard.errors import RunError, SettingsError
 from regard.models import build_model
 from regard.models.base import Memory, Seq2Seq
+from regard.recipe import find_preset
 from regard.run import Run
 from regard.tasks.translate import Translator
 
@@ -139,8 +140,42 @@ def test_scores_of_given_targets(words):
 
 
 @pytest.mark.parametrize(
+    "search",
+    [
+        {"coverage_penalty": 0.4, "length_penalty": 0.7},
+        {"repetition_penalty": 1.5},
+        {"coverage_penalty": 0.4, "repetition_penalty": 1.3, "penalty_form": "gnmt"},
+    ],
+)
+@pytest.mark.parametrize("arch", ["transformer-tiny", "bahdanau"])
+def test_a_searched_score_is_the_score_of_its_text(words, arch, search):
+    torch.manual_seed(3)
+    model = build_model(find_preset(arch), words.size, words.size, joint=True).eval().requires_grad_(False)
+    translator = Translator(model, words, words)
+    sources = ["ein Hund", "die Katze schläft schnell und ein Kind"]
+    answers = translator.translate(sources, retry=False, beam=20, nbest=20, **search)
+    searched = [one for answer in answers for one in (answer, *answer.alternatives) if one.ended]
+    assert searched
+    scored = translator.score([one.source for one in searched], [one.text for one in searched], **search)
+    plain = translator.score([one.source for one in searched], [one.text for one in searched])
+    for one, again in zip(searched, scored, strict=True):
+        assert again.tokens == one.tokens
+        assert again.score == pytest.approx(one.score, abs=1e-4)
+    assert any(abs(again.score - without.score) > 0.01 for again, without in zip(scored, plain, strict=True))
+
+
+def test_a_prefix_is_never_cut(words):
+    prefix = "die Katze schläft schnell und ein Kind und ein Hund"
+    [answer] = scripted(words, SENSIBLE).translate("ein", prefix=prefix, max_ratio=1.0, max_extra=0)
+    assert answer.text.startswith(prefix)
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"prefix": "ein Pferd"}, 'the prefix "ein Pferd" holds a word that the vocabulary does not know'),
+        ({"prefix": "ein", "max_source": 1}, "a prefix is of a text as a whole: cut it"),
+        ({"tree": True, "max_source": 1}, "a tree is of a text as a whole: cut it"),
         ({"suppress": ("▁Hnd",)}, 'the vocabulary has no "▁Hnd"; did you mean "▁Hund"'),
         ({"nbest": 9}, "9 best translations need a search.beam of at least 9"),
         ({"nbest": 0}, "nbest must be at least 1"),
@@ -153,7 +188,7 @@ def test_scores_of_given_targets(words):
 )
 def test_what_cannot_be_done_is_told(words, options, message):
     with pytest.raises(SettingsError, match=message):
-        scripted(words, SENSIBLE).translate(["ein"], **options)
+        scripted(words, SENSIBLE).translate(["ein Hund"], **options)
 
 
 def test_unknown_words_are_replaced_by_what_was_looked_at(words):
