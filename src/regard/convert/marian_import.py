@@ -52,7 +52,7 @@ def import_marian(folder: Path, out: Path) -> Run:
     separate = bool(described.get("separate_vocabs"))
     target_vocabulary = _read_json(folder / "target_vocab.json") if separate else vocabulary
     start = config["decoder_start_token_id"]
-    source_rows = _rows(vocabulary, target_vocabulary.get(START) if separate else start, folder)
+    source_rows = _rows(vocabulary, vocabulary.get(START) if separate else start, folder)
     target_rows = _rows(target_vocabulary, start, folder)
     stored = _read_weights(folder)
     recipe = _recipe(folder, config, described, joint=not separate, biased=bool(stored.get(BIAS, torch.zeros(1)).any()))
