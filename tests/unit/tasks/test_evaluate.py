@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,11 @@ def test_an_evaluation_of_two_systems():
     assert turned["differences"]["bleu"]["p"] == found["differences"]["bleu"]["p"]
 
 
+def test_a_verdict_goes_by_places_not_by_names():
+    found = evaluation(PAIRS, system("same", GOOD), system("same", BAD))
+    assert found["verdict"] == "same is better than same by BLEU, chrF and TER."
+
+
 def test_verdicts_say_what_chance_may_have_made():
     twice = evaluation(PAIRS, system("a", GOOD), system("b", GOOD))
     assert twice["verdict"] == "a and b are the same by every measure."
@@ -229,6 +235,17 @@ def test_an_ensemble_can_be_compared_with_its_first_run(evaluate):
     assert code == 0
     found = json.loads(out)
     assert (found["made"]["ensemble"], found["against"]["made"]["ensemble"]) == (["b"], [])
+    assert (found["name"], found["against"]["name"], found["title"]) == ("a + b", "a", "a + b against a")
+    assert found["notes"] == [f"{name} was translated by PyTorch, float32" for name in ("a + b", "a")]
+    assert "a + b and a" in found["verdict"] or "a + b is better than a by" in found["verdict"]
+
+
+def test_runs_of_one_name_are_told_apart_by_their_paths(evaluate, folder):
+    shutil.copytree(folder / "b", folder / "z" / "a")
+    code, out, _ = evaluate("a", "--ensemble", "z/a", "--against", "b", "--json", "--beam", "1")
+    found = json.loads(out)
+    assert code == 0
+    assert (found["name"], found["against"]["name"]) == ("a + z/a", "b")
 
 
 def test_a_file_against_a_run_in_plain_lines_and_as_a_page(evaluate, folder):
