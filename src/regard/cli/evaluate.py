@@ -177,7 +177,10 @@ def _translated(
     from regard.training.machine import cores
 
     wanted = replace(run.recipe.search, **search)
-    if choose_engine(engine, run, wanted, ["--ensemble"] if ensemble else []) == "ctranslate2":
+    asked = ["--ensemble"] if ensemble else []
+    if engine == "auto" and wanted.stop == "exact":  # slow there; `regard translate` leaves it to torch as well
+        asked.append("search.stop=exact")
+    if choose_engine(engine, run, wanted, asked) == "ctranslate2":
         fast, made_by = load_fast(run), "CTranslate2, int8"
         translate: Translate = partial(fast.translate, **search)
     else:

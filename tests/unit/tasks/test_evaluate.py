@@ -6,6 +6,7 @@ import json
 import random
 import re
 import shutil
+import types
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,13 @@ from sacrebleu.significance import PairedTest
 
 from regard import config
 from regard.cli import main
+from regard.cli import translate as cli_translate
 from regard.data.corpus import Pair
 from regard.data.phrasebook import phrasebook
 from regard.data.tokenizer import train_tokenizer
 from regard.run import Run
+from regard.tasks import fast
+from regard.tasks.answer import Answer
 from regard.tasks.compare import Scored, by_length, compare, interval, measure, p_value, score_all
 from regard.tasks.evaluate import System, count_flags, evaluation, most_telling, score_translations
 
@@ -246,6 +250,32 @@ def test_runs_of_one_name_are_told_apart_by_their_paths(evaluate, folder):
     found = json.loads(out)
     assert code == 0
     assert (found["name"], found["against"]["name"]) == ("a + z/a", "b")
+
+
+@pytest.mark.parametrize("options", [[], ["--set", "search.stop=exact"], ["--ensemble", "b"], ["--no-repeat", "3"]])
+@pytest.mark.parametrize("engine", ["auto", "torch", "ctranslate2"])
+def test_the_engine_is_the_one_that_translates(evaluate, monkeypatch, capsys, engine, options):
+    """Whichever `regard translate` takes, or the same refusal."""
+    opened = []
+
+    def open_fast(*_, **__):
+        opened.append("ctranslate2")
+        return types.SimpleNamespace(translate=answer)
+
+    def open_torch(*_, **__):
+        opened.append("torch")
+        return answer
+
+    def answer(texts, **_):
+        return [Answer(text, "x", 0.0, (), (), True) for text in texts]
+
+    monkeypatch.setattr(fast, "load_fast", open_fast)
+    monkeypatch.setattr(cli_translate, "by_torch", open_torch)
+    code, _, err = evaluate("a", "--engine", engine, *options)
+    translated = main(["translate", "a", "t.en", "--engine", engine, *options])
+    assert (code, err) == (translated, capsys.readouterr().err)
+    assert len(opened) == (0 if code else 2)
+    assert len(set(opened)) <= 1
 
 
 def test_a_file_against_a_run_in_plain_lines_and_as_a_page(evaluate, folder):
