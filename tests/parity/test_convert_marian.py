@@ -32,6 +32,11 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "target tied": {"model": {"tie": "target"}},
     "separate vocabularies, untied": {"model": {"tie": "none"}, "tokenizer": {"joint": False}},
     "enough, length penalty": {"model": {}, "search": {"stop": "enough", "length_penalty": 0.6, "beam": 3}},
+    "exact, no length penalty": {"model": {}, "search": {"stop": "exact", "length_penalty": 0.0}},
+    "runs forbidden": {"model": {}, "search": {"no_repeat": 1, "beam": 3}},
+    "longer": {"model": {}, "search": {"min_length": 20, "no_repeat": 1, "beam": 1}},  # one has 19 without
+    "repetitions rarer": {"model": {}, "search": {"repetition_penalty": 1.5, "beam": 3}},
+    "tokens forbidden": {"model": {}, "search": {"suppress": ["<0x6E>", "ché"], "beam": 2}},
 }
 
 
@@ -161,6 +166,7 @@ def test_there_and_back_is_bit_identical(variant: str, tmp_path: Path) -> None:
     run = random_run(tmp_path / "run", random_recipe(**VARIANTS[variant]))
     back = import_marian(export_marian(run, tmp_path / "marian"), tmp_path / "back")
     same_weights(run, back)
+    assert back.recipe.search == run.recipe.search
     assert [one.hash() for one in back.tokenizers] == [one.hash() for one in run.tokenizers]
 
 

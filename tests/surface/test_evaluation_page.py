@@ -74,6 +74,14 @@ def test_two_systems(show: Show) -> None:
     assert page.get_by_text(HOSTILE).count() >= 2  # a sentence and a note, as they are
 
 
+def test_long_names_that_begin_alike_stay_apart(show: Show) -> None:
+    first = "a run with a rather long name"
+    found = data(name=f"{first} + another")
+    page = show(found | {"against": found["against"] | {"name": first}})
+    orders = page.get_by_role("combobox", name="sort by").locator("option").all_inner_texts()
+    assert {f"{first} + another better by most", f"{first} better by most"} <= set(orders)
+
+
 def test_one_system(show: Show) -> None:
     page = show(data(pair=False))
     assert headings(page) == ["By length", "Sentence scores", "Sentences", "Method"]

@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
     from regard.tasks.evaluate import System, evaluation
 
     systems = []
-    for place, (one, name) in enumerate(zip(opened, _names(options, opened), strict=True)):
+    for place, (one, name) in enumerate(zip(opened, _names(options), strict=True)):
         if isinstance(one, Path):
             systems.append(System.of_texts(name, texts[one], pairs, languages.target))
         else:
@@ -136,10 +136,12 @@ def _open(name: str) -> Run | Path:
     return Path(name) if Path(name).is_file() else Run.open(name).require("translate")
 
 
-def _names(options: argparse.Namespace, opened: Sequence[Run | Path]) -> list[str]:
-    """The last part of each path, or all of it where that says nothing."""
-    short = [(one if isinstance(one, Path) else one.folder).resolve().name for one in opened]
-    return short if len(set(short)) == len(short) else [options.run, options.against]
+def _names(options: argparse.Namespace) -> list[str]:
+    """The last part of each path, or all of it where that says nothing; those of an ensemble are joined."""
+    systems = [[options.run, *options.ensemble], *([[options.against]] if options.against else [])]
+    paths = {Path(one).resolve() for members in systems for one in members}
+    is_telling = len({path.name for path in paths}) == len(paths)
+    return [" + ".join(Path(one).resolve().name if is_telling else one for one in members) for members in systems]
 
 
 def _languages(opened: Sequence[Run | Path]) -> tuple[Languages, list[str]]:
@@ -175,7 +177,10 @@ def _translated(
     from regard.training.machine import cores
 
     wanted = replace(run.recipe.search, **search)
-    if choose_engine(engine, run, wanted, ["--ensemble"] if ensemble else []) == "ctranslate2":
+    asked = ["--ensemble"] if ensemble else []
+    if engine == "auto" and wanted.stop == "exact":  # slow there; `regard translate` leaves it to torch as well
+        asked.append("search.stop=exact")
+    if choose_engine(engine, run, wanted, asked) == "ctranslate2":
         fast, made_by = load_fast(run), "CTranslate2, int8"
         translate: Translate = partial(fast.translate, **search)
     else:

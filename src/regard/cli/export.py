@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     elif options.to == "marian":
         from regard.convert.marian import export_marian
 
-        export_marian(opened, folder)
+        export_marian(opened, folder, print)
     else:
         from regard.convert.onnx import export_onnx
 

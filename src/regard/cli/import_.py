@@ -31,6 +31,6 @@ def run(options: argparse.Namespace) -> int:
 
     from regard.convert.marian_import import import_marian
 
-    made = import_marian(folder, out)
+    made = import_marian(folder, out, print)
     print(f'the run is in {made.folder}; try "regard translate {made.folder}"')
     return 0

@@ -9,7 +9,7 @@ all have one number of heads: those that ours have lost are filled up with zeros
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,12 @@ from torch import Tensor
 from regard.config import Recipe, Transformer
 from regard.convert.folder import export_folder
 from regard.convert.heads import fill_heads
+from regard.convert.marian_search import to_generation
 from regard.convert.names import Layer, Pair, pairs_of, to_theirs
 from regard.convert.support import require_exportable
 from regard.data.mapped import MappedTokenizer
 from regard.data.subword import SubwordTokenizer
-from regard.data.tokenizer import EOS, SOS, UNK, Tokenizer
+from regard.data.tokenizer import EOS, SOS, Tokenizer
 from regard.run import Run
 
 LONGEST = 1024
@@ -76,18 +77,25 @@ def stream_order(width: int) -> Tensor:
     return torch.arange(width).view(-1, 2).T.flatten()
 
 
-def export_marian(run: Run, folder: Path) -> Path:
-    """Write a run as a folder that `transformers` opens as MarianMTModel and MarianTokenizer."""
+def export_marian(run: Run, folder: Path, tell: Callable[[str], None] | None = None) -> Path:
+    """Write a run as a folder that `transformers` opens as MarianMTModel and MarianTokenizer.
+
+    `tell` hears what of the run's search does not go with it.
+    """
     from safetensors.torch import save_file
 
     settings = require_exportable(run.recipe, "marian", where=run.folder)
     source, target = run.tokenizers
     weights = to_marian(settings, dict(run.load_model().named_parameters()), target.size)
+    search, lost = to_generation(run.recipe.search, target)
+    generation = {**_special_ids(target), "max_length": LONGEST // 2, **search}
     with export_folder(run, folder, {"format": "marian", "tokenizer": source.kind}) as draft:
         save_file(weights, draft / "model.safetensors", metadata={"format": "pt"})
         _write_json(draft / "config.json", _config(settings, source, target))
-        _write_json(draft / "generation_config.json", _generation(run.recipe, target))
+        _write_json(draft / "generation_config.json", generation)
         _write_tokenizers(draft, run.recipe, source, target)
+    if lost and tell:
+        tell(f"`generate` of transformers has no such settings and goes without: {', '.join(lost)}")
     return folder
 
 
@@ -135,19 +143,6 @@ def _special_ids(target: Tokenizer) -> dict[str, int | None]:
         "pad_token_id": target.pad,
         "decoder_start_token_id": SOS,
         "forced_eos_token_id": None,
-    }
-
-
-def _generation(recipe: Recipe, target: Tokenizer) -> dict[str, Any]:
-    """Our search in the words of `generate`: the forbidden tokens leave their probability to the others."""
-    return {
-        **_special_ids(target),
-        "num_beams": recipe.search.beam,
-        "length_penalty": recipe.search.length_penalty,
-        "early_stopping": True if recipe.search.stop == "enough" else "never",
-        "max_length": LONGEST // 2,
-        "suppress_tokens": [UNK, SOS, target.pad],
-        "renormalize_logits": True,
     }
 
 

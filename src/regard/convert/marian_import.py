@@ -7,7 +7,7 @@ so that the ids are laid out as everywhere here: end, unknown, start, the tokens
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from regard import __version__
 from regard.config import Recipe, Transformer
 from regard.convert.folder import read_mark
 from regard.convert.marian import ACTIVATIONS, BIAS, SQUEEZE_SPACES, pairs, stream_order
+from regard.convert.marian_search import from_generation
 from regard.convert.names import to_ours
 from regard.convert.torch_file import read_torch_file
 from regard.data import mapped, subword
@@ -43,8 +44,11 @@ FIXED = {
 Vocabulary = Mapping[str, int]
 
 
-def import_marian(folder: Path, out: Path) -> Run:
-    """Make a run of a Marian folder. What is missing, left over or not understood is an error, and leaves nothing."""
+def import_marian(folder: Path, out: Path, tell: Callable[[str], None] | None = None) -> Run:
+    """Make a run of a Marian folder. What is missing, left over or not understood is an error, and leaves nothing.
+
+    `tell` hears what of its search has no counterpart here.
+    """
     if not (folder / "config.json").is_file():
         raise RunError(f"{folder}: has no config.json; give the folder of a Marian model as a model hub keeps it")
     config, described = _read_json(folder / "config.json"), _read_json(folder / "tokenizer_config.json", optional=True)
@@ -52,10 +56,13 @@ def import_marian(folder: Path, out: Path) -> Run:
     separate = bool(described.get("separate_vocabs"))
     target_vocabulary = _read_json(folder / "target_vocab.json") if separate else vocabulary
     start = config["decoder_start_token_id"]
-    source_rows = _rows(vocabulary, target_vocabulary.get(START) if separate else start, folder)
+    source_rows = _rows(vocabulary, vocabulary.get(START) if separate else start, folder)
     target_rows = _rows(target_vocabulary, start, folder)
     stored = _read_weights(folder)
-    recipe = _recipe(folder, config, described, joint=not separate, biased=bool(stored.get(BIAS, torch.zeros(1)).any()))
+    generation = {**config, **_read_json(folder / "generation_config.json", optional=True)}
+    search, lost = from_generation(generation, _tokens(target_vocabulary, target_rows), where=str(folder))
+    biased = bool(stored.get(BIAS, torch.zeros(1)).any())
+    recipe = _recipe(folder, config, described, search, joint=not separate, biased=biased)
     weights = from_marian(recipe, stored, source_rows, target_rows, where=str(folder))
     run = Run.create(out)
     try:
@@ -67,6 +74,8 @@ def import_marian(folder: Path, out: Path) -> Run:
     except BaseException:
         run.discard()
         raise
+    if lost and tell:
+        tell(f"no setting here does the same, so the run goes without: {', '.join(lost)}")
     return run
 
 
@@ -129,7 +138,13 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def _recipe(
-    folder: Path, config: Mapping[str, Any], described: Mapping[str, Any], *, joint: bool, biased: bool
+    folder: Path,
+    config: Mapping[str, Any],
+    described: Mapping[str, Any],
+    search: Mapping[str, Any],
+    *,
+    joint: bool,
+    biased: bool,
 ) -> Recipe:
     """The settings that say what the configuration says."""
     for key, wanted in FIXED.items():
@@ -138,7 +153,6 @@ def _recipe(
     for name in ("attention_heads", "ffn_dim"):
         if config[f"encoder_{name}"] != config[f"decoder_{name}"]:
             raise RunError(f"{folder}: encoder and decoder differ in {name}, which is not supported")
-    generation = {**config, **_read_json(folder / "generation_config.json", optional=True)}
     shared = config.get("share_encoder_decoder_embeddings", True)
     tied = config.get("tie_word_embeddings", True)
     activation = {"silu": "swish"}.get(config["activation_function"], config["activation_function"])
@@ -153,10 +167,6 @@ def _recipe(
         "activation": {theirs: ours for ours, theirs in ACTIVATIONS.items()}.get(activation, activation),
         "tie": "all" if shared and tied else "target" if tied else "none",
         **({"output_bias": True} if biased else {}),
-    }
-    search = {
-        "beam": int(generation.get("num_beams") or 1),
-        "length_penalty": float(generation.get("length_penalty") or 1.0),
     }
     languages = {f"{side}_language": described.get(f"{side}_lang") or "" for side in ("source", "target")}
     tokenizer = {"kind": read_mark(folder).get("tokenizer", "unigram"), "size": config["vocab_size"], "joint": joint}
@@ -181,6 +191,12 @@ def _rows(vocabulary: Vocabulary, start: int | None, folder: Path) -> list[int]:
     return [end, unknown, start, *(id for id in range(len(vocabulary)) if id not in special), padding]
 
 
+def _tokens(vocabulary: Vocabulary, rows: list[int]) -> dict[int, str]:
+    """All but the special ones, by their ids, as we spell them: one of theirs named as ours that starts is not it."""
+    by_id = {id: token for token, id in vocabulary.items()}
+    return {id: by_id[id] if by_id[id] != START else f"<s:{id}>" for id in rows[SOS + 1 : -1]}
+
+
 def _tokenizers(
     folder: Path, source: Vocabulary, source_rows: list[int], target: Vocabulary, target_rows: list[int]
 ) -> tuple[Tokenizer, Tokenizer]:
@@ -194,10 +210,7 @@ def _tokenizer(folder: Path, side: str, vocabulary: Vocabulary, rows: list[int])
     path = folder / f"{side}.spm"
     if not path.is_file():
         raise RunError(f"{folder}: has no {path.name}")
-    by_id = {id: token for token, id in vocabulary.items()}
-    # Where they have a token of this name, it is not the one that ours starts with.
-    tokens = [by_id[id] if by_id[id] != START else f"<s:{id}>" for id in rows[SOS + 1 : -1]]
-    opened = mapped.load(path, tokens)
+    opened = mapped.load(path, list(_tokens(vocabulary, rows).values()))
     kind = read_mark(folder).get("tokenizer")
     if kind in ("bpe", "unigram"):
         ours = subword.SubwordTokenizer(kind, False, opened.model.removesuffix(SQUEEZE_SPACES))

@@ -21,8 +21,11 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const list = (value) => (Array.isArray(value) ? value : []);
 const clip = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 const metrics = Object.entries(data.metrics ?? {}).filter(([key]) => isNumber(data[key]));
-const systems = [data, data.against].filter(Boolean)
-  .map((system, place) => ({ ...system, side: place ? "second" : "first", short: clip(system.name ?? "", 24) }));
+const both = [data, data.against].filter(Boolean);
+const shorts = both.map(({ name }) => clip(name ?? "", 24));
+const most = new Set(shorts).size < both.length ? Infinity : 24; // an ensemble begins with the name of its first run
+const systems = both.map((system, place) =>
+  ({ ...system, side: place ? "second" : "first", short: clip(system.name ?? "", most) }));
 const isPair = systems.length > 1;
 const languages = data.languages ?? {};
 const names = frame.names(languages);

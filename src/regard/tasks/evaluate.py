@@ -13,7 +13,7 @@ from regard.data.formats import Languages, Pair
 from regard.data.scripts import language_scripts
 from regard.errors import CorpusError
 from regard.tasks.answer import Answer, Flag, find_flags, texts_of
-from regard.tasks.compare import FEW, METRICS, SAMPLES, SEED, Scored, by_length, compare, measure, score_all
+from regard.tasks.compare import FEW, METRICS, SAMPLES, SEED, Difference, Scored, by_length, compare, measure, score_all
 
 Json = dict[str, Any]
 UNSAID = Languages("", "")
@@ -120,14 +120,14 @@ def evaluation(
     ]
     bucket_of = {place: name for name, rows in groups.items() for place in rows.tolist()}
     each = [[round(score, 2) for score in found["chrf"].each()] for found in measures]
-    differences = _differences(systems, whole) if against else None
+    apart = {name: compare(name, whole[0][name], whole[1][name]) for name in METRICS} if against else {}
     return {
         **facts[0],
         "sentences": len(pairs),
         "signatures": {name: one.signature for name, one in measures[0].items()},
         "against": facts[1] if against else None,
-        "differences": differences,
-        "verdict": _verdict(system.name, against.name, differences) if against and differences else None,
+        "differences": _differences(systems, apart) if against else None,
+        "verdict": _verdict(system.name, against.name, apart) if against else None,
         "metrics": METRICS,
         "bootstrap": {"samples": SAMPLES, "seed": SEED},
         "languages": languages._asdict(),
@@ -161,30 +161,29 @@ def _facts(
     }
 
 
-def _differences(systems: Sequence[System], whole: Sequence[Mapping[str, Scored]]) -> Json:
+def _differences(systems: Sequence[System], apart: Mapping[str, Difference]) -> Json:
     """By each metric: how far apart, the interval, the p-value, and which is better if one is."""
-    found = {name: compare(name, whole[0][name], whole[1][name]) for name in METRICS}
     return {
         name: asdict(one) | {"better": None if one.better is None else systems[one.better].name}
-        for name, one in found.items()
+        for name, one in apart.items()
     }
 
 
-def _verdict(first: str, second: str, differences: Json) -> str:
+def _verdict(first: str, second: str, apart: Mapping[str, Difference]) -> str:
     """Which is better, and by what, in words."""
-    if all(one["p"] == 1 for one in differences.values()):
+    if all(one.p == 1 for one in apart.values()):
         return f"{first} and {second} are the same by every measure."
-    if any(one["p"] is None for one in differences.values()):
+    if any(one.p is None for one in apart.values()):
         return f"Fewer than {FEW} sentences cannot tell {first} and {second} apart."
 
-    def labels(who: str | None) -> str:
-        *most, last = ["", *(METRICS[name]["label"] for name, one in differences.items() if one["better"] == who)]
+    def labels(place: int | None) -> str:
+        *most, last = ["", *(METRICS[name]["label"] for name, one in apart.items() if one.better == place)]
         return " and ".join(filter(None, (", ".join(filter(None, most)), last)))
 
     said = [
-        f"{who} is better than {other} by {labels(who)}"
-        for who, other in ((first, second), (second, first))
-        if labels(who)
+        f"{who} is better than {other} by {labels(place)}"
+        for place, (who, other) in enumerate(((first, second), (second, first)))
+        if labels(place)
     ]
     if not said:
         return f"Chance may have made every difference between {first} and {second}."

@@ -45,6 +45,24 @@ def test_there_and_back(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert translations[0] == translations[1]
 
 
+def test_what_the_other_cannot_say_of_a_search_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    search = {"penalty_form": "gnmt", "coverage_penalty": 0.2, "stop": "exact", "no_repeat": 3}
+    run = random_run(tmp_path / "run", random_recipe(search=search))
+    code, out, _ = said(capsys, "export", str(run.folder), "--to", "marian", "--out", str(tmp_path / "m"))
+    assert code == 0
+    assert out.splitlines()[0] == (
+        "`generate` of transformers has no such settings and goes without: "
+        'search.penalty_form = "gnmt", search.coverage_penalty = 0.2'
+    )
+    change("generation_config.json", early_stopping=False, do_sample=True)(tmp_path / "m")
+    code, out, _ = said(capsys, "import", "marian", str(tmp_path / "m"), "--out", str(tmp_path / "back"))
+    assert code == 0
+    assert out.splitlines()[0] == (
+        "no setting here does the same, so the run goes without: do_sample = true, early_stopping = false"
+    )
+    assert Run.open(tmp_path / "back").recipe.search.no_repeat == 3
+
+
 def test_a_converted_model_lies_in_the_run(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("ctranslate2")
     arguments = ("export", str(run.folder), "--to", "ctranslate2", "--quantization", "int8")
@@ -133,6 +151,7 @@ BAD_IMPORTS = {
     "a gap in the ids": (change("vocab.json", new=9999), "do not run from 0"),
     "too many tokens": (change("vocab.json", new=420), "421 tokens in the vocabulary for 420 embeddings"),
     "no such start": (change("config.json", decoder_start_token_id=420), "decoder_start_token_id 420"),
+    "a width of words": (change("generation_config.json", num_beams="4"), 'num_beams = "4" is not a number'),
     "missing setting": (lambda folder: (folder / "config.json").write_text("{}") and None, 'config.json has no "'),
 }
 

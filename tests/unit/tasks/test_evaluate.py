@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import random
 import re
+import shutil
+import types
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,13 @@ from sacrebleu.significance import PairedTest
 
 from regard import config
 from regard.cli import main
+from regard.cli import translate as cli_translate
 from regard.data.corpus import Pair
 from regard.data.phrasebook import phrasebook
 from regard.data.tokenizer import train_tokenizer
 from regard.run import Run
+from regard.tasks import fast
+from regard.tasks.answer import Answer
 from regard.tasks.compare import Scored, by_length, compare, interval, measure, p_value, score_all
 from regard.tasks.evaluate import System, count_flags, evaluation, most_telling, score_translations
 
@@ -150,6 +155,11 @@ def test_an_evaluation_of_two_systems():
     assert turned["differences"]["bleu"]["p"] == found["differences"]["bleu"]["p"]
 
 
+def test_a_verdict_goes_by_places_not_by_names():
+    found = evaluation(PAIRS, system("same", GOOD), system("same", BAD))
+    assert found["verdict"] == "same is better than same by BLEU, chrF and TER."
+
+
 def test_verdicts_say_what_chance_may_have_made():
     twice = evaluation(PAIRS, system("a", GOOD), system("b", GOOD))
     assert twice["verdict"] == "a and b are the same by every measure."
@@ -229,6 +239,43 @@ def test_an_ensemble_can_be_compared_with_its_first_run(evaluate):
     assert code == 0
     found = json.loads(out)
     assert (found["made"]["ensemble"], found["against"]["made"]["ensemble"]) == (["b"], [])
+    assert (found["name"], found["against"]["name"], found["title"]) == ("a + b", "a", "a + b against a")
+    assert found["notes"] == [f"{name} was translated by PyTorch, float32" for name in ("a + b", "a")]
+    assert "a + b and a" in found["verdict"] or "a + b is better than a by" in found["verdict"]
+
+
+def test_runs_of_one_name_are_told_apart_by_their_paths(evaluate, folder):
+    shutil.copytree(folder / "b", folder / "z" / "a")
+    code, out, _ = evaluate("a", "--ensemble", "z/a", "--against", "b", "--json", "--beam", "1")
+    found = json.loads(out)
+    assert code == 0
+    assert (found["name"], found["against"]["name"]) == ("a + z/a", "b")
+
+
+@pytest.mark.parametrize("options", [[], ["--set", "search.stop=exact"], ["--ensemble", "b"], ["--no-repeat", "3"]])
+@pytest.mark.parametrize("engine", ["auto", "torch", "ctranslate2"])
+def test_the_engine_is_the_one_that_translates(evaluate, monkeypatch, capsys, engine, options):
+    """Whichever `regard translate` takes, or the same refusal."""
+    opened = []
+
+    def open_fast(*_, **__):
+        opened.append("ctranslate2")
+        return types.SimpleNamespace(translate=answer)
+
+    def open_torch(*_, **__):
+        opened.append("torch")
+        return answer
+
+    def answer(texts, **_):
+        return [Answer(text, "x", 0.0, (), (), True) for text in texts]
+
+    monkeypatch.setattr(fast, "load_fast", open_fast)
+    monkeypatch.setattr(cli_translate, "by_torch", open_torch)
+    code, _, err = evaluate("a", "--engine", engine, *options)
+    translated = main(["translate", "a", "t.en", "--engine", engine, *options])
+    assert (code, err) == (translated, capsys.readouterr().err)
+    assert len(opened) == (0 if code else 2)
+    assert len(set(opened)) <= 1
 
 
 def test_a_file_against_a_run_in_plain_lines_and_as_a_page(evaluate, folder):
