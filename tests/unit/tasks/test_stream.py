@@ -33,6 +33,29 @@ def test_a_line_does_not_wait_for_the_next():
     assert list(chunks_as_they_come(map(str, range(5)), size=2)) == [["0", "1"], ["2", "3"], ["4"]]
 
 
+def test_a_line_does_not_wait_for_all_that_follow_steadily():
+    def steady():
+        for number in range(20):
+            yield str(number)
+            time.sleep(0.03)
+
+    found = list(chunks_as_they_come(steady(), delay=0.1))
+    assert [line for chunk in found for line in chunk] == [str(number) for number in range(20)]
+    assert len(found) > 2
+
+
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), ValueError("odd"), SystemExit(1)])
+def test_no_error_leaves_the_reader_waiting(error):
+    def broken():
+        yield "a"
+        raise error
+
+    found = chunks_as_they_come(broken())
+    assert next(found) == ["a"]
+    with pytest.raises(type(error)):
+        next(found)
+
+
 def test_an_error_while_reading_reaches_the_reader():
     def broken():
         yield "a"
