@@ -6,12 +6,12 @@ import argparse
 import contextlib
 import json
 import re
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from regard.cli.search_options import add_search, search_settings
 from regard.cli.speakers import Finder, Speaker, Writer
+from regard.data.files import is_typed, read_input_lines
 from regard.errors import SettingsError
 from regard.recipe import make_recipe, with_overrides
 from regard.run import Run
@@ -44,10 +44,10 @@ def run(options: argparse.Namespace) -> int:
     """Talk."""
     opened = Run.open(options.run).require("chat", "retrieve")  # a mistyped name is told before anything is read
     speaker = (open_writer if opened.recipe.data.task == "chat" else open_finder)(opened, options)
-    if sys.stdin.isatty() and not options.json:
+    if is_typed() and not options.json:
         talk(speaker)
     else:
-        answer_lines(speaker, _lines(), as_json=options.json)
+        answer_lines(speaker, read_input_lines(forgiving=True), as_json=options.json)
     return 0
 
 
@@ -150,8 +150,3 @@ def _ask() -> str:
     except UnicodeDecodeError:
         print("(this was not UTF-8)")
         return ""
-
-
-def _lines() -> Iterator[str]:
-    for raw in sys.stdin.buffer:
-        yield raw.decode("utf-8", errors="replace").rstrip("\r\n")

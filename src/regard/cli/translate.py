@@ -17,6 +17,7 @@ from regard.cli.document import add_format, document_format, read_document, tran
 from regard.cli.search_options import add_search, search_settings
 from regard.cli.terminate import interruptible
 from regard.data.corpus import read_lines
+from regard.data.files import read_input_lines
 from regard.errors import SettingsError
 from regard.run import Run
 from regard.tasks.stream import Output, chunks, chunks_as_they_come
@@ -96,7 +97,7 @@ def _translate(options: argparse.Namespace) -> int:
         document = read_document(options, kind, opened)
         translate = open_translator(options, opened, search)
         return translate_into(options, document, translate, bar(lambda: len(set(document.texts)), 0))
-    lines = _standard_input() if options.file == "-" else read_lines(options.file)
+    lines = read_input_lines() if options.file == "-" else read_lines(options.file)
     first = next(lines, None)  # a missing file is told before the model is loaded
     if first is None:
         if options.out:
@@ -243,12 +244,3 @@ def bar(count: Callable[[], int] | None, done: int) -> Iterator[Callable[[int], 
             progress.update(task, speed=f"{speed:,.0f} sentences/s" if speed else "")
 
         yield advance
-
-
-def _standard_input() -> Iterator[str]:
-    for number, raw in enumerate(sys.stdin.buffer, 1):
-        try:
-            yield raw.decode().rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            found = f"byte {raw[error.start]:#04x} at position {error.start + 1}"
-            raise SettingsError(f"standard input, line {number}: not UTF-8 ({found}); convert it first") from None

@@ -2,6 +2,8 @@
 
 import json
 import math
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -289,3 +291,13 @@ def test_bad_options_are_told_in_one_line(runs, capsys, arguments, message):
     error = capsys.readouterr().err
     assert message in error
     assert len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize("more", [[], ["--format", "html"]])
+def test_standard_input_that_cannot_be_read_is_told_in_one_line(runs, more):
+    command = f"exec {sys.executable} -m regard translate {runs / 'a'} {' '.join(more)}"
+    for stdin, message in (("<&-", "is closed; name a file, or pipe text in"), ("0>/dev/null", "cannot be read (")):
+        done = subprocess.run(["sh", "-c", f"{command} {stdin}"], capture_output=True, text=True)
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"regard: standard input: {message}")
+        assert len(done.stderr.splitlines()) == 1
