@@ -18,8 +18,9 @@ from regard.cli.search_options import add_search, search_settings
 from regard.cli.terminate import interruptible
 from regard.data.corpus import read_lines
 from regard.data.files import read_input_lines
+from regard.durable import is_stream
 from regard.errors import SettingsError
-from regard.run import Run
+from regard.run import Run, open_together
 from regard.tasks.stream import Output, chunks, chunks_as_they_come
 
 if TYPE_CHECKING:
@@ -143,6 +144,7 @@ def open_translator(options: argparse.Namespace, opened: Run, search: dict[str, 
     """The engine that suits what is asked, with its settings."""
     from regard.tasks.fast import choose_engine, load_fast
 
+    opened.require_weights()
     asked = [name for name in ("ensemble", "prefix", "tree", "align") if getattr(options, name)]
     settings = replace(opened.recipe.search, **search)
     wants_exact = ["search.stop=exact"] if options.engine == "auto" and settings.stop == "exact" else []  # slow there
@@ -150,11 +152,19 @@ def open_translator(options: argparse.Namespace, opened: Run, search: dict[str, 
         fast = load_fast(opened, options.quantization or "int8", lambda message: print(message, file=sys.stderr))
         return lambda texts: fast.translate(texts, nbest=options.nbest, details=options.json, **search)
     asked_for = {name: getattr(options, name) for name in ("nbest", "prefix", "tree", "align")} | search
-    return by_torch([options.run, *options.ensemble], options.workers, asked_for)
+    hint = " --workers 1 needs less"
+    if options.out and not document_format(options) and not is_stream(Path(options.out)):
+        hint += ", and --resume goes on"
+    return by_torch([options.run, *options.ensemble], options.workers, asked_for, hint)
 
 
-def by_torch(runs: list[str], processes: int, asked_for: dict[str, Any]) -> Translate:
-    """One process for a few lines; once there are many, one for each core, or as many as were asked for."""
+def by_torch(runs: list[str], processes: int, asked_for: dict[str, Any], hint: str = "") -> Translate:
+    """One process for a few lines; once there are many, one for each core, or as many as were asked for.
+
+    `hint` is what to do where such a process is ended from outside.
+    """
+    open_together(*runs)  # what is wrong with them is told at once, and not by every process
+
     from regard.tasks.translate import load
     from regard.tasks.workers import Workers
     from regard.training.machine import cores
@@ -164,7 +174,7 @@ def by_torch(runs: list[str], processes: int, asked_for: dict[str, Any]) -> Tran
     def translate(texts: list[str]) -> list[Answer]:
         count = processes or (cores() if len(texts) >= MANY_LINES else 1)
         if count > 1:
-            workers = opened.get("workers") or opened.setdefault("workers", Workers(runs, count))
+            workers = opened.get("workers") or opened.setdefault("workers", Workers(runs, count, hint))
             return workers.translate(texts, **asked_for)
         translator = opened.get("translator") or opened.setdefault("translator", load(*runs))
         return translator.translate(texts, **asked_for)

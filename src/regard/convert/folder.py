@@ -14,7 +14,7 @@ from typing import Any
 from regard import __version__
 from regard.durable import sync_folder
 from regard.errors import RunError
-from regard.run import WEIGHTS, Run
+from regard.run import Run
 
 MARK = "export.json"
 """What was exported, and from which weights. A folder that holds it may be replaced by another export."""
@@ -64,7 +64,7 @@ def read_mark(folder: Path) -> dict[str, Any]:
 
 def fingerprint(run: Run) -> str:
     """Of the weights and what they are the weights of: by this a stale export is known."""
-    with (run.folder / WEIGHTS).open("rb") as file:
+    with run.require_weights().open("rb") as file:
         found = hashlib.file_digest(file, "sha256")
     found.update(repr(run.recipe.model).encode())
     return found.hexdigest()

@@ -326,8 +326,7 @@ def _kind(run: Run) -> Kind:
         return "chat"
     if task not in get_args(Kind):
         raise RunError(f'{run.folder}: made for the task "{task}", which is not served')
-    if not (run.folder / WEIGHTS).is_file():
-        raise RunError(f'{run.folder}: has no {WEIGHTS} yet; "regard resume {run.folder}" goes on training')
+    run.require_weights()
     kind: Kind = task
     return kind
 
