@@ -55,7 +55,7 @@ def open_writer(opened: Run, options: argparse.Namespace) -> Speaker:
     """A run that was trained on conversations."""
     if options.top or options.fallback:
         raise SettingsError(f"--top and --fallback are for a knowledge base; {opened.folder} writes its replies")
-    return _writer(opened, options, search_settings(options))
+    return _writer(opened, options, search_settings(options, opened.recipe.search))
 
 
 def open_finder(opened: Run, options: argparse.Namespace) -> Speaker:
@@ -63,10 +63,10 @@ def open_finder(opened: Run, options: argparse.Namespace) -> Speaker:
     if options.top < 0:
         raise SettingsError("--top must not be negative")
     settings = _retrieve_settings(options)
-    search = search_settings(options)
-    if (search or options.ensemble) and not options.fallback:
-        raise SettingsError("nothing is searched for in a knowledge base; search settings are for a --fallback run")
     writer = Run.open(options.fallback).require("chat") if options.fallback else None
+    search = search_settings(options, *([writer.recipe.search] if writer else []))
+    if (search or options.ensemble) and not writer:
+        raise SettingsError("nothing is searched for in a knowledge base; search settings are for a --fallback run")
 
     from regard.tasks.retrieve import load
 
