@@ -87,19 +87,29 @@ class Output:
                 raise SettingsError(
                     f"{self.path}: is whole, nothing is left to resume; without --resume it is made anew"
                 )
-            self._note.write_text(json.dumps(job), encoding="utf-8")
+            with self._note.open("w", encoding="utf-8") as note:
+                json.dump(job, note)
+                note.flush()
+                os.fsync(note.fileno())
             return 0
         if not resume:
             raise SettingsError(f"{self.part}: an earlier translation was interrupted; --resume goes on, or remove it")
-        if not self._note.is_file() or json.loads(self._note.read_text(encoding="utf-8")) != json.loads(
-            json.dumps(job)
-        ):
+        if self._noted() != json.loads(json.dumps(job)):
             raise SettingsError(f"{self.part}: was made from another file, run or setting; remove it and start anew")
         content = self.part.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
         with self.part.open("r+b") as file:
             file.truncate(len(whole))
         return whole.count(b"\n")
+
+    def _noted(self) -> Any:
+        """The job of a half-made file; None if nothing is noted of it."""
+        try:
+            return json.loads(self._note.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except ValueError:
+            raise SettingsError(f"{self._note}: damaged; remove it and {self.part}, and start anew") from None
 
     def write(self, lines: Iterable[str]) -> None:
         """Add lines."""

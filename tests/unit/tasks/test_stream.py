@@ -86,6 +86,15 @@ def test_a_file_is_there_only_when_it_is_whole(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["out.de"]
 
 
+@pytest.mark.parametrize("note", [b"", b"{", b"\xff"])
+def test_a_note_that_a_power_cut_has_emptied_is_told(tmp_path, note):
+    (tmp_path / "out.de.part").write_text("eins\n")
+    (tmp_path / "out.de.part.json").write_bytes(note)
+    with pytest.raises(SettingsError, match=r"out\.de\.part\.json: damaged; remove it and .*out\.de\.part, and start"):
+        Output(tmp_path / "out.de", {"a": 1}, resume=True)
+    assert (tmp_path / "out.de.part").read_text() == "eins\n"
+
+
 def test_a_whole_file_is_not_resumed_over(tmp_path):
     path = tmp_path / "out.de"
     path.write_text("eins\n")

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import safetensors.torch
@@ -305,6 +306,17 @@ def test_standard_input_that_cannot_be_read_is_told_in_one_line(runs, more):
         assert done.returncode == 2
         assert done.stderr.startswith(f"regard: standard input: {message}")
         assert len(done.stderr.splitlines()) == 1
+
+
+def test_options_are_checked_together_with_the_settings_of_the_run(runs, tmp_path, capsys):
+    shutil.copytree(runs / "a", tmp_path / "six")
+    run = Run.open(tmp_path / "six")
+    run.write_recipe(replace(run.recipe, search=config.Search(beam=6)))
+    output(capsys, "translate", run.folder, runs / "in.en", "--set", "search.groups=3")
+    output(capsys, "score", run.folder, "--source", runs / "in.en", "--target", runs / "in.it", "--set",
+           "search.groups=3")  # fmt: skip
+    assert main(["translate", str(run.folder), str(runs / "in.en"), "--set", "search.groups=5"]) == 2
+    assert "options: search.beam 6 does not fall into search.groups 5" in capsys.readouterr().err
 
 
 def spoilt(runs, folder, content):
