@@ -85,7 +85,8 @@ def test_one_that_takes_the_name_in_between_is_no_error(
             export(run, target, "other")
         rename(source, target)
 
-    monkeypatch.setattr(os, "rename", crossed)
+    for name in ("rename", "replace"):
+        monkeypatch.setattr(os, name, crossed)
     export(run, tmp_path / "a", "mine")
     assert (tmp_path / "a" / "file").read_text() == "mine"
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
