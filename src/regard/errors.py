@@ -43,6 +43,10 @@ class RunError(RegardError):
     """A run folder that is missing, incomplete, damaged or in use."""
 
 
+class UnwritableError(RunError):
+    """A run folder, or a place for an export, that cannot be written."""
+
+
 class TrainingError(RegardError):
     """Training that cannot start or cannot go on."""
 

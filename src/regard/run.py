@@ -202,17 +202,28 @@ class Run:
         import torch
         from safetensors.torch import load_file
 
-        path = self.folder / WEIGHTS
-        if not path.is_file():
-            raise RunError(f'{self.folder}: has no {WEIGHTS} yet; "regard resume {self.folder}" goes on training')
+        path = self.require_weights()
         try:
             stored = load_file(path)
         except Exception as error:  # safetensors raises its own untyped errors
-            raise RunError(f"{path}: damaged ({error}); take it from a copy, or resume the run") from None
+            raise _damaged(path, error) from None
         model = self.build_network()
         restore(model, stored, where=str(path))
         model.eval()
         return model.requires_grad_(False).to(torch.float32)
+
+    def require_weights(self) -> Path:
+        """The file of the weights, if it is there and as long as it says. Neither torch nor the weights are loaded."""
+        from safetensors import safe_open
+
+        path = self.folder / WEIGHTS
+        if not path.is_file():
+            raise RunError(f'{self.folder}: has no {WEIGHTS} yet; "regard resume {self.folder}" goes on training')
+        try:
+            with safe_open(path, framework="numpy"):
+                return path
+        except Exception as error:  # safetensors raises its own untyped errors
+            raise _damaged(path, error) from None
 
     def write_weights(self, tensors: Mapping[str, Tensor]) -> None:
         """Store the weights that load."""
@@ -284,6 +295,21 @@ class Run:
 
     def _write(self, name: str, content: bytes) -> None:
         write_atomically(self.folder / name, content)
+
+
+def open_together(run: str | Path, *others: str | Path) -> list[Run]:
+    """Runs that translate, or talk, as one: all there, with weights, and with one vocabulary. Torch is not needed."""
+    first, *more = runs = [Run.open(folder).require("translate", "chat") for folder in (run, *others)]
+    for member in runs:
+        member.require_weights()
+    for member in more:
+        if [side.hash() for side in member.tokenizers] != [side.hash() for side in first.tokenizers]:
+            raise RunError(f"{member.folder}: its vocabulary is not that of {first.folder}; an ensemble needs one")
+    return runs
+
+
+def _damaged(weights: Path, error: Exception) -> RunError:
+    return RunError(f"{weights}: damaged ({error}); take it from a copy, or resume the run")
 
 
 def _sequences(model: Network) -> Seq2Seq:

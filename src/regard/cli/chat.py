@@ -6,12 +6,12 @@ import argparse
 import contextlib
 import json
 import re
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from regard.cli.search_options import add_search, search_settings
 from regard.cli.speakers import Finder, Speaker, Writer
+from regard.data.files import is_typed, read_input_lines
 from regard.errors import SettingsError
 from regard.recipe import make_recipe, with_overrides
 from regard.run import Run
@@ -44,10 +44,10 @@ def run(options: argparse.Namespace) -> int:
     """Talk."""
     opened = Run.open(options.run).require("chat", "retrieve")  # a mistyped name is told before anything is read
     speaker = (open_writer if opened.recipe.data.task == "chat" else open_finder)(opened, options)
-    if sys.stdin.isatty() and not options.json:
+    if is_typed() and not options.json:
         talk(speaker)
     else:
-        answer_lines(speaker, _lines(), as_json=options.json)
+        answer_lines(speaker, read_input_lines(forgiving=True), as_json=options.json)
     return 0
 
 
@@ -55,7 +55,7 @@ def open_writer(opened: Run, options: argparse.Namespace) -> Speaker:
     """A run that was trained on conversations."""
     if options.top or options.fallback:
         raise SettingsError(f"--top and --fallback are for a knowledge base; {opened.folder} writes its replies")
-    return _writer(opened, options, search_settings(options))
+    return _writer(opened, options, search_settings(options, opened.recipe.search))
 
 
 def open_finder(opened: Run, options: argparse.Namespace) -> Speaker:
@@ -63,10 +63,10 @@ def open_finder(opened: Run, options: argparse.Namespace) -> Speaker:
     if options.top < 0:
         raise SettingsError("--top must not be negative")
     settings = _retrieve_settings(options)
-    search = search_settings(options)
-    if (search or options.ensemble) and not options.fallback:
-        raise SettingsError("nothing is searched for in a knowledge base; search settings are for a --fallback run")
     writer = Run.open(options.fallback).require("chat") if options.fallback else None
+    search = search_settings(options, *([writer.recipe.search] if writer else []))
+    if (search or options.ensemble) and not writer:
+        raise SettingsError("nothing is searched for in a knowledge base; search settings are for a --fallback run")
 
     from regard.tasks.retrieve import load
 
@@ -150,8 +150,3 @@ def _ask() -> str:
     except UnicodeDecodeError:
         print("(this was not UTF-8)")
         return ""
-
-
-def _lines() -> Iterator[str]:
-    for raw in sys.stdin.buffer:
-        yield raw.decode("utf-8", errors="replace").rstrip("\r\n")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from regard.cli.shading import show_weights
 from regard.config import Corpus
 from regard.data.corpus import read_lines
-from regard.data.files import split_suffix
+from regard.data.files import is_typed, read_input_lines, split_suffix
 from regard.data.labelled import FORMATS, read_documents
 from regard.errors import SettingsError
 from regard.run import Run
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     classifier = load(opened.folder)
     if options.score:
         return score(classifier, options)
-    waits = options.file == "-" and sys.stdin.isatty()
+    waits = options.file == "-" and is_typed()
     for chunk in _chunks(first, texts, 1 if waits else TOGETHER):
         show(classifier.classify(chunk, explain=options.explain), options)
     return 0
@@ -110,13 +110,8 @@ def show(verdicts: Iterable[Verdict], options: argparse.Namespace) -> None:
 def _texts(options: argparse.Namespace, labelled: bool) -> Iterator[str]:
     if labelled:
         return (document.text for document in read_documents(Corpus(options.file)))
-    lines = _standard_input() if options.file == "-" else read_lines(options.file)
+    lines = read_input_lines(forgiving=True) if options.file == "-" else read_lines(options.file)
     return iter(["\n".join(lines)]) if options.whole else lines
-
-
-def _standard_input() -> Iterator[str]:
-    for raw in sys.stdin.buffer:
-        yield raw.decode("utf-8", errors="replace").rstrip("\r\n")
 
 
 def _chunks(first: list[str], rest: Iterator[str], size: int) -> Iterator[list[str]]:

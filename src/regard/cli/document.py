@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.data.files import opened, split_suffix
+from regard.data.files import STDIN, opened, split_suffix, standard_input
 from regard.documents import FORMATS, SUFFIXES, Document, Format, parse
 from regard.durable import is_stream, write_atomically
 from regard.errors import SettingsError
@@ -61,7 +61,8 @@ def read_document(options: argparse.Namespace, kind: Format, run: Run) -> Docume
 
 def _parse(file: str, kind: Format) -> Document:
     if file == "-":
-        return parse("standard input", sys.stdin.buffer.read(), format=kind)
+        with standard_input() as stream:
+            return parse(STDIN, stream.read(), format=kind)
     with opened(file) as stream:
         return parse(file, stream.read(), format=kind)
 

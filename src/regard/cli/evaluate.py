@@ -73,8 +73,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Score."""
-    search = search_settings(options)
     opened = [_open(name) for name in (options.run, options.against) if name]
+    search = search_settings(options, *(one.recipe.search for one in opened if isinstance(one, Run)))
     check(options, opened, search)
     languages, notes = _languages(opened)
     pairs = list(read_corpus(Corpus(options.source, options.target), *languages))
@@ -177,10 +177,7 @@ def _translated(
     from regard.training.machine import cores
 
     wanted = replace(run.recipe.search, **search)
-    asked = ["--ensemble"] if ensemble else []
-    if engine == "auto" and wanted.stop == "exact":  # slow there; `regard translate` leaves it to torch as well
-        asked.append("search.stop=exact")
-    if choose_engine(engine, run, wanted, asked) == "ctranslate2":
+    if choose_engine(engine, run, wanted, ["--ensemble"] if ensemble else []) == "ctranslate2":
         fast, made_by = load_fast(run), "CTranslate2, int8"
         translate: Translate = partial(fast.translate, **search)
     else:

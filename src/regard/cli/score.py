@@ -34,8 +34,8 @@ def run(options: argparse.Namespace) -> int:
     """Score."""
     from regard.run import Run
 
-    search = search_settings(options)
-    data = Run.open(options.run).require("translate").recipe.data
+    recipe = Run.open(options.run).require("translate").recipe
+    search, data = search_settings(options, recipe.search), recipe.data
     pairs = iter(read_corpus(Corpus(options.source, options.target), data.source_language, data.target_language))
     chunk = list(islice(pairs, CHUNK_PAIRS))  # a missing file is told before the model is loaded
 

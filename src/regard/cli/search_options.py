@@ -8,7 +8,7 @@ from typing import Any
 from regard.cli.settings import add_set, add_setting, given_settings, settings_help
 from regard.config import Search
 from regard.errors import SettingsError
-from regard.recipe import describe, make_recipe, with_overrides
+from regard.recipe import describe, make_recipe, to_table, with_overrides
 
 
 def add_scoring(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
@@ -40,14 +40,18 @@ def add_search(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     return search
 
 
-def search_settings(options: argparse.Namespace) -> dict[str, Any]:
-    """The search settings that were given, checked."""
+def search_settings(options: argparse.Namespace, *own: Search) -> dict[str, Any]:
+    """The search settings that were given, checked together with those of a run's `own` that they leave as they are.
+
+    Several are the settings of several runs; without any, the defaults are taken for them.
+    """
     table = with_overrides(given_settings(options), options.set)
     for section in table:
         if section != "search":
             raise SettingsError(f"--set {section}: a trained run takes only search settings, e.g. search.beam=8")
     given = table.get("search", {})
-    checked = make_recipe({"search": given}, where="options").search
+    for base in own or (Search(),):
+        checked = make_recipe({"search": to_table(base) | given}, where="options").search
     return {name: getattr(checked, name) for name in given}
 
 

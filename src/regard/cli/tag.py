@@ -23,7 +23,7 @@ from regard.data.conll import (
     write_conll,
 )
 from regard.data.corpus import read_lines
-from regard.data.files import split_suffix
+from regard.data.files import STDIN, is_typed, read_input_lines, split_suffix
 from regard.data.spans import mark
 from regard.errors import CorpusError, SettingsError
 from regard.run import Run
@@ -42,7 +42,6 @@ MATRIX_NAMES = 14
 """A confusion matrix of more types does not fit on a screen."""
 SHOWN_WORDS = 3
 """Words that an explanation names."""
-STDIN = "standard input"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -78,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
         raise SettingsError("--score looks at all sentences together; leave out --explain and --conll")
     if options.json and options.conll:
         raise SettingsError("--json and --conll are two ways to print; choose one")
-    if options.score and options.file == "-" and sys.stdin.isatty():
+    if options.score and options.file == "-" and is_typed():
         raise SettingsError(f"--score needs labelled words, in a file or a pipe: {FORMATS}")
     if options.explain and options.conll:
         raise SettingsError("--conll has no room for an explanation; leave out --explain, or take --json")
@@ -93,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
     if options.score:
         show_scores(tagger.score(labelled), as_json=options.json)
         return 0
-    waits = options.file == "-" and sys.stdin.isatty()
+    waits = options.file == "-" and is_typed()
     chunk = first
     while chunk:
         show(tagger, tagger.tag(chunk, explain=options.explain), options)
@@ -150,7 +149,8 @@ def show_scores(found: TagScores, *, as_json: bool) -> None:
 
 def _labelled(file: str, column: int) -> list[TaggedSentence]:
     piped = file == "-"
-    found = list(read_tagged_lines(_standard_input(), STDIN, column) if piped else read_tagged(Corpus(file), column))
+    lines = read_input_lines(forgiving=True)
+    found = list(read_tagged_lines(lines, STDIN, column) if piped else read_tagged(Corpus(file), column))
     if not found:
         raise CorpusError(STDIN if piped else file, "no word here")
     return found
@@ -159,7 +159,7 @@ def _labelled(file: str, column: int) -> list[TaggedSentence]:
 def _sentences(options: argparse.Namespace) -> Iterator[str | Sequence[str]]:
     """Texts, or the words of sentences."""
     if options.file == "-":
-        lines = _standard_input()
+        lines = read_input_lines(forgiving=True)
     elif options.words or split_suffix(options.file)[0] in OF_WORDS:
         return iter(read_words(options.file))
     else:
@@ -177,11 +177,6 @@ def _text(lines: Iterator[str], file: str) -> Iterator[str]:
     if looks_like_columns(first):
         print(f"regard: {file} looks like CoNLL but is read as text; --words reads it as words", file=sys.stderr)
     return chain(first, lines)
-
-
-def _standard_input() -> Iterator[str]:
-    for raw in sys.stdin.buffer:
-        yield raw.decode("utf-8", errors="replace").rstrip("\r\n")
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import partial
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,11 +18,14 @@ from regard.cli.document import add_format, document_format, read_document, tran
 from regard.cli.search_options import add_search, search_settings
 from regard.cli.terminate import interruptible
 from regard.data.corpus import read_lines
-from regard.errors import SettingsError
-from regard.run import Run
+from regard.data.files import read_input_lines
+from regard.durable import is_stream
+from regard.errors import SettingsError, UnwritableError
+from regard.run import Run, open_together
 from regard.tasks.stream import Output, chunks, chunks_as_they_come
 
 if TYPE_CHECKING:
+    from regard.convert.engine import Quantization
     from regard.tasks.answer import Answer
 
 Translate = Callable[[list[str]], list["Answer"]]
@@ -89,23 +93,24 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _translate(options: argparse.Namespace) -> int:
-    search = search_settings(options)
     opened = Run.open(options.run).require("translate")  # a wrong one is told before anything is read
+    search = search_settings(options, opened.recipe.search)
     check(options, opened, search)
     if kind := document_format(options):
         document = read_document(options, kind, opened)
-        translate = open_translator(options, opened, search)
+        translate, _ = open_translator(options, opened, search)
         return translate_into(options, document, translate, bar(lambda: len(set(document.texts)), 0))
-    lines = _standard_input() if options.file == "-" else read_lines(options.file)
+    lines = read_input_lines() if options.file == "-" else read_lines(options.file)
     first = next(lines, None)  # a missing file is told before the model is loaded
     if first is None:
         if options.out:
             Output(Path(options.out), {}, resume=False).finish()
         return 0
-    translate = open_translator(options, opened, search)
+    translate, engine = open_translator(options, opened, search)
     lines = chain([first], lines)
     if options.out:
-        return into_file(options, opened, search, lines, translate)
+        settings = replace(opened.recipe.search, **search)
+        return into_file(options, lines, translate, {"engine": engine, "search": asdict(settings)})
     numbers = count(1)
     for chunk in chunks_as_they_come(lines) if options.file == "-" else chunks(lines):
         for answer in translate(chunk):
@@ -138,22 +143,38 @@ def check(options: argparse.Namespace, opened: Run, search: dict[str, Any]) -> N
         raise SettingsError("--out with --nbest needs --json: one line for each line of the input")
 
 
-def open_translator(options: argparse.Namespace, opened: Run, search: dict[str, Any]) -> Translate:
-    """The engine that suits what is asked, with its settings."""
+def open_translator(options: argparse.Namespace, opened: Run, search: dict[str, Any]) -> tuple[Translate, str]:
+    """The engine that suits what is asked, with its settings, and what it is called."""
     from regard.tasks.fast import choose_engine, load_fast
 
+    opened.require_weights()
     asked = [name for name in ("ensemble", "prefix", "tree", "align") if getattr(options, name)]
     settings = replace(opened.recipe.search, **search)
-    wants_exact = ["search.stop=exact"] if options.engine == "auto" and settings.stop == "exact" else []  # slow there
-    if choose_engine(options.engine, opened, settings, [*map("--{}".format, asked), *wants_exact]) == "ctranslate2":
-        fast = load_fast(opened, options.quantization or "int8", lambda message: print(message, file=sys.stderr))
-        return lambda texts: fast.translate(texts, nbest=options.nbest, details=options.json, **search)
+    if choose_engine(options.engine, opened, settings, [f"--{name}" for name in asked]) == "ctranslate2":
+        quantization: Quantization = options.quantization or "int8"
+        try:
+            fast = load_fast(opened, quantization, lambda message: print(message, file=sys.stderr))
+        except UnwritableError as error:
+            if options.engine == "ctranslate2":
+                raise
+            print(f"{error}; translating with torch", file=sys.stderr)
+        else:
+            translate = partial(fast.translate, nbest=options.nbest, details=options.json, **search)
+            return translate, f"ctranslate2 {quantization}"
     asked_for = {name: getattr(options, name) for name in ("nbest", "prefix", "tree", "align")} | search
-    return by_torch([options.run, *options.ensemble], options.workers, asked_for)
+    hint = " --workers 1 needs less"
+    if options.out and not document_format(options) and not is_stream(Path(options.out)):
+        hint += ", and --resume goes on"
+    return by_torch([options.run, *options.ensemble], options.workers, asked_for, hint), "torch"
 
 
-def by_torch(runs: list[str], processes: int, asked_for: dict[str, Any]) -> Translate:
-    """One process for a few lines; once there are many, one for each core, or as many as were asked for."""
+def by_torch(runs: list[str], processes: int, asked_for: dict[str, Any], hint: str = "") -> Translate:
+    """One process for a few lines; once there are many, one for each core, or as many as were asked for.
+
+    `hint` is what to do where such a process is ended from outside.
+    """
+    open_together(*runs)  # what is wrong with them is told at once, and not by every process
+
     from regard.tasks.translate import load
     from regard.tasks.workers import Workers
     from regard.training.machine import cores
@@ -163,7 +184,7 @@ def by_torch(runs: list[str], processes: int, asked_for: dict[str, Any]) -> Tran
     def translate(texts: list[str]) -> list[Answer]:
         count = processes or (cores() if len(texts) >= MANY_LINES else 1)
         if count > 1:
-            workers = opened.get("workers") or opened.setdefault("workers", Workers(runs, count))
+            workers = opened.get("workers") or opened.setdefault("workers", Workers(runs, count, hint))
             return workers.translate(texts, **asked_for)
         translator = opened.get("translator") or opened.setdefault("translator", load(*runs))
         return translator.translate(texts, **asked_for)
@@ -171,20 +192,20 @@ def by_torch(runs: list[str], processes: int, asked_for: dict[str, Any]) -> Tran
     return translate
 
 
-_SHAPING = ("engine", "quantization", "ensemble", "nbest", "prefix", "scores", "align", "json", "tree")
-"""Options that change what an output file holds."""
+_SHAPING = ("nbest", "prefix", "scores", "align", "json", "tree")
+"""Options that change what an output file holds, beside runs, engine and search."""
 
 
-def into_file(
-    options: argparse.Namespace, opened: Run, search: dict[str, Any], lines: Iterable[str], translate: Translate
-) -> int:
-    """Translate into --out, from where an earlier attempt stopped, with a bar on a terminal."""
-    weights = (opened.folder / "weights.safetensors").stat()
+def into_file(options: argparse.Namespace, lines: Iterable[str], translate: Translate, how: dict[str, Any]) -> int:
+    """Translate into --out, from where an earlier attempt stopped, with a bar on a terminal.
+
+    `how` is what else must be the same to go on: the engine that was found and the settings of the search.
+    """
     job = {
         "file": _name(options.file),
-        "run": [str(opened.folder.resolve()), weights.st_size, weights.st_mtime_ns],
-        "options": [getattr(options, name) for name in _SHAPING],
-        "search": {name: str(value) for name, value in search.items()},
+        "runs": [_weights(Run.open(folder)) for folder in (options.run, *options.ensemble)],
+        "options": {name: getattr(options, name) for name in _SHAPING},
+        **how,
     }
     lines_there = (lambda: sum(1 for _ in read_lines(options.file))) if Path(options.file).is_file() else None
     with Output(Path(options.out), job, resume=options.resume) as output, bar(lines_there, output.done) as advance:
@@ -197,6 +218,12 @@ def into_file(
             raise
         output.finish()
     return 0
+
+
+def _weights(run: Run) -> list[str | int]:
+    """A run by its path and by what changes when it is trained on."""
+    status = run.require_weights().stat()
+    return [str(run.folder.resolve()), status.st_size, status.st_mtime_ns]
 
 
 def _name(file: str) -> list[str]:
@@ -243,12 +270,3 @@ def bar(count: Callable[[], int] | None, done: int) -> Iterator[Callable[[int], 
             progress.update(task, speed=f"{speed:,.0f} sentences/s" if speed else "")
 
         yield advance
-
-
-def _standard_input() -> Iterator[str]:
-    for number, raw in enumerate(sys.stdin.buffer, 1):
-        try:
-            yield raw.decode().rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            found = f"byte {raw[error.start]:#04x} at position {error.start + 1}"
-            raise SettingsError(f"standard input, line {number}: not UTF-8 ({found}); convert it first") from None

@@ -59,7 +59,7 @@ class Train:
     state_every: int = 500
     """Updates between states to resume from."""
     patience: int = 10
-    """Stop after this many validations without a better score or loss; 0: never. It cools down from the last one."""
+    """Stop after this many validations without a better one, for models that write also by the loss; 0: never."""
     metric: Literal["bleu", "chrf", "loss", "accuracy", "f1", "mrr"] = "bleu"
     """The validation score that picks the best weights."""
     valid_sentences: int = 500

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +15,8 @@ from typing import Any
 
 from regard import __version__
 from regard.durable import sync_folder
-from regard.errors import RunError
-from regard.run import WEIGHTS, Run
+from regard.errors import RunError, UnwritableError
+from regard.run import Run
 
 MARK = "export.json"
 """What was exported, and from which weights. A folder that holds it may be replaced by another export."""
@@ -24,10 +26,12 @@ MARK = "export.json"
 def export_folder(run: Run, folder: Path, facts: dict[str, Any]) -> Iterator[Path]:
     """A folder to write into that takes its name when the block ends well; an error removes it.
 
-    An earlier export of that name is replaced; anything else that stands there is refused.
+    An earlier export of that name is replaced; anything else that stands there is refused. Of several that
+    are written at once, the last one stays.
     """
     refuse_taken(folder)
-    draft = folder.with_name(f".{folder.name}.{os.getpid()}.part")
+    folder = folder.resolve()  # a link stays, and what it leads to is replaced
+    draft = folder.with_name(f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
         draft.mkdir(parents=True)
         yield draft
@@ -35,14 +39,31 @@ def export_folder(run: Run, folder: Path, facts: dict[str, Any]) -> Iterator[Pat
         (draft / MARK).write_text(json.dumps(mark, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         for path in draft.iterdir():
             _sync(path)
-        if folder.exists():
-            shutil.rmtree(folder)
-        os.replace(draft, folder)
+        while not _take_name(draft, folder):
+            pass
         sync_folder(folder.parent)
     except OSError as error:
-        raise RunError(f"{folder}: cannot be written ({error.strerror})") from None
+        raise UnwritableError(f"{folder}: cannot be written ({error.strerror})") from None
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def _take_name(draft: Path, folder: Path) -> bool:
+    """Put the draft in the place of what stands there; False when another came in between."""
+    aside = draft.with_suffix(".old")
+    with contextlib.suppress(FileNotFoundError):
+        os.rename(folder, aside)
+    try:
+        os.rename(draft, folder)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.rename(aside, folder)
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        return False
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return True
 
 
 def refuse_taken(folder: Path) -> None:
@@ -64,7 +85,7 @@ def read_mark(folder: Path) -> dict[str, Any]:
 
 def fingerprint(run: Run) -> str:
     """Of the weights and what they are the weights of: by this a stale export is known."""
-    with (run.folder / WEIGHTS).open("rb") as file:
+    with run.require_weights().open("rb") as file:
         found = hashlib.file_digest(file, "sha256")
     found.update(repr(run.recipe.model).encode())
     return found.hexdigest()

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import stat
+import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 COMPRESSIONS = (".gz", ".zst")
+STDIN = "standard input"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 # A compressed zstd block can grow enormously; small bites keep what is unpacked at once small too.
 _ZSTD_BITE = 4096
@@ -48,6 +50,33 @@ def read_lines(path: str | Path) -> Iterator[str]:
             raise _damaged(path, error, count + 1) from None
     if not count:
         raise CorpusError(path, "the file is empty")
+
+
+def read_input_lines(*, forgiving: bool = False) -> Iterator[str]:
+    """The lines of standard input, as `read_lines` gives those of a file; there may be none.
+
+    `forgiving`: what is not UTF-8 is read as U+FFFD.
+    """
+    with standard_input() as file:
+        for number, raw in enumerate(file, 1):
+            text = raw.decode(errors="replace").encode() if forgiving else raw
+            yield _decode_line(STDIN, text, number)
+
+
+def is_typed() -> bool:
+    """Whether somebody types at standard input, line by line."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+@contextmanager
+def standard_input() -> Iterator[BinaryIO]:
+    """The bytes of standard input. Whatever fails is told as a CorpusError."""
+    if sys.stdin is None:  # closed by who started us, as by <&- in a shell
+        raise CorpusError(STDIN, "is closed; name a file, or pipe text in")
+    try:
+        yield sys.stdin.buffer
+    except OSError as error:
+        raise CorpusError(STDIN, f"cannot be read ({error.strerror})") from None
 
 
 @contextmanager

@@ -228,8 +228,7 @@ class Served:
         return self.decoding if fast else self.searching, replace(settings, join_up_to=settings.max_source)
 
     def _engine(self, settings: Search) -> EngineName:
-        exact = ["search.stop=exact"] if self.engine == "auto" and settings.stop == "exact" else []  # slow there
-        return choose_engine(self.engine, self.run, settings, exact)
+        return choose_engine(self.engine, self.run, settings)
 
     def _decode(self, sentences: list[Sentence]) -> list[Answer]:
         """By CTranslate2."""
@@ -326,8 +325,7 @@ def _kind(run: Run) -> Kind:
         return "chat"
     if task not in get_args(Kind):
         raise RunError(f'{run.folder}: made for the task "{task}", which is not served')
-    if not (run.folder / WEIGHTS).is_file():
-        raise RunError(f'{run.folder}: has no {WEIGHTS} yet; "regard resume {run.folder}" goes on training')
+    run.require_weights()
     kind: Kind = task
     return kind
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from regard.config import Search
 from regard.convert.engine import Engine, Found, Quantization, convert_if_new, engine_folder
+from regard.convert.folder import fingerprint, read_mark
 from regard.convert.support import exportable
-from regard.errors import SettingsError
+from regard.errors import SettingsError, UnwritableError
 from regard.run import Run
 from regard.tasks.answer import Answer, find_flags, target_scripts, try_again
 from regard.tasks.long import in_pieces
@@ -104,9 +108,25 @@ def load_fast(
 ) -> FastTranslator:
     """Open a run with CTranslate2; it is converted when this is first asked for, and `tell` hears what that cost."""
     folder = engine_folder(run, quantization)
-    if convert_if_new(run, quantization) and tell and quantization != "float32":
+    if not os.access(run.folder, os.W_OK) and read_mark(folder).get("fingerprint") != fingerprint(run):
+        raise UnwritableError(f"{folder}: cannot be written (no permission)")  # told before it is converted
+    with _alone(run):
+        is_new = convert_if_new(run, quantization)
+    if is_new and tell and quantization != "float32":
         tell(f"converted for CTranslate2; {_cost(run, folder, quantization)}")
     return FastTranslator(Engine(folder, *run.tokenizers), run.recipe.search, target_scripts(run))
+
+
+@contextmanager
+def _alone(run: Run) -> Iterator[None]:
+    """While entered, nobody else is: who comes second waits, and finds what the first has made."""
+    descriptor = os.open(run.folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some network drives lock no folders; then both convert, and the last one stays
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _cost(run: Run, folder: Path, quantization: Quantization) -> str:
@@ -122,9 +142,11 @@ def _cost(run: Run, folder: Path, quantization: Quantization) -> str:
 def choose_engine(wanted: EngineName, run: Run, search: Search, asked: Sequence[str] = ()) -> EngineName:
     """The engine to take: CTranslate2 where it can do what is asked, else torch. `asked`: options beyond the search.
 
-    CTranslate2 can forbid, too, but in its own way: it may find other texts. It does so only where it is asked for.
+    Only where it is asked for does CTranslate2 stop exactly, which it is slow at, or forbid, where it may find other
+    texts than torch.
     """
-    if wanted == "torch" or (wanted == "auto" and (search.no_repeat or search.min_length)):
+    left_alone = search.no_repeat or search.min_length or search.stop == "exact"
+    if wanted == "torch" or (wanted == "auto" and left_alone):
         return "torch"
     reason = why_not(run, search, asked)
     if not reason:

@@ -6,13 +6,14 @@ import json
 import os
 import queue
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from regard.durable import is_stream, sync_folder
-from regard.errors import CorpusError, RegardError, SettingsError
+from regard.errors import CorpusError, SettingsError
 
 CHUNK = 2000
 """Lines translated together: enough to sort by length, few enough to be told of soon."""
@@ -28,28 +29,29 @@ def chunks(lines: Iterable[str], size: int = CHUNK) -> Iterator[list[str]]:
 
 
 def chunks_as_they_come(lines: Iterable[str], size: int = CHUNK, delay: float = DELAY) -> Iterator[list[str]]:
-    """All lines; none waits longer than `delay` for the next one."""
-    waiting: queue.Queue[str | BaseException | None] = queue.Queue(maxsize=4 * size)
+    """All lines; none waits longer than `delay` for those after it. What goes wrong while reading is raised here."""
+    waiting: queue.Queue[tuple[float, str | BaseException | None]] = queue.Queue(maxsize=4 * size)
 
     def read() -> None:
+        end = None
         try:
             for line in lines:
-                waiting.put(line)
-            waiting.put(None)
-        except RegardError as error:
-            waiting.put(error)
+                waiting.put((time.monotonic(), line))
+        except BaseException as error:  # whoever waits would wait for ever
+            end = error
+        waiting.put((time.monotonic(), end))
 
     threading.Thread(target=read, daemon=True).start()
     more = True
     while more:
         chunk: list[str] = []
-        item = waiting.get()
+        came, item = waiting.get()
         while isinstance(item, str):
             chunk.append(item)
             if len(chunk) == size:
                 break
             try:
-                item = waiting.get(timeout=delay)
+                _, item = waiting.get(timeout=max(0.0, came + delay - time.monotonic()))
             except queue.Empty:
                 break
         if chunk:
@@ -85,19 +87,29 @@ class Output:
                 raise SettingsError(
                     f"{self.path}: is whole, nothing is left to resume; without --resume it is made anew"
                 )
-            self._note.write_text(json.dumps(job), encoding="utf-8")
+            with self._note.open("w", encoding="utf-8") as note:
+                json.dump(job, note)
+                note.flush()
+                os.fsync(note.fileno())
             return 0
         if not resume:
             raise SettingsError(f"{self.part}: an earlier translation was interrupted; --resume goes on, or remove it")
-        if not self._note.is_file() or json.loads(self._note.read_text(encoding="utf-8")) != json.loads(
-            json.dumps(job)
-        ):
+        if self._noted() != json.loads(json.dumps(job)):
             raise SettingsError(f"{self.part}: was made from another file, run or setting; remove it and start anew")
         content = self.part.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
         with self.part.open("r+b") as file:
             file.truncate(len(whole))
         return whole.count(b"\n")
+
+    def _noted(self) -> Any:
+        """The job of a half-made file; None if nothing is noted of it."""
+        try:
+            return json.loads(self._note.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except ValueError:
+            raise SettingsError(f"{self._note}: damaged; remove it and {self.part}, and start anew") from None
 
     def write(self, lines: Iterable[str]) -> None:
         """Add lines."""

@@ -16,9 +16,9 @@ from regard.data.batch import make_sources
 from regard.data.tokenizer import SOS, UNK, Tokenizer
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.searchtree import Recorder, SearchTree
-from regard.errors import RunError, SettingsError
+from regard.errors import SettingsError
 from regard.models.base import Seq2Seq
-from regard.run import CARD, Run
+from regard.run import CARD, open_together
 from regard.tasks.align import Aligner, batches, join_alignments, text_side
 from regard.tasks.answer import Answer, find_flags, target_scripts, texts_of, try_again
 from regard.tasks.gaze import replace_unknown
@@ -184,16 +184,10 @@ class Translator:
 
 def load(run: str | Path, *others: str | Path) -> Translator:
     """Open a run folder for translating and looking inside; several with one vocabulary become an ensemble."""
-    folder = Run.open(run).require("translate", "chat")
-    source, target = folder.tokenizers
-    members = [Run.open(other) for other in others]
-    for member in members:
-        if [side.hash() for side in member.tokenizers] != [side.hash() for side in (source, target)]:
-            raise RunError(f"{member.folder}: its vocabulary is not that of {folder.folder}; an ensemble needs one")
+    folder, *members = open_together(run, *others)
     return Translator(
         folder.load_model(),
-        source,
-        target,
+        *folder.tokenizers,
         folder.recipe.search,
         others=[member.load_model() for member in members],
         scripts=target_scripts(folder),

@@ -108,7 +108,8 @@ class TranslationTask:
             for pair, text in zip(self.translated[:SAMPLES], texts[:SAMPLES], strict=True)
         ]
         metric = self.recipe.train.metric
-        return Validation(scores, -scores["loss"] if metric == "loss" else scores[metric], samples)
+        score = -scores["loss"] if metric == "loss" else scores[metric]
+        return Validation(scores, score, samples, loss=scores["loss"])
 
     def write(self, model: Seq2Seq) -> list[str]:
         """What the model makes of the first validation pairs, greedily."""

@@ -8,20 +8,24 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
+from regard.errors import RegardError, RunError
 from regard.tasks.answer import Answer
 from regard.tasks.translate import Translator, load
 
-_translator: Translator | None = None
+_translator: Translator | RegardError | None = None
+"""In a worker process: the opened run, or why it cannot be opened."""
 
 
 class Workers:
     """A run, or an ensemble of runs, opened in several processes. Translates as a `Translator` does."""
 
-    def __init__(self, runs: Sequence[str | Path], count: int):
-        self.count = count
+    def __init__(self, runs: Sequence[str | Path], count: int, hint: str = ""):
+        """`hint` is what to do where a process is ended from outside, as by a system that has no memory left."""
+        self.count, self.hint = count, hint
         self._pool = ProcessPoolExecutor(
             count,
             multiprocessing.get_context("spawn"),
@@ -33,10 +37,13 @@ class Workers:
         """Translate texts, given back in order. Each process takes every so many of them, sorted by length."""
         order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
         shares = [order[number :: self.count] for number in range(self.count)]
-        waiting = [self._pool.submit(_translate, [texts[place] for place in share], options) for share in shares]
         answers: dict[int, Answer] = {}
-        for share, found in zip(shares, waiting, strict=True):
-            answers |= zip(share, found.result(), strict=True)
+        try:
+            waiting = [self._pool.submit(_translate, [texts[place] for place in share], options) for share in shares]
+            for share, found in zip(shares, waiting, strict=True):
+                answers |= zip(share, found.result(), strict=True)
+        except BrokenProcessPool:
+            raise RunError(f"one of {self.count} worker processes ended; too little memory?{self.hint}") from None
         return [answers[place] for place in range(len(texts))]
 
     def close(self) -> None:
@@ -50,7 +57,10 @@ def _open(runs: tuple[str, ...], parent: int) -> None:
     import torch
 
     torch.set_num_threads(1)
-    _translator = load(*runs)
+    try:
+        _translator = load(*runs)
+    except RegardError as error:  # raised here it would end the pool; the first who asks shall hear it
+        _translator = error
 
 
 def _end_with(parent: int) -> None:
@@ -62,4 +72,6 @@ def _end_with(parent: int) -> None:
 
 def _translate(texts: list[str], options: dict[str, Any]) -> list[Answer]:
     assert _translator is not None
+    if isinstance(_translator, RegardError):
+        raise _translator
     return _translator.translate(texts, **options)

@@ -86,6 +86,8 @@ class Validation:
     scores: Mapping[str, float]
     score: float
     samples: Sequence[Mapping[str, str]] = ()
+    loss: float | None = None
+    """What patience asks too, where the score goes up and down by chance."""
 
 
 @dataclass(frozen=True)
@@ -248,7 +250,7 @@ class Trainer:
         (seconds,) = team.sum(team.is_first * (time.monotonic() - self._clock))
         self._clock = time.monotonic()
         progress.seconds += seconds
-        best = count_validation(progress, validation.score, validation.scores.get("loss"))
+        best = count_validation(progress, validation.score, validation.loss)
         if best:
             weights = self._gather(self.average.named().items())
             if team.is_first:

@@ -99,4 +99,4 @@ def _batches(data: Sentences, batch: int) -> Iterator[Choice]:
     yield Choice("train.state_every", min(every, 500), "so little is lost when it is killed")
     most = max(EPOCHS * epoch, UPDATES)
     yield Choice("train.max_steps", most, f"{round(most / epoch)} epochs, if nothing ends it before")
-    yield Choice("train.patience", 4, "validations without a better score or loss; then it cools down and stops")
+    yield Choice("train.patience", 4, "validations without a better one; then it cools down and stops")

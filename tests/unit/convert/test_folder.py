@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from regard.convert.folder import export_folder, fingerprint, read_mark
-from regard.errors import RunError
+from regard.errors import RunError, UnwritableError
 from regard.run import Run
 from tests.unit.convert.runs import random_recipe, random_run
 
@@ -60,8 +61,43 @@ def break_off(run: Run, folder: Path) -> None:
 
 def test_a_place_that_cannot_be_written_to(run: Run, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match="cannot be written"):
+    with pytest.raises(UnwritableError, match="cannot be written"):
         export(run, tmp_path / "file" / "a", "one")
+
+
+def test_of_exports_at_once_the_last_stays_and_none_fails(run: Run, tmp_path: Path) -> None:
+    with export_folder(run, tmp_path / "a", {}) as first:
+        (first / "file").write_text("first")
+        with export_folder(run, tmp_path / "a", {}) as second:  # in the same process, and so of the same id
+            (second / "file").write_text("second")
+    assert (tmp_path / "a" / "file").read_text() == "first"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_one_that_takes_the_name_in_between_is_no_error(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename, came = os.rename, []
+
+    def crossed(source: Path, target: Path) -> None:
+        if target == tmp_path / "a" and not came:
+            came.append(True)
+            export(run, target, "other")
+        rename(source, target)
+
+    for name in ("rename", "replace"):
+        monkeypatch.setattr(os, name, crossed)
+    export(run, tmp_path / "a", "mine")
+    assert (tmp_path / "a" / "file").read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_link_stays(run: Run, tmp_path: Path) -> None:
+    export(run, tmp_path / "elsewhere", "one")
+    (tmp_path / "a").symlink_to(tmp_path / "elsewhere")
+    export(run, tmp_path / "a", "two")
+    assert (tmp_path / "a").is_symlink()
+    assert (tmp_path / "elsewhere" / "file").read_text() == "two"
 
 
 def test_a_damaged_mark_says_nothing(tmp_path: Path) -> None:

@@ -7,15 +7,19 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.unit.convert.runs import random_recipe, random_run, sentences
 
+import regard.convert.ctranslate2
 from regard.cli import main
 from regard.config import Search
 from regard.data.formats import Pair
 from regard.errors import SettingsError
+from regard.run import Run
 from regard.tasks.fast import choose_engine, load_fast
 from regard.tasks.stream import Output
 from regard.tasks.translate import load, texts_of
@@ -115,6 +119,80 @@ def test_a_half_made_file_of_another_text_is_not_gone_on_with(run, tmp_path, cap
     assert capsys.readouterr().err.count("was made from another file, run or setting") == 2
     assert main([*arguments, "--resume"]) == 0
     assert out.read_text().count("\n") == 2
+
+
+def test_what_else_has_changed_since_a_file_was_begun_is_seen(tmp_path, capsys, monkeypatch):
+    run = random_run(tmp_path / "run", random_recipe())
+    twin = random_run(tmp_path / "twin", random_recipe(), seed=1)
+    (tmp_path / "in.en").write_text("I am here.\n")
+    start = ["translate", str(run.folder), str(tmp_path / "in.en"), "--out", str(tmp_path / "out.it"), "--beam", "2"]
+    together = [*start, "--ensemble", str(twin.folder)]
+
+    def begin(arguments):
+        for path in tmp_path.glob("out.it*"):
+            path.unlink()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Output, "write", lambda self, lines: os.kill(os.getpid(), signal.SIGTERM))
+            assert main(arguments) == 143
+        capsys.readouterr()
+
+    def is_refused(arguments):
+        code = main([*arguments, "--resume"])
+        return code == 2 and "was made from another file, run or setting" in capsys.readouterr().err
+
+    begin(together)
+    later = (twin.folder / "weights.safetensors").stat().st_mtime_ns + 1
+    os.utime(twin.folder / "weights.safetensors", ns=(later, later))
+    assert is_refused(together)  # a member was trained on
+
+    begin(start)
+    with monkeypatch.context() as patch:
+        patch.setattr("regard.tasks.fast.importlib.util.find_spec", lambda name: None)
+        assert is_refused(start)  # auto is torch now
+    assert is_refused([*start, "--quantization", "float32"])
+    run.write_recipe(replace(run.recipe, search=replace(run.recipe.search, length_penalty=0.5)))
+    assert is_refused(start)  # the run has another search
+    run.write_recipe(replace(run.recipe, search=replace(run.recipe.search, length_penalty=1.0)))
+    assert main([*start, "--engine", "ctranslate2", "--quantization", "int8", "--resume"]) == 0  # what auto was
+
+
+def test_a_folder_that_cannot_be_written_is_left_to_torch(tmp_path, capsys, monkeypatch):
+    run = random_run(tmp_path / "run", random_recipe())
+    (tmp_path / "in.en").write_text("I am here.\n")
+    start = ["translate", str(run.folder), str(tmp_path / "in.en")]
+    assert main([*start, "--engine", "torch"]) == 0
+    expected = capsys.readouterr().out
+    said = f"{run.folder}/ctranslate2-int8: cannot be written (no permission)"
+    with monkeypatch.context() as patch:
+        patch.setattr("regard.tasks.fast.os.access", lambda path, mode: False)
+        assert main(start) == 0
+        assert capsys.readouterr() == (expected, f"{said}; translating with torch\n")
+        assert main([*start, "--engine", "ctranslate2"]) == 2
+        assert capsys.readouterr().err == f"regard: {said}\n"
+    with monkeypatch.context() as patch:  # known only when it is written, as on a full disk
+        patch.setattr("regard.convert.folder._sync", lambda path: os.mkdir("/proc/none"))
+        assert main(start) == 0
+        assert re.search(r"cannot be written \(.+\); translating with torch\n$", capsys.readouterr().err)
+    assert not list(run.folder.glob("*ctranslate2*"))
+    load_fast(run)
+    monkeypatch.setattr("regard.tasks.fast.os.access", lambda path, mode: False)
+    load_fast(run)  # what was converted before is there
+
+
+def test_of_two_that_convert_at_once_one_waits_for_the_other(tmp_path, monkeypatch):
+    run = random_run(tmp_path / "run", random_recipe())
+    convert, made = regard.convert.ctranslate2.convert_run, []
+
+    def slowly(*arguments):
+        time.sleep(0.3)
+        made.append(convert(*arguments))
+
+    monkeypatch.setattr(regard.convert.ctranslate2, "convert_run", slowly)
+    with ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(load_fast, Run.open(run.folder), "int8") for _ in range(2)]
+        answers = [one.result().translate(["I am here."]) for one in both]
+    assert len(made) == 1
+    assert answers[0] == answers[1]
 
 
 def test_sigterm_leaves_what_is_done_and_says_so(run, tmp_path, capsys):

@@ -33,6 +33,29 @@ def test_a_line_does_not_wait_for_the_next():
     assert list(chunks_as_they_come(map(str, range(5)), size=2)) == [["0", "1"], ["2", "3"], ["4"]]
 
 
+def test_a_line_does_not_wait_for_all_that_follow_steadily():
+    def steady():
+        for number in range(20):
+            yield str(number)
+            time.sleep(0.03)
+
+    found = list(chunks_as_they_come(steady(), delay=0.1))
+    assert [line for chunk in found for line in chunk] == [str(number) for number in range(20)]
+    assert len(found) > 2
+
+
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), ValueError("odd"), SystemExit(1)])
+def test_no_error_leaves_the_reader_waiting(error):
+    def broken():
+        yield "a"
+        raise error
+
+    found = chunks_as_they_come(broken())
+    assert next(found) == ["a"]
+    with pytest.raises(type(error)):
+        next(found)
+
+
 def test_an_error_while_reading_reaches_the_reader():
     def broken():
         yield "a"
@@ -61,6 +84,15 @@ def test_a_file_is_there_only_when_it_is_whole(tmp_path):
         again.finish()
     assert path.read_text() == "eins\nzwei\ndrei\n"
     assert [file.name for file in tmp_path.iterdir()] == ["out.de"]
+
+
+@pytest.mark.parametrize("note", [b"", b"{", b"\xff"])
+def test_a_note_that_a_power_cut_has_emptied_is_told(tmp_path, note):
+    (tmp_path / "out.de.part").write_text("eins\n")
+    (tmp_path / "out.de.part.json").write_bytes(note)
+    with pytest.raises(SettingsError, match=r"out\.de\.part\.json: damaged; remove it and .*out\.de\.part, and start"):
+        Output(tmp_path / "out.de", {"a": 1}, resume=True)
+    assert (tmp_path / "out.de.part").read_text() == "eins\n"
 
 
 def test_a_whole_file_is_not_resumed_over(tmp_path):

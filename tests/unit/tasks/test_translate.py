@@ -2,8 +2,14 @@
 
 import json
 import math
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
 
 import pytest
+import safetensors.torch
 import torch
 from torch import nn
 
@@ -18,6 +24,7 @@ from regard.models.base import Memory, Seq2Seq
 from regard.recipe import find_preset
 from regard.run import Run
 from regard.tasks.translate import Translator
+from regard.tasks.workers import Workers
 
 LINES = ["ein Hund und ein Kind rennen schnell", "die Katze schläft"]
 
@@ -324,3 +331,85 @@ def test_bad_options_are_told_in_one_line(runs, capsys, arguments, message):
     error = capsys.readouterr().err
     assert message in error
     assert len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize("more", [[], ["--format", "html"]])
+def test_standard_input_that_cannot_be_read_is_told_in_one_line(runs, more):
+    command = f"exec {sys.executable} -m regard translate {runs / 'a'} {' '.join(more)}"
+    for stdin, message in (("<&-", "is closed; name a file, or pipe text in"), ("0>/dev/null", "cannot be read (")):
+        done = subprocess.run(["sh", "-c", f"{command} {stdin}"], capture_output=True, text=True)
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"regard: standard input: {message}")
+        assert len(done.stderr.splitlines()) == 1
+
+
+def test_options_are_checked_together_with_the_settings_of_the_run(runs, tmp_path, capsys):
+    shutil.copytree(runs / "a", tmp_path / "six")
+    run = Run.open(tmp_path / "six")
+    run.write_recipe(replace(run.recipe, search=config.Search(beam=6)))
+    output(capsys, "translate", run.folder, runs / "in.en", "--set", "search.groups=3")
+    output(capsys, "score", run.folder, "--source", runs / "in.en", "--target", runs / "in.it", "--set",
+           "search.groups=3")  # fmt: skip
+    assert main(["translate", str(run.folder), str(runs / "in.en"), "--set", "search.groups=5"]) == 2
+    assert "options: search.beam 6 does not fall into search.groups 5" in capsys.readouterr().err
+
+
+def spoilt(runs, folder, content):
+    """Run a, with other weights; none, if there is no content."""
+    shutil.copytree(runs / "a", folder)
+    (folder / "weights.safetensors").unlink()
+    if content is not None:
+        (folder / "weights.safetensors").write_bytes(content)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ("nowhere", "there is no such run folder"),
+        ("c", "its vocabulary is not that of"),
+        ("cut", "weights.safetensors: damaged ("),
+        ("begun", "has no weights.safetensors yet"),
+    ],
+)
+def test_what_is_wrong_with_a_run_is_told_once_and_not_by_every_worker(runs, tmp_path, capfd, other, message):
+    spoilt(runs, tmp_path / "cut", (runs / "a" / "weights.safetensors").read_bytes()[:-9])
+    spoilt(runs, tmp_path / "begun", None)
+    other = runs / other if other == "c" else tmp_path / other
+    assert main(["translate", str(runs / "a"), str(runs / "in.en"), "--workers", "2", "--ensemble", str(other)]) == 2
+    error = capfd.readouterr().err
+    assert message in error
+    assert len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize("engine", ["auto", "torch", "ctranslate2"])
+def test_a_run_that_has_just_begun_is_told(runs, tmp_path, capsys, engine):
+    if engine == "ctranslate2":
+        pytest.importorskip("ctranslate2")
+    run = spoilt(runs, tmp_path / "begun", None)
+    arguments = ["translate", str(run), str(runs / "in.en"), "--out", str(tmp_path / "out.it"), "--engine", engine]
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error == f'regard: {run}: has no weights.safetensors yet; "regard resume {run}" goes on training\n'
+    assert not list(tmp_path.glob("out.it*"))
+
+
+def test_a_worker_that_cannot_open_the_run_says_why(runs, tmp_path, capfd):
+    content = safetensors.torch.save({"unknown": torch.ones(2)})
+    workers = Workers([spoilt(runs, tmp_path / "other", content)], 1)
+    try:
+        with pytest.raises(RunError, match="does not fit the recipe"):
+            workers.translate(["I am trendy"])
+    finally:
+        workers.close()
+    assert capfd.readouterr().err == ""
+
+
+def test_a_worker_that_is_ended_is_told(runs):
+    workers = Workers([runs / "a"], 1, " --workers 1 needs less")
+    try:
+        workers._pool.submit(os._exit, 1)  # as when the system ends it
+        with pytest.raises(RunError, match=r"one of 1 worker processes ended.* --workers 1 needs less"):
+            workers.translate(["I am trendy"])
+    finally:
+        workers.close()

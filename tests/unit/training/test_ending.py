@@ -163,7 +163,7 @@ def test_patience_also_asks_the_loss_and_goes_back_to_where_it_was_lowest(tmp_pa
 
     def validate(model):
         score, loss = found.pop(0) if found else (5.2, 1.55)
-        return Validation({"bleu": score, "loss": loss}, score)
+        return Validation({"bleu": score, "loss": loss}, score, loss=loss)
 
     task.validate = validate
     trainer = Trainer(Line(), task, settings, tmp_path / "states", [rates])
