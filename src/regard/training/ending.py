@@ -47,7 +47,7 @@ def count_validation(progress: Progress, score: float, loss: float | None = None
     nothing_yet = score == before == 0  # early on, BLEU stays at zero for a while
     if not progress.cooling_until and not nothing_yet:
         progress.worse_in_a_row = 0 if better else progress.worse_in_a_row + 1
-    if better:
+    if better or score == before:
         progress.better_step = progress.step
     if before is not None and score < before:
         return False

@@ -49,9 +49,10 @@ class Progress:
     best_loss: float | None = None
     """The lowest loss of a validation so far."""
     better_step: int = 0
-    """The update of the last validation that was better in something: by its score or by its loss."""
+    """The update of the last validation that was better in something, by its score or its loss, or had as good a score:
+    what patience goes back to."""
     worse_in_a_row: int = 0
-    """Validations since then."""
+    """Validations since one was better."""
     cooling_from: int = 0
     """The update after which the learning rate falls to zero; 0 while it is not known."""
     cooling_until: int = 0
