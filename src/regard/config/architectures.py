@@ -31,6 +31,8 @@ class Transformer:
     """d_ff: width inside the feed-forward layer."""
     dropout: float = 0.1
     """Dropout on embeddings and on the output of each sub-layer, as in the paper."""
+    word_dropout: float = 0.0
+    """Share of the tokens, of source and target, whose embedding is hidden as a whole while training."""
     norm: Literal["after", "before"] = "after"
     """Layer norm after the residual sum (the paper) or before each sub-layer."""
     activation: Literal["relu", "gelu", "swish", "swiglu"] = "relu"
@@ -60,6 +62,7 @@ class Transformer:
         )
         require(self.encoder_layers >= 1 and self.decoder_layers >= 1, "model needs at least one layer on each side")
         require(0 <= self.dropout < 1, "model.dropout must be at least 0 and below 1")
+        require(0 <= self.word_dropout < 1, "model.word_dropout must be at least 0 and below 1")
         require(self.window >= 0, "model.window must not be negative")
         for place, (name, count) in enumerate(self.kept_heads):
             guess = nearest(name, self.attentions)

@@ -38,6 +38,7 @@ class Shape(NamedTuple):
     rotary: bool
     window: int
     kept_heads: tuple[tuple[str, int], ...] = ()
+    word_dropout: float = 0.0
 
     def heads_in(self, attention: str) -> int:
         """How many heads the attention of this name has."""
@@ -213,10 +214,14 @@ class Embedding(nn.Module):
         self.scale = math.sqrt(shape.width)
         self.positions = positions
         self.drop = Dropout(shape.dropout)
+        self.hide = Dropout(shape.word_dropout)
 
     def forward(self, ids_BT: Tensor, start: int = 0) -> Tensor:
         """Vectors [B, T, D] of a sequence whose first token stands at position `start`."""
-        return self.drop(self.positions(self.tokens(ids_BT) * self.scale, start))
+        x_BTD = self.tokens(ids_BT) * self.scale
+        if self.training and self.hide.dropped:
+            x_BTD = x_BTD * self.hide(x_BTD.new_ones(*ids_BT.shape, 1))  # a token is there or not, as a whole
+        return self.drop(self.positions(x_BTD, start))
 
 
 def _last_norm(shape: Shape) -> nn.Module:
@@ -269,6 +274,7 @@ class Transformer(Seq2Seq):
         head_width: int,
         inner: int,
         dropout: float,
+        word_dropout: float,
         norm: str,
         activation: str,
         positions: str,
@@ -282,7 +288,7 @@ class Transformer(Seq2Seq):
         super().__init__()
         shape = Shape(
             width, heads, head_width or width // heads, inner, dropout, norm, activation, positions == "rotary", window,
-            kept_heads,
+            kept_heads, word_dropout,
         )  # fmt: skip
         place = position_layer(positions, join, width, max_positions)
         embed_source = Embedding(source_vocabulary, shape, place)

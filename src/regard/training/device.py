@@ -1,4 +1,4 @@
-"""Where a model is trained and in which precision, and how it lies on the processes of a team.
+"""Where a model is trained, and how it lies on the processes of a team.
 
 One process has the model as it is. Several have copies that sum their gradients (DDP), or a shard each of every tensor,
 put together layer by layer when it is needed (FSDP2). The loop sees a `Layout` and need not know which.
@@ -24,6 +24,7 @@ from regard.models.base import Network
 from regard.models.transformer import FeedForward
 from regard.training.distributed import Team
 from regard.training.loss import Loss
+from regard.training.precision import autocast
 
 LossFunction = Callable[[Any, Any], Loss]
 
@@ -40,14 +41,6 @@ def choose_device(settings: Train, local_rank: int) -> torch.device:
     device = torch.device("cuda", local_rank)
     torch.cuda.set_device(device)
     return device
-
-
-def autocast(settings: Train, device: torch.device) -> AbstractContextManager[Any]:
-    """Matrix products in bfloat16, where that was asked for or pays."""
-    low = settings.precision == "bfloat16"
-    if settings.precision == "auto":
-        low = device.type == "cuda" and torch.cuda.is_bf16_supported()
-    return torch.autocast(device.type, torch.bfloat16) if low else nullcontext()
 
 
 class LossOf(nn.Module):

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from regard.config import Train
 from regard.layers.initialise import stacked
 from regard.models.base import Network
+from regard.training.precision import product_type
 
 MOMENTUM = 0.95
 ROUNDS = 5
@@ -27,14 +28,17 @@ TINY = 1e-7
 class Muon(torch.optim.Optimizer):
     """Momentum made orthogonal. Matrices of one shape are treated together.
 
-    torch has a Muon of its own; it takes one matrix at a time, in bfloat16, which a CPU does slowly, and does not know
-    of several maps stacked in one matrix, such as a head's query, key and value.
+    torch has a Muon of its own; it takes one matrix at a time, always in bfloat16, which most CPUs do slowly, and does
+    not know of several maps stacked in one matrix, such as a head's query, key and value.
     """
 
-    def __init__(self, matrices: Sequence[tuple[Tensor, int]], rate: float, weight_decay: float):
-        """`matrices`: each with the number of maps that are stacked in its rows."""
+    def __init__(
+        self, matrices: Sequence[tuple[Tensor, int]], rate: float, weight_decay: float,
+        product: torch.dtype = torch.float32,
+    ):  # fmt: skip
+        """`matrices`: each with the number of maps that are stacked in its rows. `product`: type to multiply them in."""
         super().__init__([matrix for matrix, _ in matrices], {"lr": rate, "weight_decay": weight_decay})
-        self._stacked = dict(matrices)
+        self._stacked, self._product = dict(matrices), product
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -45,7 +49,7 @@ class Muon(torch.optim.Optimizer):
                 if matrix.grad is not None:
                     self._collect(matrix, group, by_shape)
             for pairs in by_shape.values():
-                updates = orthogonal(torch.stack([direction for _, direction in pairs]))
+                updates = orthogonal(torch.stack([direction for _, direction in pairs]), self._product)
                 rows, columns = updates.shape[1:]
                 rate = group["lr"] * max(1.0, rows / columns) ** 0.5  # equal change of the output, whatever the shape
                 for (part, _), update in zip(pairs, updates, strict=True):
@@ -67,11 +71,11 @@ class Muon(torch.optim.Optimizer):
             by_shape[part.shape[0], part.shape[1]].append((part, wanted))
 
 
-def orthogonal(matrices_NRC: Tensor) -> Tensor:
+def orthogonal(matrices_NRC: Tensor, product: torch.dtype = torch.float32) -> Tensor:
     """The nearest matrices whose singular values are all equal, roughly: by Newton and Schulz's iteration."""
     wide = matrices_NRC.shape[1] <= matrices_NRC.shape[2]
     x = matrices_NRC if wide else matrices_NRC.mT
-    x = x / (x.norm(dim=(1, 2), keepdim=True) + TINY)
+    x = (x / (x.norm(dim=(1, 2), keepdim=True) + TINY)).to(product)
     for _ in range(ROUNDS):
         square = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=CUBIC, alpha=QUINTIC), x, beta=LINEAR)
@@ -130,7 +134,10 @@ def make_optimizer(model: Network, settings: Train) -> Together:
         eps=settings.epsilon,
         fused=True,
     )
-    return Together(adam, Muon(inner, settings.matrix_rate, settings.weight_decay)) if inner else Together(adam)
+    if not inner:
+        return Together(adam)
+    product = product_type(settings, inner[0][0].device)
+    return Together(adam, Muon(inner, settings.matrix_rate, settings.weight_decay, product))
 
 
 def inner_matrices(model: Network) -> list[tuple[Tensor, int]]:

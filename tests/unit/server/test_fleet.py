@@ -108,7 +108,8 @@ def test_everything_known_is_given_when_asked_for(run):
 
     two_lines, one = serve(run, scenario)
     assert len(one.alternatives) == 6  # the beam of 5 grew
-    assert len(one.log_probs) == len(one.tokens) + 1
+    ended = "cut off" not in one.flags  # of a model that has learnt nothing, hangs on the processor's rounding
+    assert len(one.log_probs) == len(one.tokens) + ended
     assert one.alignment.source == ("I", "am", "here", ".")
     assert two_lines.alignment.source == (*one.alignment.source, "You", "are", "there", ".")
     assert {link for link in two_lines.alignment.links if link[0] < 4} == set(one.alignment.links)
