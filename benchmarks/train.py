@@ -3,7 +3,10 @@
 Multi30k English to German, joint BPE of 8,000, Transformer of 3+3 layers, width 256, inner 1024, 4 heads, tied
 embeddings, dropout 0.1, label smoothing 0.1, about 4,096 target tokens a batch. Each side is a process that trains with
 its own loop. They take turns of a few seconds: all but one are stopped (SIGSTOP), so that every side meets the same
-machine however its speed changes. A large matrix product takes its turns like the others: that is the peak.
+machine however its speed changes. A large matrix product in float32 takes its turns like the others: that is the peak.
+
+Where the processor multiplies much faster in bfloat16, Regard does so by itself. Then it trains in float32 as well, and
+the plain loop once more under PyTorch's autocast.
 
     make bench-train        (python benchmarks/train.py [--data DIR] [--cycles 15] [--turn 6] [--without joeynmt])
 """
@@ -25,6 +28,8 @@ from pathlib import Path
 from multi30k import BATCH_TOKENS, OUT, SEED, WORDS, Encoded, add_folder, check_folder
 from peers import joey
 from peers.environment import peer_python
+from regard.training.machine import look_at_machine
+from regard.training.plan import SHORT_PAYS
 
 WARM = 10  # updates before the first turn
 PEERS = Path(__file__).parent / "peers"
@@ -72,13 +77,14 @@ class Side:
         os.killpg(self._process.pid, number)
 
 
-def regard_side(data: Path, folder: Path) -> Side:
+def regard_side(data: Path, folder: Path, name: str = "Regard", **more: str) -> Side:
     """`regard train` on the raw text."""
     settings = {
         "tokenizer.size": WORDS, "tokenizer.sampling": 0.0, "train.batch_tokens": BATCH_TOKENS, "train.seed": SEED,
         "train.optimizer": "adam", "train.validate_every": 10**6, "train.state_every": 10**6, "train.log_every": 1,
     }  # fmt: skip
-    sets = [argument for name, value in settings.items() for argument in ("--set", f"{name}={value}")]
+    settings |= {f"train.{key}": value for key, value in more.items()}
+    sets = [argument for key, value in settings.items() for argument in ("--set", f"{key}={value}")]
     files = {"source": "train.en", "target": "train.de", "valid-source": "val.en", "valid-target": "val.de"}
     named = [f"--{option}={data / file}" for option, file in files.items()]
     run = folder / "run"
@@ -88,15 +94,15 @@ def regard_side(data: Path, folder: Path) -> Side:
         totals = [0, *(line["tokens"] for line in read_lines(run / "metrics.jsonl"))]
         return [float(after - before) for before, after in itertools.pairwise(totals)]
 
-    return Side("Regard", command, done, folder)
+    return Side(name, command, done, folder)
 
 
-def marian_side(python: Path, encoded: Encoded, folder: Path) -> Side:
+def marian_side(python: Path, encoded: Encoded, folder: Path, *options: str) -> Side:
     """MarianMTModel in a plain loop on the same batches."""
     encoded.write_batches(folder / "batches.jsonl", 300)
-    arguments = [folder / "batches.jsonl", "--pad", encoded.tokenizer.pad, "--out", folder]
+    arguments = [folder / "batches.jsonl", "--pad", encoded.tokenizer.pad, "--out", folder, *options]
     command = [python, PEERS / "marian_loop.py", *arguments]
-    name = "Hugging Face MarianMTModel, plain loop"
+    name = "Hugging Face MarianMTModel, " + ("bfloat16" if options else "plain loop")
     return Side(name, command, lambda: [float(line["tokens"]) for line in read_lines(folder / "log.jsonl")], folder)
 
 
@@ -152,8 +158,11 @@ def main() -> None:
     sides: list[Side] = []
     with tempfile.TemporaryDirectory() as scratch:
         try:
-            for name in ("regard", "marian", "joeynmt", "matmul"):
-                if name in options.without:
+            names = ["regard", "marian", "joeynmt", "matmul"]
+            if look_at_machine().short_gain >= SHORT_PAYS:
+                names[1:1] = ["regard-float32", "marian-bfloat16"]
+            for name in names:
+                if name.split("-")[0] in options.without:
                     continue
                 folder = Path(scratch) / name
                 folder.mkdir()
@@ -173,8 +182,10 @@ def make_side(name: str, data: Path, python: Path, encoded: Encoded, folder: Pat
     """One side, warmed up and stopped."""
     if name == "regard":
         return regard_side(data, folder)
-    if name == "marian":
-        return marian_side(python, encoded, folder)
+    if name == "regard-float32":
+        return regard_side(data, folder, "Regard in float32", precision="float32")
+    if name.startswith("marian"):
+        return marian_side(python, encoded, folder, *(["--bfloat16"] if name == "marian-bfloat16" else []))
     return joey_side(python, encoded, folder) if name == "joeynmt" else matmul_side(folder)
 
 

@@ -3,7 +3,7 @@
 Runs in the peers' environment and reads batches made by the benchmark, so that the data are the same to the token.
 Every so many seconds of training it translates the test sources, off the clock, and writes their ids.
 
-    python marian_loop.py BATCHES --pad 7999 --out FOLDER [--updates N] [--test IDS --every 150]
+    python marian_loop.py BATCHES --pad 7999 --out FOLDER [--updates N] [--bfloat16] [--test IDS --every 150]
 """
 
 from __future__ import annotations
@@ -39,19 +39,21 @@ def pad_rows(rows: list[list[int]], pad: int) -> torch.Tensor:
     return torch.tensor([[*row, EOS] + [pad] * (length - len(row) - 1) for row in rows])
 
 
-def train_step(model: MarianMTModel, rows: list[list[list[int]]], pad: int) -> int:
+def train_step(model: MarianMTModel, rows: list[list[list[int]]], pad: int, short: bool) -> int:
     """Forward and backward on one batch; returns its target tokens."""
     source, output = pad_rows([row[0] for row in rows], pad), pad_rows([row[1] for row in rows], pad)
     start = torch.full((len(rows), 1), START)
-    logits = model(
-        input_ids=source,
-        attention_mask=(source != pad).long(),
-        decoder_input_ids=torch.cat([start, output[:, :-1]], 1),
-    ).logits
     labels = output.masked_fill(output == pad, -100)
-    torch.nn.functional.cross_entropy(
-        logits.flatten(0, 1), labels.flatten(), ignore_index=-100, label_smoothing=0.1
-    ).backward()
+    with torch.autocast("cpu", torch.bfloat16, enabled=short):
+        logits = model(
+            input_ids=source,
+            attention_mask=(source != pad).long(),
+            decoder_input_ids=torch.cat([start, output[:, :-1]], 1),
+        ).logits
+        loss = torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1), labels.flatten(), ignore_index=-100, label_smoothing=0.1
+        )
+    loss.backward()
     return int((output != pad).sum())
 
 
@@ -82,6 +84,7 @@ def main() -> None:
     parser.add_argument("--pad", type=int, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--updates", type=int, default=10**9)
+    parser.add_argument("--bfloat16", action="store_true")
     parser.add_argument("--test", type=Path)
     parser.add_argument("--every", type=float, default=150.0)
     options = parser.parse_args()
@@ -98,7 +101,7 @@ def main() -> None:
         for update, rows in enumerate(cycle(batches), 1):
             began = time.perf_counter()
             optimizer.zero_grad(set_to_none=True)
-            tokens = train_step(model, rows, options.pad)
+            tokens = train_step(model, rows, options.pad, options.bfloat16)
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             schedule.step()

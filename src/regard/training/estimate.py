@@ -15,6 +15,7 @@ from regard.training.machine import Machine
 from regard.training.plan import CHARACTERS_PER_TOKEN, Choice, Corpus
 
 SHARE_OF_PEAK = 0.5  # of the matmul peak, that small models reach
+SHARE_OF_SHORT_PEAK = 0.35  # of that in bfloat16: what is no product takes as long as ever
 FLOAT = 4
 SMALLEST_BATCH = 256
 PROCESS = 400e6  # Python, torch and the data, in bytes
@@ -50,12 +51,9 @@ def estimate(recipe: Recipe, corpus: Corpus, machine: Machine) -> Estimate:
     flops = passes * count_cost(model).training(1, round(length), round(length)) * corpus.pairs
     parameters = count_parameters(model)
     kept = passes * recipe.train.batch_tokens * FLOAT * _floats_per_token(recipe.model, length)
-    return Estimate(
-        parameters,
-        PROCESS + COPIES * FLOAT * parameters + kept,
-        flops,
-        flops / (SHARE_OF_PEAK * machine.peak),
-    )
+    short = recipe.train.precision == "bfloat16"
+    speed = machine.peak * (machine.short_gain * SHARE_OF_SHORT_PEAK if short else SHARE_OF_PEAK)
+    return Estimate(parameters, PROCESS + COPIES * FLOAT * parameters + kept, flops, flops / speed)
 
 
 def fit_memory(plan: list[Choice], recipe: Recipe, corpus: Corpus, machine: Machine) -> list[Choice]:

@@ -36,7 +36,7 @@ class Muon(torch.optim.Optimizer):
         self, matrices: Sequence[tuple[Tensor, int]], rate: float, weight_decay: float,
         product: torch.dtype = torch.float32,
     ):  # fmt: skip
-        """`matrices`: each with the number of maps that are stacked in its rows. `product`: type to multiply them in."""
+        """`matrices`: each with the number of maps stacked in its rows. `product`: the type to multiply in."""
         super().__init__([matrix for matrix, _ in matrices], {"lr": rate, "weight_decay": weight_decay})
         self._stacked, self._product = dict(matrices), product
 

@@ -16,6 +16,7 @@ from regard.training.machine import Machine
 
 CHARACTERS_PER_TOKEN = 4.0  # of European languages with a vocabulary of some thousand subwords
 LONGEST_SENTENCES = 8  # of the longest kind, that a batch should hold
+SHORT_PAYS = 1.5  # times as fast must products in bfloat16 be, since not all of an update is products
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,9 @@ def make_plan(corpus: Corpus, machine: Machine, given: Mapping[str, Mapping[str,
         choices.append(
             Choice("train.quiet_start", True, "sub-layers add nothing at first: fewer updates, with norms before them")
         )
+    if is_transformer and machine.device == "cpu" and machine.short_gain >= SHORT_PAYS:
+        faster = f"matrix products in it are {machine.short_gain:.1f} times as fast here; weights stay in float32"
+        choices.append(Choice("train.precision", "bfloat16", faster))
     choices += _batch(corpus, machine)
     choices += _validation(corpus, next(choice.value for choice in choices if choice.name == "train.batch_tokens"))
     return [choice for choice in choices if not is_said(choice.name, given)]

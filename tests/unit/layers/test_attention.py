@@ -75,6 +75,17 @@ def test_attend_is_softmax_of_scores_times_values(score: nn.Module, make_tap) ->
     close(attend(query, key, value, score=score, tap=make_tap()), score(query, key).softmax(-1) @ value)
 
 
+def test_under_autocast_a_cpu_attends_in_float32() -> None:
+    """PyTorch's kernel is slow backwards in bfloat16 there."""
+    query, key, value = random_heads(2, 3, 5, 4)
+    expected = attend(query, key, value)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = attend(query, key, value)
+        mixed = attend(query.bfloat16(), key.bfloat16(), value)
+    assert torch.equal(found, expected)
+    assert mixed.dtype == torch.float32
+
+
 def test_attend_takes_a_score_that_is_no_dot_product() -> None:
     score, query, key, value = Perceptron(3, 2, 6), torch.randn(1, 4, 3), torch.randn(1, 5, 2), torch.randn(1, 5, 7)
     prepared = score.prepare(key)

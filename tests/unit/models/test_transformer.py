@@ -114,6 +114,16 @@ def test_training_drops_and_evaluation_does_not() -> None:
     assert not torch.equal(model(source, target_BT), model(source, target_BT))
 
 
+def test_words_are_hidden_as_a_whole_while_training() -> None:
+    embed, ids_BT = Embedding(9, shape(word_dropout=0.5), NoPositions()), tokens(20, 30) % 9
+    torch.testing.assert_close(embed.eval()(ids_BT), embed.tokens(ids_BT) * embed.scale)
+    torch.manual_seed(0)
+    found = embed.train()(ids_BT)
+    hidden = (found == 0).all(-1)
+    assert hidden.float().mean().item() == pytest.approx(0.5, abs=0.1)
+    torch.testing.assert_close(found[~hidden], 2 * embed.scale * embed.tokens(ids_BT)[~hidden])
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Options
 

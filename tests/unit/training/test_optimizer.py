@@ -24,6 +24,13 @@ def test_singular_values_become_nearly_equal_and_directions_stay(shape):
     assert torch.einsum("nri,nrc,nic->ni", u, found, v).min() > 0.5  # along each pair of singular vectors
 
 
+def test_products_in_bfloat16_go_the_same_way():
+    torch.manual_seed(0)
+    matrices = torch.randn(3, 16, 24)
+    short, whole = orthogonal(matrices, torch.bfloat16).float(), orthogonal(matrices)
+    assert (short - whole).norm() < 0.05 * whole.norm()
+
+
 def test_a_batch_of_matrices_is_treated_as_each_alone():
     torch.manual_seed(0)
     matrices = torch.randn(4, 5, 7)

@@ -1,5 +1,7 @@
 """The plan: chosen from numbers, overruled by what the user says."""
 
+import dataclasses
+
 import pytest
 
 from regard.recipe import make_recipe
@@ -116,3 +118,15 @@ def test_short_memory_gets_smaller_batches_and_the_same_update():
 def test_sharding_gets_adam():
     assert resolve(Corpus(29_000, 60.0), GPU, {"train": {"shard": True}}).train.optimizer == "adam"
     assert resolve(Corpus(29_000, 60.0), GPU).train.optimizer == "muon"
+
+
+def test_bfloat16_is_taken_where_a_cpu_multiplies_in_it_much_faster():
+    corpus, quick = Corpus(29_000, 60.0), dataclasses.replace(LAPTOP, short_gain=2.1)
+    assert resolve(corpus).train.precision == "auto"
+    assert resolve(corpus, dataclasses.replace(LAPTOP, short_gain=1.2)).train.precision == "auto"
+    assert resolve(corpus, dataclasses.replace(GPU, short_gain=8.0)).train.precision == "auto"  # which asks the device
+    assert resolve(corpus, quick).train.precision == "bfloat16"
+    assert resolve(corpus, quick, {"model": {"arch": "bahdanau"}}).train.precision == "auto"
+    assert resolve(corpus, quick, {"train": {"precision": "float32"}}).train.precision == "float32"
+    sooner, later = (estimate(resolve(corpus, machine), corpus, machine) for machine in (quick, LAPTOP))
+    assert sooner.epoch_seconds < later.epoch_seconds
