@@ -33,7 +33,7 @@ class Train:
     schedule: Literal["inverse-sqrt", "cosine", "constant"] = "inverse-sqrt"
     """How the learning rate falls after the warm-up."""
     cooldown: float = 0.0
-    """Share of the training, at its end, over which the rate falls to zero, whatever ends it; 0: no cooling down."""
+    """Share of the training, at its end, over which the rate falls to zero and words are cut as usual; 0: none."""
     quiet_start: bool = False
     """Let the sub-layers of a Transformer add nothing before the first update; they find out what to add."""
     ease_in: int = 0

@@ -30,6 +30,8 @@ from regard.training.schedule import strength
 class ClassificationTask:
     """What the loop must know of classification."""
 
+    cooling = False
+
     def __init__(self, recipe: Recipe, prepared: PreparedDocuments, model: Classifier, team: Team | None = None):
         self.recipe, self.data, self.team = recipe, prepared, team or Team()
         self.cost = count_document_cost(model)

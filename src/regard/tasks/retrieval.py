@@ -57,6 +57,8 @@ class PairBatch:
 class RetrievalTask:
     """What the loop must know of retrieval."""
 
+    cooling = False
+
     def __init__(self, recipe: Recipe, prepared: PreparedKnowledge, model: Network, team: Team | None = None):
         self.recipe, self.data = recipe, prepared
         self.cost = count_document_cost(model)

@@ -31,6 +31,8 @@ from regard.training.tag_flops import count_tag_cost
 class TaggingTask:
     """What the loop must know of tagging."""
 
+    cooling = False
+
     def __init__(self, recipe: Recipe, prepared: PreparedSentences, model: Tagger, team: Team | None = None):
         self.recipe, self.data, self.team = recipe, prepared, team or Team()
         self.cost = count_tag_cost(model)

@@ -31,6 +31,8 @@ SAMPLES = 3
 class TranslationTask:
     """What the loop must know of translation."""
 
+    cooling = False
+
     def __init__(self, recipe: Recipe, prepared: Prepared, model: Seq2Seq, team: Team | None = None):
         self.recipe, self.data, self.team = recipe, prepared, team or Team()
         self.cost = count_cost(model)
@@ -50,13 +52,17 @@ class TranslationTask:
         return self.stream.mark(position)
 
     def batch(self, position: int) -> Batch:
-        """The pairs at this place of the stream, with other subwords each time if that was asked for."""
+        """The pairs at this place of the stream, with other subwords each time if that was asked for.
+
+        While it cools down, words are cut as they will be when it translates: what was spent on other ways to spell
+        them goes to the usual one (docs/log.md).
+        """
         index = self.stream.at(position)
         pairs = [self.data.train[place] for place in index]
         source, target = self.data.source, self.data.target
         settings = self.recipe.train
         share = self.recipe.tokenizer.sampling * strength(position // settings.accumulate + 1, settings)
-        if not share:
+        if self.cooling or not share:
             return make_batch(pairs, source.pad, target.pad, index)
         draw = random.Random(f"{settings.seed} {position}")
         others = [

@@ -54,6 +54,9 @@ SPENT = ("seconds", "flops", "tokens")
 class Task(Protocol):
     """What the loop must know of a task."""
 
+    cooling: bool
+    """Set by the loop: the rate is falling to its end."""
+
     def batch(self, position: int) -> Any:
         """The batch at this place of the endless stream."""
 
@@ -236,6 +239,7 @@ class Trainer:
     def _parts(self) -> list[Part]:
         """What this process computes of an update: whole batches if they can be dealt out evenly, else rows of each."""
         task, rank, size = self.task, self.team.rank, self.team.size
+        task.cooling = self.progress.cooling_until > 0
         positions = range(self.progress.position, self.progress.position + self.settings.accumulate)
         if len(positions) % size == 0:
             return [Part(position, task.batch(position), None) for position in positions if position % size == rank]

@@ -98,7 +98,9 @@ def _vocabulary(corpus: Corpus) -> Iterator[Choice]:
     size = 32_000 if pairs >= 1_000_000 else size
     yield Choice("tokenizer.size", size, f"{pairs:,} pairs: few enough that each subword is seen often")
     if pairs < 500_000:
-        yield Choice("tokenizer.sampling", 0.1, "words are cut anew each time they are seen: little data goes further")
+        yield Choice(
+            "tokenizer.sampling", 0.1, "words are cut anew each time, until it cools down: little data goes further"
+        )
 
 
 def _choose_arch(corpus: Corpus, machine: Machine) -> tuple[str, str]:
@@ -141,7 +143,7 @@ def _learning(corpus: Corpus, by_muon: bool) -> Iterator[Choice]:
     short = by_muon and corpus.pairs < 100_000
     yield Choice("train.warmup", 30 if short else 100, "a short climb is enough where gradients are clipped")
     yield Choice("train.schedule", "constant", "the end is not known yet; the rate falls when it comes")
-    yield Choice("train.cooldown", 0.2, "the last fifth, whatever ends it: minutes, updates, or no better validation")
+    yield Choice("train.cooldown", 0.3, "the last part, whatever ends it: minutes, updates, or no better validation")
     if corpus.pairs < 500_000:
         yield Choice("train.ease_in", 3000, "dropout and sampling grow: what knows nothing cannot learn by heart")
 

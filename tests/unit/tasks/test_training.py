@@ -1,5 +1,6 @@
 """A small run from text to report, and what it leaves behind."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ from tests.small_runs import train_arguments, write_corpus
 import regard
 from regard.cli import main
 from regard.run import Run
+from regard.tasks.kinds import kind_of
 from regard.tasks.train import _first_model, _launch
 from regard.training.loop import Trainer
 
@@ -41,6 +43,21 @@ def test_the_run_folder_is_complete(run):
 def test_losses_fall(run):
     losses = [line["loss"] for line in Run.open(run).metrics() if line["kind"] == "update"]
     assert losses[-1] < 0.9 * losses[0]  # a moving average
+
+
+def test_words_are_cut_as_usual_while_it_cools_down(run, tmp_path):
+    shutil.copytree(run, tmp_path / "run")
+    opened = Run.open(tmp_path / "run")
+    recipe, kind = opened.recipe, kind_of("translate")
+    recipe = dataclasses.replace(recipe, tokenizer=dataclasses.replace(recipe.tokenizer, sampling=0.5))
+    recipe = dataclasses.replace(recipe, train=dataclasses.replace(recipe.train, ease_in=0))
+    task = kind.task(recipe, kind.reopen(opened, print), opened.build_network())
+    sampled = task.batch(0)
+    task.cooling = True
+    usual = task.batch(0)
+    pairs = [task.data.train[place] for place in usual.index_B.tolist()]
+    assert usual.target_tokens == sum(len(target) + 1 for _, target in pairs)
+    assert sampled.target_tokens > usual.target_tokens  # words in more pieces
 
 
 def test_load_and_translate_in_order_with_empty_lines(run):

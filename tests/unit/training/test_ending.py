@@ -48,6 +48,18 @@ def test_the_last_quarter_of_the_updates_cools(tmp_path):
     assert watched.notes == ["60 of 80 updates made: cooling down over 20 updates"]
 
 
+def test_the_task_knows_while_it_cools(tmp_path):
+    class Asked(Fit):
+        def batch(self, position):
+            found.append(self.cooling)
+            return super().batch(position)
+
+    found = []
+    settings = Train(learning_rate=0.1, warmup=1, average=0.0, cooldown=0.25, validate_every=10, max_steps=80)
+    Trainer(Line(), Asked(), settings, tmp_path / "states", [Notes()]).fit(lambda weights: None, StopRequest())
+    assert found == [False] * 60 + [True] * 20
+
+
 def test_patience_begins_the_cooling_and_is_not_asked_again(tmp_path):
     scores = [5.0, 4.0, 4.0, 6.0, 3.0, 3.0, 3.0]
     progress, watched = fit(tmp_path, scores, patience=2, max_steps=1000, cooldown=0.5)
