@@ -217,6 +217,8 @@ class Run:
         from safetensors import safe_open
 
         path = self.folder / WEIGHTS
+        if not path.is_file() and self.is_finished:
+            raise RunError(f"{self.folder}: its {WEIGHTS} is gone; take it from a copy of the run")
         if not path.is_file():
             raise RunError(f'{self.folder}: has no {WEIGHTS} yet; "regard resume {self.folder}" goes on training')
         try:
@@ -309,7 +311,7 @@ def open_together(run: str | Path, *others: str | Path) -> list[Run]:
 
 
 def _damaged(weights: Path, error: Exception) -> RunError:
-    return RunError(f"{weights}: damaged ({error}); take it from a copy, or resume the run")
+    return RunError(f"{weights}: damaged ({error}); take it from a copy of the run")
 
 
 def _sequences(model: Network) -> Seq2Seq:

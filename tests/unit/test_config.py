@@ -41,6 +41,8 @@ def test_tables_read_back_to_the_same_recipe(arch):
         ("model.widht=8", 'settings: transformer-small has no setting "model.widht"; did you mean "model.width"?'),
         ("model.width=100", "settings: model.width 100 is not a multiple of model.heads 3"),
         ("train.batch_tokens=1", "settings: train.batch_tokens must be at least 16"),
+        (f"train.seed={2**63}", "settings: train.seed must be a number of 64 bits"),
+        ("train.valid_sentences=-3", "settings: train.valid_sentences must not be negative"),
         ("train.clip=-1", "settings: train.clip must not be negative"),
         ("train.warmup=-5", "settings: train.warmup must not be negative"),
         ("train.weight_decay=-1", "settings: train.weight_decay must not be negative"),

@@ -25,7 +25,9 @@ from regard.run import Run, open_together
 from regard.tasks.stream import Output, chunks, chunks_as_they_come
 
 if TYPE_CHECKING:
+    from regard.config import Search
     from regard.convert.engine import Quantization
+    from regard.data.tokenizer import Tokenizer
     from regard.tasks.answer import Answer
 
 Translate = Callable[[list[str]], list["Answer"]]
@@ -100,7 +102,7 @@ def _translate(options: argparse.Namespace) -> int:
         document = read_document(options, kind, opened)
         translate, _ = open_translator(options, opened, search)
         return translate_into(options, document, translate, bar(lambda: len(set(document.texts)), 0))
-    lines = read_input_lines() if options.file == "-" else read_lines(options.file)
+    lines = _lines(options, opened, replace(opened.recipe.search, **search))
     first = next(lines, None)  # a missing file is told before the model is loaded
     if first is None:
         if options.out:
@@ -117,6 +119,28 @@ def _translate(options: argparse.Namespace) -> int:
             print(show(answer, options, next(numbers)))
         sys.stdout.flush()
     return 0
+
+
+def _lines(options: argparse.Namespace, opened: Run, settings: Search) -> Iterator[str]:
+    """The lines to translate, of which there may be none; long ones refused with their number, if they shall be."""
+    if options.file == "-":
+        lines = read_input_lines()
+    elif (path := Path(options.file)).is_file() and not path.stat().st_size:
+        lines = iter(())
+    else:
+        lines = read_lines(options.file)
+    if settings.long_lines == "split":
+        return lines
+    return _without_long(lines, options.file if options.file != "-" else "line", opened.tokenizers[0], settings)
+
+
+def _without_long(lines: Iterable[str], name: str, tokenizer: Tokenizer, settings: Search) -> Iterator[str]:
+    from regard.tasks.long import TOO_LONG, refuse_long
+
+    for number, line in enumerate(lines, 1):
+        where = f"{name} {number:,}" if name == "line" else f"{name}:{number}"
+        refuse_long(line, tokenizer, settings.max_source, where, TOO_LONG)
+        yield line
 
 
 def check(options: argparse.Namespace, opened: Run, search: dict[str, Any]) -> None:
@@ -210,8 +234,11 @@ def into_file(options: argparse.Namespace, lines: Iterable[str], translate: Tran
     lines_there = (lambda: sum(1 for _ in read_lines(options.file))) if Path(options.file).is_file() else None
     with Output(Path(options.out), job, resume=options.resume) as output, bar(lines_there, output.done) as advance:
         try:
-            for chunk in chunks(islice(lines, output.done, None)):
+            piped = options.file == "-"
+            for chunk in chunks(output.rest_of_pipe(lines) if piped else islice(lines, output.done, None)):
                 output.write(show(answer, options) for answer in translate(chunk))
+                if piped:
+                    output.remember(chunk)
                 advance(len(chunk))
         except KeyboardInterrupt:
             print(f"\n{output.part} keeps what is done; the same command with --resume goes on", file=sys.stderr)
@@ -227,7 +254,7 @@ def _weights(run: Run) -> list[str | int]:
 
 
 def _name(file: str) -> list[str]:
-    """A file by its path and its content; a pipe only by its name, because it can be read once."""
+    """A file by its path and its content; of a pipe the lines that were read are compared (`Output.rest_of_pipe`)."""
     path = Path(file)
     if not path.is_file():
         return [file]

@@ -79,6 +79,8 @@ class Train:
         require_finite(self, "train")
         for name in ("max_steps", "accumulate", "validate_every", "state_every", "log_every"):
             require(getattr(self, name) >= 1, f"train.{name} must be at least 1")
+        require(-(2**63) <= self.seed < 2**63, "train.seed must be a number of 64 bits")
+        require(self.valid_sentences >= 0, "train.valid_sentences must not be negative")
         require(self.batch_tokens >= 16, "train.batch_tokens must be at least 16")
         require(self.learning_rate > 0, "train.learning_rate must be above 0")
         require(self.matrix_rate > 0, "train.matrix_rate must be above 0")

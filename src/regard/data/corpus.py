@@ -82,7 +82,7 @@ def _one_sided(name: str) -> Path:
 
 def _refuse_lone_text(path: Path) -> Iterator[Pair]:
     with opened(path):  # a name that is simply mistyped is told first
-        raise CorpusError(path, f"text has one side only; give the other with --target (both in one: {_BOTH_SIDES})")
+        raise CorpusError(path, f"text has one side only; give its target too (both in one: {_BOTH_SIDES})")
 
 
 def _read_phrasebook(corpus: Corpus) -> Iterator[Pair]:

@@ -111,9 +111,11 @@ def load(path: Path, kind: str, lowercase: bool, symbols: Sequence[str] = ()) ->
     """Open a stored model."""
     model = path.read_bytes()
     try:
+        if not model:
+            raise RuntimeError("an empty file, which SentencePiece would take for a model of nothing")
         tokenizer = SubwordTokenizer(kind, lowercase, model)
     except RuntimeError:
-        raise TokenizerError(f"{path}: not a SentencePiece model, or damaged; take it from the run again") from None
+        raise TokenizerError(f"{path}: not a SentencePiece model, or damaged; take it from a copy of the run") from None
     if tokenizer.token(tokenizer.first_byte) != "<0x00>" or tokenizer.symbols != tuple(symbols):
         raise TokenizerError(
             f"{path}: a SentencePiece model whose ids are laid out differently; it cannot be used here"

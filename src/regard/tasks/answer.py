@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,6 +21,8 @@ Flag = Literal["empty", "loops", "copies", "cut off", "script", "length", "retri
 
 LOOP_WORDS = 8
 """The longest run of words whose repetition is looked for."""
+STUTTERED, STUTTER = 20, re.compile(r"(\w{1,8}?)\1{5,}")
+"""A word of at least so many letters that says the same few again and again: a loop of subwords."""
 COPIED_WORDS, COPIED_SHARE = 4, 0.8
 """So many words in a row, and this share of the whole, taken over from the source are a copy."""
 ABSURD_RATIO, SHORT_TEXT = 4.0, 20
@@ -166,7 +169,9 @@ def _may_copy(source: str, written: Sequence[str]) -> bool:
 
 
 def loops(written: Sequence[str]) -> bool:
-    """Whether one word stands four times in a row, or a run of up to `LOOP_WORDS` words three times."""
+    """Whether a word stands four times in a row, or a run of up to `LOOP_WORDS` words thrice, or a word stutters."""
+    if any(len(word) >= STUTTERED and STUTTER.search(word) for word in written):
+        return True
     if len(written) - len(set(written)) < 3:  # the shortest loop says one word three times again
         return False
     for size in range(1, min(LOOP_WORDS, len(written) // 3) + 1):

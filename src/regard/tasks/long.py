@@ -11,6 +11,7 @@ from regard.errors import SettingsError
 from regard.tasks.answer import Answer
 
 Translate = Callable[[list[str]], list[Answer]]
+TOO_LONG = "cut it, or set search.long_lines=split"
 
 
 def in_pieces(texts: Sequence[str], tokenizer: Tokenizer, settings: Search, translate: Translate) -> list[Answer]:
@@ -32,7 +33,7 @@ def pieces_of(text: str, tokenizer: Tokenizer, settings: Search, name: str = "th
 
     if settings.long_lines == "split":
         return cut(text, fits, together) or [text]
-    refuse_long(text, tokenizer, limit, name, "cut it, or set search.long_lines=split")
+    refuse_long(text, tokenizer, limit, name, TOO_LONG)
     return [text]
 
 

@@ -24,7 +24,7 @@ class QuantizationLoss:
     def __str__(self) -> str:
         change = self.small - self.full
         scores = f"float32 {self.full:.2f}, {self.quantization} {self.small:.2f} ({change:+.2f})"
-        return f"BLEU on {self.sentences:,} held-out sentences: {scores}"
+        return f"BLEU on {self.sentences:,} sentences: {scores}"
 
 
 def quantization_loss(run: Run, folder: Path, quantization: Quantization, pairs: Sequence[Pair]) -> QuantizationLoss:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import queue
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from regard.durable import is_stream, sync_folder
+from regard.durable import is_stream, sync_folder, write_atomically
 from regard.errors import CorpusError, SettingsError
 
 CHUNK = 2000
@@ -70,6 +71,8 @@ class Output:
         self.path = path if self.is_stream else path.resolve()  # a link stays, and what it leads to is replaced
         self.part = path if self.is_stream else self.path.with_name(self.path.name + ".part")
         self._note = self.path.with_name(self.path.name + ".part.json")
+        self._job, self._digest = dict(job), _hash(())
+        self._read: tuple[int, str] = (0, "")
         self.done = 0
         if self.path.is_dir():
             raise CorpusError(str(path), "is a folder; name a file")
@@ -94,13 +97,34 @@ class Output:
             return 0
         if not resume:
             raise SettingsError(f"{self.part}: an earlier translation was interrupted; --resume goes on, or remove it")
-        if self._noted() != json.loads(json.dumps(job)):
+        noted = self._noted()
+        if noted is not None:
+            count, digest = noted.pop("read", (0, ""))
+            self._read = (int(count), str(digest))
+        if noted != json.loads(json.dumps(job)):
             raise SettingsError(f"{self.part}: was made from another file, run or setting; remove it and start anew")
         content = self.part.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
         with self.part.open("r+b") as file:
             file.truncate(len(whole))
         return whole.count(b"\n")
+
+    def rest_of_pipe(self, lines: Iterable[str]) -> Iterator[str]:
+        """What is still to be done of a pipe, which must begin as the one before did: only its lines can tell."""
+        lines = iter(lines)
+        count, digest = self._read
+        again = list(islice(lines, max(count, self.done)))
+        if count and _hash(again[:count]).hexdigest() != digest:
+            raise SettingsError(f"{self.part}: was made from another text; remove it and start anew")
+        self._digest, self._read = _hash(again[: self.done]), (self.done, "")
+        return chain(again[self.done :], lines)
+
+    def remember(self, lines: Sequence[str]) -> None:
+        """Note that these lines of a pipe have been read, and what was made of them written."""
+        self._digest = _hash(lines, self._digest)
+        self._read = (self._read[0] + len(lines), self._digest.hexdigest())
+        if not self.is_stream:
+            write_atomically(self._note, json.dumps(self._job | {"read": self._read}).encode())
 
     def _noted(self) -> Any:
         """The job of a half-made file; None if nothing is noted of it."""
@@ -135,3 +159,11 @@ class Output:
         self.part.replace(self.path)
         self._note.unlink(missing_ok=True)
         sync_folder(self.path.parent)
+
+
+def _hash(lines: Iterable[str], before: hashlib._Hash | None = None) -> hashlib._Hash:
+    """Of lines, and those before them."""
+    found = before or hashlib.sha256()
+    for line in lines:
+        found.update(line.encode(errors="surrogatepass") + b"\n")
+    return found

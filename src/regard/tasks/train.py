@@ -255,6 +255,10 @@ def resume(folder: str | Path, overrides: Iterable[str] = ()) -> Run:
                 raise SettingsError(
                     f"--set {override}: only train. and search. settings can change in a run that exists"
                 )
+        if team.once(lambda: run.is_finished and not has_state(run.folder / "states")):
+            raise RunError(
+                f'{run.folder}: is finished, and its states were removed; "regard finetune" goes on from its weights'
+            )
         if not changed and team.once(lambda: run.is_finished):
             reason = run.card["training"]["stopped"]
             tell(f"{run.folder}: finished already ({reason}); --set {_later_end(run.recipe.train, reason)} goes on")

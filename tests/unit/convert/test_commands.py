@@ -74,7 +74,7 @@ def test_a_converted_model_lies_in_the_run(run: Run, tmp_path: Path, capsys: pyt
         (tmp_path / side).write_text("I am trendy\nHe reads a book\n")
     code, out, _ = said(capsys, *arguments, "--source", str(tmp_path / "source"), "--target", str(tmp_path / "target"))
     assert code == 0
-    assert re.search(r"BLEU on 2 held-out sentences: float32 \d+\.\d\d, int8 \d+\.\d\d \([+-]\d+\.\d\d\)", out)
+    assert re.search(r"BLEU on 2 sentences: float32 \d+\.\d\d, int8 \d+\.\d\d \([+-]\d+\.\d\d\)", out)
     assert (run.folder / "ctranslate2-int8" / "model.bin").is_file()
     assert (run.folder / "ctranslate2-int8" / "source.model").is_file()  # whoever takes the folder away can use it
     (tmp_path / "target").write_text("one line\n")

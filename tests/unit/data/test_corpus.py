@@ -350,7 +350,7 @@ class TestErrors:
     def test_one_side_only(self, tmp_path: Path) -> None:
         path = write(tmp_path / "a.en", "a\n")
         kinds = ".tsv, .jsonl, .tmx, .po, .parquet"
-        assert problem(path) == f"{path}: text has one side only; give the other with --target (both in one: {kinds})"
+        assert problem(path) == f"{path}: text has one side only; give its target too (both in one: {kinds})"
         assert problem("") == "--source: no file given"
 
     def test_two_sides_twice(self, tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ LATIN = frozenset({"LATIN"})
         ("A dog runs.", "Ein Hund rennt.", ()),
         ("A dog runs.", "", ("empty",)),
         ("A dog runs.", "Ein Hund, ein Hund, ein Hund, ein Hund", ("loops",)),
+        ("A dog runs.", "Ein CCCCCCCCCCCCCCCCCCCCCCCC", ("loops",)),
+        ("A dog runs over it.", "Ein orororororororororororor", ("loops",)),
         ("Very very very very good", "Sehr sehr sehr sehr gut", ()),  # so does the source
         ("Ha ha ha", "Ha ha ha", ()),
         ("The quick brown fox jumps.", "The quick brown fox jumps.", ("copies",)),

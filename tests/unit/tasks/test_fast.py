@@ -67,7 +67,7 @@ def test_the_first_conversion_tells_what_it_costs(tmp_path):
     load_fast(run, "int8", heard.append)
     load_fast(run, "int8", heard.append)
     [said] = heard
-    assert re.search(r"converted for CTranslate2; BLEU on 3 held-out sentences: float32 [\d.]+, int8 [\d.]+", said)
+    assert re.search(r"converted for CTranslate2; BLEU on 3 sentences: float32 [\d.]+, int8 [\d.]+", said)
 
 
 def test_a_file_is_translated_and_gone_on_with(run, tmp_path, capsys):

@@ -86,6 +86,29 @@ def test_a_file_is_there_only_when_it_is_whole(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["out.de"]
 
 
+def test_a_pipe_is_gone_on_with_where_it_begins_as_before(tmp_path):
+    path, text = tmp_path / "out.de", ["one", "two", "three", "four"]
+    with Output(path, {"file": "-"}, resume=False) as output:
+        rest = output.rest_of_pipe(text)
+        chunk = [next(rest), next(rest)]
+        output.write(chunk)
+        output.remember(chunk)
+        output.write(["three"])  # killed before it was noted
+    with Output(path, {"file": "-"}, resume=True) as other, pytest.raises(SettingsError, match="another text"):
+        other.rest_of_pipe(["one", "zwei", "three", "four"])
+    with Output(path, {"file": "-"}, resume=True) as shorter, pytest.raises(SettingsError, match="another text"):
+        shorter.rest_of_pipe(["one"])
+    with Output(path, {"file": "-"}, resume=True) as again:
+        assert list(again.rest_of_pipe(text)) == ["four"]
+        again.write(["four"])
+        again.remember(["four"])
+    with Output(path, {"file": "-"}, resume=True) as last:
+        assert list(last.rest_of_pipe(text)) == []
+        last.finish()
+    assert path.read_text().split() == text
+    assert [file.name for file in tmp_path.iterdir()] == ["out.de"]
+
+
 @pytest.mark.parametrize("note", [b"", b"{", b"\xff"])
 def test_a_note_that_a_power_cut_has_emptied_is_told(tmp_path, note):
     (tmp_path / "out.de.part").write_text("eins\n")

@@ -252,3 +252,13 @@ def test_finetuning_starts_from_the_weights_of_its_base(run, tmp_path, capsys):
         assert torch.equal(weight, weights[name])
     assert main(["finetune", str(run), *arguments, "--set", "model.width=64"]) == 2
     assert "cannot change when it is fine-tuned" in capsys.readouterr().err
+
+
+def test_a_finished_run_without_states_is_not_trained_anew(run, tmp_path, capsys):
+    shutil.copytree(run, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "states")
+    before = (tmp_path / "run" / "weights.safetensors").read_bytes()
+    for more in ([], ["--set", "train.max_steps=40"]):
+        assert main(["resume", str(tmp_path / "run"), *more]) == 2
+        assert 'its states were removed; "regard finetune" goes on from its weights' in capsys.readouterr().err
+    assert (tmp_path / "run" / "weights.safetensors").read_bytes() == before

@@ -413,3 +413,18 @@ def test_a_worker_that_is_ended_is_told(runs):
             workers.translate(["I am trendy"])
     finally:
         workers.close()
+
+
+def test_long_lines_are_refused_by_their_number(runs, tmp_path, capsys):
+    (tmp_path / "a.en").write_text("I am here.\n" * 2 + "I am here. " * 30 + "\n", encoding="utf-8")
+    options = ["--set", "search.long_lines=refuse", "--set", "search.max_source=40", "--engine", "torch"]
+    assert main(["translate", str(runs / "a"), str(tmp_path / "a.en"), *options]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"regard: {tmp_path / 'a.en'}:3 has ")
+    assert error.count("\n") == 1
+
+
+def test_of_an_empty_file_an_empty_one_is_made(runs, tmp_path):
+    (tmp_path / "a.en").touch()
+    assert main(["translate", str(runs / "a"), str(tmp_path / "a.en"), "--out", str(tmp_path / "a.it")]) == 0
+    assert (tmp_path / "a.it").read_bytes() == b""
