@@ -110,12 +110,13 @@ def _explain(error: str, size: int) -> str:
 def load(path: Path, kind: str, lowercase: bool, symbols: Sequence[str] = ()) -> SubwordTokenizer:
     """Open a stored model."""
     model = path.read_bytes()
+    damaged = TokenizerError(f"{path}: not a SentencePiece model, or damaged; take it from a copy of the run")
+    if not model:  # which SentencePiece would take for a model of nothing
+        raise damaged
     try:
-        if not model:
-            raise RuntimeError("an empty file, which SentencePiece would take for a model of nothing")
         tokenizer = SubwordTokenizer(kind, lowercase, model)
     except RuntimeError:
-        raise TokenizerError(f"{path}: not a SentencePiece model, or damaged; take it from a copy of the run") from None
+        raise damaged from None
     if tokenizer.token(tokenizer.first_byte) != "<0x00>" or tokenizer.symbols != tuple(symbols):
         raise TokenizerError(
             f"{path}: a SentencePiece model whose ids are laid out differently; it cannot be used here"
