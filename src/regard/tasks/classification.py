@@ -24,13 +24,13 @@ from regard.training.document_flops import count_document_cost
 from regard.training.label_loss import balanced, label_loss
 from regard.training.loop import Validation
 from regard.training.loss import Loss
-from regard.training.schedule import strength
+from regard.training.schedule import Stage
 
 
 class ClassificationTask:
     """What the loop must know of classification."""
 
-    cooling = False
+    stage = Stage()
 
     def __init__(self, recipe: Recipe, prepared: PreparedDocuments, model: Classifier, team: Team | None = None):
         self.recipe, self.data, self.team = recipe, prepared, team or Team()
@@ -58,7 +58,7 @@ class ClassificationTask:
         """The documents at this place of the stream, with other words hidden each time."""
         settings = self.recipe.train
         batch = self._join(self.stream.at(position))
-        hidden = self.recipe.classify.word_dropout * strength(position // settings.accumulate + 1, settings)
+        hidden = self.recipe.classify.word_dropout * self.stage.strength
         if not hidden:
             return batch
         chance = np.random.Generator(np.random.PCG64([settings.seed % (1 << 64), position]))

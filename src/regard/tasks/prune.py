@@ -151,7 +151,7 @@ def _train_again(run: Run, minutes: float | None, data: config.Data | None, over
     train = replace(
         train, minutes=minutes or 0, max_steps=updates, warmup=20, schedule="constant", cooldown=0.5, ease_in=0,
         learning_rate=rate * train.learning_rate, matrix_rate=rate * train.matrix_rate,
-        patience=0, tensorboard=False, shard=False,
+        r_drop=0.0, patience=0, tensorboard=False, shard=False,
     )  # fmt: skip
     recipe = replace(run.recipe, train=train, data=data or run.recipe.data)
     return make_recipe(with_overrides(to_table(recipe), overrides))

@@ -25,7 +25,7 @@ from regard.training.distributed import Team
 from regard.training.document_flops import count_document_cost
 from regard.training.loop import Validation
 from regard.training.loss import Loss
-from regard.training.schedule import strength
+from regard.training.schedule import Stage
 
 PARTS = 2
 """Texts are read so many times fewer at once than a batch has room for: those of one length together."""
@@ -57,7 +57,7 @@ class PairBatch:
 class RetrievalTask:
     """What the loop must know of retrieval."""
 
-    cooling = False
+    stage = Stage()
 
     def __init__(self, recipe: Recipe, prepared: PreparedKnowledge, model: Network, team: Team | None = None):
         self.recipe, self.data = recipe, prepared
@@ -91,7 +91,7 @@ class RetrievalTask:
         settings = self.recipe.train
         chance = np.random.Generator(np.random.PCG64([settings.seed % (1 << 64), position]))
         batch = self._join(self.stream.at(position), chance)
-        hidden = self.recipe.retrieve.word_dropout * strength(position // settings.accumulate + 1, settings)
+        hidden = self.recipe.retrieve.word_dropout * self.stage.strength
         for texts in batch.texts if hidden else ():
             drawn_BS = torch.from_numpy(chance.random(texts.ids_BS.shape, np.float32)) < hidden
             texts.ids_BS[drawn_BS & texts.mask_BS & (texts.ids_BS != EOS)] = UNK

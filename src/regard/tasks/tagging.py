@@ -25,13 +25,14 @@ from regard.tasks.tagged import PreparedSentences
 from regard.training.distributed import Team
 from regard.training.loop import Validation
 from regard.training.loss import Loss
+from regard.training.schedule import Stage
 from regard.training.tag_flops import count_tag_cost
 
 
 class TaggingTask:
     """What the loop must know of tagging."""
 
-    cooling = False
+    stage = Stage()
 
     def __init__(self, recipe: Recipe, prepared: PreparedSentences, model: Tagger, team: Team | None = None):
         self.recipe, self.data, self.team = recipe, prepared, team or Team()

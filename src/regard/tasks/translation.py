@@ -22,7 +22,7 @@ from regard.training.distributed import Team
 from regard.training.flops import count_cost
 from regard.training.loop import Validation
 from regard.training.loss import Loss, smoothed_cross_entropy
-from regard.training.schedule import strength
+from regard.training.schedule import Stage
 
 VALID_BATCH_PAIRS = 64
 SAMPLES = 3
@@ -31,7 +31,7 @@ SAMPLES = 3
 class TranslationTask:
     """What the loop must know of translation."""
 
-    cooling = False
+    stage = Stage()
 
     def __init__(self, recipe: Recipe, prepared: Prepared, model: Seq2Seq, team: Team | None = None):
         self.recipe, self.data, self.team = recipe, prepared, team or Team()
@@ -60,11 +60,10 @@ class TranslationTask:
         index = self.stream.at(position)
         pairs = [self.data.train[place] for place in index]
         source, target = self.data.source, self.data.target
-        settings = self.recipe.train
-        share = self.recipe.tokenizer.sampling * strength(position // settings.accumulate + 1, settings)
-        if self.cooling or not share:
+        share = self.recipe.tokenizer.sampling * self.stage.strain
+        if not share:
             return make_batch(pairs, source.pad, target.pad, index)
-        draw = random.Random(f"{settings.seed} {position}")
+        draw = random.Random(f"{self.recipe.train.seed} {position}")
         others = [
             (resample(source, one.tolist(), share, draw), resample(target, other.tolist(), share, draw))
             for one, other in pairs
@@ -91,15 +90,20 @@ class TranslationTask:
         settings = self.recipe.train
         if not model.training:
             return batch_loss(model, batch)
-        if not settings.r_drop:
+        if not self._seen_twice:
             return batch_loss(model, batch, settings.label_smoothing)
         both = batch_loss(model, batch.twice(), settings.label_smoothing, settings.r_drop)
         return Loss(both.smoothed / 2, both.plain / 2, both.tokens // 2)
 
+    @property
+    def _seen_twice(self) -> bool:
+        """R-Drop, where it pays: not while dropout is weak, and not while it cools down (docs/log.md)."""
+        return self.recipe.train.r_drop > 0 and self.stage.strain == 1
+
     def flops(self, batch: Batch) -> float:
         """Arithmetic of one update on this batch."""
         rows, source_length = batch.source.ids_BS.shape
-        passes = 2 if self.recipe.train.r_drop else 1
+        passes = 2 if self._seen_twice else 1
         return passes * self.cost.training(rows, source_length, batch.target_input_BT.shape[1])
 
     def validate(self, model: Seq2Seq) -> Validation:

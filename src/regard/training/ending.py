@@ -18,6 +18,11 @@ def reason_to_stop(progress: Progress, settings: Train) -> str:
     return "" if settings.cooldown else no_better(progress, settings)
 
 
+def by_patience_alone(settings: Train) -> bool:
+    """Whether nothing else will end it: then nobody can tell how long it takes."""
+    return not settings.minutes and settings.max_steps == Train.max_steps
+
+
 def near_the_end(progress: Progress, settings: Train) -> str:
     """Why no more than the cooling down is left, if so."""
     before = 1 - settings.cooldown

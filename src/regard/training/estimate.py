@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from regard.config import HRAN, Model, Recipe, Recurrent, Transformer
+from regard.config import HRAN, Model, Recipe, Recurrent, Train, Transformer
 from regard.models import build_model
 from regard.models.base import count_parameters
 from regard.training.amounts import amount, duration
+from regard.training.ending import by_patience_alone
 from regard.training.flops import count_cost
 from regard.training.machine import Machine
 from regard.training.plan import CHARACTERS_PER_TOKEN, Choice, Corpus
@@ -31,13 +32,16 @@ class Estimate:
     """Bytes, at most."""
     epoch_flops: float
     epoch_seconds: float
+    epochs: float = 0.0
+    """At most, by `train.max_steps`; 0: not known."""
 
     def describe(self, minutes: float = 0.0) -> str:
         """In a line, for people."""
         epoch = f"an epoch is {amount(self.epoch_flops)}FLOP, about {duration(self.epoch_seconds)} on this machine"
         line = f"{self.parameters / 1e6:.1f} million parameters, {self.memory / 1e9:.1f} GB of memory; {epoch}"
         if not minutes:
-            return line
+            most = f"; all {self.epochs:.0f} epochs about {duration(self.epochs * self.epoch_seconds)}"
+            return line + most if self.epochs else line
         return f"{line}; {minutes:g} minutes are about {60 * minutes / self.epoch_seconds:.1f} epochs"
 
 
@@ -47,13 +51,21 @@ def estimate(recipe: Recipe, corpus: Corpus, machine: Machine) -> Estimate:
     with torch.device("meta"):
         model = build_model(recipe.model, size, size, joint=recipe.tokenizer.joint)
     length = corpus.characters / CHARACTERS_PER_TOKEN + 1
-    passes = 2 if recipe.train.r_drop else 1
-    flops = passes * count_cost(model).training(1, round(length), round(length)) * corpus.pairs
+    train, passes = recipe.train, 2 if recipe.train.r_drop else 1
+    flops = _mean_passes(train) * count_cost(model).training(1, round(length), round(length)) * corpus.pairs
     parameters = count_parameters(model)
-    kept = passes * recipe.train.batch_tokens * FLOAT * _floats_per_token(recipe.model, length)
-    short = recipe.train.precision == "bfloat16"
+    kept = passes * train.batch_tokens * FLOAT * _floats_per_token(recipe.model, length)
+    short = train.precision == "bfloat16"
     speed = machine.peak * (machine.short_gain * SHARE_OF_SHORT_PEAK if short else SHARE_OF_PEAK)
-    return Estimate(parameters, PROCESS + COPIES * FLOAT * parameters + kept, flops, flops / speed)
+    most = train.max_steps * train.accumulate / corpus.updates(train.batch_tokens)
+    epochs = 0.0 if by_patience_alone(train) else most
+    return Estimate(parameters, PROCESS + COPIES * FLOAT * parameters + kept, flops, flops / speed, epochs)
+
+
+def _mean_passes(train: Train) -> float:
+    """Of a batch through the model, in a whole run: R-Drop makes two, from full dropout on until it cools down."""
+    before_cooling = (1 - train.cooldown) * train.max_steps
+    return 1 + max(before_cooling - train.ease_in, 0) / train.max_steps if train.r_drop else 1.0
 
 
 def fit_memory(plan: list[Choice], recipe: Recipe, corpus: Corpus, machine: Machine) -> list[Choice]:

@@ -40,7 +40,7 @@ from regard.training.ending import (
 from regard.training.loss import Loss
 from regard.training.machine import keep_memory
 from regard.training.optimizer import make_optimizer
-from regard.training.schedule import learning_rate, strength
+from regard.training.schedule import Stage, learning_rate, strength
 from regard.training.signals import StopRequest
 from regard.training.state import BEST, KEPT, Loaded, Progress, load_best, load_state, save_state
 
@@ -54,8 +54,8 @@ SPENT = ("seconds", "flops", "tokens")
 class Task(Protocol):
     """What the loop must know of a task."""
 
-    cooling: bool
-    """Set by the loop: the rate is falling to its end."""
+    stage: Stage
+    """Set by the loop before each update."""
 
     def batch(self, position: int) -> Any:
         """The batch at this place of the endless stream."""
@@ -196,10 +196,12 @@ class Trainer:
         """One update of the weights; False when the loss is not a number or has exploded."""
         began = time.monotonic()
         progress, settings, team = self.progress, self.settings, self.team
+        stage = Stage(strength(progress.step + 1, settings), progress.cooling_until > 0)
+        self.task.stage = stage
         parts = self._parts()
         (tokens,) = team.sum(sum(part.weight * part.batch.target_tokens for part in parts))
         self.model.train()
-        weaken(self.model, strength(progress.step + 1, settings))
+        weaken(self.model, stage.strength)
         self.optimizer.zero_grad()
         plain = 0.0
         for number, part in enumerate(parts, 1):
@@ -239,7 +241,6 @@ class Trainer:
     def _parts(self) -> list[Part]:
         """What this process computes of an update: whole batches if they can be dealt out evenly, else rows of each."""
         task, rank, size = self.task, self.team.rank, self.team.size
-        task.cooling = self.progress.cooling_until > 0
         positions = range(self.progress.position, self.progress.position + self.settings.accumulate)
         if len(positions) % size == 0:
             return [Part(position, task.batch(position), None) for position in positions if position % size == rank]

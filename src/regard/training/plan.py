@@ -16,6 +16,8 @@ from regard.training.machine import Machine
 
 CHARACTERS_PER_TOKEN = 4.0  # of European languages with a vocabulary of some thousand subwords
 LONGEST_SENTENCES = 8  # of the longest kind, that a batch should hold
+EPOCHS = 30  # of little data: what more would bring is not worth the wait
+UPDATES_AT_LEAST = 6000  # however short an epoch is
 SHORT_PAYS = 1.5  # times as fast must products in bfloat16 be, since not all of an update is products
 
 
@@ -43,6 +45,10 @@ class Corpus:
         """Target tokens of an epoch, roughly."""
         return self.pairs * (self.characters / CHARACTERS_PER_TOKEN + 1)
 
+    def updates(self, batch_tokens: int) -> int:
+        """Of an epoch, roughly: batches are not filled to the last token."""
+        return max(round(self.tokens / (0.9 * batch_tokens)), 1)
+
 
 def make_plan(corpus: Corpus, machine: Machine, given: Mapping[str, Mapping[str, Any]]) -> list[Choice]:
     """Choose for this corpus on this machine whatever `given`, as tables of settings, leaves open."""
@@ -56,7 +62,10 @@ def make_plan(corpus: Corpus, machine: Machine, given: Mapping[str, Mapping[str,
     elif isinstance(preset, Recurrent) and not {"width", "embedding"} & given["model"].keys():
         choices += _recurrent_size(corpus, preset)
     by_muon = is_transformer and not given.get("train", {}).get("shard")  # Muon needs whole matrices
+    ends = {"minutes", "max_steps"} & given.get("train", {}).keys()
+    at_leisure = is_transformer and corpus.pairs < 100_000 and not ends
     choices += _learning(corpus, by_muon)
+    choices += _regularisation(corpus, at_leisure)
     planned = "before" if not said_arch else getattr(preset, "norm", "")
     if is_transformer and given.get("model", {}).get("norm", planned) == "before":
         choices.append(
@@ -66,7 +75,9 @@ def make_plan(corpus: Corpus, machine: Machine, given: Mapping[str, Mapping[str,
         faster = f"matrix products in it are {machine.short_gain:.1f} times as fast here; weights stay in float32"
         choices.append(Choice("train.precision", "bfloat16", faster))
     choices += _batch(corpus, machine)
-    choices += _validation(corpus, next(choice.value for choice in choices if choice.name == "train.batch_tokens"))
+    epoch = corpus.updates(next(choice.value for choice in choices if choice.name == "train.batch_tokens"))
+    choices += _validation(epoch)
+    choices += _ending(epoch, at_leisure)
     return [choice for choice in choices if not is_said(choice.name, given)]
 
 
@@ -144,8 +155,14 @@ def _learning(corpus: Corpus, by_muon: bool) -> Iterator[Choice]:
     yield Choice("train.warmup", 30 if short else 100, "a short climb is enough where gradients are clipped")
     yield Choice("train.schedule", "constant", "the end is not known yet; the rate falls when it comes")
     yield Choice("train.cooldown", 0.3, "the last part, whatever ends it: minutes, updates, or no better validation")
+
+
+def _regularisation(corpus: Corpus, at_leisure: bool) -> Iterator[Choice]:
     if corpus.pairs < 500_000:
-        yield Choice("train.ease_in", 3000, "dropout and sampling grow: what knows nothing cannot learn by heart")
+        updates = 2000 if at_leisure else 3000
+        yield Choice("train.ease_in", updates, "dropout and sampling grow: what knows nothing cannot learn by heart")
+    if at_leisure:
+        yield Choice("train.r_drop", 3.0, "no end is set: two passes a batch that shall agree, slower and better")
 
 
 def _batch(corpus: Corpus, machine: Machine) -> Iterator[Choice]:
@@ -157,10 +174,15 @@ def _batch(corpus: Corpus, machine: Machine) -> Iterator[Choice]:
     yield Choice("train.batch_tokens", wanted, reason)
 
 
-def _validation(corpus: Corpus, batch_tokens: int) -> Iterator[Choice]:
-    epoch = max(round(corpus.tokens / (0.9 * batch_tokens)), 1)
+def _validation(epoch: int) -> Iterator[Choice]:
     every = min(max(epoch, 100), 2000)
     often = "about once an epoch" if every == epoch else f"an epoch is about {epoch:,} updates"
     yield Choice("train.validate_every", every, often)
     yield Choice("train.state_every", min(every, 500), "so little is lost when it is killed")
+
+
+def _ending(epoch: int, at_leisure: bool) -> Iterator[Choice]:
     yield Choice("train.patience", 10, "validations without a better score or loss; then it cools down and stops")
+    if at_leisure:
+        updates = max(EPOCHS * epoch, UPDATES_AT_LEAST)
+        yield Choice("train.max_steps", updates, f"about {updates / epoch:.0f} epochs; --minutes ends it sooner")

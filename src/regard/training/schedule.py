@@ -3,8 +3,24 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from regard.config import Train
+
+
+@dataclass(frozen=True)
+class Stage:
+    """How far training has come, as a task must know it."""
+
+    strength: float = 1.0
+    """Share of the full regularisation that what knows little yet is given."""
+    cooling: bool = False
+    """The rate is falling to its end."""
+
+    @property
+    def strain(self) -> float:
+        """Share of what makes the task harder than it will be in use; it ends when the rate begins to fall."""
+        return 0.0 if self.cooling else self.strength
 
 
 def learning_rate(step: int, settings: Train, cooling: tuple[int, int] = (0, 0)) -> float:

@@ -9,11 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+import torch
+
 from regard.config import Train
 from regard.durable import write_atomically
 from regard.errors import RunError
 from regard.training.amounts import amount
+from regard.training.ending import by_patience_alone
 from regard.training.machine import matmul_peak
+from regard.training.precision import product_type
 from regard.training.tensorboard import TensorBoard
 
 if TYPE_CHECKING:
@@ -113,7 +117,7 @@ class PlainLog:
     def __init__(self, settings: Train, out: TextIO | None = None, every_seconds: float = 20.0, unit: str = "tokens"):
         self.settings, self.every_seconds = settings, every_seconds
         self.out = out or sys.stderr
-        self._speed = Speed(unit)
+        self._speed = Speed(settings, unit)
         self._last = 0.0
 
     def began(self, progress: Progress) -> None:
@@ -157,7 +161,7 @@ class LiveBar:
         self.settings = settings
         self.console = Console(stderr=True, highlight=False)
         self._bar: Bar | None = None
-        self._speed = Speed(unit)
+        self._speed = Speed(settings, unit)
         self._score = ""
 
     def began(self, progress: Progress) -> None:
@@ -213,10 +217,10 @@ class LiveBar:
 
 
 class Speed:
-    """Throughput and share of the machine's matmul peak, over the last few updates."""
+    """Throughput and share of the machine's matmul peak in the precision of the training, over the last few updates."""
 
-    def __init__(self, unit: str = "tokens") -> None:
-        self._unit = unit
+    def __init__(self, settings: Train, unit: str = "tokens"):
+        self._settings, self._unit = settings, unit
         self._tokens, self._flops = 0.0, 0.0
 
     def add(self, update: Update) -> None:
@@ -228,7 +232,11 @@ class Speed:
 
     def __str__(self) -> str:
         text = f"{self._tokens:,.0f} {self._unit}/s"
-        return text + (f"  {self._flops / matmul_peak():.0%} of peak" if self._flops else "")
+        if not self._flops:
+            return text
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        peak = matmul_peak(device.type, product_type(self._settings, device))
+        return f"{text}  {self._flops / peak:.0%} of peak"
 
 
 def share_done(progress: Progress, settings: Train) -> float:
@@ -240,7 +248,7 @@ def share_done(progress: Progress, settings: Train) -> float:
 def _time_left(progress: Progress, settings: Train) -> str:
     """Nothing where only patience will end it: that cannot be told."""
     share = share_done(progress, settings)
-    endless = not settings.minutes and settings.max_steps == Train.max_steps and not progress.cooling_until
+    endless = by_patience_alone(settings) and not progress.cooling_until
     if share <= 0 or progress.seconds <= 0 or endless:
         return ""
     minutes, seconds = divmod(int(progress.seconds * (1 - share) / share), 60)

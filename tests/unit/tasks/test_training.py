@@ -15,6 +15,7 @@ from regard.run import Run
 from regard.tasks.kinds import kind_of
 from regard.tasks.train import _first_model, _launch
 from regard.training.loop import Trainer
+from regard.training.schedule import Stage
 
 
 @pytest.fixture(scope="module")
@@ -45,15 +46,36 @@ def test_losses_fall(run):
     assert losses[-1] < 0.9 * losses[0]  # a moving average
 
 
-def test_words_are_cut_as_usual_while_it_cools_down(run, tmp_path):
+@pytest.fixture
+def hard_task(run, tmp_path):
+    """A task with subword sampling and R-Drop, and the network that it trains."""
     shutil.copytree(run, tmp_path / "run")
     opened = Run.open(tmp_path / "run")
-    recipe, kind = opened.recipe, kind_of("translate")
+    recipe, kind, network = opened.recipe, kind_of("translate"), opened.build_network()
     recipe = dataclasses.replace(recipe, tokenizer=dataclasses.replace(recipe.tokenizer, sampling=0.5))
-    recipe = dataclasses.replace(recipe, train=dataclasses.replace(recipe.train, ease_in=0))
-    task = kind.task(recipe, kind.reopen(opened, print), opened.build_network())
+    recipe = dataclasses.replace(recipe, train=dataclasses.replace(recipe.train, r_drop=3.0))
+    return kind.task(recipe, kind.reopen(opened, print), network), network.train()
+
+
+def test_two_dropouts_are_compared_only_at_full_strength_and_not_while_it_cools_down(hard_task, monkeypatch):
+    task, network = hard_task
+    hidden, rows = network.hidden, []
+    monkeypatch.setattr(network, "hidden", lambda source, ids_BT: rows.append(len(ids_BT)) or hidden(source, ids_BT))
+    task.stage = Stage(cooling=True)
+    batch = task.batch(0)
+    passes = {}
+    for name, stage in (("weak", Stage(0.5)), ("full", Stage()), ("cooling", Stage(cooling=True))):
+        task.stage = stage
+        assert task.loss(network, batch).tokens == batch.target_tokens
+        passes[name] = (rows[-1] // len(batch.index_B), task.flops(batch))
+    cost = passes["cooling"][1]
+    assert passes == {"weak": (1, cost), "full": (2, 2 * cost), "cooling": (1, cost)}
+
+
+def test_words_are_cut_as_usual_while_it_cools_down(hard_task):
+    task, _ = hard_task
     sampled = task.batch(0)
-    task.cooling = True
+    task.stage = Stage(cooling=True)
     usual = task.batch(0)
     pairs = [task.data.train[place] for place in usual.index_B.tolist()]
     assert usual.target_tokens == sum(len(target) + 1 for _, target in pairs)

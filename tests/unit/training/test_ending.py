@@ -51,7 +51,7 @@ def test_the_last_quarter_of_the_updates_cools(tmp_path):
 def test_the_task_knows_while_it_cools(tmp_path):
     class Asked(Fit):
         def batch(self, position):
-            found.append(self.cooling)
+            found.append(self.stage.cooling)
             return super().batch(position)
 
     found = []

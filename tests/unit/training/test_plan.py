@@ -92,14 +92,40 @@ def test_an_estimate_counts_the_model():
     recipe = resolve(Corpus(29_000, 60.0))
     corpus = Corpus(29_000, 60.0)
     found = estimate(recipe, corpus, LAPTOP)
+    assert found.epochs == pytest.approx(30, rel=0.01)
+    train = recipe.train
+    twice = (0.7 * train.max_steps - train.ease_in) / train.max_steps  # R-Drop: not at first, not while it cools down
     width, inner, words = 192, 512, recipe.tokenizer.size
     encoder, decoder = 3 * (4 * width**2 + 2 * width * inner), 3 * (8 * width**2 + 2 * width * inner)
     assert found.parameters == pytest.approx(words * width + encoder + decoder, rel=0.02)  # and biases, norms
-    by_hand = 6 * 29_000 * 16 * (encoder + decoder + words * width)  # 60 / 4 + 1 tokens; attention itself is small
+    by_hand = (1 + twice) * 6 * 29_000 * 16 * (encoder + decoder + words * width)  # 60 / 4 + 1 tokens
     assert found.epoch_flops == pytest.approx(by_hand, rel=0.05)
     assert found.epoch_seconds == pytest.approx(2 * found.epoch_flops / LAPTOP.peak)
     assert "20 minutes are about" in found.describe(20.0)
     assert "minutes" not in found.describe()
+    assert "all 30 epochs about" in found.describe()
+
+
+@pytest.mark.parametrize(
+    ("pairs", "given", "weight"),
+    [
+        (29_000, {}, 3.0),
+        (29_000, {"train": {"minutes": 20.0}}, 0.0),
+        (29_000, {"train": {"max_steps": 900}}, 0.0),
+        (29_000, {"train": {"r_drop": 1.0}}, 1.0),
+        (29_000, {"model": {"arch": "bahdanau"}}, 0.0),
+        (300_000, {}, 0.0),
+    ],
+)
+def test_little_data_without_an_end_takes_its_time(pairs, given, weight):
+    train = resolve(Corpus(pairs, 60.0), given=given).train
+    assert train.r_drop == weight
+    assert (train.max_steps == 30 * train.validate_every) == (weight > 0)
+
+
+def test_a_short_epoch_gets_more_of_them():
+    train = resolve(Corpus(3_000, 60.0)).train
+    assert (train.max_steps, train.validate_every) == (6000, 100)
 
 
 def test_short_memory_gets_smaller_batches_and_the_same_update():

@@ -3,7 +3,7 @@
 import pytest
 
 from regard.config import Train
-from regard.training.schedule import cooling_updates, learning_rate, strength
+from regard.training.schedule import Stage, cooling_updates, learning_rate, strength
 
 
 def test_inverse_square_root_is_the_papers_up_to_a_factor():
@@ -40,3 +40,8 @@ def test_regularisation_climbs_and_stays():
     settings = Train(ease_in=200)
     assert [strength(step, settings) for step in (1, 100, 200, 300)] == [0.005, 0.5, 1.0, 1.0]
     assert strength(1, Train()) == 1.0
+
+
+def test_what_makes_it_harder_ends_when_the_rate_falls():
+    assert [Stage(share).strain for share in (0.1, 1.0)] == [0.1, 1.0]
+    assert (Stage(1.0, cooling=True).strain, Stage(1.0, cooling=True).strength) == (0.0, 1.0)

@@ -3,11 +3,13 @@
 import io
 import json
 
+import torch
+
 from regard.config import Train
 from regard.run import Run
 from regard.training.loop import Update, Validation
 from regard.training.state import Progress
-from regard.training.watch import MetricsFile, PlainLog, format_scores, make_watchers, share_done
+from regard.training.watch import MetricsFile, PlainLog, Speed, format_scores, make_watchers, share_done
 
 
 def update(step: int) -> Update:
@@ -60,6 +62,15 @@ def test_plain_log_is_lines():
     assert lines[1].startswith("update 5  loss 2.00  200 tokens/s")
     assert lines[1].endswith("1:00 left at most")
     assert lines[2:] == ["update 5  validation: BLEU 12.3  loss 1.500  best so far", "something happened"]
+
+
+def test_the_share_of_the_peak_is_that_of_the_precision(monkeypatch):
+    peaks = {torch.float32: 4e9, torch.bfloat16: 10e9}
+    monkeypatch.setattr("regard.training.watch.matmul_peak", lambda device, kind: peaks[kind])
+    for precision, share in (("float32", "50%"), ("bfloat16", "20%")):
+        speed = Speed(Train(precision=precision))
+        speed.add(update(1))
+        assert str(speed) == f"200 tokens/s  {share} of peak"
 
 
 def test_no_time_is_told_where_only_patience_will_end_it():
