@@ -25,6 +25,13 @@ class Rows(NamedTuple):
     weight: float = 1.0
     """0 where there was no row left for this process, and one is computed only to take part."""
 
+    @classmethod
+    def deal(cls, total: int, first: int, every: int) -> Rows:
+        """Every so many rows, from the first on."""
+        if first >= total:
+            return cls(torch.zeros(1, dtype=torch.long), total, weight=0.0)
+        return cls(torch.arange(first, total, every), total)
+
 
 _shared: Rows | None = None
 

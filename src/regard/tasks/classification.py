@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.config import Encoder, Recipe
-from regard.data.batch import BatchStream, Mark, cut, epoch_batches
+from regard.data.batch import cut
 from regard.data.document_store import DocumentBatch, Sentences, make_documents
 from regard.data.labelled import Document, encode_document
 from regard.data.tokenizer import EOS, UNK
@@ -19,40 +19,27 @@ from regard.models.base import Classifier
 from regard.tasks.calibration import to_probabilities
 from regard.tasks.label_scores import score_labels
 from regard.tasks.labelled import PreparedDocuments
+from regard.tasks.streamed import Streamed
 from regard.training.distributed import Team
 from regard.training.document_flops import count_document_cost
 from regard.training.label_loss import balanced, label_loss
 from regard.training.loop import Validation
 from regard.training.loss import Loss
-from regard.training.schedule import Stage
 
 
-class ClassificationTask:
+class ClassificationTask(Streamed):
     """What the loop must know of classification."""
 
-    stage = Stage()
-
     def __init__(self, recipe: Recipe, prepared: PreparedDocuments, model: Classifier, team: Team | None = None):
+        store = prepared.train
+        super().__init__(recipe.train, (store.tokens, np.zeros_like(store.tokens)), store.weights)
         self.recipe, self.data, self.team = recipe, prepared, team or Team()
         self.cost = count_document_cost(model)
         self.window = window_of(recipe)
-        self.lengths = (prepared.train.tokens, np.zeros_like(prepared.train.tokens))
         self.valid = [encode_document(one.text, prepared.tokenizer, recipe.classify) for one in prepared.valid]
         self.weights_L: Tensor | None = None
         if recipe.classify.class_weights == "balanced":
-            self.weights_L = balanced(prepared.train.label_counts(len(prepared.labels)))
-        self.enter(0, 0)
-
-    def enter(self, epoch: int, start: int) -> None:
-        """Make ready for positions from this epoch on."""
-        settings = self.recipe.train
-        self.stream = BatchStream(
-            self.lengths, settings.batch_tokens, settings.seed, self.data.train.weights, known=Mark(epoch, start)
-        )
-
-    def mark(self, position: int) -> tuple[int, int]:
-        """The epoch that a position falls into, and the position of its first batch."""
-        return self.stream.mark(position)
+            self.weights_L = balanced(store.label_counts(len(prepared.labels)))
 
     def batch(self, position: int) -> DocumentBatch:
         """The documents at this place of the stream, with other words hidden each time."""
@@ -68,16 +55,12 @@ class ClassificationTask:
 
     def largest(self) -> DocumentBatch:
         """The largest batch of the first epoch, padding included."""
-        settings = self.recipe.train
-        epoch = epoch_batches(self.lengths, settings.batch_tokens, settings.seed, 0, self.data.train.weights)
-        return self._join(max(epoch, key=lambda index: len(index) * int(self.lengths[0][index].max())))
+        return self._join(self.largest_of(lambda index: len(index) * int(self.lengths[0][index].max())))
 
     def rows(self, batch: DocumentBatch, first: int, every: int) -> tuple[DocumentBatch, Rows]:
         """Every so many documents, from the first on."""
-        total = len(batch.index_B)
-        missing = first >= total
-        index_R = torch.zeros(1, dtype=torch.long) if missing else torch.arange(first, total, every)
-        return batch.rows(index_R), Rows(index_R, total, weight=0.0 if missing else 1.0)
+        rows = Rows.deal(len(batch.index_B), first, every)
+        return batch.rows(rows.index_R), rows
 
     def loss(self, model: Classifier, batch: DocumentBatch) -> Loss:
         """Of the documents' labels."""

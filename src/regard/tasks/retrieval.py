@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.config import Recipe
-from regard.data.batch import BatchStream, Mark, Source, cut, epoch_batches, make_sources
+from regard.data.batch import Source, cut, make_sources
 from regard.data.knowledge import Entry, texts_of
 from regard.data.tokenizer import EOS, UNK
 from regard.layers.dropout import Rows
@@ -20,12 +20,12 @@ from regard.tasks.embed import TrainedEmbedder
 from regard.tasks.index import Index
 from regard.tasks.known import PreparedKnowledge
 from regard.tasks.retrieval_scores import compare_all, right_entries, score
+from regard.tasks.streamed import Streamed
 from regard.training.contrast import contrast
 from regard.training.distributed import Team
 from regard.training.document_flops import count_document_cost
 from regard.training.loop import Validation
 from regard.training.loss import Loss
-from regard.training.schedule import Stage
 
 PARTS = 2
 """Texts are read so many times fewer at once than a batch has room for: those of one length together."""
@@ -54,10 +54,8 @@ class PairBatch:
         return PairBatch(texts, self.place_R.to(device), self.group_B.to(device))
 
 
-class RetrievalTask:
+class RetrievalTask(Streamed):
     """What the loop must know of retrieval."""
-
-    stage = Stage()
 
     def __init__(self, recipe: Recipe, prepared: PreparedKnowledge, model: Network, team: Team | None = None):
         self.recipe, self.data = recipe, prepared
@@ -71,20 +69,11 @@ class RetrievalTask:
         self.ids = [ids[: recipe.retrieve.max_tokens] for ids in encoded]
         self.length_T = np.array([len(ids) + 1 for ids in self.ids])
         even = np.full(len(self.ids), round(self.length_T.mean()) - 1, np.uint32)
-        self.even = (even, np.zeros_like(even))  # a batch mixes texts of all lengths, and always has as many
+        # a batch mixes texts of all lengths, and always has as many
+        super().__init__(recipe.train, (even, np.zeros_like(even)))
         self.by_vectors = replace(recipe.retrieve, method="dense")
         self.known = [_few(entry) for entry in prepared.train]
         self.right = [number for number in right_entries(self.known, prepared.valid) if number is not None]
-        self.enter(0, 0)
-
-    def enter(self, epoch: int, start: int) -> None:
-        """Make ready for positions from this epoch on."""
-        settings = self.recipe.train
-        self.stream = BatchStream(self.even, settings.batch_tokens, settings.seed, known=Mark(epoch, start))
-
-    def mark(self, position: int) -> tuple[int, int]:
-        """The epoch that a position falls into, and the position of its first batch."""
-        return self.stream.mark(position)
 
     def batch(self, position: int) -> PairBatch:
         """The texts at this place of the stream, each with another partner and other tokens hidden every time."""
@@ -99,9 +88,7 @@ class RetrievalTask:
 
     def largest(self) -> PairBatch:
         """The largest batch of the first epoch."""
-        settings = self.recipe.train
-        epoch = epoch_batches(self.even, settings.batch_tokens, settings.seed, 0)
-        index = max(epoch, key=lambda index: int(self.length_T[index].sum()))
+        index = self.largest_of(lambda index: int(self.length_T[index].sum()))
         return self._join(index, np.random.default_rng(0))
 
     def rows(self, batch: PairBatch, first: int, every: int) -> tuple[PairBatch, Rows | None]:

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 from regard.config import EncoderTagger, Recipe, Tag
-from regard.data.batch import BatchStream, Mark, epoch_batches
 from regard.data.conll import TaggedSentence
 from regard.data.document_store import Sentences
 from regard.data.spans import Scheme, all_labels, find_scheme, learnt_scheme, merge, rewrite
@@ -21,37 +20,24 @@ from regard.layers.dropout import Rows
 from regard.models.base import Tagger
 from regard.tasks.classification import in_batches
 from regard.tasks.span_scores import score_tags
+from regard.tasks.streamed import Streamed
 from regard.tasks.tagged import PreparedSentences
 from regard.training.distributed import Team
 from regard.training.loop import Validation
 from regard.training.loss import Loss
-from regard.training.schedule import Stage
 from regard.training.tag_flops import count_tag_cost
 
 
-class TaggingTask:
+class TaggingTask(Streamed):
     """What the loop must know of tagging."""
 
-    stage = Stage()
-
     def __init__(self, recipe: Recipe, prepared: PreparedSentences, model: Tagger, team: Team | None = None):
+        store = prepared.train
+        super().__init__(recipe.train, (store.sentence_counts, np.zeros_like(store.sentence_counts)), store.weights)
         self.recipe, self.data, self.team = recipe, prepared, team or Team()
         self.cost = count_tag_cost(model)
         self.labelling = Labelling(prepared.labels, recipe.tag)
         self.attends = isinstance(recipe.model, EncoderTagger)
-        self.lengths = (prepared.train.sentence_counts, np.zeros_like(prepared.train.sentence_counts))
-        self.enter(0, 0)
-
-    def enter(self, epoch: int, start: int) -> None:
-        """Make ready for positions from this epoch on."""
-        settings = self.recipe.train
-        self.stream = BatchStream(
-            self.lengths, settings.batch_tokens, settings.seed, self.data.train.weights, known=Mark(epoch, start)
-        )
-
-    def mark(self, position: int) -> tuple[int, int]:
-        """The epoch that a position falls into, and the position of its first batch."""
-        return self.stream.mark(position)
 
     def batch(self, position: int) -> TagBatch:
         """The sentences at this place of the stream."""
@@ -59,16 +45,12 @@ class TaggingTask:
 
     def largest(self) -> TagBatch:
         """The largest batch of the first epoch, padding included."""
-        settings = self.recipe.train
-        epoch = epoch_batches(self.lengths, settings.batch_tokens, settings.seed, 0, self.data.train.weights)
-        return self._join(max(epoch, key=lambda index: len(index) * int(self.lengths[0][index].max())))
+        return self._join(self.largest_of(lambda index: len(index) * int(self.lengths[0][index].max())))
 
     def rows(self, batch: TagBatch, first: int, every: int) -> tuple[TagBatch, Rows]:
         """Every so many sentences, from the first on."""
-        total = len(batch.index_B)
-        missing = first >= total
-        index_R = torch.zeros(1, dtype=torch.long) if missing else torch.arange(first, total, every)
-        return batch.rows(index_R), Rows(index_R, total, weight=0.0 if missing else 1.0)
+        rows = Rows.deal(len(batch.index_B), first, every)
+        return batch.rows(rows.index_R), rows
 
     def loss(self, model: Tagger, batch: TagBatch) -> Loss:
         """Of the words' labels."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from regard.config import Recipe
-from regard.data.batch import Batch, BatchStream, Mark, Source, epoch_batches, make_batch
+from regard.data.batch import Batch, Source, make_batch
 from regard.data.dialogues import readable
 from regard.data.formats import Pair
 from regard.data.sampling import resample
@@ -17,39 +17,26 @@ from regard.layers.dropout import Rows
 from regard.models.base import Seq2Seq
 from regard.tasks.evaluate import quick_scores
 from regard.tasks.prepare import Prepared
+from regard.tasks.streamed import Streamed
 from regard.tasks.translate import Translator, texts_of
 from regard.training.distributed import Team
 from regard.training.flops import count_cost
 from regard.training.loop import Validation
 from regard.training.loss import Loss, smoothed_cross_entropy
-from regard.training.schedule import Stage
 
 VALID_BATCH_PAIRS = 64
 SAMPLES = 3
 
 
-class TranslationTask:
+class TranslationTask(Streamed):
     """What the loop must know of translation."""
 
-    stage = Stage()
-
     def __init__(self, recipe: Recipe, prepared: Prepared, model: Seq2Seq, team: Team | None = None):
+        super().__init__(recipe.train, prepared.train.lengths, prepared.train.weights)
         self.recipe, self.data, self.team = recipe, prepared, team or Team()
         self.cost = count_cost(model)
-        self.enter(0, 0)
         kept = recipe.train.valid_sentences or len(prepared.valid)
         self.translated = prepared.valid[:kept]
-
-    def enter(self, epoch: int, start: int) -> None:
-        """Make ready for positions from this epoch on."""
-        store, settings = self.data.train, self.recipe.train
-        self.stream = BatchStream(
-            store.lengths, settings.batch_tokens, settings.seed, store.weights, known=Mark(epoch, start)
-        )
-
-    def mark(self, position: int) -> tuple[int, int]:
-        """The epoch that a position falls into, and the position of its first batch."""
-        return self.stream.mark(position)
 
     def batch(self, position: int) -> Batch:
         """The pairs at this place of the stream, with other subwords each time if that was asked for.
@@ -72,18 +59,14 @@ class TranslationTask:
 
     def largest(self) -> Batch:
         """The largest batch of the first epoch, padding included."""
-        store, settings = self.data.train, self.recipe.train
-        source, target = store.lengths
-        epoch = epoch_batches(store.lengths, settings.batch_tokens, settings.seed, 0, store.weights)
-        index = max(epoch, key=lambda index: len(index) * (int(source[index].max()) + int(target[index].max()) + 2))
-        return make_batch([store[place] for place in index], self.data.source.pad, self.data.target.pad, index)
+        data, (source, target) = self.data, self.lengths
+        index = self.largest_of(lambda index: len(index) * (int(source[index].max()) + int(target[index].max()) + 2))
+        return make_batch([data.train[place] for place in index], data.source.pad, data.target.pad, index)
 
     def rows(self, batch: Batch, first: int, every: int) -> tuple[Batch, Rows]:
         """Every so many rows, from the first on; padded as before, so that all processes see the same lengths."""
-        total = len(batch.index_B)
-        missing = first >= total
-        index_R = torch.zeros(1, dtype=torch.long) if missing else torch.arange(first, total, every)
-        return take_rows(batch, index_R), Rows(index_R, total, weight=0.0 if missing else 1.0)
+        rows = Rows.deal(len(batch.index_B), first, every)
+        return take_rows(batch, rows.index_R), rows
 
     def loss(self, model: Seq2Seq, batch: Batch) -> Loss:
         """With smoothing and through two dropouts, if the settings say so, while it learns."""
