@@ -47,7 +47,7 @@ class Train:
     label_smoothing: float = 0.1
     """Share of probability spread over all tokens in the loss."""
     r_drop: float = 0.0
-    """Weight of R-Drop: a batch is seen through two dropouts that shall agree, until it cools down; 0: off."""
+    """Weight of R-Drop: each batch is seen through two dropouts, and their predictions shall agree; 0: off."""
     clip: float = 1.0
     """Largest norm of the gradient; 0: no clipping."""
     average: float = 0.998

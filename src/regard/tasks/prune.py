@@ -140,7 +140,7 @@ def _train_again(run: Run, minutes: float | None, data: config.Data | None, over
         if not override.strip().startswith(("train.", "search.")):
             raise SettingsError(f"--set {override}: only train. and search. settings can change in a run that exists")
     train, trained = run.recipe.train, run.card.get("training", {})
-    updates, rate = train.max_steps, 1.0
+    updates, rate = config.Train.max_steps, 1.0
     if minutes is None:
         updates = round(AGAIN * trained.get("step", 0))
         if not updates:

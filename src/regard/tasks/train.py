@@ -87,7 +87,7 @@ class Job:
 
     def estimate(self) -> Estimate:
         """What it will take on this machine."""
-        return self.kind.estimate(self.recipe, self.examples, look_at_machine())
+        return self.kind.estimate(self.recipe, self.examples, look_at_machine(self.recipe.train.device))
 
     def with_vocabulary(self, error: VocabularyTooLargeError) -> Job:
         """The same with the largest vocabulary that the data supports, if it was the plan that asked for more."""
@@ -110,7 +110,7 @@ def resolve(table: Mapping[str, Any], recipe: str | Path | None = None, override
     examples = kind.read(checked)
     if recipe:
         return Job(checked, examples, [])
-    plan = kind.plan(examples, look_at_machine(), given, where)
+    plan = kind.plan(examples, look_at_machine(checked.train.device), given, where)
     return Job(make_recipe(_join(kind.defaults, merge(plan, given)), where=where), examples, plan)
 
 
@@ -124,7 +124,8 @@ def _kind_asked(given: Mapping[str, Any], where: str) -> Kind[Any, Any]:
 @by_the_first
 def resolve_finetune(base: str | Path, table: Mapping[str, Any], overrides: Iterable[str] = ()) -> Job:
     """Decide the settings of a run that goes on from another one's weights with other data: its architecture, tokenizer
-    and search stay; the schedule starts anew, with a third of the learning rates and a short warm-up.
+    and search stay; the schedule starts anew, with a third of the learning rates and a short warm-up. When to validate
+    and to stop is planned for the new data, and the precision for this machine.
     """
     run = Run.open(base)
     kind = kind_of(run.recipe.data.task)
@@ -140,15 +141,23 @@ def resolve_finetune(base: str | Path, table: Mapping[str, Any], overrides: Iter
         **({"matrix_rate": (before.matrix_rate / 3, third)} if before.optimizer == "muon" else {}),
         "warmup": (100, "the weights are good already"),
         **({"ease_in": (0, "what knows something can learn by heart at once")} if before.ease_in else {}),
+        **({"r_drop": (0.0, "one pass a batch: the weights are good already")} if before.r_drop else {}),
     }
+    below["train"] = {key: value for key, value in below["train"].items() if key not in PLANNED_ANEW}
     below["train"] |= {key: value for key, (value, _) in chosen.items()}
-    recipe = make_recipe(_join(below, given))
-    kind.check(recipe)
-    if recipe.data.task != run.recipe.data.task:
+    tables = _join(below, given)
+    checked = make_recipe(tables)
+    kind.check(checked)
+    if checked.data.task != run.recipe.data.task:
         raise SettingsError(f"data.task comes from {base} and cannot change when it is fine-tuned")
-    said = given.get("train", {})
+    examples, said = kind.read(checked), given.get("train", {})
     plan = [Choice(f"train.{key}", value, why) for key, (value, why) in chosen.items() if key not in said]
-    return Job(recipe, kind.read(recipe), plan, run)
+    anew = kind.plan(examples, look_at_machine(checked.train.device), tables, str(base))
+    return Job(make_recipe(merge(anew, tables)), examples, [*plan, *anew], run)
+
+
+PLANNED_ANEW = ("minutes", "max_steps", "validate_every", "state_every", "patience", "precision")
+"""Settings of training that belong to the data and the machine, not to the weights."""
 
 
 def start(job: Job, out: str | Path = "") -> Run:
@@ -338,7 +347,7 @@ def _fit(team: Team, ready: Ready) -> None:
     run, prepared, model = ready
     settings, kind = run.recipe.train, _kind(run)
     task = kind.task(run.recipe, prepared, model, team)
-    watchers = make_watchers(run.folder / METRICS, settings, kind.unit) if team.is_first else []
+    watchers = make_watchers(run.folder / METRICS, settings, kind.unit, team.size) if team.is_first else []
     team.advise(f'"regard resume {run.folder}" goes on from the last state, torchrun --max-restarts 1 by itself')
     # The team once more, inside: torchrun asks the survivors of a failure to stop, which must not end them too early.
     with run.locked() if team.is_first else nullcontext(), StopRequest() as stop, team:

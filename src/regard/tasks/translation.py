@@ -73,20 +73,15 @@ class TranslationTask(Streamed):
         settings = self.recipe.train
         if not model.training:
             return batch_loss(model, batch)
-        if not self._seen_twice:
+        if not settings.r_drop:
             return batch_loss(model, batch, settings.label_smoothing)
         both = batch_loss(model, batch.twice(), settings.label_smoothing, settings.r_drop)
         return Loss(both.smoothed / 2, both.plain / 2, both.tokens // 2)
 
-    @property
-    def _seen_twice(self) -> bool:
-        """R-Drop, where it pays: not while dropout is weak, and not while it cools down (docs/log.md)."""
-        return self.recipe.train.r_drop > 0 and self.stage.strain == 1
-
     def flops(self, batch: Batch) -> float:
         """Arithmetic of one update on this batch."""
         rows, source_length = batch.source.ids_BS.shape
-        passes = 2 if self._seen_twice else 1
+        passes = 2 if self.recipe.train.r_drop else 1
         return passes * self.cost.training(rows, source_length, batch.target_input_BT.shape[1])
 
     def validate(self, model: Seq2Seq) -> Validation:

@@ -5,6 +5,7 @@ Either a moving average over all updates, or the mean of the last few checkpoint
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
@@ -24,8 +25,11 @@ class Rule(Protocol):
     kept: dict[int, list[Tensor]]
     """Earlier weights that it still needs, by slot."""
 
-    def __call__(self, step: int, shadow: Sequence[Tensor], live: Sequence[Tensor]) -> None:
+    def follow(self, step: int, shadow: Sequence[Tensor], live: Sequence[Tensor]) -> None:
         """Bring the average (`shadow`) up to date with the weights after update `step`, counted from 1."""
+
+    def checkpoint(self, step: int, shadow: Sequence[Tensor], live: Sequence[Tensor]) -> None:
+        """A validation comes."""
 
 
 class Moving:
@@ -35,10 +39,13 @@ class Moving:
         self.decay = decay
         self.kept: dict[int, list[Tensor]] = {}
 
-    def __call__(self, step: int, shadow: Sequence[Tensor], live: Sequence[Tensor]) -> None:
+    def follow(self, step: int, shadow: Sequence[Tensor], live: Sequence[Tensor]) -> None:
         """A step towards the weights."""
         decay = min(self.decay, (1 + step) / (10 + step))
         torch._foreach_lerp_(list(shadow), list(live), 1 - decay)
+
+    def checkpoint(self, step: int, shadow: Sequence[Tensor], live: Sequence[Tensor]) -> None:
+        """It is up to date."""
 
 
 class LastCheckpoints:
@@ -48,14 +55,17 @@ class LastCheckpoints:
         self.count, self.every = count, every
         self.kept: dict[int, list[Tensor]] = {}
 
-    def __call__(self, step: int, shadow: Sequence[Tensor], live: Sequence[Tensor]) -> None:
-        """Take a checkpoint when one is due; before the first, the average is the weights themselves."""
-        if step % self.every == 0:
-            self.kept[step // self.every % self.count] = [parameter.detach().clone() for parameter in live]
-        checkpoints = [self.kept[slot] for slot in sorted(self.kept)] or [list(live)]
-        if step % self.every == 0 or not self.kept:
-            for mean, *versions in zip(shadow, *checkpoints, strict=True):
-                mean.copy_(torch.stack(versions).mean(0) if len(versions) > 1 else versions[0])
+    def follow(self, step: int, shadow: Sequence[Tensor], live: Sequence[Tensor]) -> None:
+        """Before the first checkpoint, the average is the weights themselves."""
+        if not self.kept:
+            torch._foreach_copy_(list(shadow), list(live))
+
+    def checkpoint(self, step: int, shadow: Sequence[Tensor], live: Sequence[Tensor]) -> None:
+        """Take one."""
+        self.kept[math.ceil(step / self.every) % self.count] = [parameter.detach().clone() for parameter in live]
+        checkpoints = [self.kept[slot] for slot in sorted(self.kept)]
+        for mean, *versions in zip(shadow, *checkpoints, strict=True):
+            mean.copy_(torch.stack(versions).mean(0) if len(versions) > 1 else versions[0])
 
 
 class Average:
@@ -71,7 +81,18 @@ class Average:
     def update(self, step: int) -> None:
         """Take in the weights after update `step`, counted from 1."""
         if self.rule:
-            self.rule(step, self.shadow, self.live)
+            self.rule.follow(step, self.shadow, self.live)
+
+    @torch.no_grad()
+    def checkpoint(self, step: int) -> None:
+        """Make ready for a validation after this update."""
+        if self.rule:
+            self.rule.checkpoint(step, self.shadow, self.live)
+
+    def forget(self) -> None:
+        """Make ready for what `remember` puts back."""
+        if self.rule:
+            self.rule.kept.clear()
 
     @contextmanager
     def applied(self) -> Iterator[None]:

@@ -40,7 +40,8 @@ class Estimate:
         epoch = f"an epoch is {amount(self.epoch_flops)}FLOP, about {duration(self.epoch_seconds)} on this machine"
         line = f"{self.parameters / 1e6:.1f} million parameters, {self.memory / 1e9:.1f} GB of memory; {epoch}"
         if not minutes:
-            most = f"; all {self.epochs:.0f} epochs about {duration(self.epochs * self.epoch_seconds)}"
+            epochs = f"{self.epochs:.0f}" if self.epochs >= 10 else f"{self.epochs:.2g}"
+            most = f"; all {epochs} epochs about {duration(self.epochs * self.epoch_seconds)}"
             return line + most if self.epochs else line
         return f"{line}; {minutes:g} minutes are about {60 * minutes / self.epoch_seconds:.1f} epochs"
 
@@ -52,7 +53,7 @@ def estimate(recipe: Recipe, corpus: Corpus, machine: Machine) -> Estimate:
         model = build_model(recipe.model, size, size, joint=recipe.tokenizer.joint)
     length = corpus.characters / CHARACTERS_PER_TOKEN + 1
     train, passes = recipe.train, 2 if recipe.train.r_drop else 1
-    flops = _mean_passes(train) * count_cost(model).training(1, round(length), round(length)) * corpus.pairs
+    flops = passes * count_cost(model).training(1, round(length), round(length)) * corpus.pairs
     parameters = count_parameters(model)
     kept = passes * train.batch_tokens * FLOAT * _floats_per_token(recipe.model, length)
     short = train.precision == "bfloat16"
@@ -62,16 +63,11 @@ def estimate(recipe: Recipe, corpus: Corpus, machine: Machine) -> Estimate:
     return Estimate(parameters, PROCESS + COPIES * FLOAT * parameters + kept, flops, flops / speed, epochs)
 
 
-def _mean_passes(train: Train) -> float:
-    """Of a batch through the model, in a whole run: R-Drop makes two, from full dropout on until it cools down."""
-    before_cooling = (1 - train.cooldown) * train.max_steps
-    return 1 + max(before_cooling - train.ease_in, 0) / train.max_steps if train.r_drop else 1.0
-
-
 def fit_memory(plan: list[Choice], recipe: Recipe, corpus: Corpus, machine: Machine) -> list[Choice]:
     """The plan with smaller batches, more of them an update, where the free memory would not do for what it chose."""
     planned = {choice.name for choice in plan}
     train = wanted = recipe.train
+    accumulate_said = wanted.accumulate != Train.accumulate
     while (
         estimate(recipe, corpus, machine).memory > machine.memory
         and "train.batch_tokens" in planned
@@ -82,10 +78,9 @@ def fit_memory(plan: list[Choice], recipe: Recipe, corpus: Corpus, machine: Mach
     if train == wanted:
         return plan
     reason = f"{machine.memory / 1e9:.1f} GB of memory are free"
-    fitted = [
-        Choice("train.batch_tokens", train.batch_tokens, reason),
-        Choice("train.accumulate", train.accumulate, "so that an update sees as much as it should"),
-    ]
+    fitted = [Choice("train.batch_tokens", train.batch_tokens, reason)]
+    if not accumulate_said:
+        fitted.append(Choice("train.accumulate", train.accumulate, "so that an update sees as much as it should"))
     return [choice for choice in plan if choice.name != "train.batch_tokens"] + fitted
 
 

@@ -32,10 +32,10 @@ from regard.training.distributed import Team
 from regard.training.ending import (
     begin_cooling,
     count_validation,
+    heed_another_end,
     near_the_end,
     no_better,
     reason_to_stop,
-    was_given_another_end,
 )
 from regard.training.loss import Loss
 from regard.training.machine import keep_memory
@@ -76,7 +76,7 @@ class Task(Protocol):
         """Sum of the loss over the batch."""
 
     def flops(self, batch: Any) -> float:
-        """Arithmetic of one forward and backward pass."""
+        """Arithmetic of an update on this batch, as things stand."""
 
     def validate(self, model: Any) -> Validation:
         """How good the model is on held-out data."""
@@ -174,8 +174,7 @@ class Trainer:
         return self.progress
 
     def _train(self, keep: Keep, stop: StopRequest) -> None:
-        if was_given_another_end(self.progress, self.settings) and self.progress.better_step == self.progress.step:
-            self._save_better()
+        heed_another_end(self.progress, self.settings)
         self.progress.stopped = reason_to_stop(self.progress, self.settings)
         self._clock = time.monotonic()
         while not self.progress.stopped:
@@ -249,13 +248,14 @@ class Trainer:
     def validate(self, keep: Keep) -> None:
         """Score the averaged weights and keep them if they are the best so far."""
         progress, team = self.progress, self.team
+        self.average.checkpoint(progress.step)
         self.model.eval()
         with self._averaged() as model, torch.no_grad():
             validation = self.task.validate(model)
         (seconds,) = team.sum(team.is_first * (time.monotonic() - self._clock))
         self._clock = time.monotonic()
         progress.seconds += seconds
-        best = count_validation(progress, validation.score, validation.loss)
+        best = count_validation(progress, self.settings, validation.score, validation.loss)
         if best:
             weights = self._gather(self.average.named().items())
             if team.is_first:
@@ -360,6 +360,7 @@ class Trainer:
     @torch.no_grad()
     def _put_back(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
         parameters = dict(self.model.named_parameters())
+        self.average.forget()
         kept: dict[str, dict[str, Tensor]] = defaultdict(dict)
         for place, tensor in tensors:
             kind, _, name = place.partition(".")

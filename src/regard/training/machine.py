@@ -30,9 +30,9 @@ class Machine:
     """How many times as fast that is in bfloat16."""
 
 
-def look_at_machine() -> Machine:
-    """The machine that this runs on, as it is now."""
-    if torch.cuda.is_available():
+def look_at_machine(device: str = "auto") -> Machine:
+    """The machine that this runs on, as it is now; `device` as `train.device` says it."""
+    if device != "cpu" and torch.cuda.is_available():
         free, _ = torch.cuda.mem_get_info()
         return Machine(torch.cuda.get_device_name(), cores(), float(free), matmul_peak("cuda"))
     peak = matmul_peak()

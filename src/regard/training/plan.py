@@ -52,7 +52,7 @@ class Corpus:
 
 def make_plan(corpus: Corpus, machine: Machine, given: Mapping[str, Mapping[str, Any]]) -> list[Choice]:
     """Choose for this corpus on this machine whatever `given`, as tables of settings, leaves open."""
-    said_arch = given.get("model", {}).get("arch")
+    said_arch, said = given.get("model", {}).get("arch"), given.get("train", {})
     arch = said_arch or _choose_arch(corpus, machine)[0]
     preset = find_preset(arch)
     is_transformer = isinstance(preset, Transformer)
@@ -61,11 +61,8 @@ def make_plan(corpus: Corpus, machine: Machine, given: Mapping[str, Mapping[str,
         choices += _model(corpus, machine)
     elif isinstance(preset, Recurrent) and not {"width", "embedding"} & given["model"].keys():
         choices += _recurrent_size(corpus, preset)
-    by_muon = is_transformer and not given.get("train", {}).get("shard")  # Muon needs whole matrices
-    ends = {"minutes", "max_steps"} & given.get("train", {}).keys()
-    at_leisure = is_transformer and corpus.pairs < 100_000 and not ends
+    by_muon = is_transformer and not said.get("shard") and said.get("optimizer") != "adam"  # it needs whole matrices
     choices += _learning(corpus, by_muon)
-    choices += _regularisation(corpus, at_leisure)
     planned = "before" if not said_arch else getattr(preset, "norm", "")
     if is_transformer and given.get("model", {}).get("norm", planned) == "before":
         choices.append(
@@ -75,9 +72,10 @@ def make_plan(corpus: Corpus, machine: Machine, given: Mapping[str, Mapping[str,
         faster = f"matrix products in it are {machine.short_gain:.1f} times as fast here; weights stay in float32"
         choices.append(Choice("train.precision", "bfloat16", faster))
     choices += _batch(corpus, machine)
-    epoch = corpus.updates(next(choice.value for choice in choices if choice.name == "train.batch_tokens"))
+    batch = said.get("batch_tokens") or next(one.value for one in choices if one.name == "train.batch_tokens")
+    epoch = corpus.updates(batch * said.get("accumulate", 1))
     choices += _validation(epoch)
-    choices += _ending(epoch, at_leisure)
+    choices += _ending(corpus, epoch, minutes=said.get("minutes", 0))
     return [choice for choice in choices if not is_said(choice.name, given)]
 
 
@@ -153,16 +151,10 @@ def _learning(corpus: Corpus, by_muon: bool) -> Iterator[Choice]:
         yield Choice("train.learning_rate", 1e-3, "what every architecture bears")
     short = by_muon and corpus.pairs < 100_000
     yield Choice("train.warmup", 30 if short else 100, "a short climb is enough where gradients are clipped")
-    yield Choice("train.schedule", "constant", "the end is not known yet; the rate falls when it comes")
+    yield Choice("train.schedule", "constant", "as long as the end is not near; then the rate falls")
     yield Choice("train.cooldown", 0.3, "the last part, whatever ends it: minutes, updates, or no better validation")
-
-
-def _regularisation(corpus: Corpus, at_leisure: bool) -> Iterator[Choice]:
     if corpus.pairs < 500_000:
-        updates = 2000 if at_leisure else 3000
-        yield Choice("train.ease_in", updates, "dropout and sampling grow: what knows nothing cannot learn by heart")
-    if at_leisure:
-        yield Choice("train.r_drop", 3.0, "no end is set: two passes a batch that shall agree, slower and better")
+        yield Choice("train.ease_in", 3000, "dropout and sampling grow: what knows nothing cannot learn by heart")
 
 
 def _batch(corpus: Corpus, machine: Machine) -> Iterator[Choice]:
@@ -181,8 +173,8 @@ def _validation(epoch: int) -> Iterator[Choice]:
     yield Choice("train.state_every", min(every, 500), "so little is lost when it is killed")
 
 
-def _ending(epoch: int, at_leisure: bool) -> Iterator[Choice]:
+def _ending(corpus: Corpus, epoch: int, minutes: float) -> Iterator[Choice]:
     yield Choice("train.patience", 10, "validations without a better score or loss; then it cools down and stops")
-    if at_leisure:
+    if corpus.pairs < 100_000 and not minutes:
         updates = max(EPOCHS * epoch, UPDATES_AT_LEAST)
-        yield Choice("train.max_steps", updates, f"about {updates / epoch:.0f} epochs; --minutes ends it sooner")
+        yield Choice("train.max_steps", updates, f"{updates / epoch:.0f} epochs, if nothing ends it before")

@@ -46,8 +46,10 @@ class Progress:
     """The best validation so far, higher is better."""
     best_step: int = 0
     """The update at which it was."""
-    best_loss: float | None = None
-    """The lowest loss of a validation so far."""
+    rival_score: float | None = None
+    """The best score that patience knows of; what was reached under other conditions is forgotten."""
+    rival_loss: float | None = None
+    """The lowest loss that it knows of."""
     better_step: int = 0
     """The update of the last validation that was better in something, by its score or its loss, or had as good a score:
     what patience goes back to."""
@@ -125,7 +127,8 @@ def load_best(folder: Path, now: Progress) -> Loaded | None:
         return None
     if found is None or found[1].step != now.better_step:
         return None
-    return found if (found[1].best_score, found[1].best_loss) == (now.best_score, now.best_loss) else None
+    same = (found[1].rival_score, found[1].rival_loss) == (now.rival_score, now.rival_loss)
+    return found if same else None
 
 
 def _read(stem: Path) -> tuple[dict[str, Tensor], Progress]:

@@ -9,12 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-import torch
-
 from regard.config import Train
 from regard.durable import write_atomically
 from regard.errors import RunError
 from regard.training.amounts import amount
+from regard.training.device import choose_device
 from regard.training.ending import by_patience_alone
 from regard.training.machine import matmul_peak
 from regard.training.precision import product_type
@@ -114,10 +113,12 @@ class MetricsFile:
 class PlainLog:
     """A line now and then, for log files."""
 
-    def __init__(self, settings: Train, out: TextIO | None = None, every_seconds: float = 20.0, unit: str = "tokens"):
+    def __init__(
+        self, settings: Train, out: TextIO | None = None, every_seconds: float = 20.0, speed: Speed | None = None
+    ):
         self.settings, self.every_seconds = settings, every_seconds
         self.out = out or sys.stderr
-        self._speed = Speed(settings, unit)
+        self._speed = speed or Speed(settings)
         self._last = 0.0
 
     def began(self, progress: Progress) -> None:
@@ -155,13 +156,13 @@ class PlainLog:
 class LiveBar:
     """A bar at the bottom of the terminal, and a line with a sample above it for each validation."""
 
-    def __init__(self, settings: Train, unit: str = "tokens"):
+    def __init__(self, settings: Train, speed: Speed | None = None):
         from rich.console import Console
 
         self.settings = settings
         self.console = Console(stderr=True, highlight=False)
         self._bar: Bar | None = None
-        self._speed = Speed(settings, unit)
+        self._speed = speed or Speed(settings)
         self._score = ""
 
     def began(self, progress: Progress) -> None:
@@ -219,8 +220,8 @@ class LiveBar:
 class Speed:
     """Throughput and share of the machine's matmul peak in the precision of the training, over the last few updates."""
 
-    def __init__(self, settings: Train, unit: str = "tokens"):
-        self._settings, self._unit = settings, unit
+    def __init__(self, settings: Train, unit: str = "tokens", processes: int = 1):
+        self._settings, self._unit, self._processes = settings, unit, processes
         self._tokens, self._flops = 0.0, 0.0
 
     def add(self, update: Update) -> None:
@@ -234,8 +235,8 @@ class Speed:
         text = f"{self._tokens:,.0f} {self._unit}/s"
         if not self._flops:
             return text
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        peak = matmul_peak(device.type, product_type(self._settings, device))
+        device = choose_device(self._settings, 0)
+        peak = self._processes * matmul_peak(device.type, product_type(self._settings, device))
         return f"{text}  {self._flops / peak:.0%} of peak"
 
 
@@ -251,7 +252,7 @@ def _time_left(progress: Progress, settings: Train) -> str:
     endless = by_patience_alone(settings) and not progress.cooling_until
     if share <= 0 or progress.seconds <= 0 or endless:
         return ""
-    minutes, seconds = divmod(int(progress.seconds * (1 - share) / share), 60)
+    minutes, seconds = divmod(int(progress.seconds * max(1 - share, 0) / share), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d} left at most" if hours else f"{minutes}:{seconds:02d} left at most"
 
@@ -266,9 +267,10 @@ def headline(scores: Mapping[str, float]) -> str:
     return next((name for name in SHOWN if name in scores), "")
 
 
-def make_watchers(path: Path, settings: Train, unit: str = "tokens") -> list[Watcher]:
+def make_watchers(path: Path, settings: Train, unit: str = "tokens", processes: int = 1) -> list[Watcher]:
     """The metrics file, what suits the place where messages go, and TensorBoard if it was asked for."""
-    shown: Watcher = LiveBar(settings, unit) if sys.stderr.isatty() else PlainLog(settings, unit=unit)
+    speed = Speed(settings, unit, processes)
+    shown: Watcher = LiveBar(settings, speed) if sys.stderr.isatty() else PlainLog(settings, speed=speed)
     watchers = [MetricsFile(path, settings.log_every), shown]
     return (
         [*watchers, TensorBoard(path.parent / "tensorboard", settings.log_every)] if settings.tensorboard else watchers

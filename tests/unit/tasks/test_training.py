@@ -46,34 +46,12 @@ def test_losses_fall(run):
     assert losses[-1] < 0.9 * losses[0]  # a moving average
 
 
-@pytest.fixture
-def hard_task(run, tmp_path):
-    """A task with subword sampling and R-Drop, and the network that it trains."""
+def test_words_are_cut_as_usual_while_it_cools_down(run, tmp_path):
     shutil.copytree(run, tmp_path / "run")
     opened = Run.open(tmp_path / "run")
-    recipe, kind, network = opened.recipe, kind_of("translate"), opened.build_network()
+    recipe, kind = opened.recipe, kind_of("translate")
     recipe = dataclasses.replace(recipe, tokenizer=dataclasses.replace(recipe.tokenizer, sampling=0.5))
-    recipe = dataclasses.replace(recipe, train=dataclasses.replace(recipe.train, r_drop=3.0))
-    return kind.task(recipe, kind.reopen(opened, print), network), network.train()
-
-
-def test_two_dropouts_are_compared_only_at_full_strength_and_not_while_it_cools_down(hard_task, monkeypatch):
-    task, network = hard_task
-    hidden, rows = network.hidden, []
-    monkeypatch.setattr(network, "hidden", lambda source, ids_BT: rows.append(len(ids_BT)) or hidden(source, ids_BT))
-    task.stage = Stage(cooling=True)
-    batch = task.batch(0)
-    passes = {}
-    for name, stage in (("weak", Stage(0.5)), ("full", Stage()), ("cooling", Stage(cooling=True))):
-        task.stage = stage
-        assert task.loss(network, batch).tokens == batch.target_tokens
-        passes[name] = (rows[-1] // len(batch.index_B), task.flops(batch))
-    cost = passes["cooling"][1]
-    assert passes == {"weak": (1, cost), "full": (2, 2 * cost), "cooling": (1, cost)}
-
-
-def test_words_are_cut_as_usual_while_it_cools_down(hard_task):
-    task, _ = hard_task
+    task = kind.task(recipe, kind.reopen(opened, print), opened.build_network())
     sampled = task.batch(0)
     task.stage = Stage(cooling=True)
     usual = task.batch(0)
@@ -262,6 +240,9 @@ def test_finetuning_starts_from_the_weights_of_its_base(run, tmp_path, capsys):
     assert tuned.recipe.train.learning_rate == base.recipe.train.learning_rate / 3
     assert tuned.recipe.train.matrix_rate == base.recipe.train.matrix_rate / 3
     assert (base.recipe.train.ease_in, tuned.recipe.train.ease_in) == (3000, 0)
+    planned = {choice["name"] for choice in tuned.card["plan"]}
+    assert planned >= {"train.validate_every", "train.patience", "train.learning_rate"}  # for its own data
+    assert "train.max_steps" not in planned  # as was said
     assert tuned.card["base"] == run.name
     assert (out / "tokenizer.model").read_bytes() == (run / "tokenizer.model").read_bytes()
     first, *_ = (line["loss"] for line in tuned.metrics() if line["kind"] == "update")

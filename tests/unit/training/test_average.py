@@ -1,5 +1,6 @@
 """The moving average of weights, and the mean of the last checkpoints."""
 
+import pytest
 import torch
 from torch import nn
 
@@ -39,6 +40,8 @@ def walk(average: Average, model: nn.Linear, steps: range) -> None:
         with torch.no_grad():
             model.weight.fill_(float(step))
         average.update(step)
+        if step % 2 == 0:
+            average.checkpoint(step)
 
 
 def test_the_last_checkpoints_are_averaged():
@@ -53,6 +56,8 @@ def test_the_last_checkpoints_are_averaged():
     with average.applied():
         assert model.weight.item() == 8.0
     assert model.weight.item() == 11.0
+    average.checkpoint(11)  # the last validation comes when training ends
+    assert average.named()["weight"].item() == pytest.approx((8 + 10 + 11) / 3)
 
 
 def test_what_is_remembered_goes_on_as_before():
@@ -60,6 +65,8 @@ def test_what_is_remembered_goes_on_as_before():
     settings = Train(checkpoints=3, validate_every=2)
     one, other = make_average(first, settings), make_average(second, settings)
     walk(one, first, range(1, 8))
+    walk(other, second, range(1, 12))  # a path that is given up
+    other.forget()
     for place, tensor in one.remembered():
         other.remember(place, tensor.clone(), lambda whole, like: whole)
     walk(one, first, range(8, 11))

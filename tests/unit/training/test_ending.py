@@ -6,7 +6,7 @@ import pytest
 from tests.unit.training.test_loop import Fit, Line, Notes
 
 from regard.config import Train
-from regard.training.ending import begin_cooling
+from regard.training.ending import begin_cooling, reason_to_stop
 from regard.training.loop import Trainer, Validation
 from regard.training.signals import StopRequest
 from regard.training.state import Progress
@@ -154,9 +154,26 @@ def test_a_best_state_of_another_time_is_not_gone_back_to(tmp_path):
     fit(tmp_path, [1.0, 2.0, 3.0, 4.0, 5.0, 5.5, 7.0, 9.0], patience=2)  # the best came while cooling
     best = sorted((tmp_path / "states" / "best").glob("*.json"))
     assert [path.stem for path in best] == ["00000060"]
-    progress, watched = fit(tmp_path, [8.0, 8.0, 8.0, 8.0], patience=2, max_steps=1000)
-    assert progress.best_score == 9.0
-    assert watched.notes == ["no better validation in 2: back to update 80: cooling down over 27 updates"]
+    progress, watched = fit(tmp_path, [7.5, 8.0, 7.0, 7.0, 8.5], patience=2, max_steps=1000)
+    assert progress.best_score == 9.0  # the weights of that time are kept, but patience compares with its own
+    assert watched.notes == ["no better validation in 2: back to update 100: cooling down over 33 updates"]
+
+
+def test_patience_begins_anew_at_full_dropout(tmp_path):
+    scores = [5.0, 6.0, 3.0, 4.0, 3.0, 3.0, 7.0]
+    progress, watched = fit(tmp_path, scores, patience=2, max_steps=1000, cooldown=0.5, ease_in=25)
+    assert watched.notes == ["no better validation in 2: back to update 40: cooling down over 40 updates"]
+    assert (progress.best_score, progress.best_step) == (7.0, 50)
+
+
+def test_what_ran_out_first_is_the_reason():
+    spent = Progress(step=200, cooling_from=100, cooling_until=200, worse_in_a_row=3, seconds=570.0)
+    assert (
+        reason_to_stop(spent, Train(patience=3, minutes=10, cooldown=0.3))
+        == "no better validation in 3, then cooled down"
+    )
+    spent.worse_in_a_row = 1
+    assert reason_to_stop(spent, Train(patience=3, minutes=10, cooldown=0.3)).startswith("9.5 of 10 minutes spent")
 
 
 def test_cooling_fits_into_the_minutes_that_are_left():
@@ -182,4 +199,4 @@ def test_patience_also_asks_the_loss_and_goes_back_to_where_it_was_lowest(tmp_pa
     progress = trainer.fit(lambda weights: kept.append(trainer.progress.step), StopRequest())
     assert rates.notes == ["no better validation in 2: back to update 40: cooling down over 40 updates"]
     assert kept == [10, 60]  # by the score; cooled for half of its time
-    assert (progress.step, progress.best_step, progress.best_score, progress.best_loss) == (80, 60, 5.5, 1.5)
+    assert (progress.step, progress.best_step, progress.best_score, progress.rival_loss) == (80, 60, 5.5, 1.5)

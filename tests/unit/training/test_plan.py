@@ -93,12 +93,10 @@ def test_an_estimate_counts_the_model():
     corpus = Corpus(29_000, 60.0)
     found = estimate(recipe, corpus, LAPTOP)
     assert found.epochs == pytest.approx(30, rel=0.01)
-    train = recipe.train
-    twice = (0.7 * train.max_steps - train.ease_in) / train.max_steps  # R-Drop: not at first, not while it cools down
     width, inner, words = 192, 512, recipe.tokenizer.size
     encoder, decoder = 3 * (4 * width**2 + 2 * width * inner), 3 * (8 * width**2 + 2 * width * inner)
     assert found.parameters == pytest.approx(words * width + encoder + decoder, rel=0.02)  # and biases, norms
-    by_hand = (1 + twice) * 6 * 29_000 * 16 * (encoder + decoder + words * width)  # 60 / 4 + 1 tokens
+    by_hand = 6 * 29_000 * 16 * (encoder + decoder + words * width)  # 60 / 4 + 1 tokens
     assert found.epoch_flops == pytest.approx(by_hand, rel=0.05)
     assert found.epoch_seconds == pytest.approx(2 * found.epoch_flops / LAPTOP.peak)
     assert "20 minutes are about" in found.describe(20.0)
@@ -107,20 +105,29 @@ def test_an_estimate_counts_the_model():
 
 
 @pytest.mark.parametrize(
-    ("pairs", "given", "weight"),
+    ("pairs", "given", "epochs"),
     [
-        (29_000, {}, 3.0),
-        (29_000, {"train": {"minutes": 20.0}}, 0.0),
-        (29_000, {"train": {"max_steps": 900}}, 0.0),
-        (29_000, {"train": {"r_drop": 1.0}}, 1.0),
-        (29_000, {"model": {"arch": "bahdanau"}}, 0.0),
-        (300_000, {}, 0.0),
+        (29_000, {}, 30),
+        (29_000, {"minutes": 0.0}, 30),
+        (29_000, {"minutes": 20.0}, None),
+        (29_000, {"max_steps": 900}, None),
+        (300_000, {}, None),
     ],
 )
-def test_little_data_without_an_end_takes_its_time(pairs, given, weight):
-    train = resolve(Corpus(pairs, 60.0), given=given).train
-    assert train.r_drop == weight
-    assert (train.max_steps == 30 * train.validate_every) == (weight > 0)
+def test_little_data_is_seen_so_often_and_no_more(pairs, given, epochs):
+    plan = {choice.name: choice.value for choice in make_plan(Corpus(pairs, 60.0), LAPTOP, {"train": given})}
+    assert plan.get("train.max_steps") == (epochs and epochs * plan["train.validate_every"])
+
+
+def test_an_epoch_is_counted_in_the_updates_that_were_asked_for():
+    train = {"batch_tokens": 1024, "accumulate": 4}
+    large, usual = (resolve(Corpus(29_000, 60.0), given={"train": given}).train for given in (train, {}))
+    assert large.validate_every == pytest.approx(usual.validate_every / 2, abs=1)
+
+
+def test_who_asks_for_adam_gets_its_rates():
+    train = resolve(Corpus(29_000, 60.0), given={"train": {"optimizer": "adam"}}).train
+    assert (train.optimizer, train.learning_rate, train.warmup) == ("adam", 1e-3, 100)
 
 
 def test_a_short_epoch_gets_more_of_them():
@@ -137,6 +144,10 @@ def test_short_memory_gets_smaller_batches_and_the_same_update():
     assert fitted.train.batch_tokens * fitted.train.accumulate == wanted.train.batch_tokens
     assert estimate(fitted, corpus, narrow).memory <= narrow.memory
     assert fit_memory(plan, wanted, corpus, GPU) == plan
+    said = {"train": {"accumulate": 3}}
+    fitted = make_recipe(merge(fit_memory(plan, make_recipe(merge(plan, said)), corpus, narrow), said))
+    assert fitted.train.accumulate == 3
+    assert "train.accumulate" not in {choice.name for choice in fit_memory(plan, fitted, corpus, narrow)}
     accumulating = make_recipe(merge(plan, {"train": {"accumulate": 3}}))
     assert fit_memory(plan, accumulating, corpus, GPU) == plan
 

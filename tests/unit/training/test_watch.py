@@ -71,6 +71,9 @@ def test_the_share_of_the_peak_is_that_of_the_precision(monkeypatch):
         speed = Speed(Train(precision=precision))
         speed.add(update(1))
         assert str(speed) == f"200 tokens/s  {share} of peak"
+    four = Speed(Train(precision="float32"), "words", processes=4)
+    four.add(update(1))
+    assert str(four) == "200 words/s  12% of peak"
 
 
 def test_no_time_is_told_where_only_patience_will_end_it():
