@@ -22,6 +22,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="fi
 
 UPDATES = 50
 ROUNDING = 1e-5
+MUON_ROUNDING = 5e-5  # it makes small directions of a gradient as large as the others, and with them their rounding
 LIMIT = 60  # seconds in which the survivors must have ended
 PLAIN = [
     "train.optimizer=adam",
@@ -114,12 +115,12 @@ def last_state(run):
     return load_file(sorted((run / "states").glob("*.safetensors"))[-1])
 
 
-def assert_close(run, other):
+def assert_close(run, other, rounding=ROUNDING):
     found, expected = last_state(run), last_state(other)
     assert found.keys() == expected.keys()
     gaps = {name: (found[name] - expected[name]).abs().max().item() for name in expected if "optimizer" not in name}
     worst = max(gaps, key=gaps.get)
-    assert gaps[worst] <= ROUNDING, f"{worst} differs by {gaps[worst]:.1e}"
+    assert gaps[worst] <= rounding, f"{worst} differs by {gaps[worst]:.1e}"
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +174,8 @@ def test_two_processes_reach_the_weights_of_one(corpus, one, tmp_path):
 )
 def test_so_do_other_numbers_and_ways(corpus, one, tmp_path, processes, more):
     train_together(corpus, tmp_path / "run", *more, processes=processes)
-    assert_close(tmp_path / "run", one(*(setting for setting in more if "shard" not in setting)))
+    alone = one(*(setting for setting in more if "shard" not in setting))
+    assert_close(tmp_path / "run", alone, MUON_ROUNDING if "train.optimizer=muon" in more else ROUNDING)
 
 
 @pytest.mark.slow

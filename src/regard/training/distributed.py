@@ -105,10 +105,18 @@ class Team:
             self.pulse.advice = advice
 
     def leave(self) -> None:
-        """Part from the others in peace: nothing is left to do together."""
-        if self.pulse is not None:
-            self.pulse.stop()
-            self.pulse = None
+        """Part from the others in peace: nothing is left to do together.
+
+        The group is taken apart while Python still runs: a thread of gloo's that is left over aborts the process at its
+        end, now and then. After a failure it is left alone, since it may wait for somebody who will never come.
+        """
+        if self.pulse is None:
+            return
+        in_peace = not self.pulse.has_ended
+        self.pulse.stop()
+        self.pulse = None
+        if in_peace:
+            dist.destroy_process_group()
 
     def __enter__(self) -> Team:
         return self
