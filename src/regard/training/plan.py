@@ -16,7 +16,7 @@ from regard.training.machine import Machine
 
 CHARACTERS_PER_TOKEN = 4.0  # of European languages with a vocabulary of some thousand subwords
 LONGEST_SENTENCES = 8  # of the longest kind, that a batch should hold
-EPOCHS = 30  # of little data: what more would bring is not worth the wait
+EPOCHS = 30  # of little data; more still help a little, and slowly (docs/log.md)
 UPDATES_AT_LEAST = 6000  # however short an epoch is
 SHORT_PAYS = 1.5  # times as fast must products in bfloat16 be, since not all of an update is products
 
@@ -61,7 +61,7 @@ def make_plan(corpus: Corpus, machine: Machine, given: Mapping[str, Mapping[str,
         choices += _model(corpus, machine)
     elif isinstance(preset, Recurrent) and not {"width", "embedding"} & given["model"].keys():
         choices += _recurrent_size(corpus, preset)
-    by_muon = is_transformer and not said.get("shard") and said.get("optimizer") != "adam"  # it needs whole matrices
+    by_muon = is_transformer and said.get("optimizer") != "adam" and not said.get("shard")  # Muon needs whole matrices
     choices += _learning(corpus, by_muon)
     planned = "before" if not said_arch else getattr(preset, "norm", "")
     if is_transformer and given.get("model", {}).get("norm", planned) == "before":
