@@ -34,7 +34,7 @@ test: install
 test-slow: install
 	@if test -x $(BIN)/uv; then $(BIN)/uv pip install --quiet --python $(BIN)/python -e ".[$(EXTRAS),ray]"; \
 	  else $(BIN)/pip install --quiet --disable-pip-version-check -e ".[$(EXTRAS),ray]"; fi
-	@$(BIN)/pytest -m slow
+	@$(BIN)/pytest -m slow -o faulthandler_timeout=3600
 
 lint: install
 	@$(BIN)/ruff check

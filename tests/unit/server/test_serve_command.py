@@ -109,8 +109,11 @@ def test_neither_torch_nor_the_web_server_is_imported_before_it_is_needed():
 def test_ctrl_c_ends_it_in_peace(run):
     command = [sys.executable, "-m", "regard", "serve", str(run), "--port", "0", "--engine", "torch"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        said = process.stdout.readline()
-        assert re.fullmatch(r"serving en-it \(.*\); open http://127\.0\.0\.1:\d+ \(Ctrl-C stops\)\n", said)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE) == 0
-        assert process.stdout.read() == process.stderr.read() == ""
+        try:
+            said = process.stdout.readline()
+            assert re.fullmatch(r"serving en-it \(.*\); open http://127\.0\.0\.1:\d+ \(Ctrl-C stops\)\n", said)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(PATIENCE) == 0
+            assert process.stdout.read() == process.stderr.read() == ""
+        finally:
+            process.kill()  # else one that goes on would be waited for
