@@ -23,6 +23,7 @@ from regard.server.batcher import Batcher
 from regard.server.capacity import Capacity
 from regard.server.door import Door
 from regard.server.pieces import Pieces
+from regard.server.relay import Relay
 from regard.server.torch_side import Json, Look, Sentence, TorchSide
 from regard.tasks.answer import Answer
 from regard.tasks.fast import EngineName, FastTranslator, choose_engine, load_fast
@@ -280,9 +281,8 @@ class Served:
     async def stream(self, turns: Sequence[str], *, deadline: float | None = None, **search: Any) -> AsyncIterator[str]:
         """The same, piece by piece. Who stops listening stops the talk."""
         self._must("chat")
-        loop = asyncio.get_running_loop()
         said: asyncio.Queue[str | None] = asyncio.Queue()
-        talk = _Talk(turns, search, say=lambda piece: loop.call_soon_threadsafe(said.put_nowait, piece))
+        talk = _Talk(turns, search, say=Relay(said).say)
         work = asyncio.create_task(self.talking.submit([talk], deadline=deadline))
         try:
             async with aclosing(_follow(said, work)) as pieces:
