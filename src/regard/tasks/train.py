@@ -264,16 +264,23 @@ def resume(folder: str | Path, overrides: Iterable[str] = ()) -> Run:
                 raise SettingsError(
                     f"--set {override}: only train. and search. settings can change in a run that exists"
                 )
-        if team.once(lambda: run.is_finished and not has_state(run.folder / "states")):
-            raise RunError(
-                f'{run.folder}: is finished, and its states were removed; "regard finetune" goes on from its weights'
-            )
+        if lacking := team.once(lambda: _why_stateless(run)):
+            raise RunError(f'{run.folder}: {lacking}; "regard finetune" goes on from its weights')
         if not changed and team.once(lambda: run.is_finished):
             reason = run.card["training"]["stopped"]
             tell(f"{run.folder}: finished already ({reason}); --set {_later_end(run.recipe.train, reason)} goes on")
             return run
         _fit(team, _for_all(team, lambda: _reopen(run, changed)))
         return run
+
+
+def _why_stateless(run: Run) -> str:
+    """Why there is no state to go on from and never will be; empty if there is one, or may be."""
+    if has_state(run.folder / "states"):
+        return ""
+    if "imported" in run.card:
+        return "was trained elsewhere, and came without a state"
+    return "is finished, and its states were removed" if run.is_finished else ""
 
 
 def _later_end(settings: Train, reason: str) -> str:

@@ -265,3 +265,10 @@ def test_a_finished_run_without_states_is_not_trained_anew(run, tmp_path, capsys
         assert main(["resume", str(tmp_path / "run"), *more]) == 2
         assert 'its states were removed; "regard finetune" goes on from its weights' in capsys.readouterr().err
     assert (tmp_path / "run" / "weights.safetensors").read_bytes() == before
+
+
+def test_a_run_from_elsewhere_cannot_be_resumed(run, tmp_path, capsys):
+    shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("states"))
+    (tmp_path / "run" / "card.json").write_text(json.dumps({"imported": {"from": "there", "format": "marian"}}))
+    assert main(["resume", str(tmp_path / "run"), "--set", "train.max_steps=40"]) == 2
+    assert 'was trained elsewhere, and came without a state; "regard finetune" goes on' in capsys.readouterr().err
