@@ -92,7 +92,7 @@ def test_an_estimate_counts_the_model():
     recipe = resolve(Corpus(29_000, 60.0))
     corpus = Corpus(29_000, 60.0)
     found = estimate(recipe, corpus, LAPTOP)
-    assert found.epochs == pytest.approx(30, rel=0.01)
+    assert found.epochs == pytest.approx(60, rel=0.01)
     width, inner, words = 192, 512, recipe.tokenizer.size
     encoder, decoder = 3 * (4 * width**2 + 2 * width * inner), 3 * (8 * width**2 + 2 * width * inner)
     assert found.parameters == pytest.approx(words * width + encoder + decoder, rel=0.02)  # and biases, norms
@@ -101,14 +101,14 @@ def test_an_estimate_counts_the_model():
     assert found.epoch_seconds == pytest.approx(2 * found.epoch_flops / LAPTOP.peak)
     assert "20 minutes are about" in found.describe(20.0)
     assert "minutes" not in found.describe()
-    assert "all 30 epochs about" in found.describe()
+    assert "all 60 epochs about" in found.describe()
 
 
 @pytest.mark.parametrize(
     ("pairs", "given", "epochs"),
     [
-        (29_000, {}, 30),
-        (29_000, {"minutes": 0.0}, 30),
+        (29_000, {}, 60),
+        (29_000, {"minutes": 0.0}, 60),
         (29_000, {"minutes": 20.0}, None),
         (29_000, {"max_steps": 900}, None),
         (300_000, {}, None),
