@@ -13,8 +13,6 @@ import torch
 # Names and numbers of glibc's mallopt(3).
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _KEEP_BELOW = 1 << 30
-SLOW = 5e9
-"""Operations a second; one core makes more in any precision that it was built for."""
 
 
 @dataclass(frozen=True)
@@ -67,19 +65,10 @@ def keep_memory() -> bool:
 
 @functools.cache
 def matmul_peak(device: str = "cpu", kind: torch.dtype = torch.float32) -> float:
-    """Multiplications and additions a second that a large matrix product reaches here, measured in 0.3 s.
-
-    A small one goes first and has to do where it is slow, as in bfloat16 on a CPU that has none: a large one would take
-    seconds.
-    """
-    small = _best_product(256, device, kind, seconds=0.02)
-    return _best_product(1024, device, kind, seconds=0.3) if small > SLOW else small
-
-
-def _best_product(size: int, device: str, kind: torch.dtype, seconds: float) -> float:
-    """Operations a second of the fastest of those products of square matrices that begin within some seconds."""
+    """Multiplications and additions a second that a large matrix product reaches here, measured in 0.3 s."""
+    size = 1024
     a, b = (torch.randn(size, size, device=device).to(kind) for _ in range(2))
-    best, until = float("inf"), time.perf_counter() + seconds
+    best, until = float("inf"), time.perf_counter() + 0.3
     while time.perf_counter() < until:
         start = time.perf_counter()
         torch.mm(a, b)
