@@ -27,14 +27,15 @@ $(READY): pyproject.toml
 demo: install
 	@$(BIN)/regard demo
 
+# All of them take five minutes. One that hangs for as long is ended and named, with the stacks of its threads.
 test: install
-	@$(BIN)/pytest -n 2 -m "not slow"
+	@$(BIN)/pytest -n 2 -m "not slow" -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
 
 # The examples with Ray are among these.
 test-slow: install
 	@if test -x $(BIN)/uv; then $(BIN)/uv pip install --quiet --python $(BIN)/python -e ".[$(EXTRAS),ray]"; \
 	  else $(BIN)/pip install --quiet --disable-pip-version-check -e ".[$(EXTRAS),ray]"; fi
-	@$(BIN)/pytest -m slow -o faulthandler_timeout=3600
+	@$(BIN)/pytest -m slow
 
 lint: install
 	@$(BIN)/ruff check

@@ -12,8 +12,8 @@ Said = TypeVar("Said")
 class Relay(Generic[Said]):
     """Passes on what a thread says to a queue of the event loop, in order.
 
-    The loop is woken once for all that came since: one that is woken for each by a thread that never stops reads
-    wakings for ever, and does nothing else.
+    The loop is woken once for all that came since: one that is woken for each by a thread that never stops may read
+    wakings for ever, and do nothing else.
     """
 
     def __init__(self, heard: asyncio.Queue[Said]):
