@@ -14,7 +14,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Make a run folder of a published model, which every command then takes: Marian's, e.g. those of OPUS-MT, in\n"
         "the form of Hugging Face transformers (config.json, model.safetensors or pytorch_model.bin, source.spm,\n"
-        "target.spm, vocab.json). Nothing in it is unpickled.\n\n"
+        "target.spm, vocab.json). No code in it runs.\n\n"
         "  regard import marian opus-mt-en-de --out runs/opus-en-de"
     )
     parser.add_argument("format", choices=("marian",), help="the format")

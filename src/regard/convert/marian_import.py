@@ -7,6 +7,7 @@ so that the ids are laid out as everywhere here: end, unknown, start, the tokens
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,6 @@ from regard.convert.folder import read_mark
 from regard.convert.marian import ACTIVATIONS, BIAS, SQUEEZE_SPACES, pairs, stream_order
 from regard.convert.marian_search import from_generation
 from regard.convert.names import to_ours
-from regard.convert.torch_file import read_torch_file
 from regard.data import mapped, subword
 from regard.data.tokenizer import FIRST_SPECIALS, PAD_TOKEN, SOS, Tokenizer
 from regard.errors import RunError
@@ -135,6 +135,49 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
     if (path := folder / "pytorch_model.bin").is_file():
         return read_torch_file(path)
     raise RunError(f"{folder}: has neither model.safetensors nor pytorch_model.bin")
+
+
+def read_torch_file(path: Path) -> dict[str, Tensor]:
+    """Read the weights of a torch file (`pytorch_model.bin`) by name, with torch's restricted unpickler."""
+    try:
+        _refuse_compressed(path)
+        weights = torch.load(path, map_location="cpu", weights_only=True)
+    except RunError:
+        raise
+    except Exception as error:  # damaged and crafted files raise many types, some with messages of many lines
+        raise RunError(
+            f"{path}: not a torch file of plain weights ({type(error).__name__}); get model.safetensors instead"
+        ) from None
+    if not isinstance(weights, dict) or not all(isinstance(name, str) for name in weights):
+        raise RunError(f"{path}: does not hold tensors by name; get model.safetensors instead")
+    for name, weight in weights.items():
+        if not _is_plain(weight):
+            raise RunError(f"{path}: {json.dumps(name)} is not a plain floating-point tensor; use model.safetensors")
+    return dict(weights)
+
+
+def _refuse_compressed(path: Path) -> None:
+    """Refuse a zip archive with compressed entries: torch never writes them, and a small file could fill the memory."""
+    if not zipfile.is_zipfile(path):
+        return
+    with zipfile.ZipFile(path) as archive:
+        for entry in archive.infolist():
+            if entry.compress_type != zipfile.ZIP_STORED:
+                raise RunError(f"{path}: compressed entries, which torch never writes; get model.safetensors instead")
+
+
+def _is_plain(weight: object) -> bool:
+    """Whether this is a dense floating-point tensor that has a stored number for each element.
+
+    A crafted tensor of stride 0 can have a trillion elements on four numbers; copying it would fill the memory.
+    """
+    return (
+        isinstance(weight, Tensor)
+        and weight.layout == torch.strided
+        and weight.device.type == "cpu"
+        and weight.is_floating_point()
+        and weight.numel() * weight.element_size() <= weight.untyped_storage().nbytes()
+    )
 
 
 def _recipe(

@@ -1,4 +1,4 @@
-"""Files that torch wrote, read as data. Whatever is not a plain dictionary of tensors is refused, and nothing runs."""
+"""Reading `pytorch_model.bin`: only floating-point tensors by name are accepted, and no code of the file runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from regard.convert.torch_file import read_torch_file
+from regard.convert.marian_import import read_torch_file
 from regard.errors import RunError
 
 
@@ -60,10 +60,11 @@ def test_a_program_in_a_file_is_refused_and_not_run(zipped: bool, protocol: int,
     assert not marker.exists()
 
 
-def zip_of(pickled: bytes, **numbers: bytes) -> bytes:
+def zip_of(pickled: bytes, compression: int = zipfile.ZIP_STORED, **numbers: bytes) -> bytes:
     content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
+    with zipfile.ZipFile(content, "w", compression) as archive:
         archive.writestr("archive/data.pkl", pickled)
+        archive.writestr("archive/version", "3\n")
         for key, raw in numbers.items():
             archive.writestr(f"archive/data/{key.removeprefix('n')}", raw)
     return content.getvalue()
@@ -107,6 +108,7 @@ def test_the_handwritten_pickle_is_a_tensor(tmp_path: Path) -> None:
         pytest.param(zip_of(tensor_pickle((10**12,), (0,)), n0=NUMBERS), id="a trillion numbers out of four"),
         pytest.param(zip_of(tensor_pickle((2,), (1,), storage="IntStorage"), n0=NUMBERS), id="whole numbers"),
         pytest.param(zip_of(tensor_pickle((2,), (1,))), id="no numbers"),
+        pytest.param(zip_of(tensor_pickle((4,), (1,)), zipfile.ZIP_DEFLATED, n0=NUMBERS), id="compressed entries"),
         pytest.param(zip_of(tensor_pickle((2,), (1,))[:-4], n0=NUMBERS), id="cut short"),
         pytest.param(zip_of(pickle.dumps({"x": {1, 2}})), id="a set"),
         pytest.param(zip_of(b"cos\nsystem\n(S'id'\ntR."), id="a call written by hand"),
@@ -116,5 +118,13 @@ def test_the_handwritten_pickle_is_a_tensor(tmp_path: Path) -> None:
 )
 def test_everything_else_is_refused(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "w.bin").write_bytes(content)
-    with pytest.raises(RunError, match=r"w\.bin: .*safetensors"):
+    with pytest.raises(RunError, match=r"w\.bin: .*safetensors") as refused:
+        read_torch_file(tmp_path / "w.bin")
+    assert "\n" not in str(refused.value)
+
+
+def test_compressed_entries_are_named_as_the_reason(tmp_path: Path) -> None:
+    content = zip_of(tensor_pickle((4,), (1,)), zipfile.ZIP_DEFLATED, n0=NUMBERS)
+    (tmp_path / "w.bin").write_bytes(content)
+    with pytest.raises(RunError, match="compressed"):
         read_torch_file(tmp_path / "w.bin")
