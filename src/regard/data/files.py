@@ -12,18 +12,14 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from regard.errors import CorpusError, nearest
 
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
-
 COMPRESSIONS = (".gz", ".zst")
 STDIN = "standard input"
+_ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
-# A compressed zstd block can grow enormously; small bites keep what is unpacked at once small too.
-_ZSTD_BITE = 4096
 
 
 def split_suffix(path: str | Path) -> tuple[str, str]:
@@ -46,7 +42,7 @@ def read_lines(path: str | Path) -> Iterator[str]:
         try:
             for count, raw in enumerate(file, 1):
                 yield _decode_line(path, raw, count)
-        except _DAMAGE as error:
+        except _damages() as error:
             raise _damaged(path, error, count + 1) from None
     if not count:
         raise CorpusError(path, "the file is empty")
@@ -90,7 +86,7 @@ def opened(path: str | Path, *, unpacked: bool = True) -> Iterator[BinaryIO]:
                 raise CorpusError(path, "the file is empty")
             try:
                 yield _unpack(path, raw) if unpacked else raw
-            except _DAMAGE as error:
+            except _damages() as error:
                 raise _damaged(path, error, None) from None
     except FileNotFoundError:
         raise CorpusError(path, f"no such file{_nearest_file(Path(path))}") from None
@@ -116,47 +112,13 @@ def require(module: str, path: str | Path, need: str) -> Any:
     try:
         return import_module(module)
     except ImportError:
-        package = module.partition(".")[0]
+        package = module if module == _ZSTD else module.partition(".")[0]  # "backports" alone is no package
         raise CorpusError(path, f'{need} needs {package}: pip install "regard[formats]"') from None
 
 
-class _ZstdReader(io.RawIOBase):
-    """Unpacks zstd frames one after another. The library's own stream ends without a word where a file is cut short."""
-
-    def __init__(self, raw: BinaryIO, zstandard: Any):
-        self._raw = raw
-        self._zstandard = zstandard
-        self._frame: Any = None
-        self._packed = b""
-        self._text = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        view = memoryview(buffer)
-        while not self._text and self._unpack_bite():
-            pass
-        count = min(len(view), len(self._text))
-        view[:count], self._text = self._text[:count], self._text[count:]
-        return count
-
-    def _unpack_bite(self) -> bool:
-        """Unpack a little more; False at the end of the file."""
-        self._packed = self._packed or self._raw.read(_ZSTD_BITE)
-        if not self._packed:
-            if self._frame is not None:
-                raise EOFError("it ends too early")
-            return False
-        self._frame = self._frame or self._zstandard.ZstdDecompressor().decompressobj()
-        try:
-            self._text = memoryview(self._frame.decompress(self._packed))
-        except self._zstandard.ZstdError as error:
-            raise OSError(str(error)) from None
-        self._packed = self._frame.unused_data
-        if self._frame.eof:
-            self._frame = None
-        return True
+def zstd(path: str | Path, need: str) -> Any:
+    """The zstd module of the standard library, or its backport before Python 3.14."""
+    return require(_ZSTD, path, need)
 
 
 def _is_empty(file: BinaryIO) -> bool:
@@ -169,8 +131,7 @@ def _unpack(path: str | Path, raw: BinaryIO) -> BinaryIO:
     if compression == ".gz":
         return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=raw))))
     if compression == ".zst":
-        zstandard = require("zstandard", path, "reading .zst")
-        return cast(BinaryIO, io.BufferedReader(_ZstdReader(raw, zstandard)))
+        return cast(BinaryIO, io.BufferedReader(zstd(path, "reading .zst").ZstdFile(raw)))
     return raw
 
 
@@ -189,7 +150,10 @@ def _decode_line(path: str | Path, raw: bytes, number: int) -> str:
     return line.removeprefix("\ufeff") if number == 1 else line
 
 
-_DAMAGE = (EOFError, zlib.error, OSError)
+def _damages() -> tuple[type[Exception], ...]:
+    """What reading a damaged file raises; the error of zstd is known only once its module is imported."""
+    module = sys.modules.get(_ZSTD)
+    return (EOFError, zlib.error, OSError, *([module.ZstdError] if module else []))
 
 
 def _damaged(path: str | Path, error: Exception, line: int | None) -> CorpusError:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from pathlib import Path
 from typing import BinaryIO, TextIO, cast
 
-from regard.data.files import require, split_suffix
+from regard.data.files import split_suffix, zstd
 from regard.data.formats import Pair
 from regard.durable import sync_folder
 from regard.errors import CorpusError, SettingsError
@@ -102,6 +102,5 @@ def _pack(path: Path, raw: BinaryIO) -> AbstractContextManager[BinaryIO]:
         # No time and no name inside: the same corpus gives the same bytes.
         return cast(AbstractContextManager[BinaryIO], gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0))
     if compression == ".zst":
-        zstandard = require("zstandard", path, "writing .zst")
-        return cast(AbstractContextManager[BinaryIO], zstandard.ZstdCompressor().stream_writer(raw, closefd=False))
+        return cast(AbstractContextManager[BinaryIO], zstd(path, "writing .zst").ZstdFile(raw, "w"))
     return nullcontext(raw)
