@@ -320,9 +320,7 @@ class TestErrors:
         assert message.endswith(f": damaged {packing} file (it ends too early); fetch or pack it again")
         assert 1000 < int(message.removeprefix(f"{path}:").partition(":")[0]) < 60_000
         path.write_bytes(b"plain\ttext\n")
-        reason = (
-            "not gzip data" if packing == ".gz" else "Unable to decompress Zstandard data: Unknown frame descriptor"
-        )
+        reasons = {".gz": "not gzip data", ".zst": "Unable to decompress Zstandard data: Unknown frame descriptor"}
         assert problem(path) == f"{path}:1: damaged {packing} file ({reasons[packing]}); fetch or pack it again"
 
     def test_damaged_packing_of_xml(self, tmp_path: Path) -> None:
