@@ -111,7 +111,7 @@ PLURALS = {  # of the gettext manual and of published catalogues
     "pl": (3, "n==1 ? 0 : n%10>=2 && n%10<=4 && (n%100<10 || n%100>=20) ? 1 : 2"),
     "sl": (4, "n%100==1 ? 0 : n%100==2 ? 1 : n%100==3 || n%100==4 ? 2 : 3"),
     "ar": (6, "n==0 ? 0 : n==1 ? 1 : n==2 ? 2 : n%100>=3 && n%100<=10 ? 3 : n%100>=11 ? 4 : 5"),
-    "odd": (3, "2*(n==1) + (n/7>1) - !(n+1)"),
+    "odd": (3, "2*(n==1) + (n/7>1)"),
     "is": (2, "n%10!=1 || n%100==11"),
 }
 
@@ -128,6 +128,11 @@ def test_plural_expressions_agree_with_gettext(language):
     theirs = gettext.GNUTranslations(io.BytesIO(catalogue.to_binary()))
     for number in range(250):
         assert str(plural_form(expression, number)) == theirs.ngettext("one", "many", number)
+
+
+def test_not_binds_tighter_than_a_product():
+    """As in C; gettext makes `not (n*2)` of it."""
+    assert [plural_form("!n*2", number) for number in range(3)] == [2, 0, 0]
 
 
 @pytest.mark.parametrize(
