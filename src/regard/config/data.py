@@ -44,7 +44,7 @@ class Data:
     target_language: str = ""
     """Language code of the target."""
     max_length: int = 250
-    """Pairs with more tokens than this on either side are left out of training, and counted."""
+    """Pairs with more tokens than this on either side are left out of training and the validation loss, and counted."""
     turns: int = 5
     """For chat: a reply is made from at most so many turns before it; 1: from the last one alone."""
 

@@ -196,7 +196,11 @@ def epoch_batches(
 
 
 def cut(longest: NDArray[np.integer], budget: int) -> list[int]:
-    """Where to cut rows of these lengths, in this order, so that rows times the longest of them keep to the budget."""
+    """Where to cut rows of these lengths, in this order, so that rows times the longest of them keep to the budget.
+
+    An empty row counts as one token.
+    """
+    longest = np.maximum(longest, 1)
     bounds = [0]
     row_numbers = np.arange(1, budget + 1)
     while (start := bounds[-1]) < len(longest):

@@ -23,6 +23,9 @@ from regard.tasks.holding_out import held_out_sizes
 
 FEWEST_PAIRS = 20
 HELD_OUT_SHARE = 20  # at most one pair in so many is held out for each part
+LONGEST_SCORED = 4
+"""Held-out pairs may have up to this many times `data.max_length` tokens on a side. They are translated in pieces; the
+time that TER takes grows with the cube of the length."""
 
 Tell = Callable[[str], None]
 
@@ -218,6 +221,8 @@ def _build(
     valid, test = (list(filter(_is_real, pairs.held_out(part))) for part in ("valid", "test"))
     if not valid:
         raise CorpusError(recipe.data.train[0].source, "no pair that was held out has text on both sides")
+    valid = _leave_out_long(valid, "validation", recipe.data, source, target, tell)
+    test = _leave_out_long(test, "test", recipe.data, source, target, tell) if test else []
     tell(f"encoding {len(pairs):,} pairs")
     with run.new_store() as folder:
         store = build_store(folder / "train", pairs.corpora(), source, target, recipe.data.max_length)
@@ -246,6 +251,27 @@ _NAMES = {"bpe": "subwords (BPE)", "unigram": "subwords (unigram)", "word": "wor
 
 def _is_real(pair: Pair) -> bool:
     return bool(pair.source.strip() and pair.target.strip())
+
+
+def _leave_out_long(
+    pairs: list[Pair], part: str, data: Data, source: Tokenizer, target: Tokenizer, tell: Tell
+) -> list[Pair]:
+    """The held-out pairs that are short enough to be scored. Says how many are left out, and how many of the loss."""
+    most, scored = data.max_length, LONGEST_SCORED * data.max_length
+    sides = (source.encode_many([pair.source for pair in pairs]), target.encode_many([pair.target for pair in pairs]))
+    lengths = [max(len(one), len(other)) for one, other in zip(*sides, strict=True)]
+    has_loss = part == "validation" or data.task == "chat"
+    if has_loss and min(lengths) > most:
+        corpora = (data.valid if part == "validation" else data.test) or data.train
+        raise CorpusError(
+            corpora[0].source, f"no {part} pair has at most {most} tokens on each side; raise data.max_length"
+        )
+    left_out, no_loss = sum(length > scored for length in lengths), sum(most < length <= scored for length in lengths)
+    if left_out:
+        tell(f"{part}: {left_out:,} of {len(pairs):,} pairs left out: more than {scored:,} tokens on a side")
+    if no_loss and has_loss:
+        tell(f"{part}: {no_loss:,} of {len(pairs):,} pairs left out of the loss: more than {most:,} tokens on a side")
+    return [pair for pair, length in zip(pairs, lengths, strict=True) if length <= scored]
 
 
 def _read_pairs(path: Path) -> list[Pair]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
+import numpy as np
 import torch
 
-from regard.config import Recipe
-from regard.data.batch import Batch, Source, make_batch
+from regard.config import Data, Recipe
+from regard.data.batch import Batch, Source, cut, make_batch
 from regard.data.dialogues import readable
 from regard.data.formats import Pair
 from regard.data.sampling import resample
 from regard.data.tokenizer import Tokenizer
+from regard.errors import TrainingError
 from regard.layers.dropout import Rows
 from regard.models.base import Seq2Seq
 from regard.tasks.evaluate import quick_scores
@@ -25,6 +28,8 @@ from regard.training.loop import Validation
 from regard.training.loss import Loss, smoothed_cross_entropy
 
 VALID_BATCH_PAIRS = 64
+VALID_BATCH_TOKENS = 16_384
+"""Pairs times the longer padded side; a batch of usual sentences stays far below."""
 SAMPLES = 3
 
 
@@ -115,7 +120,8 @@ class TranslationTask(Streamed):
 
     def valid_loss(self, model: Seq2Seq) -> float:
         """Of a token of the validation targets."""
-        return mean_loss(model, self.data.source, self.data.target, self.data.valid, self.team)
+        most = self.recipe.data.max_length
+        return mean_loss(model, self.data.source, self.data.target, self.data.valid, self.team, max_length=most)
 
 
 def batch_loss(model: Seq2Seq, batch: Batch, smoothing: float = 0.0, agreement: float = 0.0) -> Loss:
@@ -127,18 +133,37 @@ def batch_loss(model: Seq2Seq, batch: Batch, smoothing: float = 0.0, agreement: 
 
 @torch.no_grad()
 def mean_loss(
-    model: Seq2Seq, source: Tokenizer, target: Tokenizer, pairs: Sequence[Pair], team: Team | None = None
+    model: Seq2Seq,
+    source: Tokenizer,
+    target: Tokenizer,
+    pairs: Sequence[Pair],
+    team: Team | None = None,
+    *,
+    max_length: int = Data.max_length,
 ) -> float:
-    """Negative log-likelihood of a target token, by a model that is not being trained."""
+    """Negative log-likelihood of a target token, by a model that is not being trained.
+
+    Pairs with more than `max_length` tokens on a side are left out, as in training: one of them would decide how much
+    memory a batch takes.
+    """
     team, device = team or Team(), model.output.weight.device
     total, tokens = 0.0, 0.0
     for first in team.share(range(0, len(pairs), VALID_BATCH_PAIRS)):
         some = pairs[first : first + VALID_BATCH_PAIRS]
-        ids = [(source.encode(pair.source), target.encode(pair.target)) for pair in some]
-        loss = batch_loss(model, make_batch(ids, source.pad, target.pad).to(device))
-        total, tokens = total + float(loss.plain), tokens + loss.tokens
+        encoded = ((source.encode(pair.source), target.encode(pair.target)) for pair in some)
+        for ids in _in_batches([sides for sides in encoded if max(map(len, sides)) <= max_length]):
+            loss = batch_loss(model, make_batch(ids, source.pad, target.pad).to(device))
+            total, tokens = total + float(loss.plain), tokens + loss.tokens
     total, tokens = team.sum(total, tokens)
+    if not tokens:
+        raise TrainingError(f"no held-out pair has at most {max_length} tokens on each side; raise data.max_length")
     return total / tokens
+
+
+def _in_batches(pairs: list[tuple[list[int], list[int]]]) -> Iterator[list[tuple[list[int], list[int]]]]:
+    """Encoded pairs in their order, in batches that a bounded amount of memory can hold."""
+    longest = np.array([max(map(len, sides)) + 1 for sides in pairs], np.int64)
+    return (pairs[start:end] for start, end in pairwise(cut(longest, VALID_BATCH_TOKENS)))
 
 
 def take_rows(batch: Batch, index_R: torch.Tensor) -> Batch:

@@ -11,9 +11,13 @@ from tests.small_runs import train_arguments, write_corpus
 
 import regard
 from regard.cli import main
+from regard.data.batch import make_batch
+from regard.data.formats import Pair
+from regard.errors import TrainingError
 from regard.run import Run
 from regard.tasks.kinds import kind_of
 from regard.tasks.train import _first_model, _launch
+from regard.tasks.translation import mean_loss
 from regard.training.loop import Trainer
 from regard.training.schedule import Stage
 
@@ -272,3 +276,55 @@ def test_a_run_from_elsewhere_cannot_be_resumed(run, tmp_path, capsys):
     (tmp_path / "run" / "card.json").write_text(json.dumps({"imported": {"from": "there", "format": "marian"}}))
     assert main(["resume", str(tmp_path / "run"), "--set", "train.max_steps=40"]) == 2
     assert 'was trained elsewhere, and came without a state; "regard finetune" goes on' in capsys.readouterr().err
+
+
+def test_long_held_out_pairs_are_bounded_and_counted(tmp_path, capsys):
+    write_corpus(tmp_path, train=60, held_out=5)
+    for language, word in (("en", "word"), ("it", "parola")):
+        for part, counts in (("valid", (120, 400)), ("test", (400,))):  # of words; most words have several tokens
+            with (tmp_path / f"{part}.{language}").open("a", encoding="utf-8") as file:
+                file.writelines(f"{word} " * count + "\n" for count in counts)
+    wanted = ("data.max_length=60", "train.max_steps=2", "train.validate_every=2", "tokenizer.kind=word")
+    wanted += ("tokenizer.sampling=0", "train.valid_sentences=0")
+    assert main(train_arguments(tmp_path, tmp_path / "run", *wanted)) == 0
+    told = capsys.readouterr().err
+    assert "validation: 1 of 7 pairs left out: more than 240 tokens on a side\n" in told
+    assert "validation: 1 of 7 pairs left out of the loss: more than 60 tokens on a side\n" in told
+    assert "test: 1 of 6 pairs left out: more than 240 tokens on a side\n" in told
+    scores = Run.open(tmp_path / "run").card["scores"]
+    assert (scores["valid"]["sentences"], scores["test"]["sentences"]) == (6, 5)
+
+
+def test_validation_without_a_pair_of_usual_length_is_refused(tmp_path, capsys):
+    write_corpus(tmp_path, train=60, held_out=5)
+    for language in ("en", "it"):
+        (tmp_path / f"valid.{language}").write_text("word " * 100 + "\n", encoding="utf-8")
+    assert main(train_arguments(tmp_path, tmp_path / "run", "data.max_length=60")) == 2
+    problem = capsys.readouterr().err
+    assert "valid.en: no validation pair has at most 60 tokens on each side; raise data.max_length" in problem
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_loss_leaves_out_pairs_that_are_too_long(run):
+    translator = regard.load(run)
+    model, source, target = translator.model, translator.source, translator.target
+    pairs = Run.open(run).held_out()
+    long = Pair("word " * 600, "parola " * 600)
+    assert mean_loss(model, source, target, [*pairs, long]) == mean_loss(model, source, target, pairs)
+    with pytest.raises(TrainingError, match=r"no held-out pair has at most 250 tokens .* raise data\.max_length"):
+        mean_loss(model, source, target, [long])
+
+
+def test_batches_of_the_loss_are_bounded_in_tokens(run, monkeypatch):
+    translator, sizes = regard.load(run), []
+
+    def watched(pairs, *rest):
+        batch = make_batch(pairs, *rest)
+        sizes.append(max(batch.source.ids_BS.numel(), batch.target_input_BT.numel()))
+        return batch
+
+    monkeypatch.setattr("regard.tasks.translation.make_batch", watched)
+    pairs = Run.open(run).held_out()[:2] + [Pair("word " * 200, "parola " * 200)] * 62
+    mean_loss(translator.model, translator.source, translator.target, pairs, max_length=2000)
+    assert len(sizes) > 1
+    assert max(sizes) <= 16_384

@@ -62,7 +62,8 @@ class Conversation(Translation):
             if pairs:
                 samples = reply_to(chatter, pairs)
                 texts, references = [one.translation for one in samples], [one.reference for one in samples]
-                loss = mean_loss(model, prepared.source, prepared.target, pairs)
+                most = run.recipe.data.max_length
+                loss = mean_loss(model, prepared.source, prepared.target, pairs, max_length=most)
                 scores[part] = score_replies(texts, references, loss)
         learnt = {"parameters": count_parameters(model), "scores": scores, "training": dataclasses.asdict(progress)}
         run.write_card(run.card | learnt)
