@@ -37,7 +37,8 @@ def add_format(parser: argparse.ArgumentParser) -> None:
 
 def document_format(options: argparse.Namespace) -> Format | None:
     """The format of a file that is translated as a whole; None for lines of text."""
-    kind = options.format or SUFFIXES.get(split_suffix(options.file)[0], "text")
+    suffix = split_suffix(options.file)[0] if options.text is None else ""
+    kind = options.format or SUFFIXES.get(suffix, "text")
     return None if kind == "text" else kind
 
 
@@ -51,7 +52,8 @@ def read_document(options: argparse.Namespace, kind: Format, run: Run) -> Docume
         raise SettingsError(f"--nbest is for lines of text, and {options.file} is translated as a whole ({kind})")
     if options.out and not Path(options.out).absolute().parent.is_dir():
         raise SettingsError(f"--out {options.out}: there is no folder {Path(options.out).parent}")
-    document = _parse(options.file, kind)
+    text = None if options.text is None else f"{options.text}\n".encode()
+    document = _parse(options.file, kind) if text is None else parse("the text", text, format=kind)
     if document.needs_alignment and options.engine != "ctranslate2":
         from regard.tasks.document import looks_back
 

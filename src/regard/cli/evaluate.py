@@ -170,15 +170,16 @@ def _translated(
     from rich.console import Console
     from rich.progress import track
 
-    from regard.cli.translate import MANY_LINES, Translate, by_torch
+    from regard.cli.translate import MANY_LINES, Translate, by_torch, log
     from regard.tasks.evaluate import System
-    from regard.tasks.fast import choose_engine, load_fast
+    from regard.tasks.fast import open_fast
     from regard.tasks.stream import chunks
     from regard.training.machine import cores
 
     wanted = replace(run.recipe.search, **search)
-    if choose_engine(engine, run, wanted, ["--ensemble"] if ensemble else []) == "ctranslate2":
-        fast, made_by = load_fast(run), "CTranslate2, int8"
+    fast = open_fast(engine, run, wanted, ["--ensemble"] if ensemble else [], log=log)
+    if fast:
+        made_by = "CTranslate2, int8"
         translate: Translate = partial(fast.translate, **search)
     else:
         made_by = "PyTorch, float32"
@@ -188,8 +189,7 @@ def _translated(
     answers: list[Answer] = []
     for part in track(parts, description=name, console=Console(stderr=True), transient=True, disable=is_quiet):
         answers += translate(part)
-    settings = asdict(replace(run.recipe.search, **search))
-    made = {"arch": run.recipe.model.arch, "ensemble": ensemble, "engine": made_by, "search": settings}
+    made = {"arch": run.recipe.model.arch, "ensemble": ensemble, "engine": made_by, "search": asdict(wanted)}
     return System.of_answers(name, answers, made)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -20,7 +22,7 @@ from regard.cli.terminate import interruptible
 from regard.data.corpus import read_lines
 from regard.data.files import read_input_lines
 from regard.durable import is_stream
-from regard.errors import SettingsError, UnwritableError
+from regard.errors import SettingsError
 from regard.run import Run, open_together
 from regard.tasks.stream import Output, chunks, chunks_as_they_come
 
@@ -38,7 +40,8 @@ MANY_LINES = 500
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.description = (
-        "Translate a file, or standard input, line by line; HTML, Markdown, SRT and PO files as documents.\n\n"
+        "Translate a text, a file or standard input line by line; HTML, Markdown, SRT and PO files as documents.\n\n"
+        "  regard translate runs/demo 'I am trendy'\n"
         "  echo 'I am trendy' | regard translate runs/demo\n"
         "  regard translate runs/en-de news.en --out news.de\n"
         "  regard translate runs/en-de page.html --out page.de.html\n"
@@ -47,10 +50,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument(
         "file",
-        metavar="FILE",
+        metavar="FILE|-|TEXT",
         nargs="?",
         default="-",
-        help="text, one sentence a line, or a document; - is standard input",
+        help="a file (text with one sentence per line, or a document), - for standard input (the default), or the text "
+        "itself in quotes; a text that is the name of an existing file means the file",
     )
     add_format(parser)
     parser.add_argument("--out", metavar="FILE", help="write here instead of standard output; there only when whole")
@@ -96,6 +100,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _translate(options: argparse.Namespace) -> int:
     opened = Run.open(options.run).require("translate")  # a wrong one is told before anything is read
+    options.text = given_text(options.file)
     search = search_settings(options, opened.recipe.search)
     check(options, opened, search)
     if kind := document_format(options):
@@ -123,7 +128,9 @@ def _translate(options: argparse.Namespace) -> int:
 
 def _lines(options: argparse.Namespace, opened: Run, settings: Search) -> Iterator[str]:
     """The lines to translate, of which there may be none; long ones refused with their number, if they shall be."""
-    if options.file == "-":
+    if options.text is not None:
+        lines = iter(options.text.rstrip("\n").split("\n"))
+    elif options.file == "-":
         lines = read_input_lines()
     elif (path := Path(options.file)).is_file() and not path.stat().st_size:
         lines = iter(())
@@ -131,7 +138,23 @@ def _lines(options: argparse.Namespace, opened: Run, settings: Search) -> Iterat
         lines = read_lines(options.file)
     if settings.long_lines == "split":
         return lines
-    return _without_long(lines, options.file if options.file != "-" else "line", opened.tokenizers[0], settings)
+    is_file = options.text is None and options.file != "-"
+    return _without_long(lines, options.file if is_file else "line", opened.tokenizers[0], settings)
+
+
+_FILE_NAME = re.compile(r"\S*[^\s.]\.\w*[a-z]\w*", re.ASCII | re.IGNORECASE)
+"""One word that ends in a dot and a suffix, as in "news.en": a file name, even if there is no such file."""
+
+
+def given_text(given: str) -> str | None:
+    """The argument if it is the text itself; None if it is "-" or names a file, existing or not."""
+    if given == "-" or os.path.exists(given) or _FILE_NAME.fullmatch(given):
+        return None
+    if not re.search(r"\s", given) and os.sep in given and os.path.isdir(os.path.dirname(given)):
+        return None
+    if not given.strip():
+        raise SettingsError("the text to translate is empty; give a text, a file, or - for standard input")
+    return given
 
 
 def _without_long(lines: Iterable[str], name: str, tokenizer: Tokenizer, settings: Search) -> Iterator[str]:
@@ -157,7 +180,7 @@ def check(options: argparse.Namespace, opened: Run, search: dict[str, Any]) -> N
         raise SettingsError("--workers must not be negative")
     if options.tree and not options.json:
         raise SettingsError("--tree is shown as data: add --json")
-    if options.out and options.file != "-" and Path(options.out).resolve() == Path(options.file).resolve():
+    if options.out and options.file != "-" and os.path.realpath(options.out) == os.path.realpath(options.file):
         raise SettingsError(f"--out {options.out}: is the file to translate; name another")
     if options.quantization and options.engine == "torch":
         raise SettingsError("--quantization is CTranslate2's; the torch engine keeps float32")
@@ -169,27 +192,27 @@ def check(options: argparse.Namespace, opened: Run, search: dict[str, Any]) -> N
 
 def open_translator(options: argparse.Namespace, opened: Run, search: dict[str, Any]) -> tuple[Translate, str]:
     """The engine that suits what is asked, with its settings, and what it is called."""
-    from regard.tasks.fast import choose_engine, load_fast
+    from regard.tasks.fast import open_fast
 
     opened.require_weights()
     asked = [name for name in ("ensemble", "prefix", "tree", "align") if getattr(options, name)]
     settings = replace(opened.recipe.search, **search)
-    if choose_engine(options.engine, opened, settings, [f"--{name}" for name in asked]) == "ctranslate2":
-        quantization: Quantization = options.quantization or "int8"
-        try:
-            fast = load_fast(opened, quantization, lambda message: print(message, file=sys.stderr))
-        except UnwritableError as error:
-            if options.engine == "ctranslate2":
-                raise
-            print(f"{error}; translating with torch", file=sys.stderr)
-        else:
-            translate = partial(fast.translate, nbest=options.nbest, details=options.json, **search)
-            return translate, f"ctranslate2 {quantization}"
+    quantization: Quantization = options.quantization or "int8"
+    needs = [f"--{name}" for name in asked]
+    fast = open_fast(options.engine, opened, settings, needs, quantization=quantization, log=log)
+    if fast:
+        translate = partial(fast.translate, nbest=options.nbest, details=options.json, **search)
+        return translate, f"ctranslate2 {quantization}"
     asked_for = {name: getattr(options, name) for name in ("nbest", "prefix", "tree", "align")} | search
     hint = " --workers 1 needs less"
     if options.out and not document_format(options) and not is_stream(Path(options.out)):
         hint += ", and --resume goes on"
     return by_torch([options.run, *options.ensemble], options.workers, asked_for, hint), "torch"
+
+
+def log(message: str) -> None:
+    """Print a message beside the output."""
+    print(message, file=sys.stderr)
 
 
 def by_torch(runs: list[str], processes: int, asked_for: dict[str, Any], hint: str = "") -> Translate:
@@ -231,7 +254,7 @@ def into_file(options: argparse.Namespace, lines: Iterable[str], translate: Tran
         "options": {name: getattr(options, name) for name in _SHAPING},
         **how,
     }
-    lines_there = (lambda: sum(1 for _ in read_lines(options.file))) if Path(options.file).is_file() else None
+    lines_there = (lambda: sum(1 for _ in read_lines(options.file))) if os.path.isfile(options.file) else None
     with Output(Path(options.out), job, resume=options.resume) as output, bar(lines_there, output.done) as advance:
         try:
             piped = options.file == "-"
@@ -255,11 +278,10 @@ def _weights(run: Run) -> list[str | int]:
 
 def _name(file: str) -> list[str]:
     """A file by its path and its content; of a pipe the lines that were read are compared (`Output.rest_of_pipe`)."""
-    path = Path(file)
-    if not path.is_file():
+    if not os.path.isfile(file):
         return [file]
-    with path.open("rb") as content:
-        return [str(path.resolve()), hashlib.file_digest(content, "sha256").hexdigest()]
+    with open(file, "rb") as content:
+        return [os.path.realpath(file), hashlib.file_digest(content, "sha256").hexdigest()]
 
 
 def show(answer: Answer, options: argparse.Namespace, number: int = 0) -> str:

@@ -26,7 +26,7 @@ from regard.server.pieces import Pieces
 from regard.server.relay import Relay
 from regard.server.torch_side import Json, Look, Sentence, TorchSide
 from regard.tasks.answer import Answer
-from regard.tasks.fast import EngineName, FastTranslator, choose_engine, load_fast
+from regard.tasks.fast import EngineName, FastTranslator, choose_engine, open_fast
 
 if TYPE_CHECKING:
     from regard.tasks.classify import Verdict
@@ -73,26 +73,15 @@ class Served:
         self.kind = _kind(run)
         self.source, self.target = run.recipe.data.source_language, run.recipe.data.target_language
         self._torch = TorchSide(run)
-        self._fast = self._open_fast(quantization, tell)
+        self._fast: FastTranslator | None = None
+        if self.kind == "translate":
+            self._fast = open_fast(engine, run, run.recipe.search, quantization=quantization, log=tell)
         if self._fast is None:  # then everything needs torch, and what is wrong is told now and not to a client
             capacity.torch.submit(lambda: self._torch.opened).result()
         self._about = _describe(self)
         self._way = lru_cache(256)(self._find_way)
         self._door = Door()  # who has its translation and waits for its alignment must not find that queue closed
         self._make_queues(capacity)
-
-    def _open_fast(self, quantization: Quantization, tell: Tell | None) -> FastTranslator | None:
-        """CTranslate2, if it is wanted and can do what the run's own settings ask."""
-        if self.kind != "translate" or self._engine(self.run.recipe.search) == "torch":
-            return None
-        try:
-            return load_fast(self.run, quantization, tell)
-        except RunError as error:  # a folder that cannot be written holds no conversion
-            if self.engine == "ctranslate2":
-                raise
-            if tell:
-                tell(f"{error}; translating with torch")
-            return None
 
     def _make_queues(self, capacity: Capacity) -> None:
         """A queue for each kind of work. All but the first run in the one thread for torch."""
@@ -225,11 +214,8 @@ class Served:
 
     def _find_way(self, settings: Search) -> tuple[Batcher[Sentence, Answer], Search]:
         """The queue for these settings, and the settings for what is cut already."""
-        fast = self._fast is not None and self._engine(settings) == "ctranslate2"
+        fast = self._fast is not None and choose_engine(self.engine, self.run, settings) == "ctranslate2"
         return self.decoding if fast else self.searching, replace(settings, join_up_to=settings.max_source)
-
-    def _engine(self, settings: Search) -> EngineName:
-        return choose_engine(self.engine, self.run, settings)
 
     def _decode(self, sentences: list[Sentence]) -> list[Answer]:
         """By CTranslate2."""

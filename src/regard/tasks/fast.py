@@ -7,8 +7,7 @@ import importlib.util
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import fields, replace
 from typing import Any, Literal
 
 from regard.config import Search
@@ -21,8 +20,12 @@ from regard.tasks.answer import Answer, find_flags, target_scripts, try_again
 from regard.tasks.long import in_pieces
 
 EngineName = Literal["auto", "torch", "ctranslate2"]
-MEASURED = 200
-"""Sentences by which a conversion is judged when someone waits for a translation."""
+SUPPORTED = frozenset({"beam", "length_penalty", "stop", "min_length", "max_ratio", "max_extra", "no_repeat"})
+"""Search settings that CTranslate2 follows."""
+OUTSIDE = frozenset({"retry", "max_source", "long_lines", "join_up_to", "batch_tokens"})
+"""Settings that do not concern the search of one sentence: retries and long lines are handled in this module."""
+DEPENDENT = frozenset({"temperature", "top_k", "top_p", "epsilon", "seed", "diversity", "mixing"})
+"""Settings without effect unless `sample`, `groups` or an ensemble is asked for. Each of these needs torch."""
 
 
 class FastTranslator:
@@ -103,17 +106,43 @@ def _by_own_scores(
     return sorted(made, key=lambda one: -one.score)
 
 
+def open_fast(
+    wanted: EngineName,
+    run: Run,
+    search: Search,
+    asked: Sequence[str] = (),
+    *,
+    quantization: Quantization = "int8",
+    log: Callable[[str], None] | None = None,
+) -> FastTranslator | None:
+    """Open the run with CTranslate2 if `choose_engine` selects it; None means: use torch.
+
+    If the run has to be converted and its folder cannot be written, "auto" falls back to torch and logs the reason.
+    """
+    if choose_engine(wanted, run, search, asked) == "torch":
+        return None
+    try:
+        return load_fast(run, quantization, log)
+    except UnwritableError as error:
+        if wanted == "ctranslate2":
+            raise
+        if log:
+            log(f"{error}; translating with torch")
+        return None
+
+
 def load_fast(
-    run: Run, quantization: Quantization = "int8", tell: Callable[[str], None] | None = None
+    run: Run, quantization: Quantization = "int8", log: Callable[[str], None] | None = None
 ) -> FastTranslator:
-    """Open a run with CTranslate2; it is converted when this is first asked for, and `tell` hears what that cost."""
+    """Open a run with CTranslate2. The run is converted once, on first use; `log` then gets one line about it."""
     folder = engine_folder(run, quantization)
     if not os.access(run.folder, os.W_OK) and read_mark(folder).get("fingerprint") != fingerprint(run):
         raise UnwritableError(f"{folder}: cannot be written (no permission)")  # told before it is converted
     with _alone(run):
         is_new = convert_if_new(run, quantization)
-    if is_new and tell and quantization != "float32":
-        tell(f"converted for CTranslate2; {_cost(run, folder, quantization)}")
+    if is_new and log and quantization != "float32":
+        how = f"regard export {run.folder} --to ctranslate2 --quantization {quantization}"
+        log(f'converted for CTranslate2 in {quantization}; "{how}" measures the effect on BLEU')
     return FastTranslator(Engine(folder, *run.tokenizers), run.recipe.search, target_scripts(run))
 
 
@@ -127,16 +156,6 @@ def _alone(run: Run) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _cost(run: Run, folder: Path, quantization: Quantization) -> str:
-    """What the conversion lost, or how to find out."""
-    from regard.tasks.quantization import quantization_loss
-
-    if pairs := run.held_out():
-        return str(quantization_loss(run, folder, quantization, pairs[:MEASURED]))
-    how = f"regard export {run.folder} --to ctranslate2 --quantization {quantization} --source FILE --target FILE"
-    return f'the run keeps no held-out pairs to tell what {quantization} costs; "{how}" does'
 
 
 def choose_engine(wanted: EngineName, run: Run, search: Search, asked: Sequence[str] = ()) -> EngineName:
@@ -157,22 +176,16 @@ def choose_engine(wanted: EngineName, run: Run, search: Search, asked: Sequence[
 
 
 def why_not(run: Run, search: Search, asked: Sequence[str] = ()) -> str:
-    """Why CTranslate2 cannot do it; empty when it can."""
-    plain = Search()
-    unknown = (
-        "sample",
-        "groups",
-        "penalty_form",
-        "coverage_penalty",
-        "repetition_penalty",
-        "suppress",
-        "replace_unknown",
-    )
-    for name in unknown:
-        if getattr(search, name) != getattr(plain, name):
-            return f"search.{name} is not among what it can do"
+    """Why CTranslate2 cannot do it; empty when it can.
+
+    A setting that is in none of the three lists above must have its default value: a new one goes to torch.
+    """
+    for setting in fields(search):
+        name = setting.name
+        if name not in SUPPORTED | OUTSIDE | DEPENDENT and getattr(search, name) != setting.default:
+            return f"CTranslate2 does not support search.{name}"
     if asked:
-        return f"{asked[0]} is not among what it can do"
+        return f"CTranslate2 does not support {asked[0]}"
     if reason := exportable(run.recipe)["ctranslate2"]:
         return reason
     return "" if importlib.util.find_spec("ctranslate2") else 'it is not installed; pip install "regard[ctranslate2]"'

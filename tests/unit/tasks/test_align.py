@@ -176,7 +176,7 @@ def test_the_command_prints_links(run, capsys):
 def test_the_command_refuses_an_engine_that_cannot(run, capsys):
     assert main(["translate", str(run), str(run.parent / "in.en"), "--align", "--engine", "ctranslate2"]) == 2
     error = capsys.readouterr().err
-    assert "--align is not among what it can do" in error
+    assert "CTranslate2 does not support --align" in error
     assert len(error.splitlines()) == 1
 
 

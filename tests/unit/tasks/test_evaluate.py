@@ -278,6 +278,15 @@ def test_the_engine_is_the_one_that_translates(evaluate, monkeypatch, capsys, en
     assert len(set(opened)) <= 1
 
 
+def test_a_run_in_a_folder_that_cannot_be_written_is_evaluated_with_torch(evaluate, monkeypatch):
+    monkeypatch.setattr("regard.tasks.fast.os.access", lambda path, mode: False)
+    code, out, err = evaluate("a", "--engine", "auto", "--json", "--beam", "1")
+    assert (code, json.loads(out)["made"]["engine"]) == (0, "PyTorch, float32")
+    assert err == "a/ctranslate2-int8: cannot be written (no permission); translating with torch\n"
+    code, _, err = evaluate("a", "--engine", "ctranslate2")
+    assert (code, err) == (2, "regard: a/ctranslate2-int8: cannot be written (no permission)\n")
+
+
 def test_a_file_against_a_run_in_plain_lines_and_as_a_page(evaluate, folder):
     code, out, err = evaluate("good.it", "--against", "a", "--beam", "1", "--examples", "2", "--page", "scores.html")
     assert (code, err) == (0, "")

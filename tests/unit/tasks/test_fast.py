@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import pytest
@@ -17,10 +17,11 @@ from tests.unit.convert.runs import random_recipe, random_run, sentences
 import regard.convert.ctranslate2
 from regard.cli import main
 from regard.config import Search
+from regard.convert.engine import Engine
 from regard.data.formats import Pair
 from regard.errors import SettingsError
 from regard.run import Run
-from regard.tasks.fast import choose_engine, load_fast
+from regard.tasks.fast import DEPENDENT, OUTSIDE, SUPPORTED, choose_engine, load_fast
 from regard.tasks.stream import Output
 from regard.tasks.translate import load, texts_of
 from regard.tasks.workers import Workers
@@ -51,7 +52,7 @@ def test_the_engine_follows_from_what_is_asked(run):
         assert choose_engine("auto", run, forbids) == "torch"
         assert choose_engine("ctranslate2", run, forbids) == "ctranslate2"
     assert choose_engine("auto", run, Search(), ["--tree"]) == "torch"
-    with pytest.raises(SettingsError, match=r"--engine ctranslate2: search\.coverage_penalty"):
+    with pytest.raises(SettingsError, match=r"--engine ctranslate2: .+ search\.coverage_penalty"):
         choose_engine("ctranslate2", run, Search(coverage_penalty=0.2))
 
 
@@ -60,14 +61,76 @@ def test_what_cannot_be_converted_is_left_to_torch(tmp_path):
     assert choose_engine("auto", other, Search()) == "torch"
 
 
-def test_the_first_conversion_tells_what_it_costs(tmp_path):
+def test_a_setting_that_ctranslate2_is_not_known_to_support_goes_to_torch(run):
+    @dataclass(frozen=True)
+    class Later(Search):
+        new_setting: int = 0
+
+    assert choose_engine("auto", run, Later()) == "ctranslate2"
+    assert choose_engine("auto", run, Later(new_setting=1)) == "torch"
+    with pytest.raises(SettingsError, match=r"CTranslate2 does not support search\.new_setting"):
+        choose_engine("ctranslate2", run, Later(new_setting=1))
+
+
+def test_the_lists_name_every_setting_at_most_once_and_only_settings():
+    names = [*SUPPORTED, *OUTSIDE, *DEPENDENT]
+    assert len(names) == len(set(names))
+    assert set(names) <= {field.name for field in fields(Search)}
+
+
+def test_first_use_converts_once_and_translates_nothing_else(tmp_path, monkeypatch):
     run = random_run(tmp_path / "run", random_recipe())
     run.write_held_out([Pair(text, text) for text in sentences(3)])
-    heard = []
-    load_fast(run, "int8", heard.append)
-    load_fast(run, "int8", heard.append)
-    [said] = heard
-    assert re.search(r"converted for CTranslate2; BLEU on 3 sentences: float32 [\d.]+, int8 [\d.]+", said)
+    convert, converted, translated, logged = regard.convert.ctranslate2.convert_run, [], [], []
+
+    def count(run, folder, quantization):
+        converted.append(quantization)
+        return convert(run, folder, quantization)
+
+    monkeypatch.setattr(regard.convert.ctranslate2, "convert_run", count)
+    monkeypatch.setattr(Engine, "as_they_come", lambda self, sources, *_, **__: translated.append(sources) or iter(()))
+    load_fast(run, "int8", logged.append)
+    load_fast(run, "int8", logged.append)
+    assert (converted, translated) == (["int8"], [])
+    [line] = logged
+    assert f'"regard export {run.folder} --to ctranslate2 --quantization int8" measures' in line
+
+
+def test_a_sentence_is_translated_as_it_stands(run, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first, second = sentences(2)
+    translate = ["translate", str(run.folder)]
+    Path("in.en").write_text(f"{first}\n{second}\n")
+    assert main([*translate, "in.en"]) == 0
+    expected = capsys.readouterr().out.splitlines()
+    assert main([*translate, first]) == 0
+    assert capsys.readouterr().out.splitlines() == expected[:1]
+    assert main([*translate, f"{first}\n{second}"]) == 0
+    assert capsys.readouterr().out.splitlines() == expected
+    assert main([*translate, first, "--out", "out.it"]) == 0
+    assert Path("out.it").read_text().splitlines() == expected[:1]
+    Path(first).write_text(second)  # the name of an existing file means the file
+    assert main([*translate, first]) == 0
+    assert capsys.readouterr().out.splitlines() == expected[1:]
+
+
+def test_a_text_may_mention_a_file_or_be_longer_than_any_file_name(run, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for text in ("I am in page.html", "Hello", "Hello.", " ".join(sentences(1) * 400)):
+        assert main(["translate", str(run.folder), text, "--beam", "1", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["source"] == text
+    assert main(["translate", str(run.folder), "<b>I</b> am here", "--format", "html", "--beam", "1"]) == 0
+    assert "<b>" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["news.en", "news.en.gz", "there/news", "page.html"])
+def test_what_looks_like_a_file_name_is_one(run, tmp_path, capsys, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    Path("there").mkdir()
+    assert main(["translate", str(run.folder), name]) == 2
+    assert f"{name}: no such file" in capsys.readouterr().err
+    assert main(["translate", str(run.folder), " "]) == 2
+    assert "the text to translate is empty" in capsys.readouterr().err
 
 
 def test_a_file_is_translated_and_gone_on_with(run, tmp_path, capsys):
