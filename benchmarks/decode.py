@@ -34,7 +34,7 @@ from regard.tasks.fast import load_fast
 from regard.tasks.search import Job, Searcher
 from regard.tasks.translate import Translator, load
 from regard.tasks.workers import Workers
-from regard.training.machine import cores
+from regard.system import usable_cores
 
 TEST = "test_2016_flickr"
 BEAM, TIE = 5, 1e-4
@@ -201,7 +201,7 @@ def report(found: dict[str, Any]) -> None:
 
 def sides_of(run: Path, translator: Translator, workers: Workers, peer: Generate) -> dict[str, Texts]:
     """Everyone who translates the whole file."""
-    tokenizer, two = translator.source, cores()
+    tokenizer, two = translator.source, usable_cores()
     folders = {kind: engine_folder(Run.open(run), kind) for kind in ("int8", "float32")}  # type: ignore[arg-type]
     fast = load_fast(Run.open(run))
     sides: dict[str, Texts] = {  # the same work for all: the others do not translate a second time what loops
@@ -236,7 +236,7 @@ def main() -> None:
     pairs = read_pairs(options.data, TEST)
     texts, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     translator = load(options.run)
-    peer, workers = Generate(FOLDER / "marian", translator.source), Workers([options.run], cores())
+    peer, workers = Generate(FOLDER / "marian", translator.source), Workers([options.run], usable_cores())
     sides = sides_of(options.run, translator, workers, peer)
     found: dict[str, Any] = {"bleu": {}}
     for name, side in sides.items():  # warm, and scored once

@@ -54,7 +54,7 @@ def regard_step(batch: dict[str, Any], *, taps: bool = True) -> Any:
     from regard.config import PRESETS
     from regard.models import build_model
     from regard.training.loss import smoothed_cross_entropy
-    from regard.training.machine import keep_memory
+    from regard.system import keep_memory
 
     keep_memory()
     model = build_model(PRESETS["transformer-small"], WORDS, WORDS, joint=True).train()
@@ -82,7 +82,7 @@ def marian_step(batch: dict[str, Any], *, tuned: bool = False) -> Any:
     from peers.marian_loop import build_model
 
     if tuned:
-        from regard.training.machine import keep_memory
+        from regard.system import keep_memory
 
         keep_memory()
     model = build_model(WORDS, batch["pad"]).train()

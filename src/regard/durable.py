@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from regard.errors import RunError
+from regard.system import sync_folder
 
 
 def is_stream(path: Path) -> bool:
@@ -33,13 +34,3 @@ def write_atomically(path: Path, content: bytes) -> None:
         sync_folder(path.parent)
     except OSError as error:
         raise RunError(f"{path}: cannot write ({error.strerror}); what was there before is untouched") from None
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a power cut, where the system can do that."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -16,9 +16,7 @@ store/                token ids of the training data, until training ends
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -30,6 +28,7 @@ from regard.data.tokenizer import Tokenizer, load_tokenizer
 from regard.durable import write_atomically
 from regard.errors import RunError, nearest
 from regard.recipe import load_recipe, to_table
+from regard.system import exclusive, rename_folder
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,6 +45,8 @@ RECIPE, WEIGHTS, METRICS, CARD, REPORT, HELD_OUT, LABELS = (
     "held-out.jsonl",
     "labels.json",
 )
+LOCK = ".lock"
+"""Held by the process that trains in the folder."""
 
 DOES = {
     "translate": "translates",
@@ -138,7 +139,7 @@ class Run:
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir()
         yield draft
-        draft.rename(self.folder / "store")
+        rename_folder(draft, self.folder / "store")
 
     @property
     def is_finished(self) -> bool:
@@ -150,7 +151,7 @@ class Run:
         draft = self.folder / "store.part"
         shutil.rmtree(draft, ignore_errors=True)
         with contextlib.suppress(FileNotFoundError):
-            (self.folder / "store").rename(draft)
+            rename_folder(self.folder / "store", draft)
         shutil.rmtree(draft, ignore_errors=True)
 
     def require(self, *tasks: str) -> Run:
@@ -282,18 +283,14 @@ class Run:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Keep a second process from training in this folder."""
-        try:
-            descriptor = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise RunError(f"{self.folder}: cannot lock the run folder ({error.strerror})") from None
-        try:
+        with contextlib.ExitStack() as stack:
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+                stack.enter_context(exclusive(self.folder / LOCK))
+            except BlockingIOError:
                 raise RunError(f"{self.folder}: another process is training in this folder") from None
+            except OSError as error:
+                raise RunError(f"{self.folder}: cannot lock the run folder ({error.strerror})") from None
             yield
-        finally:
-            os.close(descriptor)
 
     def _write(self, name: str, content: bytes) -> None:
         write_atomically(self.folder / name, content)

@@ -15,6 +15,7 @@ from keyword import iskeyword
 from typing import NoReturn
 
 from regard.errors import RegardError, SettingsError, Terminated, nearest
+from regard.system import use_utf8_output
 
 COMMANDS = {
     "demo": "train on the built-in corpus, test, translate, and write a report",
@@ -77,6 +78,7 @@ def main(argv: list[str] | None = None) -> int:
     # Threads that wait for one another should soon sleep, not spin: on a busy machine, spinning threads
     # take the cores from those they wait for (docs/log.md). To be said before torch is first imported.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+    use_utf8_output()
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(overview())

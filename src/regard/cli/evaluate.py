@@ -171,10 +171,10 @@ def _translated(
     from rich.progress import track
 
     from regard.cli.translate import MANY_LINES, Translate, by_torch, log
+    from regard.system import usable_cores
     from regard.tasks.evaluate import System
     from regard.tasks.fast import open_fast
     from regard.tasks.stream import chunks
-    from regard.training.machine import cores
 
     wanted = replace(run.recipe.search, **search)
     fast = open_fast(engine, run, wanted, ["--ensemble"] if ensemble else [], log=log)
@@ -183,7 +183,7 @@ def _translated(
         translate: Translate = partial(fast.translate, **search)
     else:
         made_by = "PyTorch, float32"
-        translate = by_torch([str(run.folder), *ensemble], cores() if len(pairs) >= MANY_LINES else 1, search)
+        translate = by_torch([str(run.folder), *ensemble], usable_cores() if len(pairs) >= MANY_LINES else 1, search)
     parts = list(chunks((pair.source for pair in pairs), TOGETHER))
     is_quiet = not sys.stderr.isatty()
     answers: list[Answer] = []

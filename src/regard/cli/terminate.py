@@ -1,4 +1,4 @@
-"""SIGTERM as Ctrl-C: what is done is kept, helpers are ended, and a line says how to go on."""
+"""SIGTERM and SIGHUP like Ctrl-C: what is done is kept, worker processes end, and a line says how to go on."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from regard.errors import Terminated
+from regard.system import STOP_SIGNALS
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """While entered, SIGTERM raises `Terminated`; when interrupted, processes started here end at once."""
+    """While entered, SIGTERM or SIGHUP raises `Terminated`; when interrupted, processes started here end at once."""
     if threading.current_thread() is not threading.main_thread():  # signals reach no other thread
         yield
         return
-    before = signal.signal(signal.SIGTERM, _terminate)
+    before = {number: signal.signal(number, _terminate) for number in STOP_SIGNALS if number != signal.SIGINT}
     try:
         yield
     except KeyboardInterrupt:
@@ -26,7 +27,8 @@ def interruptible() -> Iterator[None]:
             child.terminate()
         raise
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _terminate(number: int, frame: object) -> None:

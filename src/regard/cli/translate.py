@@ -222,14 +222,14 @@ def by_torch(runs: list[str], processes: int, asked_for: dict[str, Any], hint: s
     """
     open_together(*runs)  # what is wrong with them is told at once, and not by every process
 
+    from regard.system import usable_cores
     from regard.tasks.translate import load
     from regard.tasks.workers import Workers
-    from regard.training.machine import cores
 
     opened: dict[str, Any] = {}
 
     def translate(texts: list[str]) -> list[Answer]:
-        count = processes or (cores() if len(texts) >= MANY_LINES else 1)
+        count = processes or (usable_cores() if len(texts) >= MANY_LINES else 1)
         if count > 1:
             workers = opened.get("workers") or opened.setdefault("workers", Workers(runs, count, hint))
             return workers.translate(texts, **asked_for)

@@ -68,8 +68,8 @@ class Train:
     """Updates between lines in the metrics file."""
     tensorboard: bool = False
     """Write TensorBoard events into the run folder as well."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where to train; auto: on a GPU if there is one."""
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """Where to train; auto: on an NVIDIA or AMD GPU if there is one. mps (the GPU of a Mac) has not been tested."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of matrix products; weights stay in float32. auto: bfloat16 on a GPU that has it, else float32."""
     shard: bool = False

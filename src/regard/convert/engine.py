@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack
 
 from regard.convert.folder import fingerprint, read_mark
 from regard.data.tokenizer import EOS, SOS, Tokenizer
-from regard.errors import ModelError, SettingsError
+from regard.errors import ModelError, SettingsError, UnwritableError
 from regard.run import Run
+from regard.system import one_at_a_time, usable_cores
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -25,6 +26,8 @@ Quantization = Literal["int8", "int16", "float32"]
 
 LONGEST = 1024
 """Positions that an exported model knows, unless it has learned fewer."""
+LOCK = ".convert.lock"
+"""File in a run folder that is held by the process that converts."""
 BATCH = 32
 """Sentences a batch: one-thread workers are no faster with more."""
 
@@ -59,7 +62,7 @@ class Engine:
     def __init__(self, folder: Path, source: Tokenizer, target: Tokenizer, *, workers: int = 0):
         ctranslate2 = import_ctranslate2()
         self.source, self.target = source, target
-        mark, workers = read_mark(folder), workers or len(os.sched_getaffinity(0))
+        mark, workers = read_mark(folder), workers or usable_cores()
         try:
             self._translator = ctranslate2.Translator(
                 str(folder), compute_type=_compute_type(ctranslate2, mark), inter_threads=workers, intra_threads=1
@@ -160,14 +163,27 @@ def open_engine(run: Run, quantization: Quantization = "int8", *, workers: int =
 
 
 def convert_if_new(run: Run, quantization: Quantization) -> bool:
-    """Convert the run, unless a conversion of these very weights is there; says whether it was done."""
-    folder = engine_folder(run, quantization)
-    if read_mark(folder).get("fingerprint") == fingerprint(run):
-        return False
-    from regard.convert.ctranslate2 import convert_run
+    """Convert the run, unless a conversion of these very weights is there; returns whether it was done.
 
-    convert_run(run, folder, quantization)
+    Processes that ask at the same time wait for the first and use what it has made.
+    """
+    folder = engine_folder(run, quantization)
+    if _is_current(folder, run):
+        return False
+    if not os.access(run.folder, os.W_OK):
+        raise UnwritableError(f"{folder}: cannot be written (no permission)")  # before a long conversion
+    with one_at_a_time(run.folder / LOCK):
+        if _is_current(folder, run):
+            return False
+        from regard.convert.ctranslate2 import convert_run
+
+        convert_run(run, folder, quantization)
     return True
+
+
+def _is_current(folder: Path, run: Run) -> bool:
+    """Whether the folder holds a conversion of the run's weights."""
+    return read_mark(folder).get("fingerprint") == fingerprint(run)
 
 
 def engine_folder(run: Run, quantization: Quantization) -> Path:

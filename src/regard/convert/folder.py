@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from regard import __version__
-from regard.durable import sync_folder
 from regard.errors import RunError, UnwritableError
 from regard.run import Run
+from regard.system import rename_folder, sync_folder
 
 MARK = "export.json"
 """What was exported, and from which weights. A folder that holds it may be replaced by another export."""
@@ -52,7 +52,7 @@ def _take_name(draft: Path, folder: Path) -> bool:
     """Put the draft in the place of what stands there; False when another came in between."""
     aside = draft.with_suffix(".old")
     with contextlib.suppress(FileNotFoundError):
-        os.rename(folder, aside)
+        rename_folder(folder, aside)
     try:
         os.rename(draft, folder)
     except OSError as error:

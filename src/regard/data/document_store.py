@@ -47,6 +47,10 @@ class DocumentStore:
         labels = self._arrays["labels"][one:other].tolist()
         return [ids[start:end] for start, end in zip(starts, ends, strict=True)], labels
 
+    def close(self) -> None:
+        """Let go of the files, so that every system can rename and remove them. Nothing can be read afterwards."""
+        self._arrays = {}
+
     @property
     def sentence_counts(self) -> Ids:
         """Numbers of sentences, document by document."""

@@ -13,8 +13,8 @@ from typing import BinaryIO, TextIO, cast
 
 from regard.data.files import split_suffix, zstd
 from regard.data.formats import Pair
-from regard.durable import sync_folder
 from regard.errors import CorpusError, SettingsError
+from regard.system import sync_folder
 
 
 @contextmanager

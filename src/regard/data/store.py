@@ -21,8 +21,8 @@ from typing import IO, TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.durable import sync_folder
 from regard.errors import RunError
+from regard.system import sync_folder
 
 if TYPE_CHECKING:
     from regard.data.corpus import Pair
@@ -83,6 +83,10 @@ class Store:
             raise IndexError(f"there is no pair {index} among {len(self)}")
         start, middle, end = self._offsets[2 * index : 2 * index + 3].tolist()
         return self._ids[start:middle], self._ids[middle:end]
+
+    def close(self) -> None:
+        """Let go of the files, so that every system can rename and remove them. No pair can be read afterwards."""
+        self._ids, self._offsets = np.empty(0, self._ids.dtype), np.empty(0, OFFSET)
 
     @cached_property
     def lengths(self) -> tuple[Ids, Ids]:

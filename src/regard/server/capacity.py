@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+
+from regard.system import usable_cores
 
 
 class Capacity:
@@ -14,7 +15,7 @@ class Capacity:
         """`threads`: batches that CTranslate2 decodes at once, 0 for one a core; `batch`: sentences decoded together,
         at most; `queue`: sentences that may wait for a run.
         """
-        self.threads, self.batch, self.queue = threads or _cores(), batch, queue
+        self.threads, self.batch, self.queue = threads or usable_cores(), batch, queue
         self.decoding = ThreadPoolExecutor(self.threads, thread_name_prefix="decode")
         """For CTranslate2, which computes on one core for each batch."""
         # Half of the cores for one operation, so that looking inside a model does not hold up those who translate.
@@ -32,8 +33,3 @@ def _limit_torch(threads: int) -> None:
     import torch
 
     torch.set_num_threads(threads)
-
-
-def _cores() -> int:
-    """Cores that this process may use. (`training.machine` knows as well, but imports torch.)"""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

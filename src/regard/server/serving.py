@@ -16,9 +16,9 @@ from regard.errors import SettingsError
 from regard.server.app import create_app
 from regard.server.fleet import Fleet
 from regard.server.logs import configure_logs
-from regard.server.memory import share_one_heap
 from regard.server.protocol import bounded_protocol
 from regard.server.settings import ServerSettings
+from regard.system import STOP_SIGNALS, share_one_heap
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -126,7 +126,7 @@ class Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Hear the signals for as long as the server runs. Only the main thread can."""
         try:
-            before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+            before = {number: signal.signal(number, self.handle_exit) for number in STOP_SIGNALS}
         except ValueError:
             before = {}
         try:

@@ -20,10 +20,10 @@ from regard.errors import RunError, nearest
 from regard.layers.taps import trace
 from regard.models import base
 from regard.run import Run
+from regard.system import keep_memory
 from regard.tasks.calibration import to_probabilities
 from regard.tasks.classification import in_batches, score_documents, target_of, window_of
 from regard.tasks.label_scores import LabelScores, score_labels
-from regard.training.machine import keep_memory
 
 __all__ = ["Classifier", "Sentence", "Verdict", "Word", "load"]
 

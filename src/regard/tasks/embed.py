@@ -18,8 +18,8 @@ from regard.data.tokenizer import Tokenizer
 from regard.errors import RunError, SettingsError
 from regard.models.base import Network
 from regard.run import WEIGHTS, Run
+from regard.system import keep_memory
 from regard.tasks.classification import in_batches
-from regard.training.machine import keep_memory
 
 Vectors = NDArray[np.float32]
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import importlib.util
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, Literal
 
 from regard.config import Search
 from regard.convert.engine import Engine, Found, Quantization, convert_if_new, engine_folder
-from regard.convert.folder import fingerprint, read_mark
 from regard.convert.support import exportable
 from regard.errors import SettingsError, UnwritableError
 from regard.run import Run
@@ -136,26 +132,10 @@ def load_fast(
 ) -> FastTranslator:
     """Open a run with CTranslate2. The run is converted once, on first use; `log` then gets one line about it."""
     folder = engine_folder(run, quantization)
-    if not os.access(run.folder, os.W_OK) and read_mark(folder).get("fingerprint") != fingerprint(run):
-        raise UnwritableError(f"{folder}: cannot be written (no permission)")  # told before it is converted
-    with _alone(run):
-        is_new = convert_if_new(run, quantization)
-    if is_new and log and quantization != "float32":
+    if convert_if_new(run, quantization) and log and quantization != "float32":
         how = f"regard export {run.folder} --to ctranslate2 --quantization {quantization}"
         log(f'converted for CTranslate2 in {quantization}; "{how}" measures the effect on BLEU')
     return FastTranslator(Engine(folder, *run.tokenizers), run.recipe.search, target_scripts(run))
-
-
-@contextmanager
-def _alone(run: Run) -> Iterator[None]:
-    """While entered, nobody else is: who comes second waits, and finds what the first has made."""
-    descriptor = os.open(run.folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):  # some network drives lock no folders; then both convert, and the last one stays
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def choose_engine(wanted: EngineName, run: Run, search: Search, asked: Sequence[str] = ()) -> EngineName:

@@ -225,8 +225,8 @@ def _build(
     test = _leave_out_long(test, "test", recipe.data, source, target, tell) if test else []
     tell(f"encoding {len(pairs):,} pairs")
     with run.new_store() as folder:
-        store = build_store(folder / "train", pairs.corpora(), source, target, recipe.data.max_length)
-        if not len(store):
+        # The store is not kept: Windows cannot rename the folder while a file in it is mapped.
+        if not len(build_store(folder / "train", pairs.corpora(), source, target, recipe.data.max_length)):
             raise CorpusError("training data", f"no pair has text on both sides within {recipe.data.max_length} tokens")
         for part, held_out in (("valid", valid), ("test", test)):
             lines = "".join(json.dumps(pair, ensure_ascii=False) + "\n" for pair in held_out)

@@ -19,11 +19,11 @@ from typing import Any, Literal
 from regard import config
 from regard.analysis.importance import importance_by_ablation
 from regard.analysis.prune import pruned_settings, pruned_weights, scale_heads, strongest
-from regard.durable import sync_folder
 from regard.errors import CorpusError, RunError, SettingsError
 from regard.models.base import Seq2Seq
 from regard.recipe import make_recipe, to_table, with_overrides
 from regard.run import METRICS, Run
+from regard.system import sync_folder
 from regard.tasks.beside import Change, Comparison, compare_runs
 from regard.tasks.gating import learn_gates
 from regard.tasks.heads import text_batches

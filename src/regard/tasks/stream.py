@@ -13,8 +13,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from regard.durable import is_stream, sync_folder, write_atomically
+from regard.durable import is_stream, write_atomically
 from regard.errors import CorpusError, SettingsError
+from regard.system import sync_folder
 
 CHUNK = 2000
 """Lines translated together: enough to sort by length, few enough to be told of soon."""

@@ -19,10 +19,10 @@ from regard.data.treebank import treebank_words
 from regard.errors import RunError
 from regard.models import base
 from regard.run import Run
+from regard.system import keep_memory
 from regard.tasks.classification import in_batches
 from regard.tasks.span_scores import TagScores, score_tags, type_of
 from regard.tasks.tagging import Answered, Labelling, tag_sentences
-from regard.training.machine import keep_memory
 
 __all__ = ["MarkedSpan", "Tagged", "Tagger", "load"]
 

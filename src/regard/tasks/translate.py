@@ -19,12 +19,12 @@ from regard.decoding.searchtree import Recorder, SearchTree
 from regard.errors import SettingsError
 from regard.models.base import Seq2Seq
 from regard.run import CARD, open_together
+from regard.system import keep_memory
 from regard.tasks.align import Aligner, batches, join_alignments, text_side
 from regard.tasks.answer import Answer, find_flags, target_scripts, texts_of, try_again
 from regard.tasks.gaze import replace_unknown
 from regard.tasks.long import in_pieces, refuse_long
 from regard.tasks.search import Job, Searcher, check_search
-from regard.training.machine import keep_memory
 
 __all__ = ["Answer", "Translator", "load", "texts_of"]
 

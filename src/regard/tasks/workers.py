@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import RegardError, RunError
+from regard.system import START_METHOD
 from regard.tasks.answer import Answer
 from regard.tasks.translate import Translator, load
 
@@ -28,7 +29,7 @@ class Workers:
         self.count, self.hint = count, hint
         self._pool = ProcessPoolExecutor(
             count,
-            multiprocessing.get_context("spawn"),
+            multiprocessing.get_context(START_METHOD),
             initializer=_open,
             initargs=(tuple(map(str, runs)), os.getpid()),
         )

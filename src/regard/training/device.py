@@ -31,6 +31,10 @@ LossFunction = Callable[[Any, Any], Loss]
 
 def choose_device(settings: Train, local_rank: int) -> torch.device:
     """The GPU of this process, or the CPU."""
+    if settings.device == "mps":
+        if not torch.backends.mps.is_available():
+            raise SettingsError('train.device = "mps", but PyTorch finds no such GPU here; set it to "auto" or "cpu"')
+        return torch.device("mps")
     if settings.device == "cpu" or (settings.device == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     found = torch.cuda.device_count()

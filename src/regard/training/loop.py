@@ -26,6 +26,7 @@ from regard.errors import TrainingError
 from regard.layers.dropout import Rows, sharing, weaken
 from regard.models.base import Network
 from regard.run import restore
+from regard.system import keep_memory
 from regard.training.average import make_average
 from regard.training.device import gather, lay_out, scatter
 from regard.training.distributed import Team
@@ -38,7 +39,6 @@ from regard.training.ending import (
     reason_to_stop,
 )
 from regard.training.loss import Loss
-from regard.training.machine import keep_memory
 from regard.training.optimizer import make_optimizer
 from regard.training.schedule import Stage, learning_rate, strength
 from regard.training.signals import StopRequest

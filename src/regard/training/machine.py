@@ -1,18 +1,14 @@
-"""The machine: how much memory and arithmetic it has, and settings of the process that make training faster."""
+"""The machine: how much memory and arithmetic it has."""
 
 from __future__ import annotations
 
-import ctypes
 import functools
-import os
 import time
 from dataclasses import dataclass
 
 import torch
 
-# Names and numbers of glibc's mallopt(3).
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-_KEEP_BELOW = 1 << 30
+from regard.system import free_memory, usable_cores
 
 
 @dataclass(frozen=True)
@@ -34,33 +30,9 @@ def look_at_machine(device: str = "auto") -> Machine:
     """The machine that this runs on, as it is now; `device` as `train.device` says it."""
     if device != "cpu" and torch.cuda.is_available():
         free, _ = torch.cuda.mem_get_info()
-        return Machine(torch.cuda.get_device_name(), cores(), float(free), matmul_peak("cuda"))
+        return Machine(torch.cuda.get_device_name(), usable_cores(), float(free), matmul_peak("cuda"))
     peak = matmul_peak()
-    return Machine("cpu", cores(), free_memory(), peak, matmul_peak(kind=torch.bfloat16) / peak)
-
-
-def free_memory() -> float:
-    """Bytes that a new process could have; infinite where the system does not tell."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            known = dict(line.split(":") for line in file)
-        return 1024.0 * int(known["MemAvailable"].split()[0])
-    except (OSError, KeyError, ValueError):
-        return float("inf")
-
-
-@functools.cache
-def keep_memory() -> bool:
-    """Tell the allocator to keep freed memory instead of giving it back to the kernel after every step.
-
-    A training step frees and takes the same large blocks again; each time, the kernel would clear every page anew.
-    Worth a tenth of the throughput with glibc; elsewhere (musl, macOS) nothing happens and False comes back.
-    """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError):
-        return False
-    return bool(mallopt(_MMAP_THRESHOLD, _KEEP_BELOW)) and bool(mallopt(_TRIM_THRESHOLD, _KEEP_BELOW))
+    return Machine("cpu", usable_cores(), free_memory(), peak, matmul_peak(kind=torch.bfloat16) / peak)
 
 
 @functools.cache
@@ -76,8 +48,3 @@ def matmul_peak(device: str = "cpu", kind: torch.dtype = torch.float32) -> float
             torch.cuda.synchronize()
         best = min(best, time.perf_counter() - start)
     return 2 * size**3 / best
-
-
-def cores() -> int:
-    """Processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -9,9 +9,9 @@ import torch
 from regard.config import Train
 from regard.errors import TrainingError
 from regard.models.base import Network
+from regard.system import keep_memory
 from regard.training.device import LossOf, choose_device
 from regard.training.loss import Loss
-from regard.training.machine import keep_memory
 
 
 class Rehearsed(Protocol):

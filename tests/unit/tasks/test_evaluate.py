@@ -279,7 +279,7 @@ def test_the_engine_is_the_one_that_translates(evaluate, monkeypatch, capsys, en
 
 
 def test_a_run_in_a_folder_that_cannot_be_written_is_evaluated_with_torch(evaluate, monkeypatch):
-    monkeypatch.setattr("regard.tasks.fast.os.access", lambda path, mode: False)
+    monkeypatch.setattr("regard.convert.engine.os.access", lambda path, mode: False)
     code, out, err = evaluate("a", "--engine", "auto", "--json", "--beam", "1")
     assert (code, json.loads(out)["made"]["engine"]) == (0, "PyTorch, float32")
     assert err == "a/ctranslate2-int8: cannot be written (no permission); translating with torch\n"

@@ -227,7 +227,7 @@ def test_a_folder_that_cannot_be_written_is_left_to_torch(tmp_path, capsys, monk
     expected = capsys.readouterr().out
     said = f"{run.folder}/ctranslate2-int8: cannot be written (no permission)"
     with monkeypatch.context() as patch:
-        patch.setattr("regard.tasks.fast.os.access", lambda path, mode: False)
+        patch.setattr("regard.convert.engine.os.access", lambda path, mode: False)
         assert main(start) == 0
         assert capsys.readouterr() == (expected, f"{said}; translating with torch\n")
         assert main([*start, "--engine", "ctranslate2"]) == 2
@@ -238,7 +238,7 @@ def test_a_folder_that_cannot_be_written_is_left_to_torch(tmp_path, capsys, monk
         assert re.search(r"cannot be written \(.+\); translating with torch\n$", capsys.readouterr().err)
     assert not list(run.folder.glob("*ctranslate2*"))
     load_fast(run)
-    monkeypatch.setattr("regard.tasks.fast.os.access", lambda path, mode: False)
+    monkeypatch.setattr("regard.convert.engine.os.access", lambda path, mode: False)
     load_fast(run)  # what was converted before is there
 
 

@@ -69,6 +69,7 @@ class Conversation(Translation):
         run.write_card(run.card | learnt)
         write_report(run, chatter.translator, samples, prepared.train.lengths)
         run.write_held_out((prepared.test or prepared.valid)[:HELD_OUT_PAIRS])
+        prepared.train.close()
         run.put_store_away()
 
     def result(self, run: Run) -> list[str]:

@@ -123,6 +123,7 @@ class Classification(Kind[TrainingDocuments, PreparedDocuments]):
         held_out = prepared.test or prepared.valid
         run.write_held_out([Pair(one.text, ", ".join(one.labels)) for one in held_out[:HELD_OUT_DOCUMENTS]])
         write_label_report(run, classifier, held_out)
+        prepared.train.close()
         run.put_store_away()
 
     def result(self, run: Run) -> list[str]:

@@ -128,6 +128,7 @@ class Tagging(Kind[TrainingSentences, PreparedSentences]):
         kept = [Pair(" ".join(one.tokens), " ".join(one.tags)) for one in held_out[:HELD_OUT_SENTENCES]]
         run.write_held_out(kept)
         write_tag_report(run, tagger, held_out)
+        prepared.train.close()
         run.put_store_away()
 
     def result(self, run: Run) -> list[str]:

@@ -135,4 +135,5 @@ def finish(run: Run, prepared: Prepared, progress: Progress, tell: Tell) -> None
     run.write_card(run.card | learnt | {"tuned": tuned})
     write_report(run, translator, samples, prepared.train.lengths)
     run.write_held_out((prepared.test or prepared.valid)[:HELD_OUT_PAIRS])
+    prepared.train.close()
     run.put_store_away()
