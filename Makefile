@@ -10,7 +10,7 @@ TORCH := torch==2.13.0
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 EXTRAS := dev,formats
 
-.PHONY: install demo test test-slow lint format docs bench bench-train bench-quality bench-decode bench-inside bench-serve bench-classify bench-chat bench-retrieve bench-tag demo-run clean
+.PHONY: install demo test test-slow lint format docs corpora bench bench-train bench-quality bench-decode bench-inside bench-serve bench-classify bench-chat bench-retrieve bench-tag demo-run clean
 
 install: $(READY)
 
@@ -89,6 +89,10 @@ bench-tag: install
 
 demo-run: install
 	@test -d runs/demo || $(BIN)/regard demo
+
+corpora: install
+	@$(BIN)/python -m tools.phrasebook
+	@$(BIN)/python -m tools.smalltalk
 
 docs: install
 	@$(BIN)/python -m regard.cli.settings > docs/settings.md

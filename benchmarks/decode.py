@@ -30,11 +30,11 @@ from multi30k import OUT, add_folder, check_folder, read_pairs
 from regard.convert.engine import engine_folder, open_engine
 from regard.data.tokenizer import EOS, Tokenizer
 from regard.run import Run
+from regard.system import usable_cores
 from regard.tasks.fast import load_fast
 from regard.tasks.search import Job, Searcher
 from regard.tasks.translate import Translator, load
 from regard.tasks.workers import Workers
-from regard.system import usable_cores
 
 TEST = "test_2016_flickr"
 BEAM, TIE = 5, 1e-4

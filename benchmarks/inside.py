@@ -22,7 +22,7 @@ from multi30k import OUT
 from regard.analysis.alignment import best_heads, choose_heads, score_choice
 from regard.analysis.effective import effective_attention, other_weights, seen_keys
 from regard.analysis.faithfulness import EVERY_WAY
-from regard.data.phrasebook import Phrase, phrasebook
+from regard.data.builtin import Phrase, read_phrases
 from regard.tasks.align import Aligner
 from regard.tasks.explain import Example, compare_explanations
 from regard.tasks.identify import identify
@@ -34,14 +34,14 @@ WAYS = EVERY_WAY | {"integrated (unk)": ("integrated", {"baseline": "unk"})}
 
 def alignment(translator: Translator) -> dict[str, Any]:
     """Error rates of the chosen heads, of the best single head, and of all heads together."""
-    aligner, book = Aligner(translator.model, translator.source, translator.target), phrasebook()
+    aligner = Aligner(translator.model, translator.source, translator.target)
 
     def maps_and_gold(part: tuple[Phrase, ...]) -> tuple[Any, list[Any]]:
         texts = [phrase.source for phrase in part], [phrase.target for phrase in part]
         return aligner.word_maps(*texts), [phrase.alignment for phrase in part]
 
-    valid, valid_gold = maps_and_gold(book.valid)
-    test, test_gold = maps_and_gold(book.test)
+    valid, valid_gold = maps_and_gold(read_phrases("valid"))
+    test, test_gold = maps_and_gold(read_phrases("test"))
     ranked = best_heads(valid, valid_gold)
     rows = {
         "heads chosen together": choose_heads(valid, valid_gold),
@@ -60,7 +60,7 @@ def alignment(translator: Translator) -> dict[str, Any]:
 
 def faithfulness(translator: Translator, sentences: int) -> dict[str, Any]:
     """Which explanation to trust."""
-    examples = [Example(one.source, one.target, one.alignment) for one in phrasebook().test[:sentences]]
+    examples = [Example(one.source, one.target, one.alignment) for one in read_phrases("test")[:sentences]]
     found = compare_explanations(translator, examples, WAYS)
     print(f"\n{found}")
     return found.as_dict()
@@ -104,7 +104,7 @@ def main() -> None:
     torch.manual_seed(1)
     translator = regard.load(options.run)
     found = {"alignment": alignment(translator), "effective": effective(translator)}
-    lines = [phrase.source for phrase in phrasebook().valid][:500]
+    lines = [phrase.source for phrase in read_phrases("valid")][:500]
     traced = identify(translator, lines, whole_vocabulary=True)
     print(f"\n{traced}")
     found["identifiability"] = traced.as_dict()

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from multi30k import OUT
-from regard.data.phrasebook import phrasebook
+from regard.data.builtin import read_phrases
 from regard.run import Run
 from stream import resident
 
@@ -130,7 +130,7 @@ class Load:
 
     def __init__(self, port: int, pair: dict[str, str]):
         self.port = port
-        bodies = [json.dumps({"q": phrase.source} | pair).encode() for phrase in phrasebook().test]
+        bodies = [json.dumps({"q": phrase.source} | pair).encode() for phrase in read_phrases("test")]
         head = "POST /translate HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nContent-Type: application/json\r\n"
         head += "Content-Length: {}\r\n\r\n"
         self.requests = cycle([head.format(port, len(body)).encode() + body for body in bodies])

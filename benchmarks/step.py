@@ -53,8 +53,8 @@ def regard_step(batch: dict[str, Any], *, taps: bool = True) -> Any:
 
     from regard.config import PRESETS
     from regard.models import build_model
-    from regard.training.loss import smoothed_cross_entropy
     from regard.system import keep_memory
+    from regard.training.loss import smoothed_cross_entropy
 
     keep_memory()
     model = build_model(PRESETS["transformer-small"], WORDS, WORDS, joint=True).train()

@@ -20,14 +20,14 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from multi30k import OUT
-from regard.data.phrasebook import phrasebook
+from regard.data.builtin import read_phrases
 
 FOLDER = OUT / "stream"
 
 
 def write_lines(path: Path, lines: int) -> None:
     """The corpus, over and over."""
-    sources = [phrase.source for phrase in phrasebook().train]
+    sources = [phrase.source for phrase in read_phrases()]
     path.write_text("".join(f"{text}\n" for text in islice(cycle(sources), lines)), encoding="utf-8")
 
 

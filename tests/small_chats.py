@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from regard.data.smalltalk import smalltalk
+from regard.data.builtin import read_conversations
 
 SIZES = {
     "transformer-tiny": ["width=32", "heads=2", "inner=64", "encoder_layers=1", "decoder_layers=1"],
@@ -25,7 +25,7 @@ SETTINGS = [
 
 def write_dialogues(path: Path, count: int = 80) -> Path:
     """Small talk as JSON lines."""
-    lines = [json.dumps({"turns": turns}) + "\n" for turns in smalltalk(train=count, valid=0, test=0).train]
+    lines = [json.dumps({"turns": turns}) + "\n" for turns in read_conversations()[:count]]
     path.write_text("".join(lines), encoding="utf-8")
     return path
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from regard.data.phrasebook import phrasebook
+from regard.data.builtin import read_phrases
 
 SETTINGS = [
     "tokenizer.size=400",
@@ -25,10 +25,15 @@ SETTINGS = [
 
 def write_corpus(folder: Path, train: int = 300, held_out: int = 20) -> None:
     """Text files train.en, train.it, valid.en, valid.it, test.en, test.it."""
-    book = phrasebook(train=train, valid=held_out, test=held_out)
-    for part in ("train", "valid", "test"):
+    phrases = read_phrases()
+    parts = {
+        "train": phrases[:train],
+        "valid": phrases[train : train + held_out],
+        "test": read_phrases("test")[:held_out],
+    }
+    for part, chosen in parts.items():
         for side, language in (("source", "en"), ("target", "it")):
-            lines = [getattr(phrase, side) + "\n" for phrase in getattr(book, part)]
+            lines = [getattr(phrase, side) + "\n" for phrase in chosen]
             (folder / f"{part}.{language}").write_text("".join(lines), encoding="utf-8")
 
 

@@ -15,8 +15,8 @@ import torch
 
 from regard.convert.marian import export_marian
 from regard.convert.marian_import import import_marian
+from regard.data.builtin import read_phrases
 from regard.data.mapped import MappedTokenizer
-from regard.data.phrasebook import phrasebook
 from regard.data.tokenizer import EOS, SOS
 from regard.run import Run
 from regard.tasks.translate import load
@@ -77,7 +77,7 @@ def published(folder: Path, activation: str = "relu", *, bias: bool = False, saf
     """A random model laid out as those of OPUS-MT are: two SentencePiece models, one table, no start token."""
     transformers = pytest.importorskip("transformers")
     folder.mkdir()
-    train = phrasebook(train=100, valid=1, test=1).train
+    train = read_phrases()[:100]
     models = {side: sentencepiece_model([getattr(phrase, side) for phrase in train]) for side in ("source", "target")}
     pieces: set[str] = set()
     for content in models.values():

@@ -107,10 +107,10 @@ def show_translations(run: Run, console: Console) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from regard.data.phrasebook import phrasebook
+    from regard.data.builtin import read_phrases
     from regard.tasks.translate import load
 
-    unseen = [phrase for phrase in phrasebook().test if len(phrase.source) <= LONGEST_SHOWN]
+    unseen = [phrase for phrase in read_phrases("test") if len(phrase.source) <= LONGEST_SHOWN]
     chosen = unseen[:: len(unseen) // SHOWN][:SHOWN]
     answers = load(run.folder).translate([phrase.source for phrase in chosen])
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")

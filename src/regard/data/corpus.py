@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
 from regard.config import Corpus
-from regard.data.dialogues import SMALLTALK, dialogues_hash
+from regard.data.builtin import corpus_of, part_of, read_phrases
+from regard.data.dialogues import dialogues_hash
 from regard.data.files import opened, read_lines, split_suffix
 from regard.data.formats import READERS, Languages, Pair
-from regard.errors import CorpusError, nearest
+from regard.errors import CorpusError
 
 __all__ = ["Pair", "content_hash", "read_corpus", "read_lines"]
 
-_PHRASEBOOK = ("phrasebook", "phrasebook:valid", "phrasebook:test")
 _BOTH_SIDES = ", ".join(READERS)
 
 
@@ -24,7 +23,7 @@ def read_corpus(corpus: Corpus, source_language: str = "", target_language: str 
 
     The languages find the sides in files that name them: TMX, PO, and JSON lines or Parquet keyed by language.
     """
-    if corpus.source.partition(":")[0] == "phrasebook":
+    if corpus_of(corpus.source) == "phrasebook":
         return _read_phrasebook(corpus)
     if not corpus.source:
         raise CorpusError("--source", "no file given")
@@ -41,10 +40,10 @@ def read_corpus(corpus: Corpus, source_language: str = "", target_language: str 
 
 def content_hash(corpus: Corpus) -> str:
     """SHA-256 of the corpus: of its file as it lies on disk, or of the source file followed by the target file."""
-    if corpus.source in SMALLTALK:
+    if corpus_of(corpus.source) == "smalltalk":
         return dialogues_hash(corpus)
     digest = hashlib.sha256()
-    if corpus.source in _PHRASEBOOK:
+    if corpus_of(corpus.source) == "phrasebook":
         for pair in _read_phrasebook(corpus):
             digest.update(f"{pair.source}\t{pair.target}\n".encode())
         return digest.hexdigest()
@@ -88,17 +87,4 @@ def _refuse_lone_text(path: Path) -> Iterator[Pair]:
 def _read_phrasebook(corpus: Corpus) -> Iterator[Pair]:
     if corpus.target:
         raise CorpusError(corpus.source, "the phrasebook holds both sides; give it without --target")
-    if corpus.source not in _PHRASEBOOK:
-        hint = nearest(corpus.source, _PHRASEBOOK) or f"; its parts are {', '.join(_PHRASEBOOK)}"
-        raise CorpusError(corpus.source, f"no such part of the phrasebook{hint}")
-    return iter(_phrasebook_parts()[corpus.source])
-
-
-@functools.cache  # it takes seconds to write, and a training run asks for several parts
-def _phrasebook_parts() -> dict[str, tuple[Pair, ...]]:
-    from regard.data.phrasebook import phrasebook
-
-    book = phrasebook()
-    parts = (book.train, book.valid, book.test)
-    pairs = (tuple(Pair(phrase.source, phrase.target) for phrase in part) for part in parts)
-    return dict(zip(_PHRASEBOOK, pairs, strict=True))
+    return (Pair(phrase.source, phrase.target) for phrase in read_phrases(part_of(corpus.source)))

@@ -6,7 +6,6 @@ The mark is one token (`tokenizer.symbols`), so everything made for sentence pai
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import re
@@ -16,14 +15,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.config import Corpus
+from regard.data.builtin import corpus_of, part_of, read_conversations
 from regard.data.files import read_json, read_lines, split_suffix
 from regard.data.formats import READERS, Pair
-from regard.errors import CorpusError, nearest
+from regard.errors import CorpusError
 
 TURN = "<turn>"
 """Closes a turn inside a context. In what people write it is made harmless by a space."""
 FORMATS = '.jsonl (objects with "turns" or "messages", or lists of strings), or text with one turn a line'
-SMALLTALK = ("smalltalk", "smalltalk:valid", "smalltalk:test")
 
 _LITERAL = re.compile(re.escape(TURN), re.IGNORECASE)
 _WRITER = "assistant"
@@ -94,8 +93,8 @@ def read_dialogues(corpus: Corpus) -> Iterator[Dialogue]:
         raise CorpusError(corpus.target, "a conversation holds both sides; leave out --target")
     if not corpus.source:
         raise CorpusError("--source", "no file given")
-    if corpus.source.partition(":")[0] == "smalltalk":
-        return iter(_smalltalk(corpus.source))
+    if corpus_of(corpus.source) == "smalltalk":
+        return _smalltalk(corpus.source)
     path = Path(corpus.source)
     suffix = split_suffix(path)[0]
     if suffix in READERS and suffix != ".jsonl":
@@ -171,13 +170,6 @@ def _dialogue(turns: Sequence[str]) -> Dialogue:
     return Dialogue(real, tuple(range(1, len(real))))
 
 
-@functools.cache
-def _smalltalk(name: str) -> tuple[Dialogue, ...]:
-    from regard.data.smalltalk import smalltalk
-
-    if name not in SMALLTALK:
-        hint = nearest(name, SMALLTALK) or f"; its parts are {', '.join(SMALLTALK)}"
-        raise CorpusError(name, f"no such part of the small talk{hint}")
-    parts = smalltalk()
-    # The program has every second turn, and these are learnt.
-    return tuple(Dialogue(turns, tuple(range(1, len(turns), 2))) for turns in parts[SMALLTALK.index(name)])
+def _smalltalk(name: str) -> Iterator[Dialogue]:
+    """Every second turn is the program's, and these are the replies to learn."""
+    return (Dialogue(turns, tuple(range(1, len(turns), 2))) for turns in read_conversations(part_of(name)))

@@ -6,7 +6,6 @@ which words render which; a CoNLL-U file knows what depends on what; any other t
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -14,16 +13,15 @@ from typing import NamedTuple
 
 from regard.analysis.alignment import read_gold
 from regard.config import Corpus
+from regard.data.builtin import Phrase, Roles, corpus_of, part_of, read_phrases
 from regard.data.conllu import Parse, read_conllu
 from regard.data.corpus import Pair, read_corpus, read_lines
-from regard.data.phrasebook import Phrase, Roles
 from regard.data.words import words
 from regard.errors import CorpusError, ModelError, SettingsError
 from regard.run import Run
 from regard.tasks.prepare import TrainingPairs
 
 COUNTED = 30_000  # training pairs that tell how frequent a token is
-BOOK = "phrasebook"
 UNTOLD = ("punct", "root")
 
 Span = tuple[int, int]
@@ -118,19 +116,11 @@ def _reader(run: Run) -> Callable[[Corpus], Iterator[Example]]:
     languages = (run.recipe.data.source_language, run.recipe.data.target_language)
 
     def read(corpus: Corpus) -> Iterator[Example]:
-        if corpus.source in (book := _parts() if corpus.source.startswith(BOOK) else {}):
-            return map(_annotate, book[corpus.source])
+        if corpus_of(corpus.source) == "phrasebook" and not corpus.target:
+            return map(_annotate, read_phrases(part_of(corpus.source)))
         return map(_plain, read_corpus(corpus, *languages))
 
     return read
-
-
-@functools.cache
-def _parts() -> dict[str, tuple[Phrase, ...]]:
-    from regard.data.phrasebook import phrasebook
-
-    book = phrasebook()
-    return {BOOK: book.train, f"{BOOK}:valid": book.valid, f"{BOOK}:test": book.test}
 
 
 def _plain(pair: Pair) -> Example:

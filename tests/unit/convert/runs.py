@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from regard.config import Recipe
-from regard.data.phrasebook import phrasebook
+from regard.data.builtin import read_phrases
 from regard.data.tokenizer import Tokenizer, train_tokenizer
 from regard.recipe import make_recipe
 from regard.run import Run
@@ -23,13 +23,13 @@ TOKENS = 420
 
 def sentences(count: int = 12) -> list[str]:
     """Source sentences, of several lengths."""
-    return [phrase.source for phrase in phrasebook(train=count, valid=1, test=1).train]
+    return [phrase.source for phrase in read_phrases()[:count]]
 
 
 @functools.cache
 def tokenizer(kind: str, language: str) -> Tokenizer:
     """A small vocabulary; `language` is "both" for a joint one."""
-    train = phrasebook(train=200, valid=1, test=1).train
+    train = read_phrases()[:200]
     lines = {"source": [phrase.source for phrase in train], "target": [phrase.target for phrase in train]}
     text = lines["source"] + lines["target"] if language == "both" else lines[language]
     settings = make_recipe(

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from regard.data.phrasebook import phrasebook
+from regard.data.builtin import read_phrases
 from regard.data.words import words
 from regard.documents import parse
 from tests.unit.documents.answers import Links, Said
@@ -12,7 +12,7 @@ from tests.unit.documents.answers import Links, Said
 
 @pytest.fixture(scope="module")
 def phrases():
-    return phrasebook(train=300, valid=1, test=1).train
+    return read_phrases()[:300]
 
 
 def test_a_mark_is_around_exactly_the_words_that_render_its_word(phrases):

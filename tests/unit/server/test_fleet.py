@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.config import Search
+from regard.data.builtin import read_phrases
 from regard.data.formats import Pair
-from regard.data.phrasebook import phrasebook
 from regard.errors import ModelError, RunError, SettingsError
 from regard.recipe import make_recipe
 from regard.run import WEIGHTS, Run
@@ -37,7 +37,7 @@ TEXTS = [*sentences(6), "", "  I am here.\n\n\tYou are there. "]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     made = random_run(tmp_path_factory.mktemp("fleet") / "en-it", random_recipe(data=ENGLISH_ITALIAN))
-    pairs = phrasebook(train=1, valid=400, test=1).valid
+    pairs = read_phrases()[1:401]
     made.write_held_out([Pair(phrase.source, phrase.target) for phrase in pairs])
     return made
 
@@ -387,7 +387,7 @@ def test_a_run_that_cannot_be_served_is_told_before_anything_starts(run, tmp_pat
 def test_the_language_of_a_text_is_guessed_among_those_served(run, tmp_path):
     greek = random_run(tmp_path / "el", random_recipe(data={"source_language": "el", "target_language": "en"}))
     back = random_run(tmp_path / "it", random_recipe(data={"source_language": "it", "target_language": "en"}))
-    fresh = phrasebook(train=1, valid=1, test=100).test
+    fresh = read_phrases("test")[:100]
 
     async def scenario():
         fleet = Fleet.open([run.folder, greek.folder, back.folder], engine="torch")

@@ -11,7 +11,7 @@ from regard import config
 from regard.analysis.alignment import Choice, Head, align
 from regard.analysis.trace import load_trace
 from regard.cli import main
-from regard.data.phrasebook import phrasebook
+from regard.data.builtin import read_phrases
 from regard.data.tokenizer import train_tokenizer
 from regard.data.words import words
 from regard.errors import SettingsError
@@ -20,13 +20,13 @@ from regard.run import Run
 from regard.tasks.align import Aligner, text_side
 from regard.tasks.translate import Translator
 
-BOOK = phrasebook(train=150, valid=5, test=5)
-LINES = [side for phrase in BOOK.train for side in (phrase.source, phrase.target)]
+HELD_OUT = read_phrases()[150:155]
+LINES = [side for phrase in read_phrases()[:150] for side in (phrase.source, phrase.target)]
 TOKENIZERS = {
     kind: train_tokenizer(LINES, config.Tokenizer(kind=kind, size=size), seed=1)
     for kind, size in (("bpe", 420), ("word", 120), ("character", 80))
 }
-TEXTS, TARGETS = [p.source for p in BOOK.test], [p.target for p in BOOK.test]
+TEXTS, TARGETS = [p.source for p in HELD_OUT], [p.target for p in HELD_OUT]
 
 
 def translator(arch="transformer-tiny", kind="bpe", **options):

@@ -8,20 +8,20 @@ from tests.toys import close, toy
 
 from regard import config
 from regard.analysis.attribution import attribute
-from regard.data.phrasebook import phrasebook
+from regard.data.builtin import read_phrases
 from regard.data.tokenizer import train_tokenizer
 from regard.errors import ModelError, SettingsError
 from regard.models import build_model
 from regard.tasks.explain import Example, compare_explanations, explain, read_case
 from regard.tasks.translate import Translator
 
-BOOK = phrasebook(train=200, valid=5, test=20)
+HELD_OUT = read_phrases("test")[:20]
 METHODS = ("attention", "rollout", "gradient", "integrated", "occlusion", "alti")
 
 
 def translator(arch: str = "transformer-tiny") -> Translator:
     """Untrained, but with real words."""
-    lines = [text for phrase in BOOK.train for text in (phrase.source, phrase.target)]
+    lines = [text for phrase in read_phrases()[:200] for text in (phrase.source, phrase.target)]
     tokenizer = train_tokenizer(lines, config.Tokenizer(size=500), seed=1)
     torch.manual_seed(1)
     model = build_model(toy(arch), tokenizer.size, tokenizer.size, joint=True).eval()
@@ -93,7 +93,7 @@ def test_refusals(small: Translator) -> None:
 @pytest.mark.parametrize("arch", ["transformer-tiny", "bahdanau"])
 def test_comparing_over_the_phrasebook(arch: str) -> None:
     """Gold links are there for every sentence; a recurrent model is compared by what fits it."""
-    short = sorted(BOOK.test, key=lambda phrase: len(phrase.source))[:3]
+    short = sorted(HELD_OUT, key=lambda phrase: len(phrase.source))[:3]
     examples = [Example(phrase.source, phrase.target, phrase.alignment) for phrase in short]
     found = compare_explanations(
         translator(arch), [*examples, Example("", "Ciao")], {n: (n, {}) for n in METHODS if n != "integrated"}
@@ -107,7 +107,7 @@ def test_comparing_over_the_phrasebook(arch: str) -> None:
 
 def test_links_follow_words_into_shared_tokens(small: Translator) -> None:
     """Gold counts the words of the text; where two of them are one token, both become that one."""
-    for phrase in BOOK.test:
+    for phrase in HELD_OUT:
         case = read_case(small, Example(phrase.source, phrase.target, phrase.alignment))
         assert case.links
         assert all(one < len(case.source.words) - 1 and other < len(case.target.words) - 1 for one, other in case.links)

@@ -15,13 +15,12 @@ from tests.unit.convert.runs import random_recipe, random_run
 import regard
 from regard.analysis.heads import Look
 from regard.cli import main
+from regard.data.builtin import read_phrases
 from regard.data.corpus import Pair
-from regard.data.phrasebook import phrasebook
 from regard.data.words import words
 from regard.layers.taps import listen, without_heads
 from regard.recipe import make_recipe
 from regard.run import Run
-from regard.tasks import annotated
 from regard.tasks import prune as prune_module
 from regard.tasks.annotated import Example, _annotate, given_examples, own_examples, parsed_examples, with_links
 from regard.tasks.heads import View, _views, describe_heads, text_batches, token_frequencies
@@ -45,7 +44,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def examples(count: int) -> list[Example]:
-    return list(map(_annotate, phrasebook(train=count, valid=1, test=1).train))
+    return list(map(_annotate, read_phrases()[:count]))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -114,7 +113,7 @@ def test_frequencies_are_counted_by_token(random: Run) -> None:
 
 
 def test_batches_tell_which_pairs_they_hold(random: Run) -> None:
-    pairs = [Pair(phrase.source, phrase.target) for phrase in phrasebook(train=100, valid=1, test=1).train]
+    pairs = [Pair(phrase.source, phrase.target) for phrase in read_phrases()[:100]]
     batches = text_batches(pairs, *random.tokenizers)
     assert sorted(place for batch in batches for place in batch.index_B.tolist()) == list(range(100))
     for batch in batches:
@@ -173,9 +172,7 @@ def test_recurrent_attention_is_a_head_too(tmp_path: Path) -> None:
 # Text
 
 
-def test_the_phrasebook_brings_its_grammar(random: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = phrasebook(train=1, valid=40, test=1)  # the whole takes seconds to write
-    monkeypatch.setattr(annotated, "_parts", lambda: {"phrasebook:valid": small.valid})
+def test_the_phrasebook_brings_its_grammar(random: Run) -> None:
     found = given_examples(random, "phrasebook:valid", "", 30)
     assert len(found) == 30
     assert any(example.source_relations for example in found)

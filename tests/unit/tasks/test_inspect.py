@@ -12,7 +12,7 @@ from tests.toys import TOYS, VARIANTS, toy
 
 from regard import config
 from regard.cli import main
-from regard.data.phrasebook import phrasebook
+from regard.data.builtin import read_phrases
 from regard.data.tokenizer import Tokenizer, train_tokenizer
 from regard.errors import SettingsError
 from regard.models import build_model
@@ -21,12 +21,12 @@ from regard.tasks.inspect import inspection
 from regard.tasks.translate import Translator
 
 TEXT, TARGET = "I take a shower.", "Faccio la doccia."
-BOOK = phrasebook(train=200, valid=5, test=5)
+PHRASES = read_phrases()[:200]
 
 
 @pytest.fixture(scope="module")
 def tokens() -> Tokenizer:
-    lines = [text for phrase in BOOK.train for text in (phrase.source, phrase.target)]
+    lines = [text for phrase in PHRASES for text in (phrase.source, phrase.target)]
     return train_tokenizer(lines, config.Tokenizer(size=300), seed=1)
 
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from regard.config import Search
-from regard.data.phrasebook import phrasebook
+from regard.data.builtin import read_phrases
 from regard.data.tokenizer import train_tokenizer
 from regard.errors import CorpusError, SettingsError
 from regard.recipe import make_recipe
@@ -154,7 +154,7 @@ def test_a_pipe_is_written_into_and_not_replaced(tmp_path):
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    text = [phrase.source for phrase in phrasebook(train=100, valid=1, test=1).train]
+    text = [phrase.source for phrase in read_phrases()[:100]]
     return train_tokenizer(text, make_recipe({"tokenizer": {"size": 420}}).tokenizer, seed=1)
 
 

@@ -6,8 +6,8 @@ import pytest
 from tests.unit.convert.runs import random_recipe, random_run
 
 from regard.cli import main
+from regard.data.builtin import read_phrases
 from regard.data.formats import Pair
-from regard.data.phrasebook import phrasebook
 from regard.tasks.inspect_page import inspect_run
 from regard.tasks.survey import FAITHFULNESS, IDENTIFIABILITY, survey
 
@@ -15,7 +15,7 @@ from regard.tasks.survey import FAITHFULNESS, IDENTIFIABILITY, survey
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     made = random_run(tmp_path_factory.mktemp("survey") / "run", random_recipe())
-    made.write_held_out([Pair(one.source, one.target) for one in phrasebook(train=30, valid=1, test=1).train])
+    made.write_held_out([Pair(one.source, one.target) for one in read_phrases()[:30]])
     return made
 
 

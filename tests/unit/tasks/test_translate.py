@@ -16,7 +16,7 @@ from torch import nn
 import regard
 from regard import config
 from regard.cli import main
-from regard.data.phrasebook import phrasebook
+from regard.data.builtin import read_phrases
 from regard.data.tokenizer import EOS, SOS, UNK, train_tokenizer
 from regard.errors import RunError, SettingsError
 from regard.models import build_model
@@ -227,7 +227,7 @@ def test_unknown_words_are_replaced_by_what_was_looked_at(words):
 def runs(tmp_path_factory):
     """Two untrained runs with one vocabulary, and one with another."""
     folder = tmp_path_factory.mktemp("runs")
-    lines = [side for phrase in phrasebook(train=200, valid=5, test=5).train for side in (phrase.source, phrase.target)]
+    lines = [side for phrase in read_phrases()[:200] for side in (phrase.source, phrase.target)]
     small = config.Transformer(
         "transformer-tiny", 1, 1, width=16, heads=2, inner=16, dropout=0.0, norm="before"
     )  # fmt: skip
@@ -273,7 +273,7 @@ def test_an_ensemble_of_runs(runs, capsys):
 
 
 def test_the_texts_do_not_depend_on_the_batch_size(runs):
-    texts = [phrase.source for phrase in phrasebook(train=12, valid=2, test=2).train]
+    texts = [phrase.source for phrase in read_phrases()[:12]]
     translator = regard.load(runs / "a")
     short = {"max_ratio": 0.5, "max_extra": 3, "retry": False}
     for options in ({}, {"beam": 1}, {"sample": True, "temperature": 0.5}):

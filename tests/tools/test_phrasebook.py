@@ -8,15 +8,21 @@ import sys
 
 import pytest
 
-from regard.data.phrasebook import Roles, content_words, count_pairs, phrasebook
-from regard.data.phrasebook.adjectives import adjective, adjectives
-from regard.data.phrasebook.combinations import is_held_out
-from regard.data.phrasebook.corpus import make_phrase
-from regard.data.phrasebook.doing import TO, WITH
-from regard.data.phrasebook.english_words import indefinite as a_or_an
-from regard.data.phrasebook.english_words import ing, past, plural, third_person
-from regard.data.phrasebook.grammar import grammar
-from regard.data.phrasebook.italian_verbs import (
+from regard.data import builtin
+from regard.data.builtin import PARTS
+from regard.data.words import words
+from regard.errors import SettingsError
+from regard.registry import BUILTIN
+from tools.packaged import FOLDER, pack
+from tools.phrasebook import Roles, content_words, count_pairs, packaged_rows, phrasebook
+from tools.phrasebook.adjectives import adjective, adjectives
+from tools.phrasebook.combinations import is_held_out
+from tools.phrasebook.corpus import make_phrase
+from tools.phrasebook.doing import TO, WITH
+from tools.phrasebook.english_words import indefinite as a_or_an
+from tools.phrasebook.english_words import ing, past, plural, third_person
+from tools.phrasebook.grammar import grammar
+from tools.phrasebook.italian_verbs import (
     CONDITIONAL,
     FUTURE,
     IMPERFECT,
@@ -26,7 +32,7 @@ from regard.data.phrasebook.italian_verbs import (
     participle,
     takes_essere,
 )
-from regard.data.phrasebook.italian_words import (
+from tools.phrasebook.italian_words import (
     before_noun,
     contract,
     definite,
@@ -36,7 +42,7 @@ from regard.data.phrasebook.italian_words import (
     pluralise,
     possessive,
 )
-from regard.data.phrasebook.meaning import (
+from tools.phrasebook.meaning import (
     GENERAL,
     HE,
     OWN,
@@ -58,14 +64,12 @@ from regard.data.phrasebook.meaning import (
     Trade,
     Who,
 )
-from regard.data.phrasebook.noun_choices import phrases
-from regard.data.phrasebook.nouns import noun, nouns
-from regard.data.phrasebook.phrases import circumstances, idiom, names, states, times
-from regard.data.phrasebook.shapes import mood_shapes, shapes
-from regard.data.phrasebook.subjects import kin, people
-from regard.data.phrasebook.verbs import BE, BE_IN_A_STATE, LIKE, bare_verbs, person_verbs, thing_verbs
-from regard.data.words import words
-from regard.errors import SettingsError
+from tools.phrasebook.noun_choices import phrases
+from tools.phrasebook.nouns import noun, nouns
+from tools.phrasebook.phrases import circumstances, idiom, names, states, times
+from tools.phrasebook.shapes import mood_shapes, shapes
+from tools.phrasebook.subjects import kin, people
+from tools.phrasebook.verbs import BE, BE_IN_A_STATE, LIKE, bare_verbs, person_verbs, thing_verbs
 
 PAST, FUTURE_TENSE, GOING_ON = Shape("past"), Shape("future"), Shape("progressive")
 CONSONANT, IMPURE, VOWEL = "libro", "specchio", "amico"
@@ -666,6 +670,17 @@ def test_a_negative_size_is_refused():
         phrasebook(valid=-1)
 
 
+def test_the_packaged_file_is_what_the_grammar_writes(book):
+    rows = list(packaged_rows())
+    assert (FOLDER / BUILTIN["phrasebook"]).read_bytes() == pack(rows)
+    for part in PARTS:
+        written = [
+            builtin.Phrase(one.source, one.target, one.alignment, one.source_roles, one.target_roles)
+            for one in getattr(book, part)
+        ]
+        assert list(builtin.read_phrases(part)) == written
+
+
 def test_importing_builds_nothing():
-    code = "import sys, regard.data.phrasebook; print([m for m in sys.modules if m.endswith(('grammar', 'torch'))])"
+    code = "import sys, tools.phrasebook; print([m for m in sys.modules if m.endswith(('grammar', 'torch'))])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from regard.data.smalltalk.talk import FAREWELLS, GREETINGS, TALK
-from regard.data.smalltalk.topics import TOPICS, Topic
 from regard.errors import SettingsError
+from tools.smalltalk.talk import FAREWELLS, GREETINGS, TALK
+from tools.smalltalk.topics import TOPICS, Topic
 
 REACH = 5
 """Turns that the program remembers; it is asked for nothing that was told earlier."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from regard.data.phrasebook.adjectives import Adjective, adjectives_for, adjectives_with
-from regard.data.phrasebook.choices import Choices, Each, Either, Of, evenly, only
-from regard.data.phrasebook.doing import NO_DETAILS, NO_OBJECT, Details, clauses
-from regard.data.phrasebook.meaning import (
+from tools.phrasebook.adjectives import Adjective, adjectives_for, adjectives_with
+from tools.phrasebook.choices import Choices, Each, Either, Of, evenly, only
+from tools.phrasebook.doing import NO_DETAILS, NO_OBJECT, Details, clauses
+from tools.phrasebook.meaning import (
     Clause,
     Degree,
     NounPhrase,
@@ -16,10 +16,10 @@ from regard.data.phrasebook.meaning import (
     There,
     Trade,
 )
-from regard.data.phrasebook.noun_choices import phrases, phrases_with
-from regard.data.phrasebook.nouns import Noun, nouns, nouns_with
-from regard.data.phrasebook.phrases import circumstances, states
-from regard.data.phrasebook.shapes import (
+from tools.phrasebook.noun_choices import phrases, phrases_with
+from tools.phrasebook.nouns import Noun, nouns, nouns_with
+from tools.phrasebook.phrases import circumstances, states
+from tools.phrasebook.shapes import (
     Shapes,
     counted_shapes,
     liking_shapes,
@@ -27,8 +27,8 @@ from regard.data.phrasebook.shapes import (
     nature_shapes,
     trait_shapes,
 )
-from regard.data.phrasebook.subjects import acquaintances, anyhow, people
-from regard.data.phrasebook.verbs import BE, BE_IN_A_STATE, LIKE
+from tools.phrasebook.subjects import acquaintances, anyhow, people
+from tools.phrasebook.verbs import BE, BE_IN_A_STATE, LIKE
 
 _ON, _UNDER, _IN = Preposition("on", "su"), Preposition("under", "sotto"), Preposition("in", "in")
 _BESIDE = (

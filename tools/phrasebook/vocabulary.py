@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from regard.data.phrasebook.adjectives import adjectives
-from regard.data.phrasebook.nouns import nouns
-from regard.data.phrasebook.phrases import circumstances, idioms, names, states
-from regard.data.phrasebook.verbs import bare_verbs, person_verbs, thing_verbs
+from tools.phrasebook.adjectives import adjectives
+from tools.phrasebook.nouns import nouns
+from tools.phrasebook.phrases import circumstances, idioms, names, states
+from tools.phrasebook.verbs import bare_verbs, person_verbs, thing_verbs
 
 
 def content_words() -> tuple[str, ...]:

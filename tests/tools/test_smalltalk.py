@@ -3,11 +3,14 @@
 import re
 
 from regard.config import Corpus
+from regard.data.builtin import PARTS, read_conversations
 from regard.data.corpus import content_hash
 from regard.data.dialogues import read_dialogues
-from regard.data.smalltalk import smalltalk
-from regard.data.smalltalk.grammar import REACH
-from regard.data.smalltalk.topics import TOPICS
+from regard.registry import BUILTIN
+from tools.packaged import FOLDER, pack
+from tools.smalltalk import packaged_rows, smalltalk
+from tools.smalltalk.grammar import REACH
+from tools.smalltalk.topics import TOPICS
 
 BOOK = smalltalk()
 
@@ -46,6 +49,11 @@ def test_the_program_says_so_when_it_was_not_told():
         for place, turn in enumerate(turns):
             if turn in unknown:
                 assert not any(re.match(r"(?i)(my name is|people call me)", said) for said in turns[:place:2])
+
+
+def test_the_packaged_file_is_what_the_grammar_writes():
+    assert (FOLDER / BUILTIN["smalltalk"]).read_bytes() == pack(packaged_rows())
+    assert [read_conversations(part) for part in PARTS] == list(BOOK)
 
 
 def test_it_is_a_corpus():

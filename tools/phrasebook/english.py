@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from regard.data.phrasebook.english_words import indefinite, ing, past, third_person
-from regard.data.phrasebook.meaning import (
+from tools.phrasebook.english_words import indefinite, ing, past, third_person
+from tools.phrasebook.meaning import (
     GENERAL,
     OWN,
     Anaphor,
@@ -26,8 +26,8 @@ from regard.data.phrasebook.meaning import (
     Who,
     features,
 )
-from regard.data.phrasebook.phrases import Name
-from regard.data.phrasebook.tokens import Fixed, Token, keyed, render
+from tools.phrasebook.phrases import Name
+from tools.phrasebook.tokens import Fixed, Token, keyed, render
 
 _NEGATED = {"will": "won't", "can": "can't"}
 _PRONOUN_CLITICS = {"am": "'m", "is": "'s", "are": "'re", "will": "'ll"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from regard.data.phrasebook.choices import Choices, Each, Either, Of, evenly, only
-from regard.data.phrasebook.meaning import (
+from tools.phrasebook.choices import Choices, Each, Either, Of, evenly, only
+from tools.phrasebook.meaning import (
     HE,
     PRONOUNS,
     SHE,
@@ -21,10 +21,10 @@ from regard.data.phrasebook.meaning import (
     Shape,
     Subject,
 )
-from regard.data.phrasebook.noun_choices import phrases_with
-from regard.data.phrasebook.phrases import circumstances, idioms
-from regard.data.phrasebook.shapes import Shapes, aspect, question_shapes, shapes
-from regard.data.phrasebook.subjects import (
+from tools.phrasebook.noun_choices import phrases_with
+from tools.phrasebook.phrases import circumstances, idioms
+from tools.phrasebook.shapes import Shapes, aspect, question_shapes, shapes
+from tools.phrasebook.subjects import (
     Subjects,
     acquaintances,
     companions,
@@ -38,8 +38,8 @@ from regard.data.phrasebook.subjects import (
     strangers,
     who,
 )
-from regard.data.phrasebook.tokens import Fixed
-from regard.data.phrasebook.verbs import Verb, bare_verbs, person_verbs, thing_verbs
+from tools.phrasebook.tokens import Fixed
+from tools.phrasebook.verbs import Verb, bare_verbs, person_verbs, thing_verbs
 
 WITH = Preposition("with", "con")
 TO = Preposition("to", "a")

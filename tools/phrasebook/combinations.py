@@ -9,7 +9,7 @@ import functools
 import zlib
 from collections.abc import Iterator
 
-from regard.data.phrasebook.meaning import (
+from tools.phrasebook.meaning import (
     Anaphor,
     Because,
     Clause,
@@ -23,8 +23,8 @@ from regard.data.phrasebook.meaning import (
     Subject,
     There,
 )
-from regard.data.phrasebook.phrases import Name
-from regard.data.phrasebook.tokens import Fixed
+from tools.phrasebook.phrases import Name
+from tools.phrasebook.tokens import Fixed
 
 _ONE_IN = 20
 

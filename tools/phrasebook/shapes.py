@@ -6,12 +6,12 @@ import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from regard.data.phrasebook.choices import Choices, Either, Of, only
-from regard.data.phrasebook.english_words import past
-from regard.data.phrasebook.meaning import Modal, Question, Shape, Tense
-from regard.data.phrasebook.phrases import ADVERBS, times
-from regard.data.phrasebook.tokens import Fixed
-from regard.data.phrasebook.verbs import Verb
+from tools.phrasebook.choices import Choices, Either, Of, only
+from tools.phrasebook.english_words import past
+from tools.phrasebook.meaning import Modal, Question, Shape, Tense
+from tools.phrasebook.phrases import ADVERBS, times
+from tools.phrasebook.tokens import Fixed
+from tools.phrasebook.verbs import Verb
 
 
 class Shapes(NamedTuple):

@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from regard.data.phrasebook.tokens import parse_marked
+from tools.phrasebook.tokens import parse_marked
 
 _VERBS = """
 eat | mangiare | food | what where at:meal

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 
-from regard.data.phrasebook.being import liked, people_are, there_is, things_are
-from regard.data.phrasebook.choices import Choices, Either
-from regard.data.phrasebook.doing import done_alone, done_as_they_say, people_met, things_done
-from regard.data.phrasebook.meaning import Sentence
-from regard.data.phrasebook.reasons import reasons
+from tools.phrasebook.being import liked, people_are, there_is, things_are
+from tools.phrasebook.choices import Choices, Either
+from tools.phrasebook.doing import done_alone, done_as_they_say, people_met, things_done
+from tools.phrasebook.meaning import Sentence
+from tools.phrasebook.reasons import reasons
 
 
 @functools.cache

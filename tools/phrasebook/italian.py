@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from regard.data.phrasebook.italian_verbs import (
+from tools.phrasebook.italian_verbs import (
     CONDITIONAL,
     FUTURE,
     IMPERFECT,
@@ -12,7 +12,7 @@ from regard.data.phrasebook.italian_verbs import (
     participle,
     takes_essere,
 )
-from regard.data.phrasebook.italian_words import (
+from tools.phrasebook.italian_words import (
     before_noun,
     contract,
     definite,
@@ -23,7 +23,7 @@ from regard.data.phrasebook.italian_words import (
     pluralise,
     possessive,
 )
-from regard.data.phrasebook.meaning import (
+from tools.phrasebook.meaning import (
     GENERAL,
     OWN,
     POSSESSIVES,
@@ -45,9 +45,9 @@ from regard.data.phrasebook.meaning import (
     Who,
     features,
 )
-from regard.data.phrasebook.phrases import ADVERBS, Name
-from regard.data.phrasebook.tokens import Fixed, Token, keyed, render
-from regard.data.phrasebook.verbs import BE, LIKE, Verb
+from tools.phrasebook.phrases import ADVERBS, Name
+from tools.phrasebook.tokens import Fixed, Token, keyed, render
+from tools.phrasebook.verbs import BE, LIKE, Verb
 
 Marks = tuple[str, ...]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from typing import NamedTuple
 
-from regard.data.phrasebook.tokens import Fixed, parse_fixed
-from regard.data.phrasebook.verbs import Verb, make_verb
+from tools.phrasebook.tokens import Fixed, parse_fixed
+from tools.phrasebook.verbs import Verb, make_verb
 
 # Idioms: verb and rest in English, verb and rest in Italian, behaviour as in the table of verbs.
 _IDIOMS = """

@@ -6,10 +6,10 @@ more than their last word: stanco is the animal, larga the street.
 
 from __future__ import annotations
 
-from regard.data.phrasebook.adjectives import Adjective, adjectives_for, adjectives_with
-from regard.data.phrasebook.choices import Choices, Each, Either, Of, evenly, only
-from regard.data.phrasebook.doing import NO_DETAILS, NO_OBJECT, clauses, places
-from regard.data.phrasebook.meaning import (
+from tools.phrasebook.adjectives import Adjective, adjectives_for, adjectives_with
+from tools.phrasebook.choices import Choices, Each, Either, Of, evenly, only
+from tools.phrasebook.doing import NO_DETAILS, NO_OBJECT, clauses, places
+from tools.phrasebook.meaning import (
     Anaphor,
     Because,
     Clause,
@@ -21,13 +21,13 @@ from regard.data.phrasebook.meaning import (
     Quality,
     Shape,
 )
-from regard.data.phrasebook.noun_choices import phrases, phrases_with
-from regard.data.phrasebook.nouns import Noun, nouns_with
-from regard.data.phrasebook.phrases import Name, states
-from regard.data.phrasebook.shapes import Shapes
-from regard.data.phrasebook.subjects import anyhow, people
-from regard.data.phrasebook.tokens import Fixed
-from regard.data.phrasebook.verbs import BE, BE_IN_A_STATE, Verb, bare_verbs, thing_verb
+from tools.phrasebook.noun_choices import phrases, phrases_with
+from tools.phrasebook.nouns import Noun, nouns_with
+from tools.phrasebook.phrases import Name, states
+from tools.phrasebook.shapes import Shapes
+from tools.phrasebook.subjects import anyhow, people
+from tools.phrasebook.tokens import Fixed
+from tools.phrasebook.verbs import BE, BE_IN_A_STATE, Verb, bare_verbs, thing_verb
 
 _NOT_DONE = Shapes(Of([Shape("past", negated=True), Shape(modal="can", negated=True)]), Of([]), questions=0)
 _DONE = Shapes(Of([Shape("past"), Shape("progressive")]), Of([]), questions=0)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from regard.data.phrasebook.english_words import plural
-from regard.data.phrasebook.italian_words import pluralise
+from tools.phrasebook.english_words import plural
+from tools.phrasebook.italian_words import pluralise
 
 _NOUNS = """
 apple | mela f | food fruit

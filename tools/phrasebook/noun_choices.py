@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 from typing import NamedTuple
 
-from regard.data.phrasebook.adjectives import Adjective, adjectives_for
-from regard.data.phrasebook.choices import Choices, Each, Either, Of, evenly, only
-from regard.data.phrasebook.meaning import GENERAL, OWN, POSSESSIVES, NounPhrase
-from regard.data.phrasebook.nouns import Noun, nouns_with
+from tools.phrasebook.adjectives import Adjective, adjectives_for
+from tools.phrasebook.choices import Choices, Each, Either, Of, evenly, only
+from tools.phrasebook.meaning import GENERAL, OWN, POSSESSIVES, NounPhrase
+from tools.phrasebook.nouns import Noun, nouns_with
 
 
 class Determined(NamedTuple):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from regard.data.phrasebook.adjectives import Adjective
-from regard.data.phrasebook.nouns import Noun
-from regard.data.phrasebook.phrases import Name
-from regard.data.phrasebook.tokens import Fixed
-from regard.data.phrasebook.verbs import Verb
+from tools.phrasebook.adjectives import Adjective
+from tools.phrasebook.nouns import Noun
+from tools.phrasebook.phrases import Name
+from tools.phrasebook.tokens import Fixed
+from tools.phrasebook.verbs import Verb
 
 Tense = Literal["present", "progressive", "past", "was doing", "used to", "future"]
 Modal = Literal["", "want", "can", "must", "would like"]

@@ -7,12 +7,12 @@ import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from regard.data.phrasebook.adjectives import Adjective, adjectives_for
-from regard.data.phrasebook.choices import Choices, Each, Either, Of, evenly, only
-from regard.data.phrasebook.meaning import HE, POSSESSIVES, PRONOUNS, SHE, THEY, YOU, Couple, NounPhrase, Subject, Who
-from regard.data.phrasebook.noun_choices import UNDESCRIBED, descriptions, make_noun_phrase, many, one, phrases_with
-from regard.data.phrasebook.nouns import Noun, nouns_with
-from regard.data.phrasebook.phrases import Name, names
+from tools.phrasebook.adjectives import Adjective, adjectives_for
+from tools.phrasebook.choices import Choices, Each, Either, Of, evenly, only
+from tools.phrasebook.meaning import HE, POSSESSIVES, PRONOUNS, SHE, THEY, YOU, Couple, NounPhrase, Subject, Who
+from tools.phrasebook.noun_choices import UNDESCRIBED, descriptions, make_noun_phrase, many, one, phrases_with
+from tools.phrasebook.nouns import Noun, nouns_with
+from tools.phrasebook.phrases import Name, names
 
 
 class Subjects(NamedTuple):

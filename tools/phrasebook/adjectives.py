@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from regard.data.phrasebook.nouns import Noun
+from tools.phrasebook.nouns import Noun
 
 _ADJECTIVES = """
 beautiful | bello | before clothes vehicle sight building sung told instrument drawn

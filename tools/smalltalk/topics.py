@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from regard.data.smalltalk.values import (
+from tools.smalltalk.values import (
     CITIES,
     COLOURS,
     DAYS,

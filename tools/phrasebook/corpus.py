@@ -5,18 +5,19 @@ from __future__ import annotations
 from random import Random
 from typing import NamedTuple
 
-from regard.data.phrasebook.adjectives import adjective
-from regard.data.phrasebook.combinations import combinations, is_held_out
-from regard.data.phrasebook.english import english
-from regard.data.phrasebook.grammar import grammar
-from regard.data.phrasebook.italian import italian
-from regard.data.phrasebook.meaning import Anaphor, Because, Clause, I, NounPhrase, Quality, Sentence, Shape
-from regard.data.phrasebook.nouns import noun
-from regard.data.phrasebook.phrase import Phrase, Phrasebook, Roles
-from regard.data.phrasebook.phrases import idiom
-from regard.data.phrasebook.tokens import Token, align, finish, write
-from regard.data.phrasebook.verbs import BE, thing_verb
+from regard.data.builtin import Roles
 from regard.errors import SettingsError
+from tools.phrasebook.adjectives import adjective
+from tools.phrasebook.combinations import combinations, is_held_out
+from tools.phrasebook.english import english
+from tools.phrasebook.grammar import grammar
+from tools.phrasebook.italian import italian
+from tools.phrasebook.meaning import Anaphor, Because, Clause, I, NounPhrase, Quality, Sentence, Shape
+from tools.phrasebook.nouns import noun
+from tools.phrasebook.phrase import Phrase, Phrasebook
+from tools.phrasebook.phrases import idiom
+from tools.phrasebook.tokens import Token, align, finish, write
+from tools.phrasebook.verbs import BE, thing_verb
 
 # Of the statements, how many end in a full stop; of the sentences, how many prefer "didn't" and "I'm".
 _WITH_STOP, _CONTRACTED = 0.9, 0.7
@@ -73,7 +74,7 @@ def lecture_phrases() -> tuple[Phrase, ...]:
 
 
 def build(seed: int, train: int, valid: int, test: int) -> Phrasebook:
-    """Draw the corpus; see `regard.data.phrasebook.phrasebook`."""
+    """Draw the corpus; see `tools.phrasebook.phrasebook`."""
     for name, size in (("train", train), ("valid", valid), ("test", test)):
         if size < 0:
             raise SettingsError(f"phrasebook: {name} must not be negative, but is {size}")

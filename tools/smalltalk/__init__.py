@@ -7,7 +7,10 @@ what was said before, so that a model that reads one turn only must guess.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from regard.data.builtin import PARTS
 
 Turns = tuple[str, ...]
 
@@ -22,7 +25,15 @@ class Smalltalk(NamedTuple):
 
 def smalltalk(seed: int = 1, train: int = 3000, valid: int = 150, test: int = 300) -> Smalltalk:
     """Three parts that share no conversation, the same for a seed on every machine."""
-    from regard.data.smalltalk.grammar import write
+    from tools.smalltalk.grammar import write
 
     made = write(seed, train + valid + test)
     return Smalltalk(made[:train], made[train : train + valid], made[train + valid :])
+
+
+def packaged_rows() -> Iterator[dict[str, Any]]:
+    """The rows of the packaged file: the corpus of seed 1, part by part."""
+    book = smalltalk()
+    for part in PARTS:
+        for turns in getattr(book, part):
+            yield {"part": part, "turns": turns}

@@ -1,0 +1,98 @@
+"""The built-in corpora by name: "phrasebook" and "smalltalk", with their parts "phrasebook:valid" and so on.
+
+They are packaged files of JSON lines. The programs that write them are in tools/ of the source repository.
+"""
+
+from __future__ import annotations
+
+import bz2
+import functools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from regard.errors import CorpusError, nearest
+from regard.registry import BUILTIN
+
+PARTS = ("train", "valid", "test")
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Which words of a sentence are its subject, its verb and its object, as indices into `words(sentence)`.
+
+    In a sentence with a reason ("... because it was tired"), the roles are those of the first clause. Where Italian
+    drops the pronoun, the subject is empty. "Piacere" swaps the roles: in "Mi piace la casa" the house is the subject.
+    """
+
+    subject: tuple[int, ...]
+    verb: tuple[int, ...]
+    object: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """An English sentence, its Italian translation, and the gold word alignment between them."""
+
+    source: str
+    target: str
+    alignment: tuple[tuple[int, int], ...]
+    """Pairs of indices into `words(source)` and `words(target)`."""
+    source_roles: Roles
+    target_roles: Roles
+
+
+def corpus_of(name: str) -> str:
+    """The built-in corpus that a name refers to ("phrasebook:valid": "phrasebook"), or an empty string."""
+    corpus = name.partition(":")[0]
+    return corpus if corpus in BUILTIN else ""
+
+
+def part_names(corpus: str) -> tuple[str, ...]:
+    """The names of the parts of a built-in corpus: its own name for the training part, then NAME:valid, NAME:test."""
+    return tuple(corpus if part == "train" else f"{corpus}:{part}" for part in PARTS)
+
+
+def part_of(name: str) -> str:
+    """The part that the name of a built-in corpus refers to: "phrasebook" to train, "phrasebook:valid" to valid."""
+    names = part_names(corpus_of(name))
+    if name not in names:
+        hint = nearest(name, names) or f"; its parts are {', '.join(names)}"
+        raise CorpusError(name, f"{corpus_of(name)} has no such part{hint}")
+    return PARTS[names.index(name)]
+
+
+@functools.cache
+def read_phrases(part: str = "train") -> tuple[Phrase, ...]:
+    """Sentence pairs of the phrasebook: 24,000 of "train", 500 of "valid" or 1,000 of "test".
+
+    The parts share no sentence on either side. The training part begins with the sentences of the lectures. Each
+    sentence of the test part combines two words that no sentence of the other parts combines.
+    """
+    return tuple(
+        Phrase(
+            row["source"],
+            row["target"],
+            tuple((source, target) for source, target in row["alignment"]),
+            Roles(*map(tuple, row["source_roles"])),
+            Roles(*map(tuple, row["target_roles"])),
+        )
+        for row in _rows("phrasebook")
+        if row["part"] == part
+    )
+
+
+@functools.cache
+def read_conversations(part: str = "train") -> tuple[tuple[str, ...], ...]:
+    """The turns of each small-talk conversation: 3,000 of "train", 150 of "valid" or 300 of "test".
+
+    The turns with even indices are a person's; those with odd indices are the program's replies.
+    """
+    return tuple(tuple(row["turns"]) for row in _rows("smalltalk") if row["part"] == part)
+
+
+def _rows(corpus: str) -> Iterator[dict[str, Any]]:
+    packed = (files(__package__) / BUILTIN[corpus]).read_bytes()
+    return map(json.loads, bz2.decompress(packed).decode().splitlines())

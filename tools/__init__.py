@@ -1,0 +1,1 @@
+"""Programs for working on Regard; they are not installed with it."""

@@ -1,0 +1,24 @@
+"""What the grammar writes: the packaged phrases, and what the choice of the parts needs to know of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from regard.data import builtin
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase(builtin.Phrase):
+    """A sentence pair with its combinations of words, which decide whether it belongs to the test part."""
+
+    combinations: tuple[str, ...] = ()
+    """The pairs of content words that the sentence brings together, by their English names: "eat+apple"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phrasebook:
+    """The three parts of the corpus."""
+
+    train: tuple[Phrase, ...]
+    valid: tuple[Phrase, ...]
+    test: tuple[Phrase, ...]
