@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from regard.config import Train
 from regard.training.schedule import cooling_updates, strength
 from regard.training.state import Progress
@@ -39,13 +41,22 @@ def no_better(progress: Progress, settings: Train) -> str:
     return f"no better validation in {patience}" if patience and progress.worse_in_a_row >= patience else ""
 
 
+def is_finite(score: float, loss: float | None) -> bool:
+    """Whether a validation can be compared with others."""
+    return math.isfinite(score) and (loss is None or math.isfinite(loss))
+
+
 def count_validation(progress: Progress, settings: Train, score: float, loss: float | None = None) -> bool:
     """Take in a validation; True for the best score so far. Of equals that is the one that was trained longer.
 
     Patience counts from the last one that was better in something: scores of a few hundred sentences go up and down by
     chance while the loss still falls. When dropout has reached its full strength (`train.ease_in`), it begins anew:
     what is regularised more is worse at first.
+
+    A score or loss that is not finite is never better and changes nothing: no comparison with it means anything.
     """
+    if not is_finite(score, loss):
+        return False
     if strength(progress.step, settings) == 1 > strength(progress.step - settings.validate_every, settings):
         _forget_rivals(progress)
     before = progress.rival_score

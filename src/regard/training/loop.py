@@ -34,6 +34,7 @@ from regard.training.ending import (
     begin_cooling,
     count_validation,
     heed_another_end,
+    is_finite,
     near_the_end,
     no_better,
     reason_to_stop,
@@ -42,7 +43,7 @@ from regard.training.loss import Loss
 from regard.training.optimizer import make_optimizer
 from regard.training.schedule import Stage, learning_rate, strength
 from regard.training.signals import StopRequest
-from regard.training.state import BEST, KEPT, Loaded, Progress, load_best, load_state, save_state
+from regard.training.state import BEST, KEPT, Loaded, Progress, load_best, load_state, remove_states, save_state
 
 MAX_ROLLBACKS = 3
 EXPLODED = 4.0  # times the usual loss
@@ -158,12 +159,16 @@ class Trainer:
         self.progress = Progress()
         self._clock = time.monotonic()
         self._leaving = False
+        self._rollbacks = 0
+        """Of this session: one that is resumed, perhaps with a lower rate, may try again."""
+        self._returned_to: int | None = None
+        """The update whose state an explosion led back to; None once a later state was saved."""
 
     def fit(self, keep: Keep, stop: StopRequest) -> Progress:
         """Train until something ends it. `keep(weights)` is called with the weights of each best validation."""
         keep_memory()
-        if not self.restore():
-            self.save()
+        if not self.restore() and not self.save():
+            raise TrainingError("the weights to start from are not finite; take them from another copy of the run")
         for watcher in self.watchers:
             watcher.began(self.progress)
         try:
@@ -175,21 +180,32 @@ class Trainer:
 
     def _train(self, keep: Keep, stop: StopRequest) -> None:
         heed_another_end(self.progress, self.settings)
+        self._set_rates()
         self.progress.stopped = reason_to_stop(self.progress, self.settings)
         self._clock = time.monotonic()
         while not self.progress.stopped:
             if not self.update(stop):
-                self.go_back()
+                self.go_back(self.progress.step + 1)
                 continue
             step, ended = self.progress.step, reason_to_stop(self.progress, self.settings)
-            if ended or step % self.settings.validate_every == 0:
-                self.validate(keep)
-            self._cool_down()
+            if (ended or step % self.settings.validate_every == 0) and not self.validate(keep):
+                self.go_back(step, "the validation loss is not finite")
+                continue
+            cools = self._cool_down()
             self.progress.stopped = ended or reason_to_stop(self.progress, self.settings)
-            if self.progress.stopped or self._leaving or step % self.settings.state_every == 0:
-                self.save()
+            due = cools or self.progress.stopped or self._leaving or step % self.settings.state_every == 0
+            if due and not self.save():
+                self.go_back(step, "the weights are not finite")
+                continue
             if self._leaving:
                 break
+
+    def _set_rates(self) -> None:
+        """Use the learning rates of the settings as they are if they have changed since training was stopped."""
+        rates = f"{self.settings.learning_rate:g}, {self.settings.matrix_rate:g} for matrices"
+        if self.progress.rate_for not in ("", rates):
+            self.progress.rate_factor = 1.0
+        self.progress.rate_for = rates
 
     def update(self, stop: StopRequest) -> bool:
         """One update of the weights; False when the loss is not a number or has exploded."""
@@ -245,8 +261,8 @@ class Trainer:
             return [Part(position, task.batch(position), None) for position in positions if position % size == rank]
         return [Part(position, *task.rows(task.batch(position), rank, size)) for position in positions]
 
-    def validate(self, keep: Keep) -> None:
-        """Score the averaged weights and keep them if they are the best so far."""
+    def validate(self, keep: Keep) -> bool:
+        """Score the averaged weights and keep them if they are the best so far; False when they have exploded."""
         progress, team = self.progress, self.team
         self.average.checkpoint(progress.step)
         self.model.eval()
@@ -255,15 +271,20 @@ class Trainer:
         (seconds,) = team.sum(team.is_first * (time.monotonic() - self._clock))
         self._clock = time.monotonic()
         progress.seconds += seconds
+        if not is_finite(validation.score, validation.loss):
+            return False
         best = count_validation(progress, self.settings, validation.score, validation.loss)
         if best:
             weights = self._gather(self.average.named().items())
+            if not self._all_finite(weights):
+                return False
             if team.is_first:
                 keep(weights)
         if progress.better_step == progress.step and not progress.cooling_until:
             self._save_better()
         for watcher in self.watchers:
             watcher.validated(validation, progress, best=best)
+        return True
 
     @contextmanager
     def _averaged(self) -> Iterator[Network]:
@@ -278,16 +299,16 @@ class Trainer:
         yield whole.to(self.model.output.weight.device)
         whole.cpu()
 
-    def _cool_down(self) -> None:
-        """Let the rate fall to zero from here on, once the end is near."""
+    def _cool_down(self) -> bool:
+        """Let the rate fall to zero from here on, once the end is near; True if that begins now."""
         progress, settings = self.progress, self.settings
         if not settings.cooldown or progress.cooling_until or not (reason := near_the_end(progress, settings)):
-            return
+            return False
         if reason == no_better(progress, settings) and self._return_to_better():
             reason = f"{reason}: back to update {self.progress.step:,}"
         updates = begin_cooling(self.progress, settings)
         self._notice(f"{reason}: cooling down over {updates:,} updates")
-        self.save()
+        return True
 
     def _save_better(self) -> None:
         """Keep the state of this validation, where patience may want to go back to it."""
@@ -299,33 +320,52 @@ class Trainer:
         now = self.progress
         if not self.restore(partial(load_best, now=now)):
             return False
-        self._carry(now, *SPENT, "worse_in_a_row", "rate_factor", "rollbacks")
+        self._carry(now, *SPENT, "worse_in_a_row", "rate_factor", "rate_for", "rollbacks")
         return True
 
     def _carry(self, now: Progress, *names: str) -> None:
         """After going back, keep these as they were before."""
         self.progress = replace(self.progress, **{name: getattr(now, name) for name in names})
 
-    def go_back(self) -> None:
-        """After a loss that is not a number: the last good state, half the learning rate."""
-        now, failed = self.progress, self.progress.step + 1
+    def go_back(self, failed: int, what: str = "the loss exploded") -> None:
+        """After an explosion in update `failed`: return to the last state, with half the learning rate.
+
+        If no state was saved since the last explosion, that state may itself be exploded: return to the one before it.
+        """
+        now = self.progress
+        self._rollbacks += 1
         now.rollbacks, now.rate_factor = now.rollbacks + 1, now.rate_factor / 2
-        if now.rollbacks > MAX_ROLLBACKS:
+        if self._rollbacks > MAX_ROLLBACKS:
             raise TrainingError(
-                f"the loss exploded {now.rollbacks} times, the last at update {failed}; "
+                f"the loss exploded {self._rollbacks} times, the last at update {failed}; "
                 "set a lower train.learning_rate or a longer train.warmup"
             )
-        self.restore()
-        self._carry(now, *SPENT, "rate_factor", "rollbacks")
+        suspect = self._returned_to
+        if suspect is None or not self.restore(partial(load_state, before=suspect)):
+            self.restore()
+        elif self.team.is_first:
+            remove_states(self.folder, suspect)
+        self._returned_to = self.progress.step
+        self._carry(now, *SPENT, "rate_factor", "rate_for", "rollbacks")
         back, rate = self.progress.step, f"learning rate x {now.rate_factor:g}"
-        self._notice(f"the loss exploded at update {failed}: back to {back}, {rate}")
+        self._notice(f"{what} at update {failed}: back to {back}, {rate}")
 
-    def save(self, folder: Path | None = None, kept: int = KEPT) -> None:
-        """Write a state."""
+    def save(self, folder: Path | None = None, kept: int = KEPT) -> bool:
+        """Write a state; False, and nothing is written, when it holds a number that is not finite."""
         tensors = self._gather(self._named_tensors())
+        if not self._all_finite(tensors):
+            return False
         self.progress.epoch, self.progress.epoch_start = self.task.mark(self.progress.position)
         if self.team.is_first:
             save_state(folder or self.folder, tensors, self.progress, kept)
+        if folder is None:
+            self._returned_to = None
+        return True
+
+    def _all_finite(self, gathered: Mapping[str, Tensor]) -> bool:
+        """Whether every number is finite in what the first process has gathered."""
+        (bad,) = self.team.sum(not all(bool(tensor.isfinite().all()) for tensor in gathered.values()))
+        return not bad
 
     def _named_tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Everything in a state, by its name there."""

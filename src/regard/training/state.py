@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -65,6 +66,8 @@ class Progress:
     """What "exploding" is measured against: a usual loss, or that of the first update where none is known."""
     rate_factor: float = 1.0
     """Halved each time training had to go back."""
+    rate_for: str = ""
+    """The learning rates that it belongs to; with others it starts at 1 again."""
     rollbacks: int = 0
     """How often it had to."""
     stopped: str = ""
@@ -83,29 +86,36 @@ def save_state(folder: Path, tensors: dict[str, Tensor], progress: Progress, kep
     record = {"progress": asdict(progress), "checksum": _checksum(content)}
     write_atomically(stem.with_suffix(".json"), json.dumps(record, indent=1).encode())
     stems = _stems(folder)
+    if stem not in stems:
+        raise RunError(f"{folder}: the state that was just written is gone; the run folder was moved or removed")
     now = stems.index(stem) + 1
-    for other in stems[: max(now - kept, 0)] + stems[now:]:
-        other.with_suffix(".json").unlink(missing_ok=True)
-        other.with_suffix(".safetensors").unlink(missing_ok=True)
+    _remove(stems[: max(now - kept, 0)] + stems[now:])
 
 
 Loaded = tuple[dict[str, Tensor], Progress, list[str]]
 """A state, and a line for each newer one that was damaged."""
 
 
-def load_state(folder: Path) -> Loaded | None:
-    """The newest sound state; None where there is no state at all."""
+def load_state(folder: Path, before: int | None = None) -> Loaded | None:
+    """The newest sound state; None where there is no state at all. `before`: of an earlier update, or None."""
     notes: list[str] = []
     for stem in reversed(_stems(folder)):
+        if before is not None and int(stem.name) >= before:
+            continue
         try:
             tensors, progress = _read(stem)
         except (OSError, ValueError, KeyError, TypeError) as error:
             notes.append(f"state {stem.name} is damaged ({error}); going back to the one before")
             continue
         return tensors, progress, notes
-    if notes:
+    if notes and before is None:
         raise RunError(f"{folder}: no state is sound: {'; '.join(notes)}; start the run anew")
     return None
+
+
+def remove_states(folder: Path, first: int) -> None:
+    """Remove the states of this update and of later ones."""
+    _remove([stem for stem in _stems(folder) if int(stem.name) >= first])
 
 
 def has_state(folder: Path) -> bool:
@@ -142,6 +152,12 @@ def _read(stem: Path) -> tuple[dict[str, Tensor], Progress]:
 
 def _stems(folder: Path) -> list[Path]:
     return sorted(path.with_suffix("") for path in folder.glob("[0-9]*.json")) if folder.is_dir() else []
+
+
+def _remove(stems: Iterable[Path]) -> None:
+    for stem in stems:
+        stem.with_suffix(".json").unlink(missing_ok=True)
+        stem.with_suffix(".safetensors").unlink(missing_ok=True)
 
 
 def _checksum(content: bytes) -> str:

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.training.test_loop import Fit, Line, Notes
 
 from regard.config import Train
-from regard.training.ending import begin_cooling, reason_to_stop
+from regard.training.ending import begin_cooling, count_validation, reason_to_stop
 from regard.training.loop import Trainer, Validation
 from regard.training.signals import StopRequest
 from regard.training.state import Progress
@@ -200,3 +200,12 @@ def test_patience_also_asks_the_loss_and_goes_back_to_where_it_was_lowest(tmp_pa
     assert rates.notes == ["no better validation in 2: back to update 40: cooling down over 40 updates"]
     assert kept == [10, 60]  # by the score; cooled for half of its time
     assert (progress.step, progress.best_step, progress.best_score, progress.rival_loss) == (80, 60, 5.5, 1.5)
+
+
+def test_a_score_that_is_no_number_is_never_better():
+    progress, settings = Progress(), Train()
+    scores = (-5.0, -4.0, float("nan"), float("inf"), -9.0, -4.5)
+    assert [count_validation(progress, settings, score) for score in scores] == [True, True, *[False] * 4]
+    assert (progress.best_score, progress.worse_in_a_row) == (-4.0, 2)
+    assert not count_validation(progress, settings, -1.0, float("nan"))
+    assert progress.rival_loss is None

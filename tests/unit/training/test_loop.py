@@ -134,3 +134,74 @@ def test_it_gives_up_after_three_times(tmp_path):
 
     with pytest.raises(TrainingError, match=r"set a lower train\.learning_rate"):
         fit(tmp_path, Always())
+
+
+def test_a_validation_that_is_no_number_is_never_the_best_and_goes_back(tmp_path):
+    _, progress, kept, notes = fit(tmp_path, Fit(scores=[-5.0, -4.0, math.nan, -9.0, -4.5, -9.0]), max_steps=50)
+    assert notes == ["the validation loss is not finite at update 30: back to 20, learning rate x 0.5"]
+    assert (progress.best_score, progress.best_step, progress.step) == (-4.0, 20, 50)
+    assert len(kept) == 2  # the two that were the best when they came
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf])
+def test_a_loss_that_is_not_finite_counts_although_the_score_is_finite(tmp_path, loss):
+    class Bleu(Fit):
+        def validate(self, model):
+            found.append(len(found))
+            return Validation({}, 1.0, loss=loss if len(found) == 2 else 1.0)
+
+    found = []
+    _, progress, kept, notes = fit(tmp_path, Bleu(), max_steps=30)
+    assert notes == ["the validation loss is not finite at update 20: back to 10, learning rate x 0.5"]
+    assert (progress.rollbacks, len(kept)) == (1, 3)
+
+
+def test_weights_that_are_not_finite_are_never_saved(tmp_path):
+    class Broken(Fit):
+        def flops(self, batch):  # asked once an update, before its step
+            if batch.position == 12 and not self.bad:
+                self.bad.add(-1)
+                model.weight.grad.fill_(0)
+                model.weight.data.fill_(math.inf)
+            return 10.0
+
+    task = Broken()
+    settings = Train(learning_rate=0.1, warmup=1, average=0.0, max_steps=30, validate_every=50, state_every=13)
+    model, notes = Line(), Notes()
+    trainer = Trainer(model, task, settings, tmp_path / "states", [notes])
+    progress = trainer.fit(lambda weights: None, StopRequest())
+    assert notes.notes == ["the weights are not finite at update 13: back to 0, learning rate x 0.5"]
+    assert progress.step == 30
+
+
+def test_after_a_second_explosion_from_a_state_the_one_before_is_taken(tmp_path):
+    """The weights of the state after update 20 are finite, but so large that the loss is not."""
+
+    class Large(Fit):
+        def flops(self, batch):
+            if batch.position == 19 and not self.bad:
+                self.bad.add(-1)
+                model.weight.data.fill_(1e30)
+            return 10.0
+
+    settings = Train(
+        learning_rate=0.1, warmup=1, schedule="constant", average=0.0, max_steps=60, validate_every=50, state_every=10
+    )
+    model, notes = Line(), Notes()
+    trainer = Trainer(model, Large(), settings, tmp_path / "states", [notes])
+    progress = trainer.fit(lambda weights: None, StopRequest())
+    assert notes.notes == [
+        "the loss exploded at update 21: back to 20, learning rate x 0.5",
+        "the loss exploded at update 21: back to 10, learning rate x 0.25",
+    ]
+    assert (progress.step, progress.rollbacks) == (60, 2)
+    assert 2 < model.weight.item() < 3
+
+
+def test_a_lower_rate_recovers_a_run_that_exploded(tmp_path):
+    often = {"validate_every": 1, "state_every": 1, "max_steps": 60}
+    with pytest.raises(TrainingError, match=r"set a lower train\.learning_rate"):
+        fit(tmp_path, Fit(), learning_rate=1e30, **often)
+    model, progress, _, _ = fit(tmp_path, Fit(), learning_rate=0.2, **often)
+    assert (progress.step, progress.rate_factor) == (60, 0.25)  # two explosions until the exploded state is found out
+    assert model.weight.item() == pytest.approx(3.0, abs=0.3)

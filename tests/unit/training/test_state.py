@@ -7,8 +7,9 @@ import os
 import pytest
 import torch
 
+from regard.durable import write_atomically
 from regard.errors import RunError
-from regard.training.state import Progress, load_state, save_state
+from regard.training.state import Progress, load_state, remove_states, save_state
 
 
 def tensors(value: float) -> dict[str, torch.Tensor]:
@@ -77,6 +78,32 @@ def test_a_full_disk_leaves_the_last_state_as_it_was(tmp_path, monkeypatch):
 def test_a_vanished_folder_is_told(tmp_path):
     with pytest.raises(RunError, match="the run folder may have vanished"):
         save_state(tmp_path / "run" / "states", tensors(1.0), Progress())
+
+
+def test_a_folder_that_is_renamed_while_a_state_is_written_is_told(tmp_path, monkeypatch):
+    folder = tmp_path / "run" / "states"
+    folder.mkdir(parents=True)
+
+    def write_and_move(path, content):
+        write_atomically(path, content)
+        if path.suffix == ".json":
+            (tmp_path / "run").rename(tmp_path / "elsewhere")
+
+    monkeypatch.setattr("regard.training.state.write_atomically", write_and_move)
+    with pytest.raises(RunError, match="the run folder was moved or removed"):
+        save_state(folder, tensors(1.0), Progress(step=1))
+    assert load_state(tmp_path / "elsewhere" / "states")[1].step == 1
+
+
+def test_an_earlier_state_can_be_asked_for(tmp_path):
+    for step in (1, 2):
+        save_state(tmp_path, tensors(step), Progress(step=step))
+    assert load_state(tmp_path, before=2)[1].step == 1
+    assert load_state(tmp_path, before=1) is None
+    (tmp_path / "00000001.safetensors").write_bytes(b"")
+    assert load_state(tmp_path, before=2) is None
+    remove_states(tmp_path, 2)
+    assert [path.name for path in tmp_path.glob("*.json")] == ["00000001.json"]
 
 
 def test_a_state_from_before_epochs_were_stored_still_loads(tmp_path):
