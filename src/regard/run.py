@@ -252,12 +252,8 @@ class Run:
 
     def metrics(self) -> list[dict[str, Any]]:
         """The logged lines, oldest first; where training went back, without those of the way that it gave up."""
-        path = self.folder / METRICS
-        if not path.is_file():
-            return []
-        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.endswith("}")]
         kept: list[dict[str, Any]] = []
-        for line in reversed(lines):
+        for line in reversed(read_metrics(self.folder / METRICS)):
             if not kept or line["step"] <= kept[-1]["step"]:
                 kept.append(line)
         return kept[::-1]
@@ -294,6 +290,25 @@ class Run:
 
     def _write(self, name: str, content: bytes) -> None:
         write_atomically(self.folder / name, content)
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The lines of a metrics file, oldest first. Lines that are torn or damaged are dropped: a log decides nothing."""
+    try:
+        lines = path.read_bytes().split(b"\n")  # a sample may hold other ends of lines
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise RunError(f"{path}: cannot read ({error.strerror})") from None
+    found = []
+    for line in lines:
+        with contextlib.suppress(ValueError, RecursionError):
+            found.append(json.loads(line))
+    return [line for line in found if isinstance(line, dict) and _has_step(line)]
+
+
+def _has_step(line: Mapping[str, Any]) -> bool:
+    return isinstance(line.get("kind"), str) and isinstance(line.get("step"), int)
 
 
 def open_together(run: str | Path, *others: str | Path) -> list[Run]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from regard.config import Train
 from regard.durable import write_atomically
 from regard.errors import RunError
+from regard.run import read_metrics
 from regard.training.amounts import amount
 from regard.training.device import choose_device
 from regard.training.ending import by_patience_alone
@@ -53,12 +54,12 @@ class MetricsFile:
 
     def began(self, progress: Progress) -> None:
         """Forget what was logged after the state that training goes on from: it will be logged again, identically."""
-        kept = []
-        if self.path.is_file():
-            lines = self.path.read_text(encoding="utf-8").split("\n")  # a sample may hold other ends of lines
-            kept = [line for line in lines if line.endswith("}") and json.loads(line)["step"] <= progress.step]
+        kept = [line for line in read_metrics(self.path) if line["step"] <= progress.step]
         try:
-            write_atomically(self.path, "".join(line + "\n" for line in kept).encode())
+            write_atomically(
+                self.path,
+                "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept).encode(errors="replace"),
+            )
             self._file = self.path.open("a", encoding="utf-8")
         except OSError as error:
             raise RunError(f"{self.path}: cannot write ({error.strerror})") from None

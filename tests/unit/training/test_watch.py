@@ -3,6 +3,7 @@
 import io
 import json
 
+import pytest
 import torch
 
 from regard.config import Train
@@ -47,6 +48,32 @@ def test_samples_may_hold_any_ends_of_lines(tmp_path):
     metrics.began(Progress(step=4))
     metrics.close()
     assert [line["samples"] for line in Run(tmp_path).metrics()] == [[sample]]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b'{"kind": "validation", "step": 1, "samples": [{"source": "a"}',  # torn, and ends like a whole line
+        b'{"kind: "update", "step": 1}',
+        b'{"kind": "update", "step": 1, "text": "\xff"}',
+        b'{"kind": "update"}',
+        b'{"step": 1}',
+        b'{"kind": "update", "step": "1"}',
+        b'["step"]',
+        b"[" * 100_000,
+        b"12",
+        b"\x00",
+    ],
+)
+def test_odd_lines_of_the_metrics_are_dropped(tmp_path, odd):
+    path = tmp_path / "metrics.jsonl"
+    good = b'{"kind": "update", "step": 1, "loss": 2.5}'
+    path.write_bytes(odd + b"\n" + good + b"\n" + odd)
+    assert Run(tmp_path).metrics() == [json.loads(good)]
+    metrics = MetricsFile(path, every=1)
+    metrics.began(Progress(step=1))
+    metrics.close()
+    assert path.read_bytes() == good + b"\n"
 
 
 def test_plain_log_is_lines():
