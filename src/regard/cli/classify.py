@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from regard.cli.shading import show_weights
 from regard.config import Corpus
 from regard.data.corpus import read_lines
-from regard.data.files import is_typed, read_input_lines, split_suffix
+from regard.data.files import first_of, is_typed, read_input_lines, split_suffix
 from regard.data.labelled import FORMATS, read_documents
 from regard.errors import SettingsError
 from regard.run import Run
@@ -59,7 +59,9 @@ def run(options: argparse.Namespace) -> int:
     if options.score and options.explain:
         raise SettingsError("--score looks at all documents together; leave out --explain")
     texts = iter([]) if options.score else _texts(options, labelled)
-    first = list(islice(texts, 1))  # a missing file is told before the model is loaded
+    first = first_of(texts)  # a missing file is told before the model is loaded
+    if not first and not options.score:
+        return 0
 
     from regard.tasks.classify import load
 
@@ -111,7 +113,13 @@ def _texts(options: argparse.Namespace, labelled: bool) -> Iterator[str]:
     if labelled:
         return (document.text for document in read_documents(Corpus(options.file)))
     lines = read_input_lines(forgiving=True) if options.file == "-" else read_lines(options.file)
-    return iter(["\n".join(lines)]) if options.whole else lines
+    return _joined(lines) if options.whole else lines
+
+
+def _joined(lines: Iterator[str]) -> Iterator[str]:
+    """All lines as one document, if there are any."""
+    if found := list(lines):
+        yield "\n".join(found)
 
 
 def _chunks(first: list[str], rest: Iterator[str], size: int) -> Iterator[list[str]]:

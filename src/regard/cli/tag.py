@@ -23,7 +23,7 @@ from regard.data.conll import (
     write_conll,
 )
 from regard.data.corpus import read_lines
-from regard.data.files import STDIN, is_typed, read_input_lines, split_suffix
+from regard.data.files import STDIN, first_of, is_typed, read_input_lines, split_suffix
 from regard.data.spans import mark
 from regard.errors import CorpusError, SettingsError
 from regard.run import Run
@@ -84,7 +84,9 @@ def run(options: argparse.Namespace) -> int:
     if options.score:
         labelled = _labelled(options.file, opened.recipe.tag.column)
     sentences = iter([]) if options.score else _sentences(options)
-    first = list(islice(sentences, 1))  # a missing file is told before the model is loaded
+    first = first_of(sentences)  # a missing file is told before the model is loaded
+    if not first and not options.score:
+        return 0
 
     from regard.tasks.tag import load
 
@@ -176,7 +178,7 @@ def _text(lines: Iterator[str], file: str) -> Iterator[str]:
     first = list(islice(lines, LOOKED_AT))
     if looks_like_columns(first):
         print(f"regard: {file} looks like CoNLL but is read as text; --words reads it as words", file=sys.stderr)
-    return chain(first, lines)
+    yield from chain(first, lines)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

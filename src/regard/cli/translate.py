@@ -20,7 +20,7 @@ from regard.cli.document import add_format, document_format, read_document, tran
 from regard.cli.search_options import add_search, search_settings
 from regard.cli.terminate import interruptible
 from regard.data.corpus import read_lines
-from regard.data.files import read_input_lines
+from regard.data.files import first_of, read_input_lines
 from regard.durable import is_stream
 from regard.errors import SettingsError
 from regard.run import Run, open_together
@@ -108,13 +108,13 @@ def _translate(options: argparse.Namespace) -> int:
         translate, _ = open_translator(options, opened, search)
         return translate_into(options, document, translate, bar(lambda: len(set(document.texts)), 0))
     lines = _lines(options, opened, replace(opened.recipe.search, **search))
-    first = next(lines, None)  # a missing file is told before the model is loaded
-    if first is None:
+    first = first_of(lines)  # a missing file is told before the model is loaded
+    if not first:
         if options.out:
             Output(Path(options.out), {}, resume=False).finish()
         return 0
     translate, engine = open_translator(options, opened, search)
-    lines = chain([first], lines)
+    lines = chain(first, lines)
     if options.out:
         settings = replace(opened.recipe.search, **search)
         return into_file(options, lines, translate, {"engine": engine, "search": asdict(settings)})
@@ -132,8 +132,6 @@ def _lines(options: argparse.Namespace, opened: Run, settings: Search) -> Iterat
         lines = iter(options.text.rstrip("\n").split("\n"))
     elif options.file == "-":
         lines = read_input_lines()
-    elif (path := Path(options.file)).is_file() and not path.stat().st_size:
-        lines = iter(())
     else:
         lines = read_lines(options.file)
     if settings.long_lines == "split":

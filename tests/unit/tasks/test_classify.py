@@ -1,5 +1,6 @@
 """A small classifier from file to report, and what its commands say."""
 
+import gzip
 import io
 import json
 import random
@@ -141,6 +142,19 @@ def test_the_command_labels_lines_and_standard_input(folder, tmp_path, capsys, m
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
     assert main(["classify", str(folder / "run")]) == 0
     assert capsys.readouterr().out == ""
+
+
+def test_of_an_empty_file_nothing_is_made(folder, tmp_path, capsys):
+    """As `regard translate` does it. There is nothing to score, though."""
+    for name in ("a.txt", "a.tsv", "a.csv", "a.jsonl", "a.txt.gz"):
+        (tmp_path / name).write_bytes(gzip.compress(b"") if name.endswith(".gz") else b"")
+        assert main(["classify", str(folder / "run"), str(tmp_path / name)]) == 0
+        assert capsys.readouterr() == ("", "")
+    assert main(["classify", str(folder / "run"), str(tmp_path / "a.txt"), "--whole"]) == 0
+    assert capsys.readouterr().out == ""
+    (tmp_path / "a.tsv").touch()
+    assert main(["classify", str(folder / "run"), str(tmp_path / "a.tsv"), "--score"]) == 2
+    assert "the file is empty" in capsys.readouterr().err
 
 
 def test_the_command_explains_and_takes_a_file_as_one_document(folder, tmp_path, capsys):

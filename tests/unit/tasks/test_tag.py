@@ -1,5 +1,6 @@
 """A small tagger from file to report, and what its commands say."""
 
+import gzip
 import io
 import json
 import random
@@ -142,6 +143,17 @@ def test_the_command_marks_spans(folder, tmp_path, capsys, monkeypatch):
     feed(monkeypatch, b"")
     assert main(["tag", str(folder / "run")]) == 0
     assert capsys.readouterr().out == ""
+
+
+def test_of_an_empty_file_nothing_is_made(folder, tmp_path, capsys):
+    """As `regard translate` does it. There is nothing to score, though."""
+    for name in ("a.txt", "a.conll", "a.jsonl", "a.txt.gz"):
+        (tmp_path / name).write_bytes(gzip.compress(b"") if name.endswith(".gz") else b"")
+        assert main(["tag", str(folder / "run"), str(tmp_path / name)]) == 0
+        assert capsys.readouterr() == ("", "")
+    (tmp_path / "a.conll").touch()
+    assert main(["tag", str(folder / "run"), str(tmp_path / "a.conll"), "--score"]) == 2
+    assert "the file is empty" in capsys.readouterr().err
 
 
 def test_conll_in_and_out(folder, tmp_path, capsys):

@@ -1,5 +1,6 @@
 """The translator over a model whose every word is known beforehand."""
 
+import gzip
 import json
 import math
 import os
@@ -428,3 +429,5 @@ def test_of_an_empty_file_an_empty_one_is_made(runs, tmp_path):
     (tmp_path / "a.en").touch()
     assert main(["translate", str(runs / "a"), str(tmp_path / "a.en"), "--out", str(tmp_path / "a.it")]) == 0
     assert (tmp_path / "a.it").read_bytes() == b""
+    (tmp_path / "b.en.gz").write_bytes(gzip.compress(b""))
+    assert main(["translate", str(runs / "a"), str(tmp_path / "b.en.gz")]) == 0
