@@ -31,7 +31,9 @@ DOCUMENT = "-DOCSTART-"
 UPOS = 3
 """Column of CoNLL-U with the universal part of speech."""
 FIELDS = 10
-_COLUMN = re.compile(r"[^ \t]+")  # other spaces, such as one that does not break, belong to words
+_SEPARATORS = " \t\n\r"
+_SEPARATOR_RUN = re.compile(f"[{_SEPARATORS}]+")
+_COLUMN = re.compile(r"[^ \t]+")  # other spaces, such as a no-break space, belong to words
 
 
 class TaggedSentence(NamedTuple):
@@ -98,7 +100,7 @@ def write_conll(sentences: Iterator[TaggedSentence] | Sequence[TaggedSentence]) 
     """Lines of a CoNLL file: word, space, label; an empty line after each sentence."""
     for tokens, tags in sentences:
         for token, tag in zip(tokens, tags, strict=True):
-            yield f"{'_'.join(token.split())} {tag}"
+            yield f"{_SEPARATOR_RUN.sub('_', token.strip(_SEPARATORS))} {tag}"
         yield ""
 
 
@@ -167,10 +169,15 @@ def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _texts(record: dict[str, Any], key: str, path: Path, number: int) -> tuple[str, ...]:
     values = record.get(key)
-    if not isinstance(values, list) or not all(isinstance(value, str) and value.strip() for value in values):
+    if not isinstance(values, list) or not all(isinstance(value, str) and _is_word(value) for value in values):
         problem = f'no list of texts under "{key}"; a line is an object with "tokens" and "tags"'
         raise CorpusError(path, problem, line=number)
     return tuple(values)
+
+
+def _is_word(text: str) -> bool:
+    """Whether a text can be a word or a label. A no-break space can: CoNLL files hold such words."""
+    return bool(text.strip(_SEPARATORS))
 
 
 def to_json(sentence: TaggedSentence) -> str:

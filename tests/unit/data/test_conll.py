@@ -198,3 +198,14 @@ def test_words_of_json_lines_need_no_labels(tmp_path):
 )
 def test_columns_are_told_from_text(text, right):
     assert looks_like_columns(text.splitlines()) is right
+
+
+def test_a_word_may_be_a_no_break_space(tmp_path):
+    """French and German corpora have such words; what a run keeps of them must be read again."""
+    sentence = TaggedSentence(("10", "\u00a0", "a\u00a0b"), ("B-X", "O", "O"))
+    [found] = read(tmp_path / "a.conll", "10 B-X\n\u00a0 O\na\u00a0b O\n")
+    assert found == sentence
+    assert read(tmp_path / "a.jsonl", to_json(sentence) + "\n") == [sentence]
+    assert read(tmp_path / "b.conll", "\n".join(write_conll([sentence])) + "\n") == [sentence]
+    with pytest.raises(CorpusError, match="no list of texts"):
+        read(tmp_path / "b.jsonl", '{"tokens": ["a", " "], "tags": ["O", "O"]}\n')
