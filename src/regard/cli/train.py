@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from regard.cli.settings import add_set, add_setting, all_sections, given_settings, settings_help
+from regard.data.scripts import is_language
 from regard.errors import SettingsError
 from regard.recipe import setting_type
 from regard.run import Run
@@ -143,5 +144,5 @@ def guess_languages(data: dict[str, Any]) -> None:
     for side in ("source", "target"):
         name = Path(first.get(side, "")).name.removesuffix(".gz").removesuffix(".zst")
         code = Path(name).suffix[1:]
-        if first.get("target") and 2 <= len(code) <= 3 and code.isalpha() and code != "txt":
+        if first.get("target") and is_language(code):  # "src", "tgt", "tok" and the like are none
             data.setdefault(f"{side}_language", code)

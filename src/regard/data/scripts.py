@@ -20,11 +20,12 @@ _LANGUAGES_BY_SCRIPTS: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         ("LATIN",),
         "af ast az bm br bs ca ceb co cs cy da de ee en eo es et eu ff fi fil fo fr fy ga gd gl gn gsw ha haw hr ht hu "
-        "id ig is it jv kl la lb lg ln lt lv mg mi ms mt nb nds nl nn no nso ny oc om pl pt qu rm rn ro rw sc sk sl sm "
-        "sn so sq ss st su sv sw szl tk tl tn tr ts ve vec vi wa wo xh yo zu",
+        "id ig is it jv kl la lb lg ln lt lv mg mi ms mt nb nds nl nn no nso ny oc om pl pt qu rm rn ro rw sc se sk sl "
+        "sm sn so sq ss st su sv sw szl tk tl tn to tr ts ve vec vi wa wo xh yo zu",
     ),
     (("CYRILLIC",), "ab ba be bg bua ce cu cv kk ky mk mn os ru rue sah tg tt udm uk"),
     (("CYRILLIC", "LATIN"), "crh sh sr uz"),
+    (("LATIN", "ARABIC"), "ku"),
     (("GREEK",), "el grc"),
     (("ARABIC",), "ar arz ckb fa ps sd ug ur"),
     (("HEBREW",), "he iw yi"),
@@ -107,8 +108,17 @@ def share_in(sentence: str, scripts: frozenset[str]) -> float:
 
 @functools.cache
 def _letter_script(character: str) -> str:
-    """The script of a letter, or "" for anything else and for letters that every script borrows (micro, ordinals)."""
+    """The script of a letter of any script. "" for other characters and for letters that all scripts borrow (µ, ª)."""
     if not character.isalpha():
         return ""
     script = unicodedata.name(character, "").partition(" ")[0]
-    return script if script in _KNOWN else ""
+    if script in _KNOWN:
+        return script
+    # A sign such as the micro sign decomposes into the letter that it is a form of; no letter of another script does.
+    is_borrowed = unicodedata.category(character) == "Lm" or unicodedata.decomposition(character)
+    return "" if is_borrowed else script or "UNNAMED"
+
+
+def is_language(code: str) -> bool:
+    """Whether a code is in the table of languages: "de" is, "src" is not."""
+    return language_scripts(code) is not None

@@ -14,7 +14,7 @@ from regard.config import Corpus
 from regard.data.clean import RULES, Cleaning, Example, clean
 from regard.data.corpus import Pair, read_corpus
 from regard.data.fingerprints import Numbering, fingerprint, normalise
-from regard.data.scripts import common_scripts, language_scripts, share_in
+from regard.data.scripts import common_scripts, is_language, language_scripts, share_in
 from regard.errors import SettingsError
 from regard.recipe import describe
 
@@ -163,6 +163,20 @@ def test_scripts() -> None:
     assert share_in("дом house", frozenset({"CYRILLIC"})) == 3 / 8
     assert share_in("ﬁn ª µ 3", frozenset({"GREEK"})) == 0  # the ligature counts as Latin, the borrowed signs do not
     assert share_in("...", frozenset({"GREEK"})) == 1
+
+
+def test_letters_of_every_script_count() -> None:
+    """Also of scripts that no language of the table is written in, and of ideographs that have no name (Tangut)."""
+    assert share_in("ܐܒ", frozenset({"LATIN"})) == 0  # Syriac
+    assert share_in("ab ܐܒ", frozenset({"LATIN"})) == 0.5
+    assert share_in("a\U00017000", frozenset({"LATIN"})) == 0.5
+    assert common_scripts(["ᚠᚢᚦ"]) == {"RUNIC"}
+    assert share_in("5 \u212b, 3 \u2126, 2\U0001d431", frozenset({"GREEK"})) == 1  # signs, as all scripts borrow them
+
+
+def test_codes_of_languages() -> None:
+    assert all(map(is_language, ("en", "DE", "pt_BR", "zh-Hant", "ku", "se", "to")))
+    assert not any(map(is_language, ("src", "tgt", "tok", "ref", "txt", "")))
 
 
 @settings(deadline=None, max_examples=50)
