@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.data.spans import OUTSIDE, Span, find_scheme, find_spans
+from regard.data.spans import OUTSIDE, Scheme, Span, find_spans
 from regard.tasks.label_scores import reliability
 
 
@@ -49,10 +49,17 @@ class TagScores:
 
 
 def score_tags(
-    right: Sequence[Sequence[str]], given: Sequence[Sequence[str]], sure: Sequence[Sequence[float]] = ()
+    right: Sequence[Sequence[str]],
+    given: Sequence[Sequence[str]],
+    scheme: Scheme,
+    sure: Sequence[Sequence[float]] = (),
 ) -> TagScores:
-    """Compare labels of sentences with the right ones. `sure`: the probability of each label given."""
-    marks_spans = find_scheme(right) != "plain"
+    """Compare labels of sentences with the right ones.
+
+    `scheme` is the run's own: the right labels of a small part may hold no span. `sure`: the probability of each
+    label given.
+    """
+    marks_spans = scheme != "plain"
     counts = _count(right, given, find_spans if marks_spans else _single)
     by_label = {name: _figures(*count) for name, count in sorted(counts.items())}
     whole = _figures(*(sum(column) for column in zip(*counts.values(), strict=True))) if counts else _figures(0, 0, 0)

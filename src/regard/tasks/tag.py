@@ -125,7 +125,7 @@ class Tagger:
             raise RunError(f"no label there is known to this run; it knows {known} (is it another tag.column?)")
         right = [rewrite(sentence.tags, self.scheme) for sentence in sentences]
         given = self._answers([sentence.tokens for sentence in sentences])
-        return score_tags(right, [one.tags for one in given], [one.sure for one in given])
+        return score_tags(right, [one.tags for one in given], self.scheme, [one.sure for one in given])
 
     @torch.no_grad()
     def influence(self, tokens: Sequence[str], tags: Sequence[str]) -> Tensor:

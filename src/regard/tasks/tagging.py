@@ -76,7 +76,7 @@ class TaggingTask(Streamed):
         given = self.team.join(
             tag_sentences(model, [one.tokens for one in mine], self.data.tokenizer, self.recipe.tag, self.labelling)
         )
-        found = score_tags([one.tags for one in self.data.valid], [one.tags for one in given])
+        found = score_tags([one.tags for one in self.data.valid], [one.tags for one in given], self.labelling.scheme)
         scores = {"accuracy": found.accuracy, "f1": found.f1, "loss": self._valid_loss(model, mine)}
         if found.span_f1 is not None:
             scores = {"span_f1": found.span_f1} | scores

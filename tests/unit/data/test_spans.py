@@ -90,9 +90,7 @@ def test_scores_are_those_of_seqeval(pairs: list[tuple[list[str], int]]) -> None
     """F1, precision and recall in its default mode, which is conlleval's; each type too."""
     right = [labels for labels, _ in pairs]
     given = [labels[seed % len(labels) :] + labels[: seed % len(labels)] for labels, seed in pairs]
-    ours = score_tags(right, given)
-    if find_scheme(right) == "plain":
-        return
+    ours = score_tags(right, given, "BIO")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert ours.span_f1 == pytest.approx(seqeval.f1_score(right, given, zero_division=0))
@@ -109,7 +107,7 @@ def test_scores_are_those_of_seqeval(pairs: list[tuple[list[str], int]]) -> None
 def test_scores_of_plain_labels() -> None:
     """By hand: three of four right; DET once found of twice, NOUN twice given and once right."""
     found = score_tags(
-        [["DET", "NOUN", "DET"], ["VERB"]], [["DET", "NOUN", "NOUN"], ["VERB"]], [[0.9, 0.8, 0.6], [1.0]]
+        [["DET", "NOUN", "DET"], ["VERB"]], [["DET", "NOUN", "NOUN"], ["VERB"]], "plain", [[0.9, 0.8, 0.6], [1.0]]
     )
     assert found.accuracy == 0.75
     assert found.span_f1 is None
@@ -124,12 +122,12 @@ def test_scores_of_plain_labels() -> None:
 
 
 def test_scores_of_nothing() -> None:
-    found = score_tags([], [])
+    found = score_tags([], [], "plain")
     assert (found.accuracy, found.words, found.by_label) == (0.0, 0, {})
 
 
 def test_confusion_of_spans_is_by_type() -> None:
-    found = score_tags([["B-NP", "I-NP", "O"]], [["B-NP", "B-VP", "O"]])
+    found = score_tags([["B-NP", "I-NP", "O"]], [["B-NP", "B-VP", "O"]], "BIO")
     assert found.names == ("NP", "O", "VP")
     assert found.confusion == [[1, 0, 1], [0, 1, 0], [0, 0, 0]]
 
@@ -155,3 +153,10 @@ def test_all_labels_that_spans_may_have() -> None:
     assert all_labels(["S-NP", "O"], "BIOES") == ("B-NP", "E-NP", "I-NP", "O", "S-NP")
     assert all_labels(["B-NP", "O"], "BIO") == ("B-NP", "I-NP", "O")
     assert all_labels(["NOUN", "ADJ"], "plain") == ("ADJ", "NOUN")
+
+
+def test_a_part_without_a_span_is_still_scored_by_spans() -> None:
+    """The scheme is the run's: otherwise model selection would compare span F1 with macro F1."""
+    found = score_tags([["O", "O"]], [["O", "B-NP"]], "BIO")
+    assert (found.span_f1, found.precision, found.recall) == (0.0, 0.0, 0.0)
+    assert found.by_label["NP"]["count"] == 0
