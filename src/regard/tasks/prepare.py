@@ -6,8 +6,8 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain
+from functools import cached_property, partial
+from itertools import chain, islice, repeat
 from pathlib import Path
 
 from regard.config import Corpus, Data, Recipe
@@ -22,6 +22,7 @@ from regard.run import Run
 from regard.tasks.holding_out import held_out_sizes
 
 FEWEST_PAIRS = 20
+TRAIN = PARTS.index("train")
 HELD_OUT_SHARE = 20  # at most one pair in so many is held out for each part
 LONGEST_SCORED = 4
 """Held-out pairs may have up to this many times `data.max_length` tokens on a side. They are translated in pieces; the
@@ -67,10 +68,8 @@ class TrainingPairs:
 
     def describe(self) -> str:
         """How the pairs are shared out, for people."""
-        held_out = (
-            f"{len(self.held_out(part)):,} for {name}" for part, name in (("valid", "validation"), ("test", "the test"))
-        )
-        return f"{len(self):,} pairs to train on, {', '.join(held_out)}"
+        valid, test = (len(self._own[part]) or self.parts.count(PARTS.index(part)) for part in ("valid", "test"))
+        return f"{len(self):,} pairs to train on, {valid:,} for validation, {test:,} for the test"
 
     @property
     def mean_characters(self) -> float:
@@ -90,7 +89,7 @@ class TrainingPairs:
     def corpora(self) -> Iterator[tuple[Iterator[Pair], float]]:
         """Each corpus with its weight."""
         for number, corpus in enumerate(self.data.train):
-            yield self._part(number, "train"), corpus.weight
+            yield (pair for part, pair in self._dealt(number) if part == TRAIN), corpus.weight
 
     def train(self) -> Iterator[Pair]:
         """All training pairs."""
@@ -98,7 +97,7 @@ class TrainingPairs:
 
     def held_out(self, part: str) -> list[Pair]:
         """The pairs of "valid" or "test": from their own corpora, or held out of the training data."""
-        return self._own[part] or [pair for number in range(len(self.counts)) for pair in self._part(number, part)]
+        return self._own[part] or self._kept_back[part]
 
     def texts(self) -> Iterator[str]:
         """What a vocabulary of both sides is learnt from."""
@@ -123,12 +122,22 @@ class TrainingPairs:
             raise CorpusError(corpora[0].source, f"the {part} data has no pair with text on both sides")
         return pairs
 
-    def _part(self, number: int, part: str) -> Iterator[Pair]:
+    @cached_property
+    def _kept_back(self) -> dict[str, list[Pair]]:
+        """The held-out pairs of both parts, found in one pass over the training corpora."""
+        found: dict[str, list[Pair]] = {"valid": [], "test": []}
+        for number in range(len(self.counts)) if self.parts else ():
+            for part, pair in self._dealt(number):
+                if part != TRAIN:
+                    found[PARTS[part]].append(pair)
+        return found
+
+    def _dealt(self, number: int) -> Iterator[tuple[int, Pair]]:
+        """The pairs of a training corpus, each after the number of its part."""
         pairs = self._read(self.data.train[number])
         if not self.parts:
-            return pairs if part == "train" else iter(())
-        first, wanted = sum(self.counts[:number]), PARTS.index(part)
-        return (pair for place, pair in enumerate(pairs, first) if self.parts[place] == wanted)
+            return zip(repeat(TRAIN), pairs)
+        return zip(islice(self.parts, sum(self.counts[:number]), None), pairs, strict=False)
 
     def _count(self) -> None:
         for number, corpus in enumerate(self.data.train):
