@@ -19,8 +19,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.description = (
         "Show what each attention head of a run does, how confident it is and how much depends on it; or write a\n"
-        "smaller run without the heads that can be spared. Judged by the run's validation text, unless other text is\n"
-        "given.\n\n"
+        "smaller run without the heads that can be spared. Judged by held-out pairs that the run keeps, unless other\n"
+        "text is given.\n\n"
         "  regard heads runs/demo\n"
         "  regard heads runs/en-de --conllu parsed.conllu --json\n"
         "  regard heads runs/demo --prune 0.5 --out runs/demo-18-heads"
@@ -32,7 +32,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--conllu", default="", metavar="FILE", help="source sentences with their grammar, in place of --source"
     )
     parser.add_argument(
-        "--links", default="", metavar="FILE", help='which words render which, as "0-0 1-2", line by line'
+        "--links",
+        default="",
+        metavar="FILE",
+        help='word alignments as "0-0 1-2", line by line; words are what spaces divide',
+    )
+    parser.add_argument(
+        "--gold-from", type=int, choices=(0, 1), metavar="N", help="index of the first word in --links (default: 0)"
     )
     parser.add_argument(
         "--sentences", type=int, default=JUDGED_BY, metavar="N", help=f"judge by so many pairs (default: {JUDGED_BY})"
@@ -58,6 +64,8 @@ def run(options: argparse.Namespace) -> int:
     """Show, or prune."""
     if options.conllu and options.source:
         raise SettingsError("--conllu holds the source sentences itself; leave out --source")
+    if options.gold_from is not None and not options.links:
+        raise SettingsError("--gold-from says how --links counts words; give --links too")
     if options.sentences < 1:
         raise SettingsError("--sentences must be at least 1")
     opened = Run.open(options.run).require("translate")
@@ -88,7 +96,7 @@ def show(opened: Run, options: argparse.Namespace) -> int:
         else:
             examples = own_examples(opened, options.sentences)
         if options.links:
-            examples = with_links(examples, options.links)
+            examples = with_links(examples, options.links, options.gold_from or 0)
         heads = describe_heads(translator, examples, training_text(opened), tell)
     if options.out:
         from regard.durable import write_atomically

@@ -6,6 +6,7 @@ which words render which; a CoNLL-U file knows what depends on what; any other t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -45,20 +46,27 @@ class Example:
     target_relations: tuple[Relation, ...] = ()
     links: tuple[tuple[Span, Span], ...] = ()
     """Which words of the source are rendered by which of the target."""
+    source_words: tuple[Span, ...] = ()
+    """The words of the source as a CoNLL-U file gives them; elsewhere none are given."""
 
 
 def own_examples(run: Run, count: int) -> list[Example]:
-    """The validation pairs of a run, at most so many, if its recipe still leads to them."""
+    """Pairs that a run was not trained on, at most so many.
+
+    These are the pairs that it keeps; for a run validated on the phrasebook, phrases with all that is known of them.
+    A run that keeps none, such as an unfinished one, is validated on text that its recipe may still lead to.
+    """
     data = run.recipe.data
+    is_book = bool(data.valid) and all(corpus_of(one.source) == "phrasebook" for one in data.valid)
+    if not is_book and (kept := run.held_out()):
+        return list(map(_plain, kept[:count]))
     try:
         if data.valid:
-            found = list(islice(chain.from_iterable(map(_reader(run), data.valid)), count))
-        else:
-            found = list(map(_plain, TrainingPairs(data, run.recipe.train.seed).held_out("valid")[:count]))
+            return list(islice(chain.from_iterable(map(_reader(run), data.valid)), count))
+        return list(map(_plain, TrainingPairs(data, run.recipe.train.seed).held_out("valid")[:count]))
     except (CorpusError, SettingsError) as error:
         what = f"{run.folder}: the text that it was validated on is out of reach ({error})"
         raise SettingsError(f"{what}; give other with --source and --target") from None
-    return found
 
 
 def given_examples(run: Run, source: str, target: str, count: int) -> list[Example]:
@@ -76,30 +84,44 @@ def parsed_examples(path: str, target: str, count: int, translate: Callable[[lis
     elif len(targets := list(islice(read_lines(target), count))) < len(parses):
         raise CorpusError(target, f"{len(targets):,} lines for the {len(parses):,} sentences of {path}")
     return [
-        Example(parse.text, line, tuple(_dependencies(parse))) for parse, line in zip(parses, targets, strict=False)
+        Example(parse.text, line, tuple(_dependencies(parse)), source_words=tuple(parse.spans))
+        for parse, line in zip(parses, targets, strict=False)
     ]
 
 
-def with_links(examples: Sequence[Example], path: str) -> list[Example]:
-    """The same with the word alignments of a file in the Pharaoh format ("0-0 1-2"), line by line."""
+def with_links(examples: Sequence[Example], path: str, first: int = 0) -> list[Example]:
+    """The same with the word alignments of a file in the Pharaoh format ("0-0 1-2"), line by line.
+
+    Words are those of the text as it is written, divided by spaces, or those of its CoNLL-U file: alignments are made
+    for a text that was divided into words before. `first` is the index of a sentence's first word, 0 or 1.
+    """
     lines = list(islice(read_lines(path), len(examples)))
     if len(lines) < len(examples):
         raise CorpusError(path, f"{len(lines):,} lines for {len(examples):,} pairs")
     return [
-        replace(example, links=_read_links(example, line, path, number))
+        replace(example, links=_read_links(example, line, path, number, first))
         for number, (example, line) in enumerate(zip(examples, lines, strict=True), 1)
     ]
 
 
-def _read_links(example: Example, line: str, path: str, number: int) -> tuple[tuple[Span, Span], ...]:
-    source, target = _spans(example.source), _spans(example.target)
+def _read_links(example: Example, line: str, path: str, number: int, first: int) -> tuple[tuple[Span, Span], ...]:
+    source = list(example.source_words) or _written_words(example.source)
+    target = _written_words(example.target)
     try:
-        return tuple((source[one], target[other]) for one, other in read_gold(line)[1])
+        links = read_gold(line)[1]
     except ModelError as error:
         raise CorpusError(path, str(error), line=number) from None
-    except IndexError:
-        words = f"{len(source)} words and {len(target)}"
-        raise CorpusError(path, f"a link leads beyond the {words} of the pair, counted from 0", line=number) from None
+    for one, other in links:
+        if not (0 <= one - first < len(source) and 0 <= other - first < len(target)):
+            has = f"the pair has {len(source)} source and {len(target)} target words"
+            hint = f"indices start at {first}; use --gold-from {1 - first} if yours start at {1 - first}"
+            raise CorpusError(path, f"alignment {one}-{other} is out of range: {has} ({hint})", line=number)
+    return tuple((source[one - first], target[other - first]) for one, other in links)
+
+
+def _written_words(text: str) -> list[Span]:
+    """The words of a text that was divided into words before, with spaces between them."""
+    return [found.span() for found in re.finditer(r"[^ \t]+", text)]
 
 
 def training_text(run: Run) -> list[Pair]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tests.unit.convert.runs import random_recipe, random_run
 import regard
 from regard.analysis.heads import Look
 from regard.cli import main
+from regard.config import Corpus
 from regard.data.builtin import read_phrases
 from regard.data.corpus import Pair
 from regard.data.words import words
@@ -203,12 +205,52 @@ def test_links_are_read_line_by_line(tmp_path: Path) -> None:
     first, second = with_links(pairs, str(path))
     assert first.links == (((0, 1), (0, 2)), ((2, 4), (3, 7)), ((5, 11), (13, 17)))
     assert second.links == (((0, 3), (0, 2)),)
-    for line, message in (("0-7", r"links:1: .* beyond the 3 words and 4"), ("0:1", 'links:1: "0:1" is not a link')):
+    for line, message in (
+        ("0-7", r"links:1: alignment 0-7 is out of range: the pair has 3 source and 4 target words"),
+        ("0:1", 'links:1: "0:1" is not a link'),
+    ):
         path.write_text(f"{line}\n0-0\n", encoding="utf-8")
         with pytest.raises(regard.RegardError, match=message):
             with_links(pairs, str(path))
+    path.write_text("1-1 3-4\n1-1\n", encoding="utf-8")
+    first, _ = with_links(pairs, str(path), first=1)
+    assert first.links == (((0, 1), (0, 2)), ((5, 11), (13, 17)))
+    path.write_text("0-0\n", encoding="utf-8")
+    hint = r"links:1: alignment 0-0 .* \(indices start at 1; use --gold-from 0 if yours start at 0\)"
+    with pytest.raises(regard.RegardError, match=hint):
+        with_links(pairs[:1], str(path), first=1)
+    path.write_text("0-0\n0-0\n", encoding="utf-8")
     with pytest.raises(regard.RegardError, match="2 lines for 3 pairs"):
         with_links([*pairs, *pairs[:1]], str(path))
+
+
+def test_words_of_gold_are_those_that_spaces_divide(tmp_path: Path) -> None:
+    """Gold is made for a tokenised text: "Mr." and "l'amico" are one word there if they are written as one."""
+    path = tmp_path / "a.gold"
+    path.write_text("1-1 2-2\n", encoding="utf-8")
+    [found] = with_links([Example("Mr. Smith's dog", "L'uomo aveva cane")], str(path))
+    assert [(found.source[slice(*one)], found.target[slice(*other)]) for one, other in found.links] == [
+        ("Smith's", "aveva"),
+        ("dog", "cane"),
+    ]
+    path.write_text("3-2\n", encoding="utf-8")
+    with pytest.raises(regard.RegardError) as error:
+        with_links([Example("it's him", "è lui")], str(path))
+    assert str(error.value) == (
+        f"{path}:1: alignment 3-2 is out of range: the pair has 2 source and 2 target words "
+        "(indices start at 0; use --gold-from 1 if yours start at 1)"
+    )
+
+
+def test_heads_are_judged_by_the_pairs_that_a_run_keeps(random: Run, tmp_path: Path) -> None:
+    """Its training files may have moved."""
+    run = Run.open(shutil.copytree(random.folder, tmp_path / "kept"))
+    run.write_held_out([Pair("I am trendy", "Io sono alla moda"), Pair("Yes", "Sì")])
+    assert own_examples(run, 10) == [Example("I am trendy", "Io sono alla moda"), Example("Yes", "Sì")]
+    assert len(own_examples(run, 1)) == 1
+    book = replace(run.recipe, data=replace(run.recipe.data, valid=(Corpus("phrasebook:valid"),)))
+    run.write_recipe(book)
+    assert all(example.links for example in own_examples(Run.open(run.folder), 5))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
