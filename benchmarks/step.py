@@ -164,10 +164,10 @@ def count_flops(batch: dict[str, Any]) -> float:
     """Arithmetic of one step, padding included: both sides compute it."""
     from regard.config import PRESETS
     from regard.models import build_model
-    from regard.training.flops import count_cost
+    from regard.training.flops import count_cost, pair_amounts
 
     cost = count_cost(build_model(PRESETS["transformer-small"], WORDS, WORDS, joint=True))
-    return cost.training(batch["source"].shape[0], batch["source"].shape[1], batch["input"].shape[1])
+    return cost.training(**pair_amounts(*batch["source"].shape, batch["input"].shape[1]))
 
 
 def main() -> None:

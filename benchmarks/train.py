@@ -133,14 +133,14 @@ def flops_per_token(encoded: Encoded) -> float:
     """Arithmetic of one target token, padding included, over the batches of an epoch's beginning."""
     from regard.config import PRESETS
     from regard.models import build_model
-    from regard.training.flops import count_cost
+    from regard.training.flops import count_cost, pair_amounts
 
     cost = count_cost(build_model(PRESETS["transformer-small"], WORDS, WORDS, joint=True))
     flops = tokens = 0.0
     for position in range(50):
         index = encoded.stream.at(position)
         source, target = (max(len(side[place]) for place in index) + 1 for side in (encoded.source, encoded.target))
-        flops += cost.training(len(index), source, target)
+        flops += cost.training(**pair_amounts(len(index), source, target))
         tokens += sum(len(encoded.target[place]) + 1 for place in index)
     return flops / tokens
 

@@ -99,55 +99,33 @@ def arch_facts(arch: str, vocabulary: int) -> dict[str, Any]:
 
     from regard.models.base import count_parameters
     from regard.models.summary import summarise
+    from regard.training.flops import count_cost
 
     with torch.device("meta"):
-        tables = {_classifier: CLASSIFIERS, _tagger: TAGGERS, _text_encoder: RETRIEVERS}
-        build = next((build for build, table in tables.items() if arch in table), _encoder_decoder)
-        model, flops = build(settings, vocabulary)
+        model, units = _build(settings, vocabulary)
+    cost = count_cost(model)
     return {
         "arch": arch,
         "about": PAPERS[arch.partition("-")[0]],
         "settings": dataclasses.asdict(settings),
         "layers": [dataclasses.asdict(row) for row in summarise(model)],
         "parameters": count_parameters(model),
-        "flops": flops,
+        "flops": {name: cost[unit] for name, unit in units.items()},
     }
 
 
-def _encoder_decoder(settings: Model, vocabulary: int) -> tuple[Network, dict[str, float]]:
-    from regard.models import build_model
-    from regard.training.flops import count_cost
+def _build(settings: Model, vocabulary: int) -> tuple[Network, dict[str, str]]:
+    """The model, and the units of its input whose cost is shown, by the name that is shown."""
+    from regard.models import build_classifier, build_encoder, build_model, build_tagger
 
-    model = build_model(settings, vocabulary, vocabulary, joint=True)
-    cost = count_cost(model)
-    return model, {"source_token": cost.source, "target_token": cost.target}
-
-
-def _classifier(settings: Model, vocabulary: int) -> tuple[Network, dict[str, float]]:
-    from regard.models import build_classifier
-    from regard.training.document_flops import count_document_cost
-
-    model = build_classifier(settings, vocabulary, 2)
-    cost = count_document_cost(model)
-    return model, {"token": cost.token, "sentence": cost.sentence}
-
-
-def _tagger(settings: Model, vocabulary: int) -> tuple[Network, dict[str, float]]:
-    from regard.models import build_tagger
-    from regard.training.tag_flops import count_tag_cost
-
-    model = build_tagger(settings, vocabulary, 2)
-    cost = count_tag_cost(model)
-    return model, {"piece": cost.piece, "word": cost.word}
-
-
-def _text_encoder(settings: Model, vocabulary: int) -> tuple[Network, dict[str, float]]:
-    from regard.models import build_encoder
-    from regard.training.document_flops import count_document_cost
-
-    model = build_encoder(settings, vocabulary)
-    cost = count_document_cost(model)
-    return model, {"token": cost.token, "text": cost.document}
+    if settings.arch in CLASSIFIERS:
+        return build_classifier(settings, vocabulary, 2), {"token": "token", "sentence": "sentence"}
+    if settings.arch in TAGGERS:
+        return build_tagger(settings, vocabulary, 2), {"piece": "piece", "word": "word"}
+    if settings.arch in RETRIEVERS:
+        return build_encoder(settings, vocabulary), {"token": "token", "text": "text"}
+    units = {"source_token": "source", "target_token": "target"}
+    return build_model(settings, vocabulary, vocabulary, joint=True), units
 
 
 def show_arch(facts: dict[str, Any]) -> None:

@@ -10,6 +10,9 @@ from typing import Literal
 from regard.config.required import require
 from regard.errors import nearest
 
+KEPT_PER_STATE = 14
+"""Numbers that training keeps for the backward pass per layer, token and unit of width, as measured."""
+
 
 @dataclass(frozen=True)
 class Transformer:
@@ -81,6 +84,11 @@ class Transformer:
         """How many heads an attention has."""
         return dict(self.kept_heads).get(attention, self.heads)
 
+    def kept_per_token(self, length: float) -> float:
+        """Numbers kept for the backward pass per source and target token: inputs of layers, and masks of dropout."""
+        inner = 2 * self.inner * (self.encoder_layers + self.decoder_layers)
+        return inner + self.width * (10 * self.encoder_layers + 18 * self.decoder_layers + 4)
+
 
 @dataclass(frozen=True)
 class Recurrent:
@@ -119,6 +127,16 @@ class Recurrent:
         require(0 <= self.dropout < 1, "model.dropout must be at least 0 and below 1")
         require(self.tie == "none" or self.embedding == self.width, "model.tie needs model.embedding = model.width")
 
+    def kept_per_token(self, length: float) -> float:
+        """Numbers kept for the backward pass per source and target token: gates and states, and what was attended to.
+
+        `length`: tokens of a sentence.
+        """
+        directions = 1 if self.directions == "one" else 2
+        cells = 8 * self.width * (directions * self.encoder_layers + self.decoder_layers)
+        attended = 0.0 if self.attention == "none" else length * (self.width if self.score == "concat" else 4)
+        return cells + 2 * attended + 4 * self.embedding
+
 
 @dataclass(frozen=True)
 class HRAN:
@@ -143,6 +161,10 @@ class HRAN:
         require(0 <= self.dropout < 1, "model.dropout must be at least 0 and below 1")
         require(self.tie == "none" or self.embedding == self.width, "model.tie needs model.embedding = model.width")
 
+    def kept_per_token(self, length: float) -> float:
+        """Numbers kept for the backward pass per token of context and reply, of conversations of `length` tokens."""
+        return 24 * self.width + 2 * length * self.width + 4 * self.embedding
+
 
 @dataclass(frozen=True)
 class Hierarchical:
@@ -160,6 +182,10 @@ class Hierarchical:
     def __post_init__(self) -> None:
         require(self.embedding >= 2 and self.width >= 2, "model.embedding and model.width must be at least 2")
         require(0 <= self.dropout < 1, "model.dropout must be at least 0 and below 1")
+
+    def kept_per_token(self, length: float) -> float:
+        """Numbers kept for the backward pass per token. Two levels read in two directions."""
+        return KEPT_PER_STATE * 2 * 2 * self.width
 
 
 @dataclass(frozen=True)
@@ -199,6 +225,10 @@ class Encoder:
         require(0 <= self.dropout < 1, "model.dropout must be at least 0 and below 1")
         require(self.window >= 8, "model.window must be at least 8")
 
+    def kept_per_token(self, length: float) -> float:
+        """Numbers kept for the backward pass per token."""
+        return KEPT_PER_STATE * self.encoder_layers * self.width
+
 
 @dataclass(frozen=True)
 class RecurrentTagger:
@@ -226,6 +256,10 @@ class RecurrentTagger:
     def __post_init__(self) -> None:
         _require_reader(self)
         require(self.layers >= 1, "model.layers must be at least 1")
+
+    def kept_per_token(self, length: float) -> float:
+        """Numbers kept for the backward pass per word: of its spelling, and of each layer in two directions."""
+        return KEPT_PER_STATE * (self.layers + 1) * 2 * self.width
 
 
 @dataclass(frozen=True)
@@ -266,6 +300,10 @@ class EncoderTagger:
             self.heads >= 1 and self.width % (2 * self.heads) == 0,
             f"model.width {self.width} is not a multiple of twice model.heads {self.heads}",
         )
+
+    def kept_per_token(self, length: float) -> float:
+        """Numbers kept for the backward pass per word."""
+        return KEPT_PER_STATE * self.encoder_layers * self.width
 
 
 def _require_reader(model: RecurrentTagger | EncoderTagger) -> None:
@@ -312,6 +350,10 @@ class Dense:
             f"model.width {self.width} is not a multiple of model.heads {self.heads}",
         )
         require(0 <= self.dropout < 1, "model.dropout must be at least 0 and below 1")
+
+    def kept_per_token(self, length: float) -> float:
+        """Numbers kept for the backward pass per token."""
+        return KEPT_PER_STATE * max(self.encoder_layers, 1) * self.width
 
 
 Model = Transformer | Recurrent | HRAN | Hierarchical | Encoder | RecurrentTagger | EncoderTagger | Dense

@@ -34,12 +34,12 @@ class Packing:
 
     def pack(self, x_NSD: Tensor) -> Tensor:
         """The real tokens alone, [P, ...]."""
-        return x_NSD.flatten(0, 1).index_select(0, self.place_P)
+        return x_NSD.flatten(0, 1).index_select(0, self.place_P.to(x_NSD.device))
 
     def unpack(self, x_PD: Tensor) -> Tensor:
         """Padded sequences [N, S, D], zero where nothing is real."""
         rows, steps = self.shape
-        flat = x_PD.new_zeros(rows * steps, x_PD.shape[-1]).index_copy(0, self.place_P, x_PD)
+        flat = x_PD.new_zeros(rows * steps, x_PD.shape[-1]).index_copy(0, self.place_P.to(x_PD.device), x_PD)
         return flat.unflatten(0, (rows, steps))
 
 

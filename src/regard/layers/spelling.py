@@ -52,6 +52,7 @@ class Spelling(nn.Module):
 
     def spell(self, ids_US: Tensor, mask_US: Tensor) -> Tensor:
         """What is read from the pieces alone, [U, D]."""
+        mask_US = mask_US.to(self.pieces.weight.device)
         x_USE = self.pieces(ids_US) * mask_US[:, :, None]
         near_USE = torch.cat([F.pad(x_USE[:, :-1], (0, 0, 1, 0)), x_USE, F.pad(x_USE[:, 1:], (0, 0, 0, 1))], dim=-1)
         answers_USD = F.relu(self.convolve(near_USE))

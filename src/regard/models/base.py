@@ -16,10 +16,13 @@ has one vector a word, and a chain of labels on top.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
+import torch
 from torch import Tensor, nn
 
 from regard.layers.crf import Chain
@@ -50,11 +53,52 @@ class Memory(NamedTuple):
     extra: Tree = ()
 
 
+class ExampleSource(NamedTuple):
+    """A `Source` without padding."""
+
+    ids_BS: Tensor
+    mask_BS: Tensor
+
+
+class ExampleDocuments(NamedTuple):
+    """`Documents` without padding."""
+
+    ids_BUS: Tensor
+    mask_BUS: Tensor
+
+
+class ExampleWords(NamedTuple):
+    """`Words` without padding."""
+
+    ids_BTS: Tensor
+    mask_BTS: Tensor
+
+
+def example_ids(*shape: int) -> tuple[Tensor, Tensor]:
+    """Different ids and a mask on the CPU: how many there are decides what runs, so they need data."""
+    ids = torch.arange(math.prod(shape), device="cpu").view(shape)
+    return ids, torch.ones_like(ids, dtype=torch.bool)
+
+
+class Example(NamedTuple):
+    """A forward pass on a small input, and how much of each unit the input has (tokens, pairs of tokens, ...)."""
+
+    run: Callable[[], Any]
+    amounts: Mapping[str, int]
+
+
 class Network(nn.Module):
     """What training must know of a model, whatever its task."""
 
     output: nn.Linear
     """Maps the last states to scores: over the target vocabulary, or over labels."""
+
+    @abstractmethod
+    def examples(self) -> Iterator[Example]:
+        """As many forward passes as there are units, from which `training/flops.py` computes the cost of each unit.
+
+        Ids and masks are on the CPU even if the weights are on the meta device.
+        """
 
 
 class Seq2Seq(Network):
@@ -80,6 +124,14 @@ class Seq2Seq(Network):
         """Scores [B, T, V] of each next token, with the whole target given."""
         return self.output(self.hidden(source, target_BT))
 
+    def examples(self) -> Iterator[Example]:
+        """Units: a sentence, a source token, a target token, and pairs of tokens of which one sees the other."""
+        for source, target in ((1, 1), (2, 1), (1, 2), (2, 2), (3, 1), (1, 3)):
+            inputs = ExampleSource(*example_ids(1, source)), example_ids(1, target)[0]
+            amounts = {"sentence": 1, "source": source, "target": target}
+            pairs = {"source_pair": source**2, "target_pair": target**2, "cross_pair": source * target}
+            yield Example(partial(self, *inputs), amounts | pairs)
+
 
 class Documents(Protocol):
     """What a classifier reads: documents of segments (sentences, or windows of sentences) of tokens."""
@@ -103,6 +155,13 @@ class Classifier(Network):
     def forward(self, documents: Documents) -> Tensor:
         """Scores of the labels [B, L]."""
         return self.output(self.encode(documents))
+
+    def examples(self) -> Iterator[Example]:
+        """Units: a document, a segment, a token, and pairs of tokens of one segment."""
+        for segments, size in ((1, 1), (2, 1), (1, 2), (1, 3)):
+            documents = ExampleDocuments(*example_ids(1, segments, size))
+            amounts = {"document": 1, "sentence": segments, "token": segments * size, "pair": segments * size**2}
+            yield Example(partial(self, documents), amounts)
 
     @abstractmethod
     def shading(self, tape: Mapping[str, Seen], documents: Documents) -> Tensor:
@@ -134,6 +193,16 @@ class Tagger(Network):
     def forward(self, sentences: Words) -> Tensor:
         """Scores of the labels of each word on its own [B, T, L]; the chain adds those of neighbours."""
         return self.output(self.encode(sentences))
+
+    def examples(self) -> Iterator[Example]:
+        """Units: a piece, a word, and pairs of words. The forward algorithm of the CRF is one product per word."""
+        for words, size in ((1, 1), (1, 2), (2, 1)):
+            sentence = ExampleWords(*example_ids(1, words, size))
+            amounts = {"piece": words * size, "word": words, "pair": words**2}
+            yield Example(partial(self._score, sentence), amounts)
+
+    def _score(self, sentences: Words) -> Tensor:
+        return self(sentences) @ self.chain.after
 
 
 Layer = TypeVar("Layer", bound=nn.Module)

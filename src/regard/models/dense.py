@@ -6,6 +6,9 @@ by the same weights (Reimers and Gurevych 2019), for most are questions on both 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
+
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -13,7 +16,7 @@ from regard.layers.dropout import Dropout
 from regard.layers.initialise import glorot
 from regard.layers.pool import ContextAttention, Mean
 from regard.layers.positions import position_layer
-from regard.models.base import Network, Source, visible
+from regard.models.base import Example, ExampleSource, Network, Source, example_ids, visible
 from regard.models.transformer import Embedding, Encoder, Shape
 
 
@@ -42,6 +45,12 @@ class TextEncoder(Network):
         self.pool: ContextAttention | Mean = ContextAttention(width, "pool") if pool == "attention" else Mean("pool")
         self.drop = Dropout(dropout)
         self.output = glorot(nn.Linear(width, vector))
+
+    def examples(self) -> Iterator[Example]:
+        """Units: a text, a token, and pairs of tokens."""
+        for size in (1, 2, 3):
+            texts = ExampleSource(*example_ids(1, size))
+            yield Example(partial(self, texts), {"text": 1, "token": size, "pair": size**2})
 
     def forward(self, texts: Source) -> Tensor:
         """Vectors of length one [B, V]."""

@@ -66,7 +66,7 @@ class EncoderClassifier(Classifier):
         seen_NS[:, 0] = True
         states_NSD = self.encoder(Windows(ids_NS, seen_NS)).states_BSD
         states_BTD = states_NSD.unflatten(0, (windows, rows)).transpose(0, 1).flatten(1, 2)
-        mask_BT = documents.mask_BUS.flatten(1)
+        mask_BT = documents.mask_BUS.flatten(1).to(states_BTD.device)
         return self.drop(self.pool(states_BTD, self.pool.keys(states_BTD), mask_BT))
 
     def shading(self, tape: Mapping[str, Seen], documents: Documents) -> Tensor:

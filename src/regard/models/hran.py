@@ -74,7 +74,7 @@ def by_utterance(x_BSD: Tensor, place_BUL: Tensor) -> Tensor:
     """States of the source by utterance, [B, U, L, D]; zeros where there is no word."""
     rows, size = x_BSD.shape[:2]
     first_B = torch.arange(rows, device=x_BSD.device) * (size + 1)
-    index = (place_BUL + first_B[:, None, None]).flatten()
+    index = (place_BUL.to(x_BSD.device) + first_B[:, None, None]).flatten()
     return F.pad(x_BSD, (0, 0, 0, 1)).flatten(0, 1).index_select(0, index).unflatten(0, place_BUL.shape)
 
 
@@ -102,8 +102,8 @@ class Encoder(nn.Module):
         x_LNE = by_utterance(self.drop(x_BSE), layout.place_BUL).flatten(0, 1).transpose(0, 1)
         mask_NL = visible(layout.mask_BUL.flatten(0, 1))
         states_LND, (last_ND,) = self.words(x_LNE, None if mask_NL is None else mask_NL.t())
-        row_B = torch.arange(rows, device=x_BSE.device) * turns
-        index_BS = layout.within_BS * (rows * turns) + row_B[:, None] + layout.turn_BS
+        row_B = torch.arange(rows, device=layout.turn_BS.device) * turns
+        index_BS = (layout.within_BS * (rows * turns) + row_B[:, None] + layout.turn_BS).to(x_BSE.device)
         states_BSD = states_LND.flatten(0, 1).index_select(0, index_BS.flatten()).unflatten(0, index_BS.shape)
         states_BSD = self.stream.see("top", self.stream.see(0, states_BSD))
         return states_BSD, last_ND.unflatten(0, (rows, turns))[:, 0], layout

@@ -21,7 +21,7 @@ from regard.tasks.label_scores import score_labels
 from regard.tasks.labelled import PreparedDocuments
 from regard.tasks.streamed import Streamed
 from regard.training.distributed import Team
-from regard.training.document_flops import count_document_cost
+from regard.training.flops import count_cost
 from regard.training.label_loss import balanced, label_loss
 from regard.training.loop import Validation
 from regard.training.loss import Loss
@@ -34,7 +34,7 @@ class ClassificationTask(Streamed):
         store = prepared.train
         super().__init__(recipe.train, (store.tokens, np.zeros_like(store.tokens)), store.weights)
         self.recipe, self.data, self.team = recipe, prepared, team or Team()
-        self.cost = count_document_cost(model)
+        self.cost = count_cost(model)
         self.window = window_of(recipe)
         self.valid = [encode_document(one.text, prepared.tokenizer, recipe.classify) for one in prepared.valid]
         self.weights_L: Tensor | None = None
@@ -75,8 +75,10 @@ class ClassificationTask(Streamed):
         """Arithmetic of one update on this batch. A window is computed with its padding, sentences without."""
         documents, segments, size = batch.mask_BUS.shape
         if self.window:
-            return self.cost.training(documents, 0, batch.mask_BUS.numel(), documents * segments * size**2)
-        return self.cost.training(documents, int(batch.mask_BUS.any(-1).sum()), int(batch.mask_BUS.sum()))
+            pairs = documents * segments * size**2
+            return self.cost.training(document=documents, token=batch.mask_BUS.numel(), pair=pairs)
+        sentences, tokens = int(batch.mask_BUS.any(-1).sum()), int(batch.mask_BUS.sum())
+        return self.cost.training(document=documents, sentence=sentences, token=tokens)
 
     def validate(self, model: Classifier) -> Validation:
         """Loss, accuracy and F1 over the validation documents."""

@@ -23,7 +23,7 @@ from regard.tasks.retrieval_scores import compare_all, right_entries, score
 from regard.tasks.streamed import Streamed
 from regard.training.contrast import contrast
 from regard.training.distributed import Team
-from regard.training.document_flops import count_document_cost
+from regard.training.flops import count_cost
 from regard.training.loop import Validation
 from regard.training.loss import Loss
 
@@ -59,7 +59,7 @@ class RetrievalTask(Streamed):
 
     def __init__(self, recipe: Recipe, prepared: PreparedKnowledge, model: Network, team: Team | None = None):
         self.recipe, self.data = recipe, prepared
-        self.cost = count_document_cost(model)
+        self.cost = count_cost(model)
         groups = [texts_of(entry, answers=recipe.retrieve.answers) for entry in prepared.train]
         groups = [texts for texts in groups if len(texts) > 1]  # one text has no partner
         self.sizes = np.array([len(texts) for texts in groups])
@@ -111,7 +111,7 @@ class RetrievalTask(Streamed):
     def flops(self, batch: PairBatch) -> float:
         """Arithmetic of one update on this batch, padding included."""
         shapes = [texts.mask_BS.shape for texts in batch.texts]
-        return sum(self.cost.training(rows, 0, rows * size, rows * size**2) for rows, size in shapes)
+        return sum(self.cost.training(text=rows, token=rows * size, pair=rows * size**2) for rows, size in shapes)
 
     def validate(self, model: Network) -> Validation:
         """How the held-out questions find their answers, by vectors alone."""

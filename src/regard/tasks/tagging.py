@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from regard.config import EncoderTagger, Recipe, Tag
+from regard.config import Recipe, Tag
 from regard.data.conll import TaggedSentence
 from regard.data.document_store import Sentences
 from regard.data.spans import Scheme, all_labels, find_scheme, learnt_scheme, merge, rewrite
@@ -23,9 +23,9 @@ from regard.tasks.span_scores import score_tags
 from regard.tasks.streamed import Streamed
 from regard.tasks.tagged import PreparedSentences
 from regard.training.distributed import Team
+from regard.training.flops import count_cost
 from regard.training.loop import Validation
 from regard.training.loss import Loss
-from regard.training.tag_flops import count_tag_cost
 
 
 class TaggingTask(Streamed):
@@ -35,9 +35,8 @@ class TaggingTask(Streamed):
         store = prepared.train
         super().__init__(recipe.train, (store.sentence_counts, np.zeros_like(store.sentence_counts)), store.weights)
         self.recipe, self.data, self.team = recipe, prepared, team or Team()
-        self.cost = count_tag_cost(model)
+        self.cost = count_cost(model)
         self.labelling = Labelling(prepared.labels, recipe.tag)
-        self.attends = isinstance(recipe.model, EncoderTagger)
 
     def batch(self, position: int) -> TagBatch:
         """The sentences at this place of the stream."""
@@ -66,8 +65,8 @@ class TaggingTask(Streamed):
     def flops(self, batch: TagBatch) -> float:
         """Arithmetic of one update on this batch."""
         rows, words = batch.mask_BT.shape
-        pairs = rows * words**2 if self.attends else 0
-        return self.cost.training(int(batch.mask_BTS.sum()), int(batch.mask_BT.sum()), pairs)
+        pieces = int(batch.mask_BTS.sum())
+        return self.cost.training(piece=pieces, word=int(batch.mask_BT.sum()), pair=rows * words**2)
 
     def validate(self, model: Tagger) -> Validation:
         """Loss, accuracy and F1 over the validation sentences."""

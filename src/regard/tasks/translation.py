@@ -23,7 +23,7 @@ from regard.tasks.prepare import Prepared
 from regard.tasks.streamed import Streamed
 from regard.tasks.translate import Translator, texts_of
 from regard.training.distributed import Team
-from regard.training.flops import count_cost
+from regard.training.flops import count_cost, pair_amounts
 from regard.training.loop import Validation
 from regard.training.loss import Loss, smoothed_cross_entropy
 
@@ -87,7 +87,7 @@ class TranslationTask(Streamed):
         """Arithmetic of one update on this batch."""
         rows, source_length = batch.source.ids_BS.shape
         passes = 2 if self.recipe.train.r_drop else 1
-        return passes * self.cost.training(rows, source_length, batch.target_input_BT.shape[1])
+        return passes * self.cost.training(**pair_amounts(rows, source_length, batch.target_input_BT.shape[1]))
 
     def validate(self, model: Seq2Seq) -> Validation:
         """Loss over the validation pairs; BLEU and chrF over the first of them, translated greedily."""

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from regard.config import HRAN, Model, Recipe, Recurrent, Train, Transformer
+from regard.config import Recipe, Train
 from regard.models import build_model
-from regard.models.base import count_parameters
+from regard.models.base import Seq2Seq, count_parameters
 from regard.training.amounts import amount, duration
 from regard.training.ending import by_patience_alone
-from regard.training.flops import count_cost
+from regard.training.flops import count_cost, pair_amounts
 from regard.training.machine import Machine
 from regard.training.plan import CHARACTERS_PER_TOKEN, Choice, Corpus
 
@@ -48,19 +48,33 @@ class Estimate:
 
 def estimate(recipe: Recipe, corpus: Corpus, machine: Machine) -> Estimate:
     """Of a recipe whose settings are all decided."""
-    size = recipe.tokenizer.size
-    with torch.device("meta"):
-        model = build_model(recipe.model, size, size, joint=recipe.tokenizer.joint)
-    length = corpus.characters / CHARACTERS_PER_TOKEN + 1
+    model = _build(recipe)
+    length = _length(corpus)
     train, passes = recipe.train, 2 if recipe.train.r_drop else 1
-    flops = passes * count_cost(model).training(1, round(length), round(length)) * corpus.pairs
+    flops = passes * corpus.pairs * count_cost(model).training(**pair_amounts(1, round(length), round(length)))
     parameters = count_parameters(model)
-    kept = passes * train.batch_tokens * FLOAT * _floats_per_token(recipe.model, length)
     short = train.precision == "bfloat16"
     speed = machine.peak * (machine.short_gain * SHARE_OF_SHORT_PEAK if short else SHARE_OF_PEAK)
     most = train.max_steps * train.accumulate / corpus.updates(train.batch_tokens)
     epochs = 0.0 if by_patience_alone(train) else most
-    return Estimate(parameters, PROCESS + COPIES * FLOAT * parameters + kept, flops, flops / speed, epochs)
+    return Estimate(parameters, _memory(recipe, parameters, length), flops, flops / speed, epochs)
+
+
+def _build(recipe: Recipe) -> Seq2Seq:
+    """The model, without memory for its weights."""
+    size = recipe.tokenizer.size
+    with torch.device("meta"):
+        return build_model(recipe.model, size, size, joint=recipe.tokenizer.joint)
+
+
+def _length(corpus: Corpus) -> float:
+    return corpus.characters / CHARACTERS_PER_TOKEN + 1
+
+
+def _memory(recipe: Recipe, parameters: int, length: float) -> float:
+    """Bytes for the process, the weights with what the optimizer keeps of them, and the largest batch."""
+    tokens = recipe.train.batch_tokens * (2 if recipe.train.r_drop else 1)
+    return PROCESS + COPIES * FLOAT * parameters + tokens * FLOAT * recipe.model.kept_per_token(length)
 
 
 def fit_memory(plan: list[Choice], recipe: Recipe, corpus: Corpus, machine: Machine) -> list[Choice]:
@@ -68,8 +82,9 @@ def fit_memory(plan: list[Choice], recipe: Recipe, corpus: Corpus, machine: Mach
     planned = {choice.name for choice in plan}
     train = wanted = recipe.train
     accumulate_said = wanted.accumulate != Train.accumulate
+    parameters, length = count_parameters(_build(recipe)), _length(corpus)
     while (
-        estimate(recipe, corpus, machine).memory > machine.memory
+        _memory(recipe, parameters, length) > machine.memory
         and "train.batch_tokens" in planned
         and train.batch_tokens > SMALLEST_BATCH
     ):
@@ -82,21 +97,3 @@ def fit_memory(plan: list[Choice], recipe: Recipe, corpus: Corpus, machine: Mach
     if not accumulate_said:
         fitted.append(Choice("train.accumulate", train.accumulate, "so that an update sees as much as it should"))
     return [choice for choice in plan if choice.name != "train.batch_tokens"] + fitted
-
-
-def _floats_per_token(model: Model, length: float) -> float:
-    """What the backward pass needs of the forward pass, a source token and a target token together.
-
-    In a Transformer: what each linear map, norm and attention reads, and the masks of dropout. In a recurrent network:
-    gates and states of each layer, and what each step of the decoder looked at.
-    """
-    if isinstance(model, Transformer):
-        inner = 2 * model.inner * (model.encoder_layers + model.decoder_layers)
-        return inner + model.width * (10 * model.encoder_layers + 18 * model.decoder_layers + 4)
-    if isinstance(model, HRAN):
-        return 24 * model.width + 2 * length * model.width + 4 * model.embedding
-    assert isinstance(model, Recurrent)  # no other writes text
-    directions = 1 if model.directions == "one" else 2
-    cells = 8 * model.width * (directions * model.encoder_layers + model.decoder_layers)
-    looked_at = 0.0 if model.attention == "none" else length * (model.width if model.score == "concat" else 4)
-    return cells + 2 * looked_at + 4 * model.embedding

@@ -1,85 +1,80 @@
-"""Arithmetic of a training step, counted from the architecture: one multiplication and one addition are two."""
+"""FLOPs of any model: torch counts them while the model runs on the meta device, where tensors have shapes but no data.
+
+A multiplication and an addition are two operations. Embeddings are looked up, not multiplied, and cost nothing.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from copy import deepcopy
+from itertools import chain
+from typing import Any
+from weakref import WeakKeyDictionary
 
+import numpy as np
+import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
-from regard.layers.attention import CrossAttention, Perceptron, SelfAttention
-from regard.layers.recurrent import Look
+from regard.models.base import Network
 
 BACKWARD = 2  # the backward pass multiplies twice for each product of the forward pass
-TURNS = "decoder.utterance"  # HRAN's attention to the turns of a conversation, not to their tokens
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Operations of one forward pass: a sentence, a token, and a pair of tokens of which one sees the other."""
+class Cost(dict[str, float]):
+    """Operations of one forward pass per unit of the input, e.g. per source token; see `Network.examples`."""
 
-    sentence: float = 0.0
-    source: float = 0.0
-    target: float = 0.0
-    source_pair: float = 0.0
-    target_pair: float = 0.0
-    cross_pair: float = 0.0
+    def forward(self, **amounts: float) -> float:
+        """Operations of a batch with these amounts of each unit; units that are left out do not occur in it."""
+        return sum(self[unit] * amount for unit, amount in amounts.items())
 
-    def forward(self, rows: int, source_length: int, target_length: int) -> float:
-        """Of a padded batch."""
-        return rows * (
-            self.sentence
-            + self.source * source_length
-            + self.target * target_length
-            + self.source_pair * source_length**2
-            + self.target_pair * target_length**2
-            + self.cross_pair * source_length * target_length
-        )
-
-    def training(self, rows: int, source_length: int, target_length: int) -> float:
-        """Forward and backward."""
-        return (1 + BACKWARD) * self.forward(rows, source_length, target_length)
-
-    def plus(self, kind: str, operations: float) -> Cost:
-        """With so many operations more of one kind."""
-        return replace(self, **{kind: getattr(self, kind) + operations})
+    def training(self, **amounts: float) -> float:
+        """Operations of the forward and the backward pass."""
+        return (1 + BACKWARD) * self.forward(**amounts)
 
 
-def count_cost(model: nn.Module) -> Cost:
-    """Count the matrix products of a model; embeddings are looked up, not multiplied.
+def pair_amounts(rows: int, source_length: int, target_length: int) -> dict[str, int]:
+    """The units of a padded batch of pairs."""
+    return {
+        "sentence": rows,
+        "source": rows * source_length,
+        "target": rows * target_length,
+        "source_pair": rows * source_length**2,
+        "target_pair": rows * target_length**2,
+        "cross_pair": rows * source_length * target_length,
+    }
 
-    Restricted attention is counted as though it were full: an upper bound. A conversation is counted as though it had
-    one turn, which leaves out some of what HRAN does a turn.
+
+_COUNTED: WeakKeyDictionary[nn.Module, Cost] = WeakKeyDictionary()  # the rehearsal and the training share a model
+
+
+def count_cost(model: Network) -> Cost:
+    """Count the operations per unit of the input.
+
+    The model runs on its small examples; the cost per unit solves the linear equations that their counts give. Examples
+    are short: restricted attention counts as full attention, an upper bound, and a conversation has one turn.
     """
-    looked_up = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
-    cost = Cost()
-    for name, module in model.named_modules():
-        cost = _count_attention(cost, module)
-        for parameter in module.parameters(recurse=False):
-            if parameter.dim() == 2 and (id(parameter) not in looked_up or name == "output"):
-                cost = cost.plus(_applied_to(name), 2.0 * parameter.numel())
-    return cost
+    if model not in _COUNTED:
+        examples = list(_without_data(model).examples())
+        units = list(examples[0].amounts)
+        amounts_EU = np.array([[example.amounts[unit] for unit in units] for example in examples], np.float64)
+        counts_E = np.array([_count(example.run) for example in examples], np.float64)
+        per_unit_U = np.rint(np.linalg.solve(amounts_EU, counts_E)).tolist()  # operations are whole numbers
+        _COUNTED[model] = Cost(zip(units, per_unit_U, strict=True))
+    return _COUNTED[model]
 
 
-def _count_attention(cost: Cost, module: nn.Module) -> Cost:
-    """Each pair of tokens costs a score and a share of the mix."""
-    if isinstance(module, SelfAttention):
-        return cost.plus("target_pair" if module.causal else "source_pair", 4.0 * module.outward.in_features)
-    if isinstance(module, CrossAttention):
-        return cost.plus("cross_pair", 4.0 * module.outward.in_features)
-    if isinstance(module, Look):
-        is_perceptron = isinstance(module.score, Perceptron)
-        mix = 2.0 * module.memory_width
-        kind = "target" if module.tap.name == TURNS else "cross_pair"
-        return cost.plus(kind, mix if is_perceptron else 2 * mix)  # a perceptron's score is among its matrices
-    return cost
+def _without_data(model: Network) -> Network:
+    """A copy of the model on the meta device, in evaluation mode. Tied weights stay tied; no weight is copied."""
+    memo: dict[int, Any] = {}
+    for tensor in chain(model.parameters(), model.buffers()):
+        empty = torch.empty_like(tensor, device="meta", requires_grad=False)
+        memo[id(tensor)] = nn.Parameter(empty, requires_grad=False) if isinstance(tensor, nn.Parameter) else empty
+    return deepcopy(model, memo).eval()
 
 
-def _applied_to(name: str) -> str:
-    """How often the matrices of the module of this name are applied."""
-    if name.startswith("bridge"):
-        return "sentence"
-    if name.endswith("look.score.score"):
-        return "cross_pair"
-    if name.startswith("encoder.") or name.endswith((".cross.memory", "look.score.key")):
-        return "source"
-    return "target"
+def _count(run: Any) -> float:
+    counter = FlopCounterMode(display=False)
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), counter:  # a fused kernel would not be counted
+        run()
+    return float(counter.get_total_flops())

@@ -12,8 +12,8 @@ from regard.config import Classify, Encoder, Hierarchical
 from regard.models import build_classifier
 from regard.recipe import make_recipe
 from regard.tasks.kinds import kind_of
-from regard.training.document_flops import count_document_cost
 from regard.training.document_plan import Collection, make_document_plan
+from regard.training.flops import count_cost
 from regard.training.machine import Machine
 from regard.training.plan import merge
 
@@ -75,5 +75,7 @@ def test_forward_equals_pytorchs_count(settings):
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), counter:  # the fused kernel is not counted
         model(SimpleNamespace(ids_BUS=ids, mask_BUS=torch.ones_like(ids, dtype=torch.bool)))
     pairs = documents * segments * size**2
-    counted = count_document_cost(model).forward(documents, documents * segments, ids.numel(), pairs)
+    counted = count_cost(model).forward(
+        document=documents, sentence=documents * segments, token=ids.numel(), pair=pairs
+    )
     assert counted == pytest.approx(counter.get_total_flops(), rel=1e-9)

@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from regard.config import PRESETS
 from regard.models import build_model
-from regard.training.flops import count_cost
+from regard.training.flops import count_cost, pair_amounts
 
 ROWS, SOURCE, TARGET, WORDS = 3, 7, 5, 50
 
@@ -26,4 +26,23 @@ def test_forward_equals_pytorchs_count(arch):
     counter = FlopCounterMode(display=False)
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), counter:  # the fused kernel is not counted
         model(source, torch.randint(3, WORDS, (ROWS, TARGET)))
-    assert count_cost(model).forward(ROWS, SOURCE, TARGET) == pytest.approx(counter.get_total_flops(), rel=1e-9)
+    counted = count_cost(model).forward(**pair_amounts(ROWS, SOURCE, TARGET))
+    assert counted == pytest.approx(counter.get_total_flops(), rel=1e-9)
+
+
+def test_counting_leaves_the_model_as_it_was():
+    model = build_model(toy("transformer-tiny"), WORDS, WORDS, joint=True).train()
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    count_cost(model)
+    assert model.training
+    assert all(module.training for module in model.modules())
+    assert {tensor.device.type for tensor in (*model.parameters(), *model.buffers())} == {"cpu"}
+    assert all(weight.equal(before[name]) for name, weight in model.state_dict().items())
+
+
+@pytest.mark.parametrize("arch", ["transformer-tiny", "bahdanau", "hran"])
+def test_a_model_without_data_costs_the_same(arch):
+    """Estimates are made before there are weights."""
+    with torch.device("meta"):
+        empty = build_model(toy(arch), WORDS, WORDS, joint=True)
+    assert count_cost(empty) == count_cost(build_model(toy(arch), WORDS, WORDS, joint=True))

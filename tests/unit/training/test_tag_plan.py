@@ -11,9 +11,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from regard.config import TAGGERS
 from regard.recipe import make_recipe
 from regard.tasks.kinds import kind_of
+from regard.training.flops import count_cost
 from regard.training.machine import Machine
 from regard.training.plan import merge
-from regard.training.tag_flops import count_tag_cost
 from regard.training.tag_plan import Sentences, make_tag_plan
 
 CHUNKS = Sentences(sentences=8000, words=23.7, distinct=18_000, word_length=4.6, characters=80, labels=22, scheme="BIO")
@@ -66,7 +66,5 @@ def test_arithmetic_is_counted_as_torch_counts_it(arch):
     counter = FlopCounterMode(display=False)
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), counter:  # the fused kernel is not counted
         model(batch)
-    cost = count_tag_cost(model)
-    pairs = 3 * 36 if arch == "tagger-encoder" else 0
-    words = 18 * (cost.word - 2 * LABELS**2)
-    assert counter.get_total_flops() == pytest.approx(18 * 4 * cost.piece + words + pairs * cost.pair, rel=0.02)
+    counted = count_cost(model).forward(piece=18 * 4, word=18, pair=3 * 36) - 18 * 2 * LABELS**2
+    assert counter.get_total_flops() == pytest.approx(counted, rel=0.02)

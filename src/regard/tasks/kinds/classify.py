@@ -22,9 +22,9 @@ from regard.tasks.kinds import Kind, Tables, Tell
 from regard.tasks.label_report import write_label_report
 from regard.tasks.labelled import PreparedDocuments, TrainingDocuments, prepare_documents, reopen_documents
 from regard.training.distributed import Team
-from regard.training.document_flops import count_document_cost
 from regard.training.document_plan import make_document_plan
 from regard.training.estimate import COPIES, FLOAT, PROCESS, SHARE_OF_PEAK, Estimate
+from regard.training.flops import count_cost
 from regard.training.machine import Machine
 from regard.training.plan import Choice
 from regard.training.state import Progress
@@ -32,8 +32,6 @@ from regard.training.state import Progress
 METRICS = ("accuracy", "f1", "loss")
 HELD_OUT_DOCUMENTS = 200
 """Kept in a finished run, to look at and to measure by."""
-KEPT_A_TOKEN = 14
-"""Numbers as wide as a layer's states that the backward pass needs of each token, roughly."""
 
 
 class Classification(Kind[TrainingDocuments, PreparedDocuments]):
@@ -73,10 +71,10 @@ class Classification(Kind[TrainingDocuments, PreparedDocuments]):
             model = build_classifier(recipe.model, recipe.tokenizer.size, data.labels)
         tokens = round(min(data.tokens, recipe.classify.max_tokens))
         pairs = tokens * recipe.model.window if isinstance(recipe.model, Encoder) else 0
-        flops = count_document_cost(model).training(1, max(tokens // 20, 1), tokens, pairs) * data.documents
+        cost = count_cost(model)
+        flops = data.documents * cost.training(document=1, sentence=max(tokens // 20, 1), token=tokens, pair=pairs)
         parameters = count_parameters(model)
-        layers = recipe.model.encoder_layers if isinstance(recipe.model, Encoder) else 2
-        kept = recipe.train.batch_tokens * FLOAT * KEPT_A_TOKEN * layers * model.output.in_features
+        kept = recipe.train.batch_tokens * FLOAT * recipe.model.kept_per_token(tokens)
         memory = PROCESS + COPIES * FLOAT * parameters + kept
         return Estimate(parameters, memory, flops, flops / (SHARE_OF_PEAK * machine.peak))
 

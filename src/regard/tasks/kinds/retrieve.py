@@ -27,15 +27,13 @@ from regard.tasks.retrieval_tuning import tune_run
 from regard.tasks.retrieve import Retriever
 from regard.training.amounts import amount, duration
 from regard.training.distributed import Team
-from regard.training.document_flops import count_document_cost
 from regard.training.estimate import COPIES, FLOAT, PROCESS, SHARE_OF_PEAK, Estimate
+from regard.training.flops import count_cost
 from regard.training.machine import Machine
 from regard.training.plan import Choice
 from regard.training.retrieval_plan import make_retrieval_plan
 from regard.training.state import Progress
 
-KEPT_A_TOKEN = 14
-"""Numbers as wide as a layer's states that the backward pass needs of each token, roughly."""
 SHOWN_SAMPLES = 40
 
 
@@ -79,10 +77,10 @@ class Retrieval(Kind[TrainingKnowledge, PreparedKnowledge]):
             model = build_encoder(recipe.model, recipe.tokenizer.size)
         data = examples.known
         tokens = round(min(data.tokens, recipe.retrieve.max_tokens))
-        flops = 2 * count_document_cost(model).training(1, 0, tokens, tokens**2) * data.texts
+        flops = 2 * data.texts * count_cost(model).training(text=1, token=tokens, pair=tokens**2)
         parameters = count_parameters(model)
-        wide = KEPT_A_TOKEN * max(recipe.model.encoder_layers, 1) * recipe.model.width
-        memory = PROCESS + COPIES * FLOAT * parameters + 2 * recipe.train.batch_tokens * FLOAT * wide
+        kept = 2 * recipe.train.batch_tokens * FLOAT * recipe.model.kept_per_token(tokens)
+        memory = PROCESS + COPIES * FLOAT * parameters + kept
         return Estimate(parameters, memory, flops, flops / (SHARE_OF_PEAK * machine.peak))
 
     def prepare(

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from regard.config import TAGGERS, EncoderTagger, Recipe
+from regard.config import TAGGERS, Recipe
 from regard.data.formats import Pair
 from regard.errors import SettingsError
 from regard.models import build_tagger
@@ -22,17 +22,15 @@ from regard.tasks.tagged import PreparedSentences, TrainingSentences, prepare_se
 from regard.tasks.tagging import Labelling, TaggingTask
 from regard.training.distributed import Team
 from regard.training.estimate import COPIES, FLOAT, PROCESS, SHARE_OF_PEAK, Estimate
+from regard.training.flops import count_cost
 from regard.training.machine import Machine
 from regard.training.plan import Choice
 from regard.training.state import Progress
-from regard.training.tag_flops import count_tag_cost
 from regard.training.tag_plan import make_tag_plan
 
 METRICS = ("accuracy", "f1", "loss")
 HELD_OUT_SENTENCES = 200
 """Kept in a finished run, to look at."""
-KEPT_A_WORD = 14
-"""Numbers as wide as a layer's states that the backward pass needs of each word, roughly."""
 
 
 class Tagging(Kind[TrainingSentences, PreparedSentences]):
@@ -73,11 +71,11 @@ class Tagging(Kind[TrainingSentences, PreparedSentences]):
         with torch.device("meta"):
             model = build_tagger(recipe.model, recipe.tokenizer.size, data.labels)
         words = round(data.total)
-        pairs = round(data.words) * words if isinstance(recipe.model, EncoderTagger) else 0
-        flops = count_tag_cost(model).training(round(words * (data.word_length + 2)), words, pairs)
+        flops = count_cost(model).training(
+            piece=round(words * (data.word_length + 2)), word=words, pair=round(data.words) * words
+        )
         parameters = count_parameters(model)
-        layers = recipe.model.encoder_layers if isinstance(recipe.model, EncoderTagger) else 2
-        kept = recipe.train.batch_tokens * FLOAT * KEPT_A_WORD * layers * model.output.in_features
+        kept = recipe.train.batch_tokens * FLOAT * recipe.model.kept_per_token(data.words)
         memory = PROCESS + COPIES * FLOAT * parameters + kept
         return Estimate(parameters, memory, flops, flops / (SHARE_OF_PEAK * machine.peak))
 
