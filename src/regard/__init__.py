@@ -12,11 +12,23 @@ if TYPE_CHECKING:
     from regard.tasks.classify import Classifier
     from regard.tasks.open import load
     from regard.tasks.retrieve import Retriever
+    from regard.tasks.tag import Tagger
     from regard.tasks.train import train
     from regard.tasks.translate import Translator
 
 __version__ = "0.1.0"
-__all__ = ["Chatter", "Classifier", "RegardError", "Retriever", "Translator", "__version__", "load", "trace", "train"]
+__all__ = [
+    "Chatter",
+    "Classifier",
+    "RegardError",
+    "Retriever",
+    "Tagger",
+    "Translator",
+    "__version__",
+    "load",
+    "trace",
+    "train",
+]
 
 # Public names and their homes; each is imported when first used, so that `import regard` does not import torch.
 _HOMES = {
@@ -24,6 +36,7 @@ _HOMES = {
     "Classifier": "regard.tasks.classify",
     "RegardError": "regard.errors",
     "Retriever": "regard.tasks.retrieve",
+    "Tagger": "regard.tasks.tag",
     "Translator": "regard.tasks.translate",
     "load": "regard.tasks.open",
     "trace": "regard.layers.taps",

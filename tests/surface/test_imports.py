@@ -1,14 +1,17 @@
 """The table of docs/architecture.md: who may import whom, and what must not be imported at start-up."""
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import regard
+from regard.tasks.open import HOMES
 
 ROOT = Path(regard.__file__).parent
 PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
@@ -59,6 +62,13 @@ def test_a_file_imports_only_what_its_package_may(path):
 def test_torch_is_not_imported_before_it_is_needed(module):
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_what_load_gives_is_public():
+    for home in HOMES.values():
+        made = inspect.get_annotations(import_module(home).load, eval_str=True)["return"]
+        assert getattr(regard, made.__name__) is made
+        assert made.__name__ in regard.__all__
 
 
 def test_public_names_exist_and_are_typed():

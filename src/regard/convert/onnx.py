@@ -31,10 +31,11 @@ from regard.convert.heads import fill_heads
 from regard.convert.support import require_exportable
 from regard.data.tokenizer import EOS, SOS, UNK
 from regard.errors import SettingsError
-from regard.layers.attention import KeyValue, SelfAttention, attend
+from regard.layers.attention import KeyValue
+from regard.layers.cache import Cache
 from regard.layers.positions import Rotary, Sinusoidal
 from regard.models import build_model
-from regard.models.transformer import DecoderBlock, Transformer
+from regard.models.transformer import Transformer
 from regard.run import Run, restore
 
 LONGEST = 1024
@@ -72,23 +73,29 @@ class DecoderGraph(nn.Module):
         present: list[Tensor] = []
         for layer, block in enumerate(self.model.decoder):
             two = slice(2 * layer, 2 * layer + 2)
-            x_B1D, seen = self._block(block, x_B1D, KeyValue(*memory[two]), KeyValue(*past[two]), mask_BS, place)
-            present += seen
+            x_B1D, cache = block.step(x_B1D, Joined(*past[two]), KeyValue(*memory[two]), mask_BS)
+            present += cache
         return [self.model.output(self.model.norm(x_B1D))[:, 0], *present]
 
-    def _block(
-        self, block: DecoderBlock, x_B1D: Tensor, memory: KeyValue, past: KeyValue, mask_BS: Tensor, place: int
-    ) -> tuple[Tensor, KeyValue]:
-        assert isinstance(block.attend, SelfAttention)
-        inward = block.attend.inward(block.around_attend.enter(x_B1D))
-        query, key, value = inward.unflatten(-1, (3, block.attend.heads, -1)).permute(2, 0, 3, 1, 4)
-        if block.attend.rotary is not None:
-            query, key = block.attend.rotary(query, place), block.attend.rotary(key, place)
-        seen = KeyValue(torch.cat([past.key, key], dim=2), torch.cat([past.value, value], dim=2))
-        mixed = attend(query, seen.key, seen.value).transpose(1, 2).flatten(2)
-        x_B1D = block.around_attend.leave(x_B1D, block.attend.outward(mixed))
-        x_B1D = block.around_cross.leave(x_B1D, block.cross(block.around_cross.enter(x_B1D), memory, mask_BS))
-        return block.around_feed.leave(x_B1D, block.feed(block.around_feed.enter(x_B1D))), seen
+
+class Joined(Cache):
+    """A cache of one hypothesis per row, as plain tensors [B, H, T, K] that grow by joining: a graph has no buffers."""
+
+    def __init__(self, key: Tensor, value: Tensor):
+        self._parts = KeyValue(key, value)
+        self.length = key.shape[2]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter(self._parts)
+
+    def slots(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Keys and values, all of which the one hypothesis owns."""
+        return *self._parts, None
+
+    def add(self, both_BW2HK: Tensor) -> Joined:
+        """With the key and value of one more token."""
+        new = both_BW2HK.permute(2, 0, 3, 1, 4)  # [2, B, H, 1, K]
+        return Joined(*(torch.cat([old, one], dim=2) for old, one in zip(self._parts, new, strict=True)))
 
 
 def export_onnx(run: Run, folder: Path) -> Path:

@@ -45,6 +45,14 @@ class Penalty:
     form: Form = "plain"
     """plain: length ** exponent, an average at 1; gnmt: ((5 + length) / 6) ** exponent (Wu et al. 2016)."""
 
+    @property
+    def formula(self) -> str:
+        """The divisor as text, such as "length^1.4"; empty where there is none."""
+        base = "length" if self.form == "plain" else "((5 + length) / 6)"
+        if not self.exponent:
+            return ""
+        return base if self.exponent == 1 else f"{base}^{self.exponent:g}"
+
     def divisor(self, length: float | Tensor) -> Tensor:
         """For outputs of this many tokens, the end token included."""
         length = torch.as_tensor(length, dtype=torch.float32)

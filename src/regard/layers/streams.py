@@ -2,7 +2,8 @@
 
 Taps show where attention looks; a stream shows what it looks at and what becomes of it. Each side of a model owns one:
 "encoder.embed" is what the first layer reads, "encoder.0" what it gives, "encoder.top" what others read of that side.
-States pass while a whole sequence is read (`encode`, `hidden`, `forward`), not while tokens are written one by one.
+Where a whole sequence is read (`encode`, `hidden`, `forward`) a state is [B, T, D]; in `step`, which reads one token of
+each of W hypotheses, it is [B, W, D].
 While nobody listens, a state passes with a single attribute test.
 
     with trace_states(model, "encoder.*") as states:
@@ -21,7 +22,8 @@ from torch import Tensor, nn
 from regard.errors import ModelError
 
 StateListener = Callable[[str, Tensor], Tensor | None]
-"""Gets the name of a place and its states [B, T, D]; returns states to go on with instead, or None to leave them."""
+"""Gets the name of a place and its states [B, T, D], or [B, W, D] in `step`; returns states to go on with instead, or
+None to leave them."""
 
 
 class Stream:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -102,13 +103,29 @@ class Tape(dict[str, Seen]):
         return torch.cat(padded, dim=-2)
 
 
-def taps(model: nn.Module) -> dict[str, Tap]:
+class Loaded(Protocol):
+    """What `regard.load` gives for a run with a network: a translator, a chatbot, a classifier, a tagger."""
+
+    @property
+    def model(self) -> nn.Module:
+        """The network."""
+
+
+def network_of(model: nn.Module | Loaded) -> nn.Module:
+    """The network itself, or that of a loaded run."""
+    found = model if isinstance(model, nn.Module) else getattr(model, "model", None)
+    if not isinstance(found, nn.Module):
+        raise ModelError(f"{type(model).__name__} has no network to look into; give a model or a loaded run")
+    return found
+
+
+def taps(model: nn.Module | Loaded) -> dict[str, Tap]:
     """Every tap of a model by name, in the order of its layers."""
-    found = (getattr(module, "tap", None) for module in model.modules())
+    found = (getattr(module, "tap", None) for module in network_of(model).modules())
     return {tap.name: tap for tap in found if isinstance(tap, Tap)}
 
 
-def match_taps(model: nn.Module, patterns: str | Iterable[str]) -> list[Tap]:
+def match_taps(model: nn.Module | Loaded, patterns: str | Iterable[str]) -> list[Tap]:
     """The taps whose names match a shell pattern such as "encoder.*.self"; an error when one matches nothing.
 
     "*" alone means whatever there is, which in a model without attention is nothing.
@@ -125,8 +142,11 @@ def match_taps(model: nn.Module, patterns: str | Iterable[str]) -> list[Tap]:
 
 
 @contextmanager
-def trace(model: nn.Module, patterns: str | Iterable[str] = "*") -> Iterator[Tape]:
-    """Record what passes the taps whose names match, for as long as the block runs."""
+def trace(model: nn.Module | Loaded, patterns: str | Iterable[str] = "*") -> Iterator[Tape]:
+    """Record what passes the taps whose names match, for as long as the block runs.
+
+    `model` is a network, or what `regard.load` gives.
+    """
     tape = Tape()
     with ExitStack() as stack:
         for tap in match_taps(model, patterns):
@@ -135,7 +155,7 @@ def trace(model: nn.Module, patterns: str | Iterable[str] = "*") -> Iterator[Tap
 
 
 @contextmanager
-def listen(model: nn.Module, patterns: str | Iterable[str], listener: Listener) -> Iterator[None]:
+def listen(model: nn.Module | Loaded, patterns: str | Iterable[str], listener: Listener) -> Iterator[None]:
     """Let `listener` see, and if it likes replace, the attention weights of the matching taps."""
     with ExitStack() as stack:
         for tap in match_taps(model, patterns):

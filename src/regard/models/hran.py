@@ -260,8 +260,10 @@ class HRAN(Seq2Seq):
 
     def step(self, token_BW: Tensor, state: tuple[Tensor], memory: Memory) -> tuple[Tensor, tuple[Tensor]]:
         """One token further."""
-        top_TND, after_ND = self.decoder(self.embed(token_BW.flatten())[None], state[0].flatten(0, 1), memory)
-        return self.output(top_TND[0]).unflatten(0, token_BW.shape), (after_ND.unflatten(0, token_BW.shape),)
+        x_BWE = self.stream.see("embed", self.embed(token_BW))
+        top_TND, after_ND = self.decoder(x_BWE.flatten(0, 1)[None], state[0].flatten(0, 1), memory)
+        top_BWD = self.stream.see("top", top_TND[0].unflatten(0, token_BW.shape))
+        return self.output(top_BWD), (after_ND.unflatten(0, token_BW.shape),)
 
     def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
         """Decoder readouts with the whole target given."""

@@ -319,8 +319,10 @@ class Recurrent(Seq2Seq):
 
     def step(self, token_BW: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
         """One token further."""
-        top_TND, after = self.decoder(self.embed(token_BW.flatten())[None], _rows(state), memory)
-        return self.output(top_TND[0]).unflatten(0, token_BW.shape), _beams(after, token_BW.shape)
+        x_BWE = self.stream.see("embed", self.embed(token_BW))
+        top_TND, after = self.decoder(x_BWE.flatten(0, 1)[None], _rows(state), memory)
+        top_BWD = self.stream.see("top", top_TND[0].unflatten(0, token_BW.shape))
+        return self.output(top_BWD), _beams(after, token_BW.shape)
 
     def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
         """Decoder readouts with the whole target given."""

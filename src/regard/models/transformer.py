@@ -320,12 +320,14 @@ class Transformer(Seq2Seq):
     def step(self, token_BW: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
         """One token further. All hypotheses are equally long, so all stand at the same position."""
         x_BWD = self.embed(token_BW.flatten()[:, None], state.length).view(*token_BW.shape, -1)
+        x_BWD = self.stream.see("embed", x_BWD)
         mask_BS = visible(memory.mask_BS)
         caches = []
-        for block, cache, seen in zip(self.decoder, state.caches, memory.extra, strict=True):
+        for layer, (block, cache, seen) in enumerate(zip(self.decoder, state.caches, memory.extra, strict=True)):
             x_BWD, cache = block.step(x_BWD, cache, seen, mask_BS)
+            x_BWD = self.stream.see(layer, x_BWD)
             caches.append(cache)
-        return self.output(self.norm(x_BWD)), State(tuple(caches))
+        return self.output(self.stream.see("top", self.norm(x_BWD))), State(tuple(caches))
 
     def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
         """Decoder states with the whole target given."""
@@ -361,11 +363,13 @@ class LanguageModel(Seq2Seq):
     def step(self, token_BW: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
         """One token further."""
         x_BWD = self.embed(token_BW.flatten()[:, None], state.length).view(*token_BW.shape, -1)
+        x_BWD = self.stream.see("embed", x_BWD)
         caches = []
-        for block, cache in zip(self.decoder, state.caches, strict=True):
+        for layer, (block, cache) in enumerate(zip(self.decoder, state.caches, strict=True)):
             x_BWD, cache = block.step(x_BWD, cache)
+            x_BWD = self.stream.see(layer, x_BWD)
             caches.append(cache)
-        return self.output(self.norm(x_BWD)), State(tuple(caches))
+        return self.output(self.stream.see("top", self.norm(x_BWD))), State(tuple(caches))
 
     def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
         """States with the whole text given."""

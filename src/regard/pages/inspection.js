@@ -52,7 +52,7 @@ function inspectionView(data, { begin, switches, further } = {}) {
       guessesView(book, steps)),
     section("search", "The search",
       "Beam search keeps a few beginnings at a time and goes on with the likeliest. Figures are log-probabilities up "
-      + "to there; a finished one is divided by its length to be compared.",
+      + `to there. ${data.scoring ?? ""}`,
       treeView(book, data.tree?.nodes)),
     section("credit", "Which words made this word?",
       "Weights say where a model looks, not what made the difference. Each method answers in its own way; where they "

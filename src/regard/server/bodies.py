@@ -123,25 +123,17 @@ async def read_upload(request: Request, most: int) -> tuple[dict[str, str], str,
     """The fields of a multipart form, and the name and the content of its one file, which never leaves the memory."""
     if content_type(request) != MULTIPART:
         raise Problem(415, f"send the file as {MULTIPART}")
-    parser = _Parser(request.headers, request.stream(), max_files=1, max_fields=20)
-    parser.spool_max_size = most
+    parser = MultiPartParser(request.headers, request.stream(), max_files=1, max_fields=20)
+    parser.spool_max_size = most  # above this size the parser would write the file to the disk
     try:
         form = await parser.parse()
+    except MultiPartException as error:
+        raise Problem(400, error.message) from None
+    try:
         fields = {name: value for name, value in form.items() if isinstance(value, str)}
         upload = form.get("file")
         if not isinstance(upload, UploadFile):
             raise Problem(400, "file: send the file to translate in this field", param="file")
         return fields, upload.filename or "", await upload.read()
-    except MultiPartException as error:
-        raise Problem(400, error.message) from None
     finally:
-        parser.close()
-
-
-class _Parser(MultiPartParser):
-    """Starlette's, which can let go of a file whose end never came."""
-
-    def close(self) -> None:
-        """Close all files."""
-        for file in self._files_to_close_on_error:
-            file.close()
+        await form.close()

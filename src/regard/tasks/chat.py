@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from regard.config import Data, Search
 from regard.data.dialogues import TURN, fit, join_turns
 from regard.data.tokenizer import Tokenizer
 from regard.data.words import word_texts
+from regard.models.base import Seq2Seq
 from regard.run import Run
 from regard.tasks import translate
 from regard.tasks.answer import Answer, Flag
@@ -34,8 +36,9 @@ class Chatter:
 
     def __init__(self, translator: Translator, turns: int = Data.turns, most: int = Data.max_length):
         """`translator` reads contexts and writes replies; a context has at most so many turns, and so many tokens."""
-        self.translator, self.turns, self.most = translator, turns, most
-        translator.search = replace(translator.search, max_source=most, join_up_to=most)  # never cut
+        self.turns, self.most = turns, most
+        self.translator = copy(translator)  # its own search, which never cuts a context; the given one keeps its own
+        self.translator.search = replace(translator.search, max_source=most, join_up_to=most)
 
     def __repr__(self) -> str:
         return f"<Chatter: {self.translator!r}, {self.turns} turns>"
@@ -44,6 +47,11 @@ class Chatter:
     def search(self) -> Search:
         """How replies are searched for when nothing else is said."""
         return self.translator.search
+
+    @property
+    def model(self) -> Seq2Seq:
+        """The (first) model."""
+        return self.translator.model
 
     def reply(self, turns: Sequence[str], **search: Any) -> Answer:
         """What is said next, after the turns so far. Keywords override `search` settings, e.g. sample=True."""
@@ -72,6 +80,7 @@ class Chatter:
 
     def context(self, turns: Sequence[str]) -> str:
         """What the model reads: the last turns, as far as they fit. Empty when there is nothing to reply to."""
+        turns = [turns] if isinstance(turns, str) else turns
         if not turns or not turns[-1].strip():
             return ""
         return fit(join_turns(turns[-self.turns :]), lambda text: len(self.translator.source.encode(text)), self.most)

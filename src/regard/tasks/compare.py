@@ -6,8 +6,9 @@ gives no interval of the difference, takes the seed from the environment, and ke
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,28 +38,23 @@ Interval = tuple[float, float]
 class Measure:
     """What a metric counts in each sentence (N), in so many columns (C). Scores of any selection follow from sums."""
 
-    metric: Any  # of sacreBLEU, which has no types
+    of_totals: Callable[[Array], float]
+    """The score that follows from the sums of the columns."""
+    signature: str
+    """sacreBLEU's: version and settings of the metric."""
     counts_NC: Array
 
     def score(self, times_N: Array | None = None) -> float:
         """Score of the whole, or of a test set in which each sentence stands so many times."""
-        return self._of(self.counts_NC.sum(0) if times_N is None else times_N @ self.counts_NC)
+        return self.of_totals(self.counts_NC.sum(0) if times_N is None else times_N @ self.counts_NC)
 
     def each(self) -> list[float]:
         """Score of every sentence by itself."""
-        return [self._of(counts_C) for counts_C in self.counts_NC]
+        return [self.of_totals(counts_C) for counts_C in self.counts_NC]
 
     def part(self, rows: Rows) -> Measure:
         """The same metric over some of the sentences."""
-        return Measure(self.metric, self.counts_NC[rows])
-
-    @property
-    def signature(self) -> str:
-        """What makes the score travel."""
-        return str(self.metric.get_signature())
-
-    def _of(self, totals_C: Array) -> float:
-        return float(self.metric._compute_score_from_stats(totals_C.tolist()).score)
+        return replace(self, counts_NC=self.counts_NC[rows])
 
 
 Measures = dict[str, Measure]
@@ -66,12 +62,91 @@ Measures = dict[str, Measure]
 
 def measure(translations: Sequence[str], references: Sequence[str]) -> Measures:
     """BLEU, chrF and TER over translations with one reference each."""
-    from sacrebleu import BLEU, CHRF, TER
+    pairs = list(zip(translations, references, strict=True))
+    return {"bleu": _bleu(pairs), "chrf": _chrf(pairs), "ter": _ter(pairs)}
 
-    return {
-        name: Measure(metric, np.array(metric._extract_corpus_statistics(translations, [references]), dtype=np.float64))
-        for name, metric in zip(METRICS, (BLEU(), CHRF(), TER()), strict=True)
-    }
+
+def _bleu(pairs: Sequence[tuple[str, str]]) -> Measure:
+    """Columns: length, reference length, then matching and all n-grams by order."""
+    from sacrebleu import BLEU
+
+    counter = BLEU(effective_order=True)  # the counts are the same; without it a sentence alone gives a warning
+    scores = [counter.sentence_score(one, [reference]) for one, reference in pairs]
+    rows = [[score.sys_len, score.ref_len, *score.counts, *score.totals] for score in scores]
+    metric = BLEU()
+
+    def of_totals(totals_C: Array) -> float:
+        sys_len, ref_len, *counts = totals_C.tolist()
+        order = len(counts) // 2
+        found = metric.compute_bleu(
+            counts[:order],
+            counts[order:],
+            int(sys_len),
+            int(ref_len),
+            smooth_method=metric.smooth_method,
+            smooth_value=metric.smooth_value,
+        )
+        return float(found.score)
+
+    return Measure(of_totals, _signature(metric), _counts(rows, 2 + 2 * metric.max_ngram_order))
+
+
+def _chrf(pairs: Sequence[tuple[str, str]]) -> Measure:
+    """Columns: by order, n-grams of the translation, of the reference, and those that match (Popović 2015).
+
+    sacreBLEU keeps these counts private. Tests compare with its scores.
+    """
+    from sacrebleu import CHRF
+
+    metric = CHRF()
+    orders = range(1, metric.char_order + 1)
+    rows = []
+    for pair in pairs:
+        one, reference = ("".join(text.split()) for text in pair)
+        row: list[int] = []
+        for order in orders:
+            made, wanted = _ngrams(one, order), _ngrams(reference, order)
+            row += [made.total() if wanted else 0, wanted.total(), (made & wanted).total()]
+        rows.append(row)
+
+    def of_totals(totals_C: Array) -> float:
+        made_O, wanted_O, right_O = totals_C.reshape(-1, 3).T
+        counted_O = (made_O > 0) & (wanted_O > 0)
+        if not right_O[counted_O].any():
+            return 0.0
+        precision = float((right_O[counted_O] / made_O[counted_O]).mean())
+        recall = float((right_O[counted_O] / wanted_O[counted_O]).mean())
+        weight = metric.beta**2
+        return 100 * (1 + weight) * precision * recall / (weight * precision + recall)
+
+    return Measure(of_totals, _signature(metric), _counts(rows, 3 * metric.char_order))
+
+
+def _ngrams(text: str, order: int) -> Counter[str]:
+    return Counter(text[place : place + order] for place in range(len(text) - order + 1))
+
+
+def _ter(pairs: Sequence[tuple[str, str]]) -> Measure:
+    """Columns: edits, reference length."""
+    from sacrebleu import TER
+
+    metric = TER()
+    scores = [metric.sentence_score(one, [reference]) for one, reference in pairs]
+
+    def of_totals(totals_C: Array) -> float:
+        edits, length = totals_C.tolist()
+        return 100 * (edits / length if length else float(edits > 0))
+
+    return Measure(of_totals, _signature(metric), _counts([[one.num_edits, one.ref_length] for one in scores], 2))
+
+
+def _signature(metric: Any) -> str:  # sacreBLEU has no types
+    metric.corpus_score([""], [[""]])  # tells the metric that there is one reference
+    return str(metric.get_signature())
+
+
+def _counts(rows: Sequence[Sequence[float]], columns: int) -> Array:
+    return np.array(rows, dtype=np.float64).reshape(len(rows), columns)
 
 
 @dataclass(frozen=True)

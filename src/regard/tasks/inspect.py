@@ -17,7 +17,9 @@ from regard.analysis.entropy import attention_entropy, next_tokens
 from regard.analysis.mixing import hidden_token_attribution
 from regard.analysis.positions import embedding_table, picture_positions, plane
 from regard.analysis.trace import Side, Trace
+from regard.config import Search
 from regard.data.batch import Batch, make_batch
+from regard.decoding.hypothesis import Penalty
 from regard.errors import ModelError, SettingsError
 from regard.models.base import count_parameters
 from regard.tasks.answer import find_flags
@@ -87,6 +89,7 @@ def _facts(translator: Translator, trace: Trace, batch: Batch, *, given: bool) -
         "attention": list(_attentions(trace)),
         "next": _next(translator, trace, batch),
         "tree": trace.tree.as_dict() if trace.tree else None,
+        "scoring": _scoring(translator.search),
         "planes": list(_planes(translator, trace, batch)),
         "positions": _positions(translator, max(len(trace.source.tokens), len(trace.target.tokens))),
     }
@@ -133,6 +136,14 @@ def _translation(translator: Translator, trace: Trace, batch: Batch, *, given: b
         "flags": list(find_flags(trace.source.text, trace.target.text, True, translator.scripts)),
         "given": given,
     }
+
+
+def _scoring(search: Search) -> str:
+    """How the search compares finished translations, in a sentence."""
+    divisor = Penalty(search.length_penalty, search.penalty_form).formula
+    divided = f" divided by {divisor}, with the end token counted" if divisor else ""
+    coverage = f", plus {search.coverage_penalty:g} times the coverage penalty" if search.coverage_penalty else ""
+    return f"The score of a finished translation is its log-probability{divided}{coverage}."
 
 
 def _attentions(trace: Trace) -> Iterator[Json]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import torch
 
@@ -27,6 +27,8 @@ from regard.tasks.long import in_pieces, refuse_long
 from regard.tasks.search import Job, Searcher, check_search
 
 __all__ = ["Answer", "Translator", "load", "texts_of"]
+
+Texts = list[str] | tuple[str, ...]
 
 
 class Translator:
@@ -126,11 +128,28 @@ class Translator:
                 answers[place] = self._make(jobs[place], found)
         return answers
 
-    def trace(self, text: str, target: str | None = None) -> Trace:
+    @overload
+    def trace(self, text: str, target: str | None = None) -> Trace: ...
+
+    @overload
+    def trace(self, text: Texts, target: Texts | None = None) -> list[Trace]: ...
+
+    def trace(self, text: str | Texts, target: str | Texts | None = None) -> Trace | list[Trace]:
         """Everything that passed in the (first) model while writing `target`, or its own translation.
 
         That translation brings the tokens that the search chose, and the search itself if it was a beam search.
+        For a list of texts, with a list of targets or none, the result is a list of traces.
         """
+        if isinstance(text, str):
+            if not (target is None or isinstance(target, str)):
+                raise SettingsError("one text has one target; give a list of texts for a list of targets")
+            return self._trace(text, target)
+        targets = [None] * len(text) if target is None else target
+        if isinstance(targets, str) or len(targets) != len(text):
+            raise SettingsError(f"{len(text)} texts need a list of as many targets, or none")
+        return [self._trace(one, other) for one, other in zip(text, targets, strict=True)]
+
+    def _trace(self, text: str, target: str | None) -> Trace:
         if target is None:
             by_beam = self.search.beam > 1 and not self.search.sample
             [answer] = self._all([text], "", self.search, 1, tree=by_beam)

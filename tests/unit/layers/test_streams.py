@@ -5,7 +5,7 @@ import torch
 
 from regard.errors import ModelError
 from regard.layers.streams import listen_to_states, streams, trace_states
-from tests.toys import TOYS, build, sentences, tokens
+from tests.toys import TOYS, build, close, sentences, tokens, walk
 
 
 @pytest.mark.parametrize("arch", sorted(TOYS))
@@ -47,3 +47,26 @@ def test_replacements_keep_their_shape() -> None:
         pytest.raises(ModelError, match=r"encoder\.embed: replaced states must keep the shape"),
     ):
         model(sentences([5]), tokens(1, 4))
+
+
+@pytest.mark.parametrize("arch", sorted(TOYS))
+def test_a_listener_acts_in_step_as_in_forward(arch: str) -> None:
+    """States of the decoder that are changed alike at every token give the same scores, one by one or all at once."""
+    model, source, target_BT = build(TOYS[arch]), sentences([5, 3]), tokens(2, 4)
+    plain = model(source, target_BT)
+    with trace_states(model, "decoder.*") as states:
+        model(source, target_BT)
+    for place in states:
+        with listen_to_states(model, place, lambda name, x: 0.5 * x + 0.1):
+            close(walk(model, source, target_BT[:, None])[:, 0], changed := model(source, target_BT), 1e-4)
+        assert not torch.allclose(changed, plain)
+
+
+def test_states_of_a_step_are_seen() -> None:
+    """One state per hypothesis."""
+    model, source = build(TOYS["transformer-tiny"]), sentences([5, 3])
+    memory = model.encode(source)
+    with trace_states(model, "decoder.*") as states:
+        model.step(tokens(2, 1), model.start(memory), memory)
+    assert {"decoder.embed", "decoder.0", "decoder.top"} <= states.keys()
+    assert all(state.shape[:2] == (2, 1) for state in states.values())

@@ -14,6 +14,7 @@ import regard
 from regard.cli import main
 from regard.data.dialogues import TURN, split_turns
 from regard.run import Run
+from regard.tasks import translate
 from regard.tasks.chat import Chatter, distinct, spell
 from regard.tasks.conversation import perplexity
 from regard.tasks.translation import mean_loss
@@ -224,3 +225,24 @@ def test_a_finished_run_goes_on_with_the_same_conversations(run, tmp_path):
     assert after["training"]["step"] == 20
     assert (after["pairs"], after["data"]) == (before["pairs"], before["data"])
     assert Run.open(tmp_path / "run").held_out() == Run.open(run).held_out()
+
+
+def test_a_chatbot_leaves_the_search_of_its_translator_alone(run):
+    translator = translate.load(run)
+    before = translator.search
+    chatter = Chatter(translator, 2, 17)
+    assert translator.search == before
+    assert (chatter.search.max_source, chatter.search.join_up_to) == (17, 17)
+
+
+def test_one_turn_may_be_a_text(chatter):
+    assert chatter.context("hello there") == chatter.context(["hello there"])
+    assert chatter.trace("hello there").source == chatter.trace(["hello there"]).source
+
+
+def test_regard_trace_takes_a_loaded_run(chatter):
+    with regard.trace(chatter) as tape:
+        chatter.reply(["hello there"])
+    assert tape
+    with pytest.raises(regard.RegardError, match="list has no network to look into"), regard.trace([]):
+        pass

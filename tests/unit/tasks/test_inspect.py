@@ -14,10 +14,11 @@ from regard import config
 from regard.cli import main
 from regard.data.builtin import read_phrases
 from regard.data.tokenizer import Tokenizer, train_tokenizer
+from regard.decoding.hypothesis import Penalty
 from regard.errors import SettingsError
 from regard.models import build_model
 from regard.run import Run
-from regard.tasks.inspect import inspection
+from regard.tasks.inspect import _scoring, inspection
 from regard.tasks.translate import Translator
 
 TEXT, TARGET = "I take a shower.", "Faccio la doccia."
@@ -278,3 +279,35 @@ def test_bad_input_is_one_line(
     [line] = capsys.readouterr().err.splitlines()
     assert message in line
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("search", "expected"),
+    [
+        ({}, "its log-probability divided by length, with the end token counted."),
+        ({"length_penalty": 1.4}, "its log-probability divided by length^1.4, with the end token counted."),
+        ({"length_penalty": 0.0}, "its log-probability."),
+        (
+            {"length_penalty": 0.6, "penalty_form": "gnmt", "coverage_penalty": 0.2},
+            "divided by ((5 + length) / 6)^0.6, with the end token counted, plus 0.2 times the coverage penalty.",
+        ),
+    ],
+)
+def test_the_caption_of_the_search_says_what_the_search_does(search: dict[str, Any], expected: str) -> None:
+    settings = config.Search(**search)
+    assert _scoring(settings).endswith(expected)
+    if not settings.coverage_penalty:  # the formula, computed by hand, is the divisor that the search uses
+        base = {"plain": 7.0, "gnmt": 2.0}[settings.penalty_form]
+        divisor = Penalty(settings.length_penalty, settings.penalty_form).divisor(7)
+        assert divisor.item() == pytest.approx(base**settings.length_penalty)
+
+
+def test_many_texts_have_many_traces(tokens: Tokenizer) -> None:
+    model = translator(tokens, toy("transformer-tiny"))
+    first, second = model.trace(["I am trendy", "I am here"], ["Io sono", "Io"])
+    assert second.target.text == "Io"
+    assert torch.equal(first.next, model.trace("I am trendy", "Io sono").next)
+    assert len(model.trace(["I am trendy"])) == 1
+    for texts, targets in ((["a", "b"], ["c"]), (["a", "b"], "cd"), ("a", ["b"])):
+        with pytest.raises(SettingsError, match="targets"):
+            model.trace(texts, targets)
