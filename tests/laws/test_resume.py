@@ -13,6 +13,8 @@ import time
 import pytest
 
 from regard.cli import main
+from tests import reviews, small_knowledge, tagged
+from tests.small_chats import chat_arguments, write_dialogues
 from tests.small_runs import train_arguments, write_corpus
 
 STEPS = "train.max_steps=24"
@@ -143,6 +145,39 @@ def test_a_folder_that_vanishes_is_one_line(whole, tmp_path, capsys, monkeypatch
     [line] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("regard: ")]
     assert "the run folder may have vanished" in line
     assert not run.exists()
+
+
+def dialogues(folder, out, arch):
+    return chat_arguments(write_dialogues(folder / "talks.jsonl"), out, arch, STEPS)
+
+
+OTHER_TASKS = {
+    "chat": lambda folder, out: dialogues(folder, out, "transformer-tiny"),
+    "chat, hierarchical": lambda folder, out: dialogues(folder, out, "hran"),
+    "classify": lambda folder, out: reviews.train_arguments(
+        reviews.write_reviews(folder / "reviews.tsv"), out, STEPS, "classify.word_dropout=0.2"
+    ),
+    "tag": lambda folder, out: tagged.train_arguments(tagged.write_chunks(folder / "chunks.conll"), out, STEPS),
+    "retrieve": lambda folder, out: small_knowledge.train_arguments(
+        small_knowledge.write_questions(folder / "faq.tsv"), out, STEPS, "retrieve.word_dropout=0.2"
+    ),
+}
+"""Arguments that train a model for each of the tasks beside translation."""
+
+
+@pytest.mark.parametrize("task", OTHER_TASKS)
+def test_every_task_goes_on_as_if_it_had_never_stopped(task, tmp_path, monkeypatch):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    assert main(OTHER_TASKS[task](tmp_path, whole)) == 0
+    fail_at(monkeypatch, 15, interrupt)
+    assert main(OTHER_TASKS[task](tmp_path, run)) == 130
+    monkeypatch.undo()
+    assert sorted(path.stem for path in (run / "states").glob("*.json"))[-1] == "00000010"
+    assert main(["resume", str(run)]) == 0
+    assert_same(run, whole)
 
 
 @pytest.mark.slow
