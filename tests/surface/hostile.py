@@ -29,8 +29,8 @@ ROUTES: dict[str, dict[str, Any]] = {
 }
 FILES = [".txt", ".html", ".md", ".srt", ".po", ".exe", "", ".html/../../x"]
 PATHS = [
-    "/", "//", "/..", "/%2e%2e/%2e%2e/etc/passwd", "/page/../../app.py", "/page/theme.css%00", "/%ff%fe", "/v1", "/v1/",
-    "/translate/", "/docs?x=<script>", "/" + "a" * 3000, "/languages?" + "a=b&" * 500, "*", "http://evil.example/",
+    "/", "//", "/..", "/%2e%2e/%2e%2e/etc/passwd", "/page/../../app.py", "/page/common/theme.css%00", "/%ff%fe",
+    "/v1", "/v1/", "/translate/", "/docs?x=<script>", "/" + "a" * 3000, "/languages?" + "a=b&" * 500, "*", "http://evil.example/",
     "/download_file/../../x", "/metrics", "/openapi.json", "/page/%00",
 ]  # fmt: skip
 Ending = Literal["read", "half-close", "leave", "stall"]

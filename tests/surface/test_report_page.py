@@ -172,8 +172,8 @@ def test_many_samples_come_in_two_parts(show: Show) -> None:
 def test_words_are_found_without_spaces(show: Show) -> None:
     page = show({})
     difference = """([one, other, language]) => {
-        const [a, b] = [$differences.words(one, language), $differences.words(other, language)];
-        const [left, right] = $differences.differences(a, b);
+        const [a, b] = [$common_differences.words(one, language), $common_differences.words(other, language)];
+        const [left, right] = $common_differences.differences(a, b);
         const texts = (list, isDifferent) => list.filter((_, i) => isDifferent[i]).map((word) => word.text);
         return [texts(a, left), texts(b, right)];
     }"""

@@ -15,6 +15,7 @@ from tests.surface.conftest import DESKTOP
 pytest.importorskip("fastapi", reason="the server's packages are not installed")
 
 from regard.data.sentences import ABBREVIATIONS, split_sentences
+from regard.pages.bundle import resolve
 from regard.server.page import POLICY, read_assets
 from tests.surface import serving
 from tests.surface.pretend_server import EXAMPLES, MODELS, Pretender, running
@@ -90,8 +91,8 @@ def test_everything_that_is_named_is_served() -> None:
     named = re.findall(r'(?:href|src)="(page/[^"]+)"', page)
     for address, asset in assets.items():
         if address.endswith(".js"):
-            found = re.findall(r'(?:from |import\()"\./([a-z]+\.js)"', asset.body.decode())
-            named += [f"page/{name}" for name in found]
+            found = re.findall(r'(?:from |import\()"(\.[./a-z]+\.js)"', asset.body.decode())
+            named += [resolve(address, path).removeprefix("/") for path in found]
     assert len(named) > 60
     assert {f"/{name}" for name in named} <= assets.keys()
 
@@ -102,8 +103,8 @@ def test_what_the_first_view_needs_is_asked_for_at_once() -> None:
     while left:
         name = left.pop()
         needed.add(name)
-        found = re.findall(r'from "\./([a-z]+\.js)"', assets[f"/page/{name}"].body.decode())
-        left += [other for other in found if other not in needed]
+        found = re.findall(r'from "(\.[./a-z]+\.js)"', assets[f"/page/{name}"].body.decode())
+        left += [other for path in found if (other := resolve(name, path)) not in needed]
     page = assets["/"].body.decode()
     assert set(re.findall(r'<link rel="modulepreload" href="page/([^"]+)">', page)) == needed - {"main.js"}
 
@@ -213,7 +214,7 @@ def test_the_page_cuts_where_the_server_does(serve: Callable[..., Site], visit: 
         "मैं यहाँ हूँ। वह है।तुम. ५ هل أنت هنا؟ نعم. ہاں۔ میں 「はい。」と。次！三",
         *(f"We met {word}. Smith" for word in ABBREVIATIONS.split()),
     ]
-    split = "async texts => { const { split } = await import('/page/segments.js');"
+    split = "async texts => { const { split } = await import('/page/translate/segments.js');"
     found = page.evaluate(f"{split} return texts.map((text) => split(text).map((one) => one.text)); }}", texts)
     assert found == [split_sentences(text) for text in texts]
 

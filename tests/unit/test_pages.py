@@ -8,6 +8,7 @@ import json
 import re
 from html.parser import HTMLParser
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from regard.errors import SettingsError
 from regard.pages import COMMON_STYLES, PAGES, render_page
-from regard.pages.bundle import IMPORT, bundle
+from regard.pages.bundle import IMPORT, bundle, resolve
 
 HOSTILE = "</script><script>alert(1)</script><!-- \u2028 \u2029 & {{policy}} {{data}} \"'"
 
@@ -131,23 +132,34 @@ def test_unknown_page_is_an_error(name: str) -> None:
 
 
 def parts_of_pages() -> dict[str, str]:
-    return {part.name: part.read_text(encoding="utf-8") for part in files("regard.pages").iterdir() if part.is_file()}
+    """The scripts and styles by their path."""
+    root = Path(str(files("regard.pages")))
+    paths = [path for path in root.rglob("*") if path.suffix in (".js", ".css")]
+    return {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in paths}
 
 
 def test_every_part_is_used_and_can_be_inlined() -> None:
     parts = parts_of_pages()
-    styles = {f"{style}.css" for page in PAGES.values() for style in (*COMMON_STYLES, *page.styles)}
-    alone = {"theme.js", *(f"{page}.js" for page in PAGES)}
-    scripts = "".join(text for name, text in parts.items() if name.endswith(".js"))
+    used = {f"{style}.css" for page in PAGES.values() for style in (*COMMON_STYLES, *page.styles)}
+    used |= {"common/theme.js", *(f"{page.script}.js" for page in PAGES.values())}
     for name, text in parts.items():
-        if name.endswith((".css", ".js")):
-            assert name in styles | alone or f'"./{name}"' in scripts, f"{name} is on no page"
-            assert not re.search(r"</(script|style)|<!--", text, re.IGNORECASE), f"{name} would end its own element"
+        used |= {f"{resolve(name, found['path'])}.js" for found in IMPORT.finditer(text)}
+    assert parts.keys() == used
+    for name, text in parts.items():
+        assert not re.search(r"</(script|style)|<!--", text, re.IGNORECASE), f"{name} would end its own element"
+
+
+def test_a_page_imports_from_its_own_folder_and_from_common() -> None:
+    for name, text in parts_of_pages().items():
+        folders = {resolve(name, found["path"]).partition("/")[0] for found in IMPORT.finditer(text)}
+        assert folders <= {name.partition("/")[0], "common"}, name
 
 
 def test_modules_keep_to_what_can_be_bundled() -> None:
     for name, text in parts_of_pages().items():
-        if not name.endswith(".js") or name == "theme.js":  # that one runs before anything is painted, and is no module
+        if (
+            not name.endswith(".js") or name == "common/theme.js"
+        ):  # that one runs before anything is painted, and is no module
             continue
         rest = IMPORT.sub("", text)
         assert not re.search(r"^\s*import\b", rest, re.MULTILINE), f"{name}: an import that bundling does not know"
@@ -159,15 +171,15 @@ def test_modules_keep_to_what_can_be_bundled() -> None:
 
 def test_a_bundle_has_each_module_once_and_before_what_needs_it() -> None:
     modules = {
-        "top": 'import * as one from "./one.js";\nimport { two as zwei } from "./two.js";\nuse(one.a, zwei);',
-        "one": 'import { two } from "./two.js";\nconst a = two;\nexport { a };',
-        "two": "const two = 2;\nexport { two };",
+        "a/top": 'import * as one from "./one.js";\nimport { two as zwei } from "../b/two.js";\nuse(one.a, zwei);',
+        "a/one": 'import { two } from "../b/two.js";\nconst a = two;\nexport { a };',
+        "b/two": "const two = 2;\nexport { two };",
     }
-    assert bundle("top", modules.__getitem__) == (
+    assert bundle("a/top", modules.__getitem__) == (
         '"use strict";\n'
-        "const $two = (() => {\nconst two = 2;\nreturn { two };\n})();\n"
-        "const $one = (() => {\nconst { two } = $two;\nconst a = two;\nreturn { a };\n})();\n"
-        "const $top = (() => {\nconst one = $one;\nconst { two: zwei } = $two;\nuse(one.a, zwei);\n})();"
+        "const $b_two = (() => {\nconst two = 2;\nreturn { two };\n})();\n"
+        "const $a_one = (() => {\nconst { two } = $b_two;\nconst a = two;\nreturn { a };\n})();\n"
+        "const $a_top = (() => {\nconst one = $a_one;\nconst { two: zwei } = $b_two;\nuse(one.a, zwei);\n})();"
     )
 
 

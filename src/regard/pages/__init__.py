@@ -1,8 +1,8 @@
-"""Pages: one self-contained HTML file each, drawn in the browser from JSON that stands in the file itself.
+"""Pages: one self-contained HTML file each, drawn in the browser from JSON inside the file.
 
-All share one skeleton, in which `render_page` puts a page's styles, its script and the data in their places. The
-script is an ES module; what that imports comes with it. The file then asks nothing of the network, and its policy lets
-nothing run but what was put there. A server may hand out the same modules one by one.
+`render_page` fills one skeleton with the styles of a page, its script and its data. The script is an ES module and is
+bundled with all modules that it imports. The file needs no network, and its Content-Security-Policy allows nothing but
+its own parts. The server serves the same modules one by one. Each page has a folder; what several use is in common/.
 """
 
 from __future__ import annotations
@@ -24,30 +24,34 @@ __all__ = ["PAGES", "render_page"]
 
 _SLOT = re.compile(r"\{\{([a-z]+)\}\}")
 _COMMENT = re.compile(r"//|/\*.*\*/$")
-# What could end a script element or a line of script, and halves of characters, which UTF-8 cannot write.
+# Characters that could end a script element or a line of script, and lone surrogates, which UTF-8 cannot encode.
 _UNSAFE = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
 
 
 class Page(NamedTuple):
-    """What one page has of its own; its script bears its name."""
+    """What differs from page to page. Scripts and styles are named by their path in this folder, without the suffix."""
 
+    script: str
     title: str
-    """Where the data has none."""
+    """The title for data without one."""
     subject: str
-    """What it shows, in a word."""
+    """What the page shows, in one word."""
     command: str
-    """What makes such pages; by this a file is known for one of ours."""
+    """The command that writes such pages; a file that names it may be overwritten by it."""
     styles: tuple[str, ...]
 
 
+_SHEET, _LABELS, _WEIGHTS = "common/sheet", "common/labels", "common/weights"
 PAGES = {
-    "report": Page("Training report", "report", "regard train", ("weights", "report", "labels")),
-    "evaluation": Page("Evaluation", "evaluation", "regard evaluate", ("report", "evaluation")),
-    "inspect": Page("A look inside", "translation", "regard inspect", ("weights", "inspect")),
-    "document": Page("A look inside", "document", "regard inspect", ("report", "labels")),
-    "tags": Page("A look inside", "sentence", "regard inspect", ("weights", "report", "labels")),
+    "report": Page("report/report", "Training report", "report", "regard train", (_WEIGHTS, _SHEET, _LABELS)),
+    "evaluation": Page(
+        "evaluation/evaluation", "Evaluation", "evaluation", "regard evaluate", (_SHEET, "evaluation/evaluation")
+    ),
+    "inspect": Page("inspect/inspect", "A look inside", "translation", "regard inspect", (_WEIGHTS, "inspect/inspect")),
+    "document": Page("inspect/document", "A look inside", "document", "regard inspect", (_SHEET, _LABELS)),
+    "tags": Page("inspect/tags", "A look inside", "sentence", "regard inspect", (_WEIGHTS, _SHEET, _LABELS)),
 }
-COMMON_STYLES = ("theme", "book", "draw")
+COMMON_STYLES = ("common/theme", "common/book", "common/draw")
 
 
 def render_page(name: str, data: Mapping[str, Any]) -> str:
@@ -56,7 +60,7 @@ def render_page(name: str, data: Mapping[str, Any]) -> str:
         raise SettingsError(f'there is no page "{name}"{nearest(name, PAGES)} (pages: {", ".join(PAGES)})')
     page = PAGES[name]
     styles = [_part(f"{style}.css") for style in (*COMMON_STYLES, *page.styles)]
-    theme, script = _part("theme.js"), bundle(name, lambda module: _part(f"{module}.js"))
+    theme, script = _part("common/theme.js"), bundle(page.script, lambda module: _part(f"{module}.js"))
     slots = {
         "policy": _policy(styles, [theme, script]),
         "command": page.command,
@@ -67,19 +71,19 @@ def render_page(name: str, data: Mapping[str, Any]) -> str:
         "data": _embed(data),
         "script": f"<script>{script}</script>",
     }
-    # One pass over the skeleton: what a user wrote is put in and never looked at again.
+    # One pass over the skeleton: text of users that looks like a slot is never filled.
     skeleton = (files(__name__) / "skeleton.html").read_text(encoding="utf-8")
     return _SLOT.sub(lambda found: slots[found[1]], skeleton)
 
 
 def _part(name: str) -> str:
-    """A style or script without its indentation and its lines of comment, which are for those who read the source."""
+    """A style or script without its indentation and without lines of comment."""
     lines = (line.strip() for line in (files(__name__) / name).read_text(encoding="utf-8").splitlines())
     return "\n".join(line for line in lines if line and not _COMMENT.match(line))
 
 
 def _policy(styles: Sequence[str], scripts: Sequence[str]) -> str:
-    """A Content-Security-Policy that allows these very texts, the icon inside the file, and nothing else."""
+    """A Content-Security-Policy that allows exactly these texts, images inside the file, and nothing else."""
 
     def hashes(parts: Sequence[str]) -> str:
         digests = (hashlib.sha256(text.encode()).digest() for text in parts)

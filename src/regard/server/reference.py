@@ -57,7 +57,7 @@ def render_reference(api: Json) -> str:
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{escape(title)}: API</title>\n'
         '<link rel="icon" type="image/svg+xml" href="page/icon.svg">\n'
-        '<link rel="stylesheet" href="page/theme.css">\n<link rel="stylesheet" href="page/reference.css">\n'
+        '<link rel="stylesheet" href="page/common/theme.css">\n<link rel="stylesheet" href="page/reference.css">\n'
         "</head>\n<body>\n<main>\n"
         f"<h1>{escape(title)}: API</h1>\n"
         '<p>For programs: <a href="openapi.json">openapi.json</a>. For people: <a href="./">the page</a>.</p>\n'

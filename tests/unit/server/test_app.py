@@ -12,7 +12,7 @@ SECRET = "my secret sentence"
 
 ANSWERS = {
     "page": ("GET", "/", 200),
-    "asset": ("GET", "/page/theme.css", 200),
+    "asset": ("GET", "/page/common/theme.css", 200),
     "health": ("GET", "/health", 200),
     "reference": ("GET", "/docs", 200),
     "nothing there": ("GET", "/nothing", 404),

@@ -1,13 +1,15 @@
 """The page of `regard serve`: its files, read once when the server starts, and the routes that hand them out.
 
-The page stands beside the drawings of `regard.pages`, whose modules it imports: both lie under /page/. An address that
-is asked for is looked up among these and never becomes a path of the file system.
+The page imports modules of `regard.pages`, so the files of both are served under /page/, by their path in their folder.
+A requested address is looked up in a table of these and never becomes a path of the file system.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import NamedTuple
 
 from fastapi import APIRouter, Request, Response
@@ -35,20 +37,29 @@ class Asset(NamedTuple):
 
 
 def read_assets() -> dict[str, Asset]:
-    """Every file by its address: the page itself is "/", the others are "/page/NAME"."""
+    """Every file by its address: the page itself is "/", the others are "/page/PATH"."""
     found: dict[str, Asset] = {}
     for package in ("regard.pages", __name__):
-        for file in files(package).iterdir():
-            media_type = MEDIA_TYPES.get(file.name.rpartition(".")[2])
-            if media_type is None or (file.name.endswith(".html") and package != __name__):
+        for path, file in _walk(files(package)):
+            media_type = MEDIA_TYPES.get(path.rpartition(".")[2])
+            if media_type is None or path == "skeleton.html":
                 continue
-            address = "/" if file.name == "index.html" else f"/page/{file.name}"
+            address = "/" if path == "index.html" else f"/page/{path}"
             if address in found:
-                raise AssertionError(f"two files of the page are called {file.name}")
+                raise AssertionError(f"two files of the page have the path {path}")
             body = file.read_bytes()
             charset = "" if media_type.startswith("image/") else "; charset=utf-8"
             found[address] = Asset(body, media_type + charset, f'"{hashlib.sha256(body).hexdigest()[:16]}"')
     return found
+
+
+def _walk(folder: Traversable, above: str = "") -> Iterator[tuple[str, Traversable]]:
+    """All files in a folder and the folders in it, with their paths."""
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _walk(entry, f"{above}{entry.name}/")
+        else:
+            yield above + entry.name, entry
 
 
 def page_routes() -> APIRouter:

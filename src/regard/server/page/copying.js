@@ -1,5 +1,5 @@
 // A button that puts text on the clipboard.
-import { html } from "./draw.js";
+import { html } from "./common/draw.js";
 
 const SHOWN = 1600;
 

@@ -1,6 +1,6 @@
 // The page to write on: a text field over a copy of its text. The copy gives both their height, and in it words can be
 // lit, which a text field does not know. Highlights leave the text whole, so that both break their lines alike.
-import { html } from "./draw.js";
+import { html } from "./common/draw.js";
 
 const LIT = "counterpart";
 const MOVES = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End", "PageUp", "PageDown"];

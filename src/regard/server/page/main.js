@@ -1,18 +1,18 @@
 // The page of `regard serve`: asks what is served, and shows one view at a time.
 import * as address from "./address.js";
 import * as api from "./api.js";
-import { html, plural } from "./draw.js";
+import { html, plural } from "./common/draw.js";
 import { noticeView } from "./notice.js";
 import { afterPause } from "./pace.js";
-import { translateView } from "./translate.js";
+import { translateView } from "./translate/translate.js";
 
 // What a view needs comes with it: whoever only translates loads no more than that.
 const VIEWS = {
   translate: { name: "Translate", kind: "translate", load: async () => translateView },
-  inside: { name: "Look inside", kind: "translate", load: async () => (await import("./inside.js")).insideView },
-  chat: { name: "Chat", kind: "chat", load: async () => (await import("./chat.js")).chatView },
-  classify: { name: "Classify", kind: "classify", load: async () => (await import("./classify.js")).classifyView },
-  tag: { name: "Tag", kind: "tag", load: async () => (await import("./tag.js")).tagView },
+  inside: { name: "Look inside", kind: "translate", load: async () => (await import("./inside/inside.js")).insideView },
+  chat: { name: "Chat", kind: "chat", load: async () => (await import("./chat/chat.js")).chatView },
+  classify: { name: "Classify", kind: "classify", load: async () => (await import("./labels/classify.js")).classifyView },
+  tag: { name: "Tag", kind: "tag", load: async () => (await import("./labels/tag.js")).tagView },
 };
 const main = document.getElementById("main");
 const nav = document.getElementById("views");

@@ -1,6 +1,6 @@
 // The served models: their names for people, and the choice among them.
-import { html, isNumber, large, number } from "./draw.js";
-import { names } from "./frame.js";
+import { html, isNumber, large, number } from "./common/draw.js";
+import { names } from "./common/frame.js";
 
 const sides = ({ source, target }) => names({ source, target });
 

@@ -1,6 +1,6 @@
 // What went wrong, said calmly, with a way to go on.
 import { isAborted, useKey } from "./api.js";
-import { html } from "./draw.js";
+import { html } from "./common/draw.js";
 
 const sentenceCase = (text) => `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
 

@@ -1,5 +1,5 @@
 // What an empty page says: on the first visit how it works, and always a few sentences to begin with.
-import { html } from "./draw.js";
+import { html } from "./common/draw.js";
 
 const SEEN = "regard-welcomed";
 const MOST = 3;

@@ -1,7 +1,0 @@
-// The page of `regard inspect`: draws the data that stand in it.
-import { sign } from "./frame.js";
-import { inspectionView } from "./inspection.js";
-
-const data = JSON.parse(document.getElementById("data").textContent);
-sign(data);
-document.getElementById("view").replaceChildren(...inspectionView(data).nodes);

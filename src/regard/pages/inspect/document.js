@@ -1,0 +1,41 @@
+// One document: what it was found to be, and the words and sentences that attention rested on.
+import { html, plural } from "../common/draw.js";
+import * as frame from "../common/frame.js";
+import { percent, verdictView } from "../common/shading.js";
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const verdict = data.verdict ?? { probabilities: {}, labels: [], sentences: [] };
+
+function found() {
+  const given = verdict.labels.map((label) => `${label}, ${percent(verdict.probabilities[label])}`).join("; ");
+  return given ? `Found to be ${given}.` : "None of the labels is likely enough.";
+}
+
+// The words with the largest shares of the document, wherever they stand.
+function heaviest() {
+  const shares = (verdict.sentences ?? []).flatMap(({ weight, words }) =>
+    words.map((word) => ({ text: word.text, share: weight * word.weight })));
+  return shares.sort((one, other) => other.share - one.share).slice(0, 10);
+}
+
+function heaviestNode() {
+  const words = heaviest();
+  if (!words.length) return null;
+  return html("p", { class: "deck" }, words.flatMap(({ text, share }, index) => {
+    const mark = html("span", { class: "shaded", title: `${percent(share)} of all` }, text);
+    mark.style.setProperty("--strength", (share / words[0].share).toFixed(3));
+    return index ? [" ", mark] : [mark];
+  }));
+}
+
+const sentences = verdict.sentences ?? [];
+frame.sign(data);
+document.getElementById("view").replaceChildren(...[
+  html("div", { class: "title-page" }, html("h1", {}, data.title || "A document"), html("p", { class: "deck" }, found())),
+  frame.section("heaviest", "Heaviest words", "The ten words with the largest share of all that was looked at.",
+    heaviestNode()),
+  frame.section("reading", "Words and sentences",
+    `${plural(sentences.length, "sentence")} as the model read ${sentences.length === 1 ? "it" : "them"}: beside each its ` +
+    "share, its words the darker the more they weigh in the whole.",
+    verdictView(verdict)),
+].filter(Boolean));

@@ -1,0 +1,7 @@
+// The page of `regard inspect`: draws the data that stand in it.
+import { sign } from "../common/frame.js";
+import { inspectionView } from "./inspection.js";
+
+const data = JSON.parse(document.getElementById("data").textContent);
+sign(data);
+document.getElementById("view").replaceChildren(...inspectionView(data).nodes);

@@ -1,0 +1,35 @@
+// Words under their labels; of a chosen word, how sure its label is and which words made it likely.
+import { html, figure } from "../common/draw.js";
+import { probabilityBars } from "../common/shading.js";
+
+// What each word does for the label of the chosen one: the darker, the more of its log-probability would go with it.
+function shade(buttons, chosen, row) {
+  const strongest = Math.max(0, ...row);
+  buttons.forEach((button, place) => {
+    button.setAttribute("aria-pressed", String(place === chosen));
+    const word = button.firstChild;
+    word.style.setProperty("--strength", strongest > 0 ? (Math.max(0, row[place]) / strongest).toFixed(3) : "0");
+    word.title = row.length ? `hidden, it would take ${figure(row[place])} from the log-probability` : "";
+  });
+}
+
+// The least sure word is chosen at first.
+function taggedView({ tokens = [], tags = [], probabilities = [], likeliest = [], influence = [] }) {
+  if (!tokens.length) return null;
+  const detail = html("div", { class: "tag-detail", "aria-live": "polite" });
+  const buttons = tokens.map((token, place) => html("button", { type: "button", class: "tagged-word" },
+    html("span", { class: "shaded" }, token), html("span", { class: "tag" }, tags[place])));
+  const choose = (place) => {
+    shade(buttons, place, influence[place] ?? []);
+    detail.replaceChildren(html("h3", {}, tokens[place]),
+      probabilityBars({ probabilities: likeliest[place] ?? {}, labels: [tags[place]] }));
+  };
+  buttons.forEach((button, place) => button.addEventListener("click", () => choose(place)));
+  choose(Math.max(0, probabilities.indexOf(Math.min(...probabilities))));
+  return html("div", {}, html("div", { class: "tagged-words", dir: "auto" }, buttons), detail);
+}
+
+// The spans in words: NP: the old dog; VP: sees.
+const spansOf = ({ spans = [] }) => spans.map(({ type, text }) => `${type || "span"}: ${text}`).join("; ");
+
+export { taggedView, spansOf };

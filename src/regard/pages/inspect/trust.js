@@ -1,0 +1,23 @@
+// Which explanation to trust, where that was measured over many sentences.
+import { html, figure, plural, table as tableOf } from "../common/draw.js";
+
+
+// The method that ranks first when words are deleted: figures come best first.
+const first = (methods, faithfulness) => (faithfulness?.rows ?? [])
+  .map((row) => methods.find(({ name }) => name === row.name)).find(Boolean);
+
+const range = (value) => (value ? `${figure(value.mean)} (${figure(value.low)} to ${figure(value.high)})` : "–");
+
+function table(methods, { rows, sentences, verdict }, trusted) {
+  const titleOf = (name) => methods.find((one) => one.name === name)?.title ?? name;
+  const headings = ["method", "deletion, higher is better", "sufficiency, lower is better", "names the aligned word"];
+  return html("div", { class: "trust" },
+    html("p", {}, html("strong", {}, `Which to trust: ${trusted.title}. `),
+      `Over ${plural(sentences, "sentence")}, taking away the words that it names first makes the output fall most. `,
+      verdict),
+    html("details", {}, html("summary", {}, "All methods, measured"),
+      html("div", { class: "scroll-box open" }, tableOf(headings, rows.map((row) =>
+        [titleOf(row.name), range(row.deletion), range(row.sufficiency), range(row.precision)]), "numbers"))));
+}
+
+export { first, table };

@@ -1,0 +1,20 @@
+// Classify: a text on the left page; on the facing page what the model takes it for, and which words weighed most.
+import * as api from "../api.js";
+import { html } from "../common/draw.js";
+import { readingView } from "./reading.js";
+import { percent, verdictView } from "../common/shading.js";
+
+const WORDS = {
+  title: "Classify", field: "Text to classify", placeholder: "Type or paste a text", given: "Text", found: "Verdict",
+  nothing: "The verdict appears here",
+  welcome: "Write a text to see what the model takes it for, and which of its sentences and words weighed most.",
+};
+
+const draw = (verdict) =>
+  [html("p", { class: "running label" }, verdict.labels.join(", ") || "none of the labels"), verdictView(verdict)];
+const tell = ({ labels, probabilities }) =>
+  labels.map((label) => `${label}, ${percent(probabilities[label])}`).join("; ") || "No label is likely enough";
+
+const classifyView = (app) => readingView(app, "classify", WORDS, { ask: api.classify, draw, tell });
+
+export { classifyView };

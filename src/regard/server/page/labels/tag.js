@@ -1,0 +1,17 @@
+// Tag: a sentence on the left page; on the facing page its words under their labels, and which words mattered.
+import * as api from "../api.js";
+import { readingView } from "./reading.js";
+import { spansOf, taggedView } from "../inspect/tagged.js";
+
+const WORDS = {
+  title: "Tag", field: "Sentence to tag", placeholder: "Type or paste a sentence", given: "Sentence", found: "Labels",
+  nothing: "The labels appear here",
+  welcome: "Write a sentence to see the label of each word; choose a word to see which others made its label likely.",
+};
+
+const draw = (tagged) => [taggedView(tagged)].filter(Boolean);
+const tell = (tagged) => spansOf(tagged) || tagged.tags.join(", ");
+
+const tagView = (app) => readingView(app, "tag", WORDS, { ask: api.tag, draw, tell });
+
+export { tagView };
