@@ -7,3 +7,16 @@ BUILTIN = {
     "smalltalk": "smalltalk.jsonl.bz2",
 }
 """Built-in corpora: the name to give as --source, and the packaged file in regard/data (written by tools/)."""
+
+FORMATS = {
+    ".txt": "regard.documents.plain",
+    ".html": "regard.documents.html",
+    ".htm": "regard.documents.html",
+    ".xhtml": "regard.documents.html",
+    ".md": "regard.documents.markdown",
+    ".markdown": "regard.documents.markdown",
+    ".srt": "regard.documents.subtitles",
+    ".po": "regard.documents.po",
+    ".pot": "regard.documents.po",
+}
+"""Document formats: the ending of a file name, and the module that parses it (see regard/documents)."""

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.data.files import STDIN, opened, split_suffix, standard_input
-from regard.documents import FORMATS, SUFFIXES, Document, Format, parse
+from regard.documents import FORMAT_NAMES, Document, parse
 from regard.durable import is_stream, write_atomically
 from regard.errors import SettingsError
+from regard.registry import FORMATS
 from regard.run import Run
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 LINES_ONLY = ("json", "scores", "align", "tree", "resume", "prefix")
 """Options that speak of lines."""
+LINES = "txt"
+"""The format whose lines are translated one by one."""
 SHOWN = 5
 """Lost pieces that are named."""
 
@@ -30,24 +33,24 @@ def add_format(parser: argparse.ArgumentParser) -> None:
     """Add the option that says what a file is."""
     parser.add_argument(
         "--format",
-        choices=FORMATS,
-        help="what the file is (default: by its suffix, .html .md .srt .po; else text, one sentence a line)",
+        choices=FORMAT_NAMES,
+        help="format of the file (default: by its ending; other endings are txt, one sentence per line)",
     )
 
 
-def document_format(options: argparse.Namespace) -> Format | None:
+def document_format(options: argparse.Namespace) -> str | None:
     """The format of a file that is translated as a whole; None for lines of text."""
-    suffix = split_suffix(options.file)[0] if options.text is None else ""
-    kind = options.format or SUFFIXES.get(suffix, "text")
-    return None if kind == "text" else kind
+    ending = split_suffix(options.file)[0] if options.text is None else ""
+    kind = options.format or (ending.removeprefix(".") if ending in FORMATS else LINES)
+    return None if kind == LINES else kind
 
 
-def read_document(options: argparse.Namespace, kind: Format, run: Run) -> Document:
+def read_document(options: argparse.Namespace, kind: str, run: Run) -> Document:
     """The document to translate; `options.align` then says whether its marks need to know which words render which."""
     for name in LINES_ONLY:
         if getattr(options, name):
             problem = f"--{name} is for lines of text, and {options.file} is translated as a whole ({kind})"
-            raise SettingsError(f"{problem}; --format text takes it line by line")
+            raise SettingsError(f"{problem}; --format {LINES} takes it line by line")
     if options.nbest > 1:
         raise SettingsError(f"--nbest is for lines of text, and {options.file} is translated as a whole ({kind})")
     if options.out and not Path(options.out).absolute().parent.is_dir():
@@ -61,7 +64,7 @@ def read_document(options: argparse.Namespace, kind: Format, run: Run) -> Docume
     return document
 
 
-def _parse(file: str, kind: Format) -> Document:
+def _parse(file: str, kind: str) -> Document:
     if file == "-":
         with standard_input() as stream:
             return parse(STDIN, stream.read(), format=kind)

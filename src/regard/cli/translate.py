@@ -40,7 +40,7 @@ MANY_LINES = 500
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.description = (
-        "Translate a text, a file or standard input line by line; HTML, Markdown, SRT and PO files as documents.\n\n"
+        "Translate a text, a file or standard input line by line; HTML, Markdown and other formats as documents.\n\n"
         "  regard translate runs/demo 'I am trendy'\n"
         "  echo 'I am trendy' | regard translate runs/demo\n"
         "  regard translate runs/en-de news.en --out news.de\n"

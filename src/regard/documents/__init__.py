@@ -1,73 +1,107 @@
-"""Documents: text in some format to texts to translate, and back. No model and no translation happens here.
+"""Documents: split a file into texts to translate, and put the translations back. Everything else stays as it was.
 
 document = parse("page.html", content)
 answers = translate(document.texts, align=document.needs_alignment)
 content = document.rebuild(answers)
+
+A format is a module that `regard.registry.FORMATS` names, with
+    BINARY = False                                     True: `parse` gets bytes instead of text
+    parse(source, draft, name) -> list[Piece]          `draft.add` takes each text; `name` is for error messages
+    finish(made) -> str | bytes                        optional: makes the file of the filled pieces
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Literal, get_args
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from regard.documents.document import Document
 from regard.errors import CorpusError, SettingsError, nearest
+from regard.registry import FORMATS
 
-__all__ = ["FORMATS", "SUFFIXES", "Document", "Format", "format_of", "parse"]
-
-Format = Literal["text", "html", "markdown", "srt", "po"]
-FORMATS: tuple[Format, ...] = get_args(Format)
-SUFFIXES: Mapping[str, Format] = {
-    ".txt": "text",
-    ".html": "html",
-    ".htm": "html",
-    ".xhtml": "html",
-    ".md": "markdown",
-    ".markdown": "markdown",
-    ".srt": "srt",
-    ".po": "po",
-    ".pot": "po",
-}
-
-
-def format_of(name: str) -> Format:
-    """The format that a name or the suffix of a file says."""
-    lowered = name.lower()
-    for known in FORMATS:
-        if lowered == known:
-            return known
-    suffix = os.path.splitext(lowered)[1] or lowered
-    if suffix in SUFFIXES:
-        return SUFFIXES[suffix]
-    if suffix != lowered or suffix.startswith("."):
-        raise SettingsError(f"{name}: documents of this kind are not known; known are {', '.join(SUFFIXES)}")
-    raise SettingsError(f'there is no document format "{name}"{nearest(name, FORMATS)}; there are {", ".join(FORMATS)}')
-
-
-def parse(name: str, content: str | bytes, *, format: Format | None = None, attributes: bool = True) -> Document:
-    """Take a document apart. `name` is a format, or the name of a file, whose suffix tells the format if none is given.
-
-    `attributes`: in HTML, attributes that people read (alt, title, placeholder, aria-label) are texts as well.
-    """
-    kind = format or format_of(name)
-    from regard.documents import html, markdown, plain, po, srt
+if TYPE_CHECKING:
+    from regard.documents.markup import Answer, Piece
     from regard.documents.segment import Draft
 
+__all__ = ["FORMAT_NAMES", "Document", "format_of", "parse"]
+
+FORMAT_NAMES = tuple(ending.removeprefix(".") for ending in FORMATS)
+"""Names of the formats: file endings without the dot."""
+_MARK = "\ufeff"  # byte order mark
+
+
+class Document:
+    """A parsed document. Translate its `texts`, in batches of any size, and give the answers to `rebuild`."""
+
+    def __init__(self, pieces: Sequence[Piece], draft: Draft, format_module: Any, *, as_bytes: bool):
+        self._pieces, self._segments = pieces, draft.segments
+        self._format, self._as_bytes = format_module, as_bytes
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts to translate, one per paragraph, cell, message or the like."""
+        return [segment.marked.text for segment in self._segments]
+
+    @property
+    def needs_alignment(self) -> bool:
+        """Whether markup inside texts is placed better if the answers have word alignments."""
+        return any(segment.marked.needs_alignment for segment in self._segments)
+
+    def rebuild(self, answers: Sequence[Answer]) -> str | bytes:
+        """The translated document, as text or bytes like the source. Answers are in the order of `texts`.
+
+        A text whose translation is empty or equal to it stays as it was, byte for byte.
+        """
+        from regard.documents.markup import fill
+
+        self._check(answers)
+        made: str | bytes = fill(self._pieces, answers)
+        if finish := getattr(self._format, "finish", None):
+            made = finish(made)
+        return made.encode("utf-8", "surrogatepass") if self._as_bytes and isinstance(made, str) else made
+
+    def lost(self, answers: Sequence[Answer]) -> list[tuple[str, ...]]:
+        """For each text, the addresses, placeholders, code and numbers that are missing from its translation.
+
+        `rebuild` puts all of them back except the numbers, where the alignment says.
+        """
+        self._check(answers)
+        return [segment.lost(answer) for segment, answer in zip(self._segments, answers, strict=True)]
+
+    def _check(self, answers: Sequence[Answer]) -> None:
+        if len(answers) != len(self._segments):
+            raise ValueError(f"{len(answers)} answers for {len(self._segments)} texts")
+
+
+def format_of(name: str) -> str:
+    """The format of a file by its ending; `name` may also be a format."""
+    lowered = name.lower()
+    if lowered in FORMAT_NAMES:
+        return lowered
+    ending = os.path.splitext(lowered)[1] or lowered
+    if ending in FORMATS:
+        return ending.removeprefix(".")
+    if ending != lowered or ending.startswith("."):
+        raise SettingsError(f"{name}: unknown document format; known endings: {', '.join(FORMATS)}")
+    known = ", ".join(FORMAT_NAMES)
+    raise SettingsError(f'there is no document format "{name}"{nearest(name, FORMAT_NAMES)}; choose from {known}')
+
+
+def parse(name: str, content: str | bytes, *, format: str = "") -> Document:
+    """Split a document into texts. `name` is a format, or the name of a file, whose ending gives the format."""
+    from regard.documents.segment import Draft
+
+    module = import_module(FORMATS[f".{format_of(format or name)}"])
+    draft = Draft()
+    if module.BINARY:
+        if isinstance(content, str):
+            raise CorpusError(name, "a file of this format is binary, not text")
+        return Document(module.parse(content, draft, name), draft, module, as_bytes=True)
     source = content if isinstance(content, str) else _decode(name, content)
-    mark = "\ufeff" if source.startswith("\ufeff") else ""  # a byte order mark is no text
-    source, draft = source[len(mark) :], Draft()
-    if kind == "html":
-        pieces = html.parse_html(source, draft, attributes=attributes)
-    elif kind == "markdown":
-        pieces = markdown.parse_markdown(source, draft)
-    elif kind == "srt":
-        pieces = srt.parse_srt(source, draft, name)
-    elif kind == "po":
-        pieces = po.parse_po(source, draft, name)
-    else:
-        pieces = plain.parse_plain(source, draft)
-    return Document(kind, [mark, *pieces], draft, as_bytes=not isinstance(content, str))
+    mark = _MARK if source.startswith(_MARK) else ""
+    pieces = [mark, *module.parse(source[len(mark) :], draft, name)]
+    return Document(pieces, draft, module, as_bytes=not isinstance(content, str))
 
 
 def _decode(name: str, content: bytes) -> str:

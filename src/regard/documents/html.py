@@ -1,14 +1,29 @@
-"""HTML, pages and fragments: blocks split texts, inline tags stay around the words that render what they enclosed."""
+"""HTML pages and fragments: block elements separate texts; inline tags stay around the translated words.
+
+The standard library's parser is not used: it raises on some malformed declarations, takes quadratic time over unclosed
+tags, and does not give the position of everything. The tokens here are together the source, character for character;
+they are read in linear time, as a browser would as far as texts are concerned, and no input raises an error.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from html import escape, unescape
+from typing import Literal, NamedTuple
 
-from regard.documents.html_tokens import Token, names, read_attributes, read_tokens
-from regard.documents.inline import Element, Fixed, Piece, Raw, Tree, Words, fixed, read_words
+from regard.documents.markup import Element, Fixed, Piece, Raw, Tree, Words, fixed, read_words
 from regard.documents.segment import Draft
+
+BINARY = False
+
+Kind = Literal["text", "open", "close", "single", "other"]
+
+
+def names(text: str) -> frozenset[str]:
+    """A set of names."""
+    return frozenset(text.split())
+
 
 # Whatever is not named here is inline, as it is in a browser. Buttons and options are texts of their own.
 _BLOCKS = names(
@@ -28,14 +43,14 @@ _END = re.compile(r"[.!?:。！？][\"'”’»)]?\s*$")
 _SPOKEN_ATTRIBUTES = ("alt", "title", "placeholder", "aria-label")
 
 
-def parse_html(source: str, draft: Draft, *, attributes: bool = True) -> list[Piece]:
-    """The pieces of a page or a fragment. `attributes`: alt, title and others that people read are texts as well."""
-    return _Reader(draft, attributes).read(read_tokens(source))
+def parse(source: str, draft: Draft, name: str) -> list[Piece]:
+    """Split a page or a fragment into pieces. Attributes that people read (alt, title and others) are texts as well."""
+    return _Reader(draft).read(read_tokens(source))
 
 
 class _Reader:
-    def __init__(self, draft: Draft, attributes: bool):
-        self._draft, self._attributes = draft, attributes
+    def __init__(self, draft: Draft):
+        self._draft = draft
         self._pieces: list[Piece] = []
         self._tree = Tree()
         self._kept: _Kept | None = None
@@ -121,7 +136,7 @@ class _Reader:
 
     def _tag(self, token: Token) -> Raw:
         """The source of a tag, with slots for those of its attributes that are texts."""
-        if not self._attributes or token.kind == "close" or "=" not in token.raw:
+        if token.kind == "close" or "=" not in token.raw:
             return token.raw
         found = list(read_attributes(token.raw))
         values = {attribute.name: attribute.value.lower() for attribute in found}
@@ -172,3 +187,103 @@ def _untranslated(raw: str) -> bool:
 
 def _escape(text: str) -> str:
     return escape(text, quote=False)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Tokens
+
+VOID = names("area base br col embed hr img input link meta param source track wbr")
+_RAW_TEXT = names("script style textarea xmp iframe noembed noframes title")
+
+# A quotation mark matters after "=" only, and only if it is closed. Nothing here ever goes back (the second plus).
+_TAG = re.compile(r"""</?([a-zA-Z][^\s/>]*+)(?:[^>=]++|=\s*+(?:"[^"]*+"|'[^']*+')?+)*+>""")
+_PLAIN_TAG = re.compile(r"</?([a-zA-Z][^\s/<>]*+)[^<>]*+>")
+_TAG_START = re.compile(r"</?[a-zA-Z]")
+
+
+class Token(NamedTuple):
+    """A piece of the source."""
+
+    kind: Kind
+    """`single` is a tag that encloses nothing; `other` a comment, a declaration, or what is no text, as a script."""
+    raw: str
+    name: str = ""
+    """Of a tag, in lower case."""
+
+
+def read_tokens(source: str) -> Iterator[Token]:
+    """All of the source, in order."""
+    tag, last = _TAG, source.rfind(">")
+    said = at = 0  # text has been given up to `said`; the next "<" is looked for from `at`
+    while (at := source.find("<", at)) >= 0:
+        if source.startswith("<!--", at):
+            token = Token("other", _until(source, at, "-->", at + 2))
+        elif source.startswith(("<!", "<?"), at):
+            token = Token("other", _until(source, at, ">", at + 2))
+        elif at > last:
+            break
+        elif match := tag.match(source, at):
+            token = _tag_token(match)
+        elif tag is _TAG and _TAG_START.match(source, at):
+            tag = _PLAIN_TAG  # a tag that swallows the rest of the page: from here on quotation marks mean nothing
+            continue
+        elif source.startswith("</", at) and not _TAG_START.match(source, at):
+            token = Token("other", _until(source, at, ">", at + 2))
+        else:
+            at += 1
+            continue
+        if said < at:
+            yield Token("text", source[said:at])
+        yield token
+        said = at = at + len(token.raw)
+        if token.kind == "open" and token.name in _RAW_TEXT:
+            content = _content(source, at, token.name)
+            if content:
+                yield Token("text" if token.name == "title" else "other", content)
+            said = at = at + len(content)
+    if said < len(source):
+        yield Token("text", source[said:])
+
+
+def _until(source: str, start: int, mark: str, search_from: int) -> str:
+    """The source from `start` up to a mark and with it, or to the end."""
+    end = source.find(mark, search_from)
+    return source[start:] if end < 0 else source[start : end + len(mark)]
+
+
+def _tag_token(match: re.Match[str]) -> Token:
+    raw, name = match.group(), match[1].lower()
+    if raw.startswith("</"):
+        return Token("close", raw, name)
+    return Token("single" if name in VOID or raw.endswith("/>") else "open", raw, name)
+
+
+def _content(source: str, start: int, name: str) -> str:
+    """What stands in an element whose tags are no tags."""
+    end = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(source, start)
+    return source[start : end.start()] if end else source[start:]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Attributes
+
+_ATTRIBUTE = re.compile(r"""([^\s"'<>/=]++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s"'<>=]++)))?+""")
+
+
+class Attribute(NamedTuple):
+    """An attribute of a tag, and where its value stands."""
+
+    name: str
+    value: str
+    start: int
+    end: int
+    quoted: bool
+
+
+def read_attributes(raw: str) -> Iterator[Attribute]:
+    """The attributes of a start tag, in order."""
+    for match in _ATTRIBUTE.finditer(raw, re.match(r"<[^\s/>]*", raw).end()):  # type: ignore[union-attr]
+        group = next((group for group in (2, 3, 4) if match[group] is not None), 0)
+        value = match[group] if group else ""
+        start = match.start(group) if group else match.end()
+        yield Attribute(match[1].lower(), value, start, start + len(value), group in (2, 3))

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import add, eq, floordiv, ge, gt, le, lt, mod, mul, ne, sub
 
-from regard.documents.inline import Answer, Piece, fill, read_tags
-from regard.documents.plain import parse_plain
+from regard.documents.markup import Answer, Piece, fill, read_tags
+from regard.documents.plain import split_lines
 from regard.documents.segment import Draft, Segment
 from regard.errors import CorpusError
+
+BINARY = False
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _FIELD = re.compile(r'[ \t]*(msgctxt|msgid_plural|msgid|msgstr(?:\[\d{1,3}\])?)[ \t]*(".*)$')
@@ -47,7 +49,7 @@ class _Entry:
         return bool(self.fields["msgid"].text.strip()) and not any(form.text for form in self.forms.values())
 
 
-def parse_po(source: str, draft: Draft, name: str = "po") -> list[Piece]:
+def parse(source: str, draft: Draft, name: str) -> list[Piece]:
     """The pieces of a catalogue."""
     lines = _LINE.findall(source)
     entries = list(_read_entries(lines, name))
@@ -230,7 +232,7 @@ def _make_slot(entry: _Entry, lines: Sequence[str], singular: int, draft: Draft)
     for name in names:
         text = "msgid_plural" if "msgid_plural" in entry.fields and name != for_one else "msgid"
         if text not in pieces:
-            pieces[text] = parse_plain(entry.fields[text].text, draft, read_tags)
+            pieces[text] = split_lines(entry.fields[text].text, draft, read_tags)
         forms.append((name, pieces[text]))
     if len(draft.segments) == before:
         return None

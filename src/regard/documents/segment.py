@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from regard.data.words import words
-from regard.documents.fragile import FRAGILE, missing_numbers, missing_pieces
-from regard.documents.inline import (
+from regard.documents.markup import (
+    FRAGILE,
     MOST_NODES,
     Answer,
+    Box,
     Break,
     Element,
     Fixed,
+    Marked,
     Node,
     Piece,
     Raw,
     Words,
     fill,
     has_letters,
+    mark,
     source_of,
 )
-from regard.documents.marked import Box, Marked, mark
-from regard.documents.place import Placed, place_marks
+from regard.documents.placement import Placed, place_marks
 
 Escape = Callable[[str], str]
 
@@ -229,3 +231,25 @@ def _cut_space(node: Words) -> tuple[str, str]:
     match = _SPACE.match(node.raw) if node.raw != node.text else None
     size = match.end() if match else len(node.raw) - len(node.raw.lstrip())
     return node.raw[:size], node.raw[size:]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Pieces that a translation left out
+
+_INSIDE_NUMBER = re.compile(r"(?<=\d)[\s.,'’](?=\d)")
+_NUMBER = re.compile(r"\d{1,40}")
+
+
+def missing_pieces(kept: list[str], text: str) -> list[str]:
+    """Those pieces that `text` does not hold as often as they are wanted."""
+    wanted = Counter(kept)
+    return [piece for piece, times in wanted.items() if text.count(piece) < times]
+
+
+def missing_numbers(source: str, text: str) -> list[str]:
+    """Numbers of `source` that `text` does not hold. Separators may differ: 1,000.5 and 1.000,5 are one number."""
+    return list((_numbers(source) - _numbers(text)).elements())
+
+
+def _numbers(text: str) -> Counter[str]:
+    return Counter(str(int(number)) for number in _NUMBER.findall(_INSIDE_NUMBER.sub("", text)))

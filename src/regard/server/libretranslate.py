@@ -9,7 +9,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from regard.documents import SUFFIXES
+from regard.registry import FORMATS
 from regard.server.bodies import FORM, MULTIPART, FormRoute
 from regard.server.documents import UPLOAD, translate_documents, translate_upload
 from regard.server.languages import language_name
@@ -131,7 +131,7 @@ async def frontend_settings(service: TheService) -> Response:
             "frontendTimeout": PAUSE,
             "language": names,
             "suggestions": False,
-            "supportedFilesFormat": list(SUFFIXES),
+            "supportedFilesFormat": list(FORMATS),
         }
     )
 

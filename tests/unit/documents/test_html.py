@@ -47,10 +47,6 @@ def test_texts(source, texts):
     assert parse("html", source).texts == texts
 
 
-def test_attributes_may_be_left_alone():
-    assert parse("html", "<img alt='A dog'> sits", attributes=False).texts == ["sits"]
-
-
 def test_a_tag_goes_with_its_words():
     answer = said("the red house", "la casa rossa", "0-0 1-2 2-1")
     assert rebuilt("<p>the <b>red</b> house</p>", answer) == "<p>la casa <b>rossa</b></p>"

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from regard.documents import parse
-from regard.documents.html_tokens import read_tokens
+from regard.documents.html import read_tokens
 from tests.unit.documents.answers import Links, Said, same, shuffled
 
 WORDS = ["the dog", "a", "Über", "l'amico ", " 3.5", "x", "%s", "{name}", "https://a.org/b_c?d=1.", "me@a.org", "。"]
@@ -40,7 +40,7 @@ def mixtures(pieces):
 
 
 DOCUMENTS = st.one_of(
-    st.tuples(st.just("text"), mixtures([])),
+    st.tuples(st.just("txt"), mixtures([])),
     st.tuples(st.just("html"), mixtures(HTML)),
     st.tuples(st.just("markdown"), mixtures(MARKDOWN)),
     st.tuples(st.just("srt"), mixtures(SRT).map(lambda text: SRT[1] + text)),
@@ -184,7 +184,7 @@ HOSTILE = {
              "x<br>", "<a>x</a>,"],
     "markdown": ["[", "`", "``a`", "*a ", "![", "](", "<", "|", "> ", "- a\n", "a_b@", "\\", "[a](", "**",
                  "a\n", " \t"],
-    "text": ["a" * 50, "%s a ", "%", "{{", "a@", "https://", "1.", " "],
+    "txt": ["a" * 50, "%s a ", "%", "{{", "a@", "https://", "1.", " "],
     "srt": ["1\n", "<i>", "00:00:01,000 --> 00:00:02,500\na\n\n", " ", "{\\"],
 }  # fmt: skip
 

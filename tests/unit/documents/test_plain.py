@@ -1,10 +1,16 @@
 """Plain text, the choice of a format, and what must not be lost."""
 
+import inspect
+import re
+from importlib import import_module
+from pathlib import Path
+
 import pytest
 
 from regard.documents import format_of, parse
-from regard.documents.fragile import cut_fragile
+from regard.documents.markup import cut_fragile
 from regard.errors import CorpusError, SettingsError
+from regard.registry import FORMATS
 from tests.unit.documents.answers import Said, said
 
 
@@ -17,14 +23,14 @@ def test_lines_indentation_and_ends_stay():
 
 
 def test_a_byte_order_mark_is_no_text():
-    document = parse("text", "\ufeffHello".encode())
+    document = parse("txt", "\ufeffHello".encode())
     assert document.texts == ["Hello"]
     assert document.rebuild([Said("Ciao")]) == "\ufeffCiao".encode()
 
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("html", "html"), ("Page.HTM", "html"), (".md", "markdown"), ("a/b.c/film.srt", "srt"), ("de.po", "po")],
+    [("html", "html"), ("Page.HTM", "htm"), (".md", "md"), ("a/b.c/film.srt", "srt"), ("de.po", "po")],
 )
 def test_formats(name, kind):
     assert format_of(name) == kind
@@ -33,14 +39,29 @@ def test_formats(name, kind):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("page.docx", r"^page\.docx: documents of this kind are not known; known are \.txt, "),
-        ("htlm", r'^there is no document format "htlm"; did you mean "html"\?; there are text, html, '),
+        ("page.docx", r"^page\.docx: unknown document format; known endings: \.txt, "),
+        ("markdwon", r'^there is no document format "markdwon"; did you mean "markdown"\?; choose from txt, html, '),
         ("", r"^there is no document format"),
     ],
 )
 def test_unknown_formats_are_told(name, message):
     with pytest.raises(SettingsError, match=message):
         parse(name, "text")
+
+
+def test_the_documentation_names_every_ending():
+    page = (Path(__file__).parents[3] / "docs" / "documents.md").read_text(encoding="utf-8")
+    listed = re.search(r"gives the format \(`([^`]+)`", page)
+    assert listed
+    assert listed[1].split() == [ending for ending in FORMATS if ending != ".txt"]
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_every_format_is_a_module_with_the_contract(ending):
+    module = import_module(FORMATS[ending])
+    assert module.BINARY in (False, True)
+    assert list(inspect.signature(module.parse).parameters) == ["source", "draft", "name"]
+    assert parse(f"a{ending}", b"").rebuild([]) == b""
 
 
 def test_bytes_that_are_no_text_are_told():
@@ -50,7 +71,7 @@ def test_bytes_that_are_no_text_are_told():
 
 def test_the_number_of_answers_is_checked():
     with pytest.raises(ValueError, match="1 answers for 2 texts"):
-        parse("text", "one\ntwo").rebuild([Said("uno")])
+        parse("txt", "one\ntwo").rebuild([Said("uno")])
 
 
 @pytest.mark.parametrize(
@@ -79,17 +100,17 @@ def test_what_must_not_change_is_found(text, kept):
     ],
 )
 def test_losses_are_told(source, target, lost):
-    assert parse("text", source).lost([Said(target)]) == [lost]
+    assert parse("txt", source).lost([Said(target)]) == [lost]
 
 
 def test_an_address_is_put_back():
-    document = parse("text", "see a.b@c.org now")
+    document = parse("txt", "see a.b@c.org now")
     assert document.rebuild([Said("siehe jetzt")]) in (
         "siehe a.b@c.org jetzt", "a.b@c.org siehe jetzt", "siehe jetzt a.b@c.org",
     )  # fmt: skip
 
 
 def test_a_placeholder_within_a_word_is_left_to_the_word():
-    document = parse("text", "the %1th of %s")
+    document = parse("txt", "the %1th of %s")
     assert document.rebuild([said("the %1th of %s", "der %1te von %s", "0-0 1-1 2-2 3-3 4-4 5-5")]) == "der %1te von %s"
     assert document.lost([Said("der von %s")]) == [("%1",)]

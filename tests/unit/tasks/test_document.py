@@ -60,7 +60,7 @@ def test_other_formats_and_standard_output(run, tmp_path, capsys):
     assert made.startswith("# ")
     assert made.endswith(f"\n\n```\n{text}\n```\n")
     assert f"# {text}" not in made
-    assert main(["translate", run, str(tmp_path / "a.md"), "--beam", "1", "--format", "text"]) == 0
+    assert main(["translate", run, str(tmp_path / "a.md"), "--beam", "1", "--format", "txt"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 5
     assert (
         main(["translate", run, str(tmp_path / "a.md"), "--beam", "1", "--format", "html", "--engine", "ctranslate2"])

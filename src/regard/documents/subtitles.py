@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from regard.documents.inline import Break, Element, Fixed, Node, Piece, Words, read_tags
-from regard.documents.marked import mark
+from regard.documents.markup import Break, Element, Fixed, Node, Piece, Words, mark, read_tags
 from regard.documents.segment import Draft
 from regard.errors import CorpusError
+
+BINARY = False
 
 _TIME = r"\d{1,3}:\d{1,2}:\d{1,2}[,.]\d{1,3}"
 _HEAD = re.compile(rf"(?:^[ \t]*\d+[ \t]*\r?\n)?^[ \t]*({_TIME})[ \t]*-->[ \t]*({_TIME})[^\r\n]*", re.MULTILINE)
@@ -47,7 +48,7 @@ class _Cue:
         return _MARKUP.sub("", self.text).strip()
 
 
-def parse_srt(source: str, draft: Draft, name: str = "srt") -> list[Piece]:
+def parse(source: str, draft: Draft, name: str) -> list[Piece]:
     """The pieces of a subtitle file."""
     heads = list(_HEAD.finditer(source))
     if not heads:

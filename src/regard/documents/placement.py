@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.words import word_texts
-from regard.documents.inline import Alignment, Break, Element, Fixed, has_letters
-from regard.documents.marked import Box, Marked
+from regard.documents.markup import Alignment, Box, Break, Element, Fixed, Marked, has_letters
 
 OUTSIDE = 0.5
 """What a word that renders something else costs a stretch, where one that belongs to it is worth 1."""
