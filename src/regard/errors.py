@@ -27,12 +27,28 @@ class TokenizerError(RegardError):
     """A vocabulary that cannot be built or read."""
 
 
-class VocabularyTooLargeError(TokenizerError):
+class VocabularySizeError(TokenizerError):
+    """The text does not support a vocabulary of this size. `possible` is the nearest size that it does."""
+
+    def __init__(self, message: str, possible: int):
+        super().__init__(message)
+        self.possible = possible
+
+
+class VocabularyTooLargeError(VocabularySizeError):
     """More tokens were asked for than the text supports."""
 
     def __init__(self, asked: int, largest: int):
-        super().__init__(f"tokenizer.size {asked} is more than the data supports; set it to {largest} or less")
-        self.largest = largest
+        super().__init__(f"tokenizer.size {asked} is more than the data supports; set it to {largest} or less", largest)
+
+
+class VocabularyTooSmallError(VocabularySizeError):
+    """Fewer tokens were asked for than the text has characters."""
+
+    def __init__(self, asked: int, smallest: int):
+        super().__init__(
+            f"tokenizer.size {asked} has no room for bytes and letters; set it to {smallest} or more", smallest
+        )
 
 
 class ModelError(RegardError):

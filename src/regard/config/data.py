@@ -74,4 +74,8 @@ class Tokenizer:
     def __post_init__(self) -> None:
         require(self.size >= 8, "tokenizer.size must be at least 8")
         require(0 <= self.sampling < 1, "tokenizer.sampling must be at least 0 and below 1")
+        require(
+            not self.sampling or self.kind in ("bpe", "unigram"),
+            'tokenizer.sampling needs subwords; set it to 0, or tokenizer.kind to "bpe" or "unigram"',
+        )
         require(all(self.symbols), "tokenizer.symbols must not be empty")

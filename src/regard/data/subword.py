@@ -16,7 +16,7 @@ import sentencepiece
 
 from regard import config
 from regard.data.tokenizer import EOS, FIRST_SPECIALS, LONGEST_LINE, SOS, SPECIAL_COUNT, UNK, Tokenizer, spell
-from regard.errors import TokenizerError, VocabularyTooLargeError
+from regard.errors import TokenizerError, VocabularyTooLargeError, VocabularyTooSmallError
 
 BYTE_COUNT = 256
 FIRST_TOKEN = len(FIRST_SPECIALS)
@@ -96,15 +96,14 @@ def _learn(lines: list[str], settings: config.Tokenizer, size: int) -> SubwordTo
             minloglevel=QUIET,
         )
     except RuntimeError as error:
-        raise TokenizerError(_explain(str(error), size)) from None
+        raise _explain(str(error), size) from None
     return SubwordTokenizer(settings.kind, settings.lowercase, model.getvalue())
 
 
-def _explain(error: str, size: int) -> str:
+def _explain(error: str, size: int) -> TokenizerError:
     if numbers := re.search(r"smaller than required_chars\. \d+ vs (\d+)", error):
-        smallest = int(numbers[1]) + 1  # PAD
-        return f"tokenizer.size {size} has no room for bytes and letters; set it to {smallest} or more"
-    return f"tokenizer: SentencePiece cannot learn from this text ({error})"
+        return VocabularyTooSmallError(size, int(numbers[1]) + 1)  # PAD
+    return TokenizerError(f"tokenizer: SentencePiece cannot learn from this text ({error})")
 
 
 def load(path: Path, kind: str, lowercase: bool, symbols: Sequence[str] = ()) -> SubwordTokenizer:

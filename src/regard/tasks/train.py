@@ -23,7 +23,7 @@ from regard import __version__
 from regard.config import Recipe, Train
 from regard.data.corpus import content_hash
 from regard.durable import write_atomically
-from regard.errors import RunError, SettingsError, VocabularyTooLargeError
+from regard.errors import RunError, SettingsError, VocabularySizeError, VocabularyTooSmallError
 from regard.models.base import Network
 from regard.models.transformer import start_quietly
 from regard.recipe import make_recipe, read_table, to_table, with_overrides
@@ -44,6 +44,8 @@ from regard.training.watch import make_watchers
 if TYPE_CHECKING:
     from regard.tasks.open import Opened
 
+MOST_SIZES = 4
+"""Sizes of a vocabulary that are tried: each side may find the size too small, then too large."""
 LAUNCH = ".launch"
 """File in a run folder with the name of torchrun's launch that made it."""
 
@@ -89,11 +91,15 @@ class Job:
         """What it will take on this machine."""
         return self.kind.estimate(self.recipe, self.examples, look_at_machine(self.recipe.train.device))
 
-    def with_vocabulary(self, error: VocabularyTooLargeError) -> Job:
-        """The same with the largest vocabulary that the data supports, if it was the plan that asked for more."""
+    def with_vocabulary(self, error: VocabularySizeError) -> Job:
+        """The same with a vocabulary that the data supports, if it was the plan that chose its size."""
+        planned = self.recipe.tokenizer.size
         if not any(choice.name == "tokenizer.size" for choice in self.plan):
             raise error
-        size = Choice("tokenizer.size", error.largest, "the largest that the data supports")
+        size = Choice("tokenizer.size", error.possible, "the largest that the data supports")
+        if isinstance(error, VocabularyTooSmallError):
+            reason = f"every character of the text, and {planned:,} subwords"
+            size = Choice("tokenizer.size", error.possible + planned, reason)
         plan = [size if choice.name == size.name else choice for choice in self.plan]
         tokenizer = dataclasses.replace(self.recipe.tokenizer, size=size.value)
         return dataclasses.replace(self, recipe=dataclasses.replace(self.recipe, tokenizer=tokenizer), plan=plan)
@@ -208,11 +214,7 @@ def _make(job: Job, folder: Path) -> Ready:
         with run.locked():
             if launch := _launch():
                 write_atomically(folder / LAUNCH, launch.encode())
-            try:
-                prepared = job.kind.prepare(run, job.recipe, job.examples, tell, job.base)
-            except VocabularyTooLargeError as error:
-                job = job.with_vocabulary(error)
-                prepared = job.kind.prepare(run, job.recipe, job.examples, tell, job.base)
+            job, prepared = _prepare(run, job)
             run.write_recipe(job.recipe)
             if job.base:
                 run.write_weights(dict(job.base.load_network().named_parameters()))
@@ -223,6 +225,16 @@ def _make(job: Job, folder: Path) -> Ready:
         run.discard()
         raise
     return Ready(run, prepared, model)
+
+
+def _prepare(run: Run, job: Job) -> tuple[Job, Any]:
+    """The data of a job, and the job with the size of vocabulary that the data supports."""
+    for _ in range(MOST_SIZES):
+        try:
+            return job, job.kind.prepare(run, job.recipe, job.examples, tell, job.base)
+        except VocabularySizeError as error:
+            job = job.with_vocabulary(error)
+    return job, job.kind.prepare(run, job.recipe, job.examples, tell, job.base)
 
 
 def _made_by_this_launch(job: Job, folder: Path) -> bool:

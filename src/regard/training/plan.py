@@ -1,7 +1,8 @@
 """The plan: what someone who knows would choose for this much data on this machine, each choice with its reason.
 
 The plan sees only numbers: how many pairs, how long they are, what the machine has. What the user has said is never
-changed, and what follows from it follows: another architecture gets the settings that suit it.
+changed, and what follows from it follows: another architecture gets the settings that suit it. Naming a Transformer
+decides its sizes; norm, positions and dropout stay the plan's.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from regard.config import PRESETS, Recurrent, Transformer
+from regard.config import Recurrent, Transformer
 from regard.recipe import find_preset
 from regard.training.machine import Machine
 
@@ -52,19 +53,21 @@ class Corpus:
 
 def make_plan(corpus: Corpus, machine: Machine, given: Mapping[str, Mapping[str, Any]]) -> list[Choice]:
     """Choose for this corpus on this machine whatever `given`, as tables of settings, leaves open."""
-    said_arch, said = given.get("model", {}).get("arch"), given.get("train", {})
+    model, said = given.get("model", {}), given.get("train", {})
+    said_arch = model.get("arch")
     arch = said_arch or _choose_arch(corpus, machine)[0]
     preset = find_preset(arch)
     is_transformer = isinstance(preset, Transformer)
-    choices = [*_vocabulary(corpus)]
+    choices = [*_vocabulary(corpus, given.get("tokenizer", {}).get("kind", "bpe"))]
     if not said_arch:
-        choices += _model(corpus, machine)
-    elif isinstance(preset, Recurrent) and not {"width", "embedding"} & given["model"].keys():
+        choices.append(Choice("model.arch", *_choose_arch(corpus, machine)))
+    if isinstance(preset, Transformer):
+        choices += _transformer(corpus, preset, model)
+    elif isinstance(preset, Recurrent) and not {"width", "embedding"} & model.keys():
         choices += _recurrent_size(corpus, preset)
     by_muon = is_transformer and said.get("optimizer") != "adam" and not said.get("shard")  # Muon needs whole matrices
     choices += _learning(corpus, by_muon)
-    planned = "before" if not said_arch else getattr(preset, "norm", "")
-    if is_transformer and given.get("model", {}).get("norm", planned) == "before":
+    if is_transformer and model.get("norm", "before") == "before":
         choices.append(
             Choice("train.quiet_start", True, "sub-layers add nothing at first: fewer updates, with norms before them")
         )
@@ -101,12 +104,16 @@ def is_said(name: str, given: Mapping[str, Mapping[str, Any]]) -> bool:
     return key in given.get(section, {})
 
 
-def _vocabulary(corpus: Corpus) -> Iterator[Choice]:
+def _vocabulary(corpus: Corpus, kind: str) -> Iterator[Choice]:
     pairs = corpus.pairs
+    if kind == "word":
+        size = 10_000 if pairs < 15_000 else 32_000
+        yield Choice("tokenizer.size", size, f"{pairs:,} pairs: rarer words are not seen often enough to be learnt")
+        return
     size = 2000 if pairs < 5_000 else 4000 if pairs < 15_000 else 6000 if pairs < 100_000 else 16_000
     size = 32_000 if pairs >= 1_000_000 else size
     yield Choice("tokenizer.size", size, f"{pairs:,} pairs: few enough that each subword is seen often")
-    if pairs < 500_000:
+    if pairs < 500_000 and kind in ("bpe", "unigram"):
         yield Choice(
             "tokenizer.sampling", 0.1, "words are cut anew each time, until it cools down: little data goes further"
         )
@@ -122,15 +129,15 @@ def _choose_arch(corpus: Corpus, machine: Machine) -> tuple[str, str]:
     return "transformer-base", f"{pairs:,} pairs: enough for the paper's base model"
 
 
-def _model(corpus: Corpus, machine: Machine) -> Iterator[Choice]:
-    arch, reason = _choose_arch(corpus, machine)
-    yield Choice("model.arch", arch, reason)
+def _transformer(corpus: Corpus, preset: Transformer, said: Mapping[str, Any]) -> Iterator[Choice]:
     dropout = 0.3 if corpus.pairs < 100_000 else 0.2 if corpus.pairs < 500_000 else 0.1
     yield Choice("model.dropout", dropout, "the less data, the more dropout")
-    preset = PRESETS[arch]
-    if isinstance(preset, Transformer) and preset.norm != "before":
+    if preset.norm != "before":
         yield Choice("model.norm", "before", "learns at once, without a long warm-up")
-    yield Choice("model.positions", "rotary", "what counts is the distance between words: learnt from fewer sentences")
+    if "join" not in said:  # it says how positions join the embeddings, which rotary ones do not
+        yield Choice(
+            "model.positions", "rotary", "what counts is the distance between words: learnt from fewer sentences"
+        )
 
 
 def _recurrent_size(corpus: Corpus, preset: Recurrent) -> Iterator[Choice]:

@@ -328,3 +328,41 @@ def test_batches_of_the_loss_are_bounded_in_tokens(run, monkeypatch):
     mean_loss(translator.model, translator.source, translator.target, pairs, max_length=2000)
     assert len(sizes) > 1
     assert max(sizes) <= 16_384
+
+
+def plain_arguments(folder, out, *settings):
+    """Of a run whose vocabulary is left to the plan."""
+    small = ("model.width=32", "model.heads=2", "model.inner=32", "model.encoder_layers=1", "model.decoder_layers=1")
+    said = [word for setting in (*small, "train.max_steps=2", *settings) for word in ("--set", setting)]
+    return [
+        "train",
+        "--source",
+        str(folder / "train.en"),
+        "--target",
+        str(folder / "train.it"),
+        "--out",
+        str(out),
+        *said,
+    ]
+
+
+def test_a_vocabulary_of_words_needs_no_other_setting(tmp_path, capsys):
+    write_corpus(tmp_path, train=60)
+    assert main(plain_arguments(tmp_path, tmp_path / "run", "tokenizer.kind=word")) == 0
+    wanted = plain_arguments(tmp_path, tmp_path / "other", "tokenizer.kind=word", "tokenizer.sampling=0.1")
+    assert main(wanted) == 2
+    assert "tokenizer.sampling needs subwords" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("joint", ["true", "false"])
+def test_a_planned_vocabulary_has_room_for_every_character(tmp_path, joint):
+    """E.g. Chinese: more characters than the tokens that the plan chooses for so few pairs."""
+    letters = [chr(0x4E00 + number) for number in range(3000)]
+    lines = ["".join(letters[(7 * line + 13 * place) % 3000] for place in range(20)) for line in range(1200)]
+    (tmp_path / "train.en").write_text("\n".join(f"{line} one" for line in lines) + "\n", encoding="utf-8")
+    (tmp_path / "train.it").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    assert main(plain_arguments(tmp_path, tmp_path / "run", f"tokenizer.joint={joint}", "model.tie=target")) == 0
+    run = Run.open(tmp_path / "run")
+    assert run.recipe.tokenizer.size > 3000
+    assert [side.size for side in run.tokenizers] == [run.recipe.tokenizer.size] * 2

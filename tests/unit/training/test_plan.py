@@ -65,8 +65,8 @@ def test_what_the_user_says_stands_and_the_rest_follows():
     [
         ({}, True),
         ({"arch": "transformer-mini"}, True),
-        ({"arch": "transformer-small"}, False),
-        ({"arch": "transformer-small", "norm": "before"}, True),
+        ({"arch": "transformer-small"}, True),
+        ({"arch": "transformer-small", "norm": "after"}, False),
         ({"norm": "after"}, False),
         ({"arch": "luong-dot"}, False),
     ],
@@ -74,10 +74,31 @@ def test_what_the_user_says_stands_and_the_rest_follows():
 def test_transformers_with_norms_before_start_quietly(model, quiet):
     recipe = resolve(Corpus(29_000, 60.0), given={"model": model})
     assert recipe.train.quiet_start == quiet
-    if "arch" in model:  # an architecture that was asked for keeps its own positions
-        assert getattr(recipe.model, "positions", "sinusoidal") == "sinusoidal"
-    else:
-        assert recipe.model.positions == "rotary"
+
+
+@pytest.mark.parametrize("machine", [LAPTOP, GPU])
+@pytest.mark.parametrize("pairs", [10_000, 29_000, 200_000, 5_000_000])
+def test_naming_the_architecture_of_the_plan_changes_nothing(pairs, machine):
+    corpus = Corpus(pairs, 60.0)
+    planned = resolve(corpus, machine)
+    assert resolve(corpus, machine, {"model": {"arch": planned.model.arch}}) == planned
+
+
+def test_naming_another_transformer_decides_its_sizes_alone():
+    model = resolve(Corpus(29_000, 60.0), given={"model": {"arch": "transformer-base"}}).model
+    assert (model.width, model.inner, model.encoder_layers) == (512, 2048, 6)
+    assert (model.positions, model.norm, model.dropout) == ("rotary", "before", 0.3)
+    given = {"arch": "transformer-base", "positions": "learned", "dropout": 0.15, "norm": "after"}
+    model = resolve(Corpus(29_000, 60.0), given={"model": given}).model
+    assert (model.positions, model.norm, model.dropout) == ("learned", "after", 0.15)
+    assert resolve(Corpus(29_000, 60.0), given={"model": {"join": "concatenate"}}).model.positions == "sinusoidal"
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "word", "character"])
+def test_the_plan_suits_the_kind_of_tokenizer(kind):
+    tokenizer = resolve(Corpus(29_000, 60.0), given={"tokenizer": {"kind": kind}}).tokenizer
+    assert bool(tokenizer.sampling) == (kind in ("bpe", "unigram"))
+    assert tokenizer.size == (32_000 if kind == "word" else 6000)
 
 
 @pytest.mark.parametrize(("pairs", "width"), [(29_000, 256), (300_000, 512)])
