@@ -60,7 +60,8 @@ def wait_for(path, process, seconds=60):
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 143), (signal.SIGINT, 130)]
+    ("number", "code"),
+    [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 143), (signal.SIGHUP, 143), (signal.SIGINT, 130)],
 )
 def test_a_signal_in_the_middle_changes_nothing(whole, tmp_path, number, code):
     run = tmp_path / "run"

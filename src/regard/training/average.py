@@ -123,8 +123,9 @@ class Average:
         tensors = self.shadow
         if kind == "checkpoint":
             slot, _, name = name.partition(".")
-            empty = [torch.empty_like(parameter) for parameter in self.shadow]
-            tensors = self.rule.kept.setdefault(int(slot), empty)
+            if int(slot) not in self.rule.kept:
+                self.rule.kept[int(slot)] = [torch.empty_like(parameter) for parameter in self.shadow]
+            tensors = self.rule.kept[int(slot)]
         goal = tensors[self.names.index(name)]
         goal.copy_(lay_out(tensor, goal))
 

@@ -1,27 +1,36 @@
-"""Ctrl-C and SIGTERM ask the loop to save and leave; a second Ctrl-C leaves at once."""
+"""Ctrl-C, SIGTERM and a closed terminal ask the loop to save and stop; a second Ctrl-C stops at once."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
+import stat
 import threading
 from types import FrameType, TracebackType
 from typing import Any
 
 from regard.errors import Terminated
+from regard.system import STOP_SIGNALS
+
+HANGUP = getattr(signal, "SIGHUP", None)
+"""The signal of a closed terminal; not every system has it."""
 
 
 class StopRequest:
-    """While entered, remembers that a stop was asked for instead of dying of it."""
+    """While entered, records that a stop was requested instead of ending the process."""
 
     def __init__(self) -> None:
         self.requested = False
         self.terminated = False
-        """Whether SIGTERM asked for it."""
+        """Whether another signal than Ctrl-C requested it."""
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():  # signals reach no other thread
-            self._before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
+            self._before = {
+                number: signal.signal(number, self._handle) for number in STOP_SIGNALS if _is_wanted(number)
+            }
         return self
 
     def __exit__(
@@ -33,8 +42,25 @@ class StopRequest:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.requested and number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.requested, self.terminated = True, number == signal.SIGTERM
+        if number == HANGUP:
+            _leave_closed_terminal()
+        self.requested, self.terminated = True, number != signal.SIGINT
 
     def interruption(self) -> KeyboardInterrupt:
         """What the command ends with, once all is saved."""
         return Terminated() if self.terminated else KeyboardInterrupt()
+
+
+def _is_wanted(number: int) -> bool:
+    """`nohup` ignores SIGHUP so that the command outlives the terminal."""
+    return number != HANGUP or signal.getsignal(number) is not signal.SIG_IGN
+
+
+def _leave_closed_terminal() -> None:
+    """Discard further output if its terminal is closed: the error of writing there would prevent the state's saving."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in (1, 2):
+        with contextlib.suppress(OSError):
+            if stat.S_ISCHR(os.fstat(descriptor).st_mode) and not os.isatty(descriptor):
+                os.dup2(null, descriptor)
+    os.close(null)

@@ -72,3 +72,14 @@ def test_what_is_remembered_goes_on_as_before():
     walk(one, first, range(8, 11))
     walk(other, second, range(8, 11))
     assert torch.equal(one.named()["weight"], other.named()["weight"])
+
+
+def test_a_checkpoint_is_allocated_once(monkeypatch):
+    made = []
+    monkeypatch.setattr(torch, "empty_like", lambda tensor: made.append(tensor) or torch.zeros(tensor.shape))
+    model = nn.Linear(2, 2)
+    average = Average(model, LastCheckpoints(2, 10))
+    for name in ("checkpoint.0.weight", "checkpoint.0.bias", "checkpoint.1.weight", "checkpoint.1.bias"):
+        average.remember(name, torch.ones_like(dict(model.named_parameters())[name[13:]]), lambda tensor, like: tensor)
+    assert len(made) == 4  # two parameters in each of two checkpoints
+    assert all(torch.equal(tensor, torch.ones_like(tensor)) for kept in average.rule.kept.values() for tensor in kept)
