@@ -25,7 +25,7 @@ def names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Whatever is not named here is inline, as it is in a browser. Buttons and options are texts of their own.
+# Elements that are not named here are inline, as in a browser. Buttons and options are separate texts.
 _BLOCKS = names(
     "html head body title base link meta address article aside blockquote button caption center col colgroup dd "
     "details dialog dir div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 header "
@@ -34,13 +34,13 @@ _BLOCKS = names(
 )
 _CODE = names("code kbd samp tt var")
 _WHOLE = names("script style textarea xmp iframe noembed noframes svg math object video audio canvas map")
-"""Inline elements that stay as they are, with everything inside them."""
-_ENDED_BY_THE_NEXT = names("p li dt dd option tr td th")
+"""Inline elements that stay unchanged with all their content."""
+_ENDED_BY_NEXT = names("p li dt dd option tr td th")
 _INVISIBLE = names("wbr link meta script style")
-"""What does not part the words around it."""
+"""Elements that do not separate the words around them."""
 
 _END = re.compile(r"[.!?:。！？][\"'”’»)]?\s*$")
-_SPOKEN_ATTRIBUTES = ("alt", "title", "placeholder", "aria-label")
+_TEXT_ATTRIBUTES = ("alt", "title", "placeholder", "aria-label")
 
 
 def parse(source: str, draft: Draft, name: str) -> list[Piece]:
@@ -87,21 +87,21 @@ class _Reader:
         elif token.kind == "single":
             if name == "br" and self._ends_sentence():
                 self._flush()
-            self._tree.add(Fixed(raw, parts=name not in _INVISIBLE))
+            self._tree.add(Fixed(raw, separates=name not in _INVISIBLE))
         else:
             if name == "a" and self._follows_link():
                 self._flush()
             self._tree.open(name, raw)
 
     def _follows_link(self) -> bool:
-        """Links with nothing between them are a list of links, not running text."""
+        """Whether a link comes right after another: this is a list of links, not running text."""
         before = self._tree.root[-2:]
         while before and isinstance(before[-1], Words) and not before[-1].text.strip():
             before.pop()
         return bool(before) and not self._tree.depth and isinstance(before[-1], Element) and before[-1].name == "a"
 
     def _ends_sentence(self) -> bool:
-        """Whether a line break here ends a sentence, and with it a text."""
+        """Whether a sentence ends here, so that a line break ends the text."""
         before = self._tree.root[-1:]
         return not self._tree.depth and any(isinstance(node, Words) and _END.search(node.text) for node in before)
 
@@ -109,10 +109,10 @@ class _Reader:
         """End a text."""
         self._pieces += self._draft.add(self._tree.finish(), _escape)
 
-    # What stays as it is
+    # Elements that stay unchanged
 
     def _keep(self, kept: _Kept, token: Token) -> bool:
-        """Take a token into what is kept; True if it is the first that is not."""
+        """Add a token to the unchanged element; True if the token comes after it."""
         if kept.ended_by(token):
             self._end_kept(kept)
             return True
@@ -127,7 +127,7 @@ class _Reader:
         if kept.name in _BLOCKS:
             self._pieces.append(raw)
         elif kept.name in _WHOLE:
-            self._tree.add(Fixed(raw, parts=kept.name not in _INVISIBLE))
+            self._tree.add(Fixed(raw, separates=kept.name not in _INVISIBLE))
         else:
             text = "".join(unescape(token.raw) for token in kept.tokens if token.kind == "text")
             self._tree.add(fixed(raw, text))
@@ -135,20 +135,20 @@ class _Reader:
     # Attributes that people read
 
     def _tag(self, token: Token) -> Raw:
-        """The source of a tag, with slots for those of its attributes that are texts."""
+        """The source of a tag, with slots for the attributes that are texts."""
         if token.kind == "close" or "=" not in token.raw:
             return token.raw
         found = list(read_attributes(token.raw))
         values = {attribute.name: attribute.value.lower() for attribute in found}
-        spoken = set(_SPOKEN_ATTRIBUTES)
+        translated = set(_TEXT_ATTRIBUTES)
         if token.name == "input" and values.get("type") in ("submit", "button", "reset"):
-            spoken.add("value")
+            translated.add("value")
         if token.name == "meta" and values.get("name") == "description":
-            spoken.add("content")
+            translated.add("content")
         pieces: list[Piece] = []
         at = 0
         for attribute in found:
-            if attribute.name in spoken and attribute.quoted:
+            if attribute.name in translated and attribute.quoted:
                 pieces.append(token.raw[at : attribute.start])
                 pieces += self._draft.add(list(read_words(attribute.value, unescape)), escape)
                 at = attribute.end
@@ -156,7 +156,7 @@ class _Reader:
 
 
 class _Kept:
-    """An element that stays as it is, while it is being read."""
+    """An element that stays unchanged, while it is read."""
 
     def __init__(self, token: Token):
         self.name = token.name
@@ -164,9 +164,9 @@ class _Kept:
         self.depth = 1
 
     def ended_by(self, token: Token) -> bool:
-        """Whether the element ends before this token; also where its end tag may be left out, or is missing."""
+        """Whether the element ends before this token, also without an end tag."""
         if token.name == self.name and token.kind in ("open", "close"):
-            if token.kind == "open" and self.name in _ENDED_BY_THE_NEXT and self.depth == 1:
+            if token.kind == "open" and self.name in _ENDED_BY_NEXT and self.depth == 1:
                 return True
             self.depth += 1 if token.kind == "open" else -1
             return False
@@ -175,7 +175,7 @@ class _Kept:
 
 
 def _untranslated(raw: str) -> bool:
-    """Whether a tag says that what it encloses is not to be translated."""
+    """Whether the attributes of a tag say that its content is not to be translated."""
     if "translate" not in (lowered := raw.lower()):
         return False
     return any(
@@ -195,7 +195,7 @@ def _escape(text: str) -> str:
 VOID = names("area base br col embed hr img input link meta param source track wbr")
 _RAW_TEXT = names("script style textarea xmp iframe noembed noframes title")
 
-# A quotation mark matters after "=" only, and only if it is closed. Nothing here ever goes back (the second plus).
+# Quotation marks count only after "=" and only if they are closed. Possessive quantifiers (++) prevent backtracking.
 _TAG = re.compile(r"""</?([a-zA-Z][^\s/>]*+)(?:[^>=]++|=\s*+(?:"[^"]*+"|'[^']*+')?+)*+>""")
 _PLAIN_TAG = re.compile(r"</?([a-zA-Z][^\s/<>]*+)[^<>]*+>")
 _TAG_START = re.compile(r"</?[a-zA-Z]")
@@ -205,16 +205,16 @@ class Token(NamedTuple):
     """A piece of the source."""
 
     kind: Kind
-    """`single` is a tag that encloses nothing; `other` a comment, a declaration, or what is no text, as a script."""
+    """`single`: a tag without content; `other`: a comment, a declaration, or content without text, e.g. a script."""
     raw: str
     name: str = ""
     """Of a tag, in lower case."""
 
 
 def read_tokens(source: str) -> Iterator[Token]:
-    """All of the source, in order."""
+    """Split the source into tokens."""
     tag, last = _TAG, source.rfind(">")
-    said = at = 0  # text has been given up to `said`; the next "<" is looked for from `at`
+    said = at = 0  # text up to `said` is done; the search for the next "<" starts at `at`
     while (at := source.find("<", at)) >= 0:
         if source.startswith("<!--", at):
             token = Token("other", _until(source, at, "-->", at + 2))
@@ -225,7 +225,7 @@ def read_tokens(source: str) -> Iterator[Token]:
         elif match := tag.match(source, at):
             token = _tag_token(match)
         elif tag is _TAG and _TAG_START.match(source, at):
-            tag = _PLAIN_TAG  # a tag that swallows the rest of the page: from here on quotation marks mean nothing
+            tag = _PLAIN_TAG  # an unclosed quotation mark: from here on quotation marks are ignored
             continue
         elif source.startswith("</", at) and not _TAG_START.match(source, at):
             token = Token("other", _until(source, at, ">", at + 2))
@@ -246,7 +246,7 @@ def read_tokens(source: str) -> Iterator[Token]:
 
 
 def _until(source: str, start: int, mark: str, search_from: int) -> str:
-    """The source from `start` up to a mark and with it, or to the end."""
+    """The source from `start` up to and including a mark, or to the end."""
     end = source.find(mark, search_from)
     return source[start:] if end < 0 else source[start : end + len(mark)]
 
@@ -259,7 +259,7 @@ def _tag_token(match: re.Match[str]) -> Token:
 
 
 def _content(source: str, start: int, name: str) -> str:
-    """What stands in an element whose tags are no tags."""
+    """The content of an element in which tags are plain characters."""
     end = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(source, start)
     return source[start : end.start()] if end else source[start:]
 
@@ -271,7 +271,7 @@ _ATTRIBUTE = re.compile(r"""([^\s"'<>/=]++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|
 
 
 class Attribute(NamedTuple):
-    """An attribute of a tag, and where its value stands."""
+    """An attribute of a tag, and the position of its value."""
 
     name: str
     value: str

@@ -13,7 +13,7 @@ from html import unescape
 
 from regard.documents import html
 from regard.documents.html import VOID
-from regard.documents.markup import FRAGILE, Break, Fixed, Node, Piece, Tree, Words, fixed, read_words
+from regard.documents.markup import PROTECTED, Break, Fixed, Node, Piece, Tree, Words, fixed, read_words
 from regard.documents.segment import Draft, Escape
 
 BINARY = False
@@ -36,18 +36,18 @@ _TOKEN = re.compile(
     rf"|(?P<right>\](?P<to>{_DESTINATION}|\[[^\[\]\n]*\])?)"
     rf"|(?P<entity>&(?:\#\d{{1,7}}|\#[xX][0-9a-fA-F]{{1,6}}|[a-zA-Z][a-zA-Z0-9]{{1,31}});)"
     rf"|(?P<stress>\*+|_+|~~)"
-    rf"|(?P<fragile>{FRAGILE.pattern})"
+    rf"|(?P<fragile>{PROTECTED.pattern})"
 )
 _SPECIAL = re.compile(r"[\\`*_\[\]<]")
 
 
 def escape_markdown(text: str) -> str:
-    """Translated text as Markdown that reads as that text."""
+    """Escape translated text so that Markdown shows it as it is."""
     return _SPECIAL.sub(r"\\\g<0>", text)
 
 
 def escape_cell(text: str) -> str:
-    """The same, in a table."""
+    """Escape translated text in a table cell."""
     return escape_markdown(text).replace("|", "\\|")
 
 
@@ -60,7 +60,7 @@ def read_inline(text: str, breaks: Sequence[tuple[str, bool]], labels: AbstractS
 
 
 def fold_label(label: str) -> str:
-    """The form in which names of links are compared."""
+    """Normalize the name of a link for comparison."""
     return " ".join(label.casefold().split())
 
 
@@ -77,22 +77,22 @@ class _Inline:
     def read(self) -> list[Node]:
         at = 0
         while match := _TOKEN.search(self._text, at):
-            self._say(self._text[at : match.start()])
+            self._add_words(self._text[at : match.start()])
             at = self._take(match)
-        self._say(self._text[at:])
+        self._add_words(self._text[at:])
         return self._tree.finish()
 
-    def _say(self, text: str) -> None:
+    def _add_words(self, text: str) -> None:
         if text:
             self._tree.add(Words(text, text))
 
     def _restore(self, raw: str) -> str:
-        """Source of something that may run over line breaks."""
+        """The source of a piece that may contain line breaks."""
         first, *rest = raw.split("\n")
         return first + "".join(next(self._breaks)[0] + part for part in rest)
 
     def _take(self, match: re.Match[str]) -> int:
-        """Add what was found to the tree; returns where to go on."""
+        """Add a match to the tree; returns the position after it."""
         raw, tree = match.group(), self._tree
         if match["break"]:
             tree.add(Break(*next(self._breaks)))
@@ -112,7 +112,7 @@ class _Inline:
             tree.add(Fixed(self._restore(raw)))
         elif match["left"]:
             self._brackets.append(match.end())
-            tree.open("[", raw, alone=Words(raw, raw))
+            tree.open("[", raw, unmatched=Words(raw, raw))
         elif match["right"]:
             return self._take_link(match)
         elif match["entity"]:
@@ -124,7 +124,7 @@ class _Inline:
         return match.end()
 
     def _take_code(self, match: re.Match[str]) -> int:
-        """A code span, up to the next run of equally many ticks; without one, the ticks are text."""
+        """A code span, up to the next run of equally many backticks; without one, the backticks are text."""
         size = len(match.group())
         places = self._ticks[size]
         following = bisect_right(places, match.start())
@@ -139,7 +139,7 @@ class _Inline:
     def _take_tag(self, match: re.Match[str]) -> None:
         name, raw = match["name"].lower(), self._restore(match.group())
         if name in VOID or raw.endswith("/>"):
-            self._tree.add(Fixed(raw, parts=name != "wbr"))
+            self._tree.add(Fixed(raw, separates=name != "wbr"))
         elif match["slash"]:
             self._tree.close(name, raw)
         else:
@@ -147,15 +147,15 @@ class _Inline:
 
     def _take_image(self, match: re.Match[str]) -> None:
         alt: list[Piece] = self._draft.add(list(read_words(match["alt"])), escape_markdown)
-        self._tree.add(Fixed(("![", *alt, f"]{match['target']}"), parts=True))
+        self._tree.add(Fixed(("![", *alt, f"]{match['target']}"), separates=True))
 
     def _take_link(self, match: re.Match[str]) -> int:
-        """The end of a link, with its address, or of a name that the document defines; else a bracket is text."""
+        """The end of a link with an address or a defined name; otherwise the bracket is text."""
         to = match["to"] or ""
         label = self._text[self._brackets.pop() : match.start()] if self._brackets else ""
         defined = fold_label(label) in self._labels
         if self._tree.is_open("[") and (to.startswith("(") or (to and to != "[]") or defined):
-            own = not to or to == "[]"  # a name that is its own text would change with it: it is then written out
+            own = not to or to == "[]"  # the name equals the text, which changes: write the name out
             self._tree.close("[", match.group(), f"][{label}]" if own else None)
             return match.end()
         self._tree.forget("[")
@@ -163,7 +163,7 @@ class _Inline:
         return match.start() + 1
 
     def _take_stress(self, match: re.Match[str]) -> None:
-        """Asterisks and the like: they end what they can, and begin the rest."""
+        """Emphasis marks: they close open emphasis first; the rest open new emphasis."""
         raw, mark = match.group(), match.group()[0]
         before = self._text[match.start() - 1 : match.start()] or " "
         after = self._text[match.end() : match.end() + 1] or " "
@@ -181,7 +181,7 @@ class _Inline:
             if after.isspace() or inside_word or left > 3:
                 self._tree.add(Words(text, text))
             else:
-                self._tree.open(text, text, hollow=False, alone=Words(text, text))
+                self._tree.open(text, text, may_be_empty=False, unmatched=Words(text, text))
             left -= size
 
 
@@ -208,7 +208,7 @@ _HTML_BLOCK = re.compile(
     re.IGNORECASE,
 )
 _HTML_ENDS = {"<!--": "-->", "<script": "</script", "<pre": "</pre", "<style": "</style", "<textarea": "</textarea"}
-"""Blocks of HTML that go on over blank lines, and what they go on to."""
+"""HTML blocks that may contain blank lines, and their end marks."""
 _LINE_START = re.compile(r"(\n[ \t>]*+|^)([-+*#=>]|\d+(?=[.)]))(?=[.)]?(?:\s|$))")
 
 
@@ -231,7 +231,7 @@ class _Line:
 
     @cached_property
     def marks(self) -> str:
-        """Quotation and list marks, and the indentation, that a line begins with."""
+        """The indentation, quotation marks and list marks at the start of the line."""
         match = _MARKERS.match(self.text)
         return match.group() if match else ""
 
@@ -241,7 +241,7 @@ class _Line:
 
 
 def _guard_lines(text: str) -> str:
-    """A translated paragraph, in which no line is taken for a list item, a heading or a quotation."""
+    """Escape line starts of a translated paragraph that would be list items, headings or quotations."""
     return _LINE_START.sub(_guard, text)
 
 
@@ -251,7 +251,7 @@ def _guard(match: re.Match[str]) -> str:
 
 
 def _line_end(text: str) -> str:
-    """What ends the text of a line: spaces, or the backslash of a hard break."""
+    """The end of a line: trailing spaces, or the backslash of a hard break."""
     spaces = text[len(text.rstrip()) :]
     return spaces or ("\\" if text.endswith("\\") else "")
 
@@ -272,7 +272,7 @@ class _Reader:
         return self._pieces
 
     def _read_block(self, at: int) -> int:
-        """Read a line, or the lines of a block; returns the place of the next."""
+        """Read a line, or the lines of a block; returns the index of the next line."""
         line = self._lines[at]
         if not line.rest.strip():
             self._flush()
@@ -330,7 +330,7 @@ class _Reader:
         self._add("\n".join(text.removesuffix(end) for text, end in zip(texts, ends, strict=True)), breaks)
         self._pieces.append(ends[-1] + lines[-1].end)
 
-    # Blocks that stay, or are read by others
+    # Blocks that stay unchanged, and blocks with their own parser
 
     def _keep_until(self, at: int, end: int) -> int:
         self._flush()
@@ -338,7 +338,7 @@ class _Reader:
         return end
 
     def _end_of_fence(self, at: int) -> int:
-        """The place after a fence that closes, or after the last line."""
+        """The index after the closing fence, or after the last line."""
         match = _FENCE.match(self._lines[at].rest)
         fence = (match[1] or match[2]) if match else ""
         for place in range(at + 1, len(self._lines)):
@@ -352,7 +352,7 @@ class _Reader:
         return line.text.startswith(("    ", "\t")) and not self._paragraph and not self._in_list
 
     def _read_html(self, at: int) -> int:
-        """A block of HTML: up to a blank line, or to its end where it may hold blank lines."""
+        """An HTML block: up to a blank line, or to its end mark if it may contain blank lines."""
         self._flush()
         lowered = self._lines[at].rest.lower()
         closing = next((end for start, end in _HTML_ENDS.items() if lowered.startswith(start)), "")
@@ -365,7 +365,7 @@ class _Reader:
         return end
 
     def _read_table(self, at: int) -> int:
-        """Rows of cells, each cell a text; the row under the head stays."""
+        """A table: each cell is a text; the delimiter row stays."""
         self._flush()
         head = at
         while at < len(self._lines) and (at <= head + 1 or "|" in self._lines[at].text):

@@ -15,15 +15,15 @@ from typing import NamedTuple, Protocol
 
 from regard.data.words import word_texts, words
 
-DEEPEST = 40
-"""Elements inside one another; tags beyond are not matched, but stay where they are."""
-MOST_NODES = 1000
-"""Nodes in an element, or in a text: more than any author writes are cut, so that no input takes long to place."""
-SPOKEN_WORDS = 5
-"""What stays as it is and has at most so many words is shown to the translator, as a part of the sentence."""
+MAX_DEPTH = 40
+"""Greatest depth of nested elements. Tags inside deeper ones are not matched; they stay where they are."""
+MAX_NODES = 1000
+"""Most nodes of an element or a text. Longer ones are cut, so that no input takes long to process."""
+MAX_SHOWN_WORDS = 5
+"""A fixed piece with at most this many words is sent to the translator as part of the sentence."""
 
 _KINDS = (
-    # A web address, without the punctuation of the sentence that it ends. In HTML, what follows an entity is not its.
+    # A web address, without the punctuation that ends the sentence. In HTML, an entity ends it.
     r"(?:https?://|ftp://|www\.)(?:(?!&(?:nbsp|lt|gt|quot|\#))[^\s<>\"'`|])*(?:(?!&)[^\s<>\"'`|.,;:!?)\]}*_])",
     r"(?<![\w.+-])[\w.+-]{1,64}+@\w[\w-]*(?:\.\w[\w-]*)+",  # an e-mail address
     r"%\(\w+\)[-+\#0]*\d*(?:\.\d+)?[a-zA-Z]",  # %(name)s
@@ -32,11 +32,12 @@ _KINDS = (
     r"\{\{[^{}\n]{1,60}\}\}",  # {{ name }}
     r"\$?\{[\w.:!,\[\]<>^+\#-]{0,40}\}",  # {} {0} {name:>8} ${name}
 )
-FRAGILE = re.compile("|".join(_KINDS))
+PROTECTED = re.compile("|".join(_KINDS))
+"""Addresses and placeholders, which a translation must not change."""
 
 
 class Alignment(Protocol):
-    """Which words render which; `regard.tasks.answer.Alignment` is one."""
+    """Which target words translate which source words. `regard.tasks.answer.Alignment` is one."""
 
     @property
     def source(self) -> Sequence[str]: ...
@@ -47,7 +48,7 @@ class Alignment(Protocol):
 
 
 class Answer(Protocol):
-    """A translation; `regard.tasks.answer.Answer` is one."""
+    """A translation. `regard.tasks.answer.Answer` is one."""
 
     @property
     def text(self) -> str: ...
@@ -59,16 +60,16 @@ class Slot(Protocol):
     """A part of a document that depends on the translations."""
 
     def render(self, answers: Sequence[Answer]) -> str:
-        """What stands there once all texts are translated."""
+        """The content of the slot, given the translations of all texts."""
 
 
 Piece = str | Slot
 Raw = str | tuple[Piece, ...]
-"""Source text to be given back as it is, or with some attributes of a tag translated."""
+"""Source text that is written unchanged, or with some attributes of a tag translated."""
 
 
 def fill(raw: Raw | Sequence[Piece], answers: Sequence[Answer]) -> str:
-    """Source text with its slots filled."""
+    """Join source text and fill its slots."""
     if isinstance(raw, str):
         return raw
     return "".join(piece if isinstance(piece, str) else piece.render(answers) for piece in raw)
@@ -85,48 +86,48 @@ class Words:
 
 @dataclass(frozen=True)
 class Fixed:
-    """Something that stays as it is: an image, a comment, code, an address, a tag without its counterpart.
+    """A piece that must not change: an image, a comment, code, an address, a tag without its counterpart.
 
-    With a text it is a part of the sentence, and takes the place of the words that render it. Without, it goes to the
-    place in the translation that corresponds to its own.
+    With a text it is part of the sentence, and replaces the target words that translate it. Without a text it goes to
+    the corresponding position in the translation.
     """
 
     raw: Raw
     text: str = ""
-    parts: bool = False
-    """It parts the words on its two sides, as <br> does, without white space."""
-    spoken: bool = False
-    """It is read as words, as an address is."""
+    separates: bool = False
+    """It separates the words on its two sides without white space, as <br> does."""
+    visible: bool = False
+    """Readers see it as words, as they see an address."""
 
 
 @dataclass(frozen=True)
 class Break:
-    """A line break, or whatever else must keep its order and have words on both sides."""
+    """A line break, or another mark that keeps its order and has words on both sides."""
 
     raw: str
-    must: bool
-    """It is never left out, even if words are few."""
+    required: bool
+    """It is never left out, even if there are too few words."""
 
 
 @dataclass(frozen=True)
 class Element:
-    """Tags around something."""
+    """A start tag, its content and the end tag."""
 
     name: str
     opening: Raw
     inside: tuple[Node, ...]
     closing: Raw
-    hollow: bool = True
-    """It may stand around nothing; else it is left out where nothing is left to stand around."""
+    may_be_empty: bool = True
+    """It may enclose nothing. If False, it is left out where it would enclose nothing."""
     rewritten: str | None = None
-    """What closes it once its text has changed, where that is not what closed it in the source."""
+    """The end to write if the text has changed, where it differs from the end in the source."""
 
 
 Node = Words | Fixed | Break | Element
 
 
 def source_of(nodes: Sequence[Node], answers: Sequence[Answer]) -> str:
-    """The nodes as they stood in the document, but for attributes that are translated."""
+    """The source of the nodes, with translated attributes."""
     found = []
     for node in nodes:
         if isinstance(node, Element):
@@ -137,22 +138,22 @@ def source_of(nodes: Sequence[Node], answers: Sequence[Answer]) -> str:
 
 
 def has_letters(node: Node) -> bool:
-    """Whether there is something to translate in it."""
+    """Whether the node has something to translate."""
     if isinstance(node, Element):
         return any(map(has_letters, node.inside))
     return isinstance(node, Words) and any(map(str.isalpha, node.text))
 
 
 def fixed(raw: Raw, text: str) -> Fixed:
-    """Words that stay; they are a part of the sentence if they are few."""
+    """A fixed piece made of words; a short one is part of the sentence."""
     said = " ".join(text.split())
-    return Fixed(raw, said if len(word_texts(said)) <= SPOKEN_WORDS else "", spoken=bool(said))
+    return Fixed(raw, said if len(word_texts(said)) <= MAX_SHOWN_WORDS else "", visible=bool(said))
 
 
-def cut_fragile(text: str) -> Iterator[tuple[str, bool]]:
-    """The text in pieces; True says that a piece must stay as it is."""
+def split_protected(text: str) -> Iterator[tuple[str, bool]]:
+    """Split a text into pieces; True marks a piece that must not change."""
     at = 0
-    for match in FRAGILE.finditer(text):
+    for match in PROTECTED.finditer(text):
         if at < match.start():
             yield text[at : match.start()], False
         yield match.group(), True
@@ -162,8 +163,8 @@ def cut_fragile(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def read_words(raw: str, decode: Callable[[str], str] = str) -> Iterator[Node]:
-    """Running text, in which addresses and placeholders stay as they are."""
-    for piece, stays in cut_fragile(raw):
+    """Nodes of running text; addresses and placeholders become fixed pieces."""
+    for piece, stays in split_protected(raw):
         text = decode(piece)
         yield fixed(piece, text) if stays else Words(piece, text)
 
@@ -172,14 +173,14 @@ def read_words(raw: str, decode: Callable[[str], str] = str) -> Iterator[Node]:
 class _Open:
     name: str
     raw: Raw
-    hollow: bool
-    alone: Node
-    """What becomes of it if its counterpart never comes."""
+    may_be_empty: bool
+    unmatched: Node
+    """The node that replaces the tag if its end tag never comes."""
     inside: list[Node] = field(default_factory=list)
 
 
 class Tree:
-    """Gathers nodes and matches tags. A tag without its counterpart stays where it is; nothing is ever lost."""
+    """Collects nodes and matches tags. A tag without its counterpart stays where it is; nothing is lost."""
 
     def __init__(self) -> None:
         self.root: list[Node] = []
@@ -188,20 +189,20 @@ class Tree:
 
     @property
     def depth(self) -> int:
-        """How many elements are open."""
+        """Number of open elements."""
         return len(self._open)
 
     def add(self, *nodes: Node) -> None:
-        """Put nodes into the innermost element that is open."""
+        """Add nodes to the innermost open element."""
         (self._open[-1].inside if self._open else self.root).extend(nodes)
 
-    def open(self, name: str, raw: Raw, *, hollow: bool = True, alone: Node | None = None) -> None:
-        """Begin an element."""
-        alone = alone or Fixed(raw)
-        if self.depth >= DEEPEST:
-            self.add(alone)
+    def open(self, name: str, raw: Raw, *, may_be_empty: bool = True, unmatched: Node | None = None) -> None:
+        """Open an element."""
+        unmatched = unmatched or Fixed(raw)
+        if self.depth >= MAX_DEPTH:
+            self.add(unmatched)
             return
-        self._open.append(_Open(name, raw, hollow, alone))
+        self._open.append(_Open(name, raw, may_be_empty, unmatched))
         self._names[name] += 1
 
     def is_open(self, name: str) -> bool:
@@ -209,41 +210,41 @@ class Tree:
         return self._names[name] > 0
 
     def innermost(self, *names: str) -> str:
-        """Which of these was opened last and is still open; empty if none is."""
+        """The innermost open element with one of these names; empty if there is none."""
         return next((one.name for one in reversed(self._open) if one.name in names), "")
 
     def close(self, name: str, raw: Raw, rewritten: str | None = None) -> None:
-        """End the innermost element of this name; those inside it that are still open were never closed."""
+        """Close the innermost element of this name. Elements inside it that are still open become unmatched tags."""
         if not self.is_open(name):
             self.add(Fixed(raw))
             return
-        self._give_up(lambda: self._open[-1].name == name)
-        if len(self._open[-1].inside) > MOST_NODES:
+        self._unmatch_until(lambda: self._open[-1].name == name)
+        if len(self._open[-1].inside) > MAX_NODES:
             self._splice()
             self.add(Fixed(raw))
             return
         top = self._pop()
-        self.add(Element(name, top.raw, tuple(top.inside), raw, top.hollow, rewritten))
+        self.add(Element(name, top.raw, tuple(top.inside), raw, top.may_be_empty, rewritten))
 
     def forget(self, name: str) -> None:
-        """Give up waiting for the end of the innermost element of this name."""
+        """Turn the innermost open element of this name into an unmatched tag."""
         if self.is_open(name):
-            self._give_up(lambda: self._open[-1].name == name)
+            self._unmatch_until(lambda: self._open[-1].name == name)
             self._splice()
 
     def finish(self) -> list[Node]:
-        """All nodes; the tree begins anew."""
-        self._give_up(lambda: not self._open)
+        """Return all nodes and reset the tree."""
+        self._unmatch_until(lambda: not self._open)
         nodes, self.root = self.root, []
         return nodes
 
-    def _give_up(self, until: Callable[[], bool]) -> None:
+    def _unmatch_until(self, until: Callable[[], bool]) -> None:
         while not until():
             self._splice()
 
     def _splice(self) -> None:
         top = self._pop()
-        self.add(top.alone, *top.inside)
+        self.add(top.unmatched, *top.inside)
 
     def _pop(self) -> _Open:
         top = self._open.pop()
@@ -255,15 +256,15 @@ _TAG = re.compile(r"<(/?)([a-zA-Z][\w:-]*)([^<>]*)>|\{\\[^{}]*\}|(?<![ \t])[ \t]
 
 
 def read_tags(raw: str) -> list[Node]:
-    r"""Lines that may hold simple tags, as subtitles and messages of programs do: <i>, </font>, {\an8}."""
+    r"""Nodes of lines with simple tags, as in subtitles and program messages: <i>, </font>, {\an8}."""
     tree, at = Tree(), 0
     for match in _TAG.finditer(raw):
         tree.add(*read_words(raw[at : match.start()]))
         name, tag = (match[2] or "").lower(), match.group()
         if not tag.strip():
-            tree.add(Break(tag, must=False))
+            tree.add(Break(tag, required=False))
         elif not name or match[3].endswith("/") or name in ("br", "img", "wbr"):
-            tree.add(Fixed(tag, parts=name == "br"))
+            tree.add(Fixed(tag, separates=name == "br"))
         elif match[1]:
             tree.close(name, tag)
         else:
@@ -278,7 +279,7 @@ def read_tags(raw: str) -> list[Node]:
 
 
 class Space(NamedTuple):
-    """Whether there is white space on either side of a mark."""
+    """Whether a mark has white space on either side."""
 
     before: bool
     after: bool
@@ -289,7 +290,7 @@ NO_SPACE = Space(False, False)
 
 @dataclass
 class Box:
-    """A mark, and the words of the source that it encloses: `start` up to `end`; none if it only has a place."""
+    """A mark and the source words that it encloses, `start` up to `end`; a mark without words has `start` = `end`."""
 
     node: Element | Fixed | Break
     start: int
@@ -313,18 +314,18 @@ class Marked:
     boxes: list[Box]
 
     def all_boxes(self) -> Iterator[Box]:
-        """Every mark, at whatever depth."""
+        """Every mark, at any depth."""
         for box in self.boxes:
             yield from box.walk()
 
     @property
     def needs_alignment(self) -> bool:
-        """Whether the place of a mark depends on which words render which; line breaks go by length well enough."""
-        return any(not isinstance(box.node, Break) or box.node.must for box in self.all_boxes())
+        """Whether placing the marks needs an alignment; line breaks are placed well enough by length."""
+        return any(not isinstance(box.node, Break) or box.node.required for box in self.all_boxes())
 
 
 def mark(nodes: Sequence[Node]) -> Marked:
-    """The text of nodes, with runs of white space as one space, and their marks."""
+    """Join nodes into a text, with each run of white space as one space, and record their marks."""
     writer = _Writer()
     boxes = writer.write(nodes)
     text = writer.text.rstrip()
@@ -333,9 +334,9 @@ def mark(nodes: Sequence[Node]) -> Marked:
 
 
 def _count_words(boxes: Sequence[Box], starts: list[int], ends: list[int]) -> list[Box]:
-    """Boxes whose places are words instead of characters.
+    """Convert character positions of boxes to word positions.
 
-    A placeholder that is written together with a word ("%1th") could not take the place of words: it is left to them.
+    A placeholder that is joined to a word ("%1th") cannot replace words, so it has no box and is translated with them.
     """
     counted = []
     for box in boxes:
@@ -349,14 +350,14 @@ def _count_words(boxes: Sequence[Box], starts: list[int], ends: list[int]) -> li
 
 
 class _Writer:
-    """Writes the text of nodes; the boxes it gives hold places of characters."""
+    """Joins the text of nodes; its boxes hold character positions."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
         self._size = 0
-        self._spaced = True  # the text ends in a space, or has not begun
-        self._parted = False  # whatever comes next is another word
-        self._waiting: list[Box] = []  # marks that have not yet seen what follows them
+        self._spaced = True  # the text ends in a space, or is empty
+        self._new_word = False  # the next text starts a new word
+        self._waiting: list[Box] = []  # marks whose following text is not known yet
 
     @property
     def text(self) -> str:
@@ -366,21 +367,21 @@ class _Writer:
         boxes: list[Box] = []
         for node in nodes:
             if isinstance(node, Words):
-                self._say(node.text)
+                self._add_text(node.text)
                 continue
             box = Box(node, self._size, self._size, space=Space(self._spaced and self._size > 0, False))
             boxes.append(box)
             if isinstance(node, Element):
                 box.inside = self.write(node.inside)
             elif isinstance(node, Fixed) and node.text:
-                self._say(node.text)
+                self._add_text(node.text)
             else:
-                self._parted |= isinstance(node, Break) or node.parts or node.spoken
+                self._new_word |= isinstance(node, Break) or node.separates or node.visible
             box.end = self._size
             self._waiting.append(box)
         return boxes
 
-    def _say(self, text: str) -> None:
+    def _add_text(self, text: str) -> None:
         if not text:
             return
         said = " ".join(text.split())
@@ -389,10 +390,10 @@ class _Writer:
             box.space = Space(box.space.before, leads)
         if said:
             self._waiting.clear()
-        if (leads or self._parted) and not self._spaced:
+        if (leads or self._new_word) and not self._spaced:
             self._put(" ")
         if said:
-            self._parted = False
+            self._new_word = False
             self._put(said)
             if trails:
                 self._put(" ")

@@ -1,7 +1,7 @@
-"""Where marks go in a translation: each around the words that render the words that it enclosed.
+"""Places markup in a translation: each mark goes around the target words that translate the words it enclosed.
 
-An element takes the one stretch of target words that agrees best with the links; its own marks stay inside it. What
-only has a place goes where it separates the fewest linked words from their side.
+An element takes the span of target words that agrees best with the alignment links; its inner marks stay inside it. A
+mark without words goes to the gap that separates the fewest linked words from their side.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from regard.data.words import word_texts
 from regard.documents.markup import Alignment, Box, Break, Element, Fixed, Marked, has_letters
 
 OUTSIDE = 0.5
-"""What a word that renders something else costs a stretch, where one that belongs to it is worth 1."""
+"""Cost of a word in a span that translates something else; a word that belongs to the span counts 1."""
 
 Links = list[tuple[int, int]]
-Stretch = tuple[int, int]
+Span = tuple[int, int]
 
 
 @dataclass
 class Placed:
-    """A mark and the target words that it encloses; for one that only has a place, `start` equals `end`."""
+    """A mark and the target words that it encloses; a mark without words has `start` = `end`."""
 
     box: Box
     start: int
@@ -34,9 +34,9 @@ class Placed:
 
 
 def place_marks(marked: Marked, target: Sequence[str], alignment: Alignment | None) -> tuple[list[Placed], set[int]]:
-    """The marks of a text, set between the words of its translation; and target words that are to be left out.
+    """Place the marks of a text in its translation. Also returns target words that are to be left out.
 
-    These are copies of what stays as it is, where the marks around it did not let it stand there.
+    These are copies of fixed pieces that were placed elsewhere because of the marks around them.
     """
     known = alignment is not None and (len(alignment.source), len(alignment.target)) == (marked.size, len(target))
     links = _links(marked, len(target), alignment)
@@ -48,7 +48,7 @@ def place_marks(marked: Marked, target: Sequence[str], alignment: Alignment | No
 
 
 def _replaced(placed: Sequence[Placed]) -> Iterator[int]:
-    """Target words in whose place something stands that stays as it is."""
+    """Target words that fixed pieces replace."""
     for one in placed:
         if isinstance(one.box.node, Fixed):
             yield from range(one.start, one.end)
@@ -56,11 +56,11 @@ def _replaced(placed: Sequence[Placed]) -> Iterator[int]:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Links between the words as we count them
+# Alignment links between our word positions
 
 
 def _links(marked: Marked, size: int, alignment: Alignment | None) -> Links:
-    """The links of an alignment; where there is none, words go by their place."""
+    """The links of an alignment; without one, words are linked by their relative position."""
     if alignment is None or not alignment.links or not marked.size:
         return [((2 * place + 1) * marked.size // (2 * size), place) for place in range(size)] if marked.size else []
     sources = _recount(len(alignment.source), marked.size)
@@ -69,14 +69,14 @@ def _links(marked: Marked, size: int, alignment: Alignment | None) -> Links:
 
 
 def _recount(theirs: int, ours: int) -> list[int]:
-    """For each word of an alignment our word. A tokenizer that cannot spell a text may count its words otherwise."""
+    """Our position of each word of an alignment. A tokenizer with unknown characters may count words differently."""
     if theirs == ours:
         return list(range(ours))
     return [place * ours // theirs for place in range(theirs)]
 
 
 def _pin(kept: Sequence[Box], target: Sequence[str], links: Links) -> tuple[Links, set[int]]:
-    """Links in which what must stay as it is belongs to its copy in the translation, and the words of such copies."""
+    """Link each fixed piece to its copy in the translation. Also returns the positions of these copies."""
     linked: dict[int, list[int]] = defaultdict(list)
     for s, t in links:
         linked[s].append(t)
@@ -94,7 +94,7 @@ def _pin(kept: Sequence[Box], target: Sequence[str], links: Links) -> tuple[Link
 
 
 class _Copies:
-    """Runs of words in a translation; each is given away once."""
+    """Finds runs of words in a translation; each run is used once."""
 
     def __init__(self, target: Sequence[str]):
         self._target = tuple(target)
@@ -102,7 +102,7 @@ class _Copies:
         self._places: dict[int, dict[tuple[str, ...], list[int]]] = {}
 
     def take(self, text: tuple[str, ...], preferred: Sequence[int]) -> int | None:
-        """Where these words stand: at one of the preferred places, else the first that is left."""
+        """The start of an unused run of these words: at a preferred position, else the first."""
         places = self._runs(len(text)).get(text, [])
         wanted = [start for start in preferred if self._target[start : start + len(text)] == text]
         while wanted or places:
@@ -114,7 +114,7 @@ class _Copies:
         return None
 
     def _runs(self, size: int) -> dict[tuple[str, ...], list[int]]:
-        """All runs of so many words and where they stand, the last place first."""
+        """All runs of this many words and their positions, last position first."""
         if size not in self._places:
             found = self._places[size] = defaultdict(list)
             for start in range(len(self._target) - size, -1, -1):
@@ -128,39 +128,39 @@ class _Copies:
 
 class _Placer:
     def __init__(self, target: Sequence[str], links: Links, replaceable: set[int] | None):
-        """`replaceable` are target words that may give way to what stays as it is; None: all that render it."""
+        """`replaceable`: target words that a fixed piece may replace; None: all words that translate it."""
         pairs = np.array(sorted(links), dtype=np.int64).reshape(-1, 2)
         self.source, self.target = pairs[:, 0], pairs[:, 1]
         self.size = len(target)
         self.total_T = np.bincount(self.target, minlength=self.size)
-        self.spoken_T = [any(map(str.isalnum, word)) for word in target]
+        self.is_word_T = [any(map(str.isalnum, word)) for word in target]
         self.replaceable_T = np.array([replaceable is None or place in replaceable for place in range(self.size)])
 
-    def place(self, boxes: Sequence[Box], home: Stretch, room: Stretch) -> list[Placed]:
-        """Marks that stand in the source words `home`, set into the target words `room`."""
+    def place(self, boxes: Sequence[Box], home: Span, room: Span) -> list[Placed]:
+        """Place marks of the source span `home` in the target span `room`."""
         taken_T = np.zeros(self.size, dtype=bool)
-        closed_G = np.zeros(self.size + 1, dtype=bool)  # gaps inside a stretch that is taken
+        closed_G = np.zeros(self.size + 1, dtype=bool)  # gaps inside spans that are taken
         found: dict[int, Placed] = {}
         enclosing = [box for box in boxes if box.start < box.end]
         for box in sorted(enclosing, key=lambda box: not isinstance(box.node, Fixed)):
-            stretch = self._stretch(box, home, room, taken_T)
-            if not stretch and has_letters(box.node):
-                stretch = self._neighbour(self._gap(box.start, home, room, closed_G), room, taken_T)
-            if stretch:
-                start, end = stretch
+            span = self._span(box, home, room, taken_T)
+            if not span and has_letters(box.node):
+                span = self._neighbour(self._gap(box.start, home, room, closed_G), room, taken_T)
+            if span:
+                start, end = span
                 taken_T[start:end] = True
                 closed_G[start + 1 : end] = True
-                found[id(box)] = Placed(box, start, end, self.place(box.inside, (box.start, box.end), stretch))
+                found[id(box)] = Placed(box, start, end, self.place(box.inside, (box.start, box.end), span))
         self._place_breaks([box for box in boxes if isinstance(box.node, Break)], home, room, closed_G, found)
         for box in boxes:
             if id(box) not in found and not isinstance(box.node, Break):
                 found[id(box)] = _at(box, self._gap(box.start, home, room, closed_G))
         return [found[id(box)] for box in boxes if id(box) in found]
 
-    # An element, or something that stays as it is
+    # Marks that enclose words
 
-    def _stretch(self, box: Box, home: Stretch, room: Stretch, taken_T: NDArray[np.bool_]) -> Stretch | None:
-        """The target words for a mark that encloses words, if any are left."""
+    def _span(self, box: Box, home: Span, room: Span, taken_T: NDArray[np.bool_]) -> Span | None:
+        """The target span of a mark that encloses words; None if no words are left."""
         low, high = room
         fits = isinstance(box.node, Element) and (box.start, box.end) == home and low < high
         if fits and not taken_T[low:high].any():
@@ -170,40 +170,40 @@ class _Placer:
             return None
         left, right = int(mine.min()), int(mine.max()) + 1
         inside_T, total_T = np.bincount(mine - left), self.total_T[left:right]
-        if isinstance(box.node, Fixed):  # it takes the place of words, so of none that mostly render something else
+        if isinstance(box.node, Fixed):  # it replaces words, so none that mostly translate something else
             mine_T = (2 * inside_T >= np.maximum(total_T, 1)) & self.replaceable_T[left:right]
             weights = np.where(mine_T, 1.0, -np.inf)
         else:
             agreement = ((1 + OUTSIDE) * inside_T - OUTSIDE * total_T) / np.maximum(total_T, 1)
             weights = np.where(total_T > 0, agreement, 0.0)
         weights[taken_T[left:right]] = -np.inf
-        return _best_stretch(weights, left)
+        return _best_span(weights, left)
 
-    def _linked(self, start: int, end: int, room: Stretch) -> NDArray[np.int64]:
-        """Target words in `room` that are linked to source words, one for each link."""
+    def _linked(self, start: int, end: int, room: Span) -> NDArray[np.int64]:
+        """Target words in `room` that are linked to these source words, one per link."""
         first, last = np.searchsorted(self.source, (start, end))
         targets = self.target[first:last]
         return targets[(targets >= room[0]) & (targets < room[1])]
 
-    def _neighbour(self, gap: int, room: Stretch, taken_T: NDArray[np.bool_]) -> Stretch | None:
-        """A word beside a gap: an element whose words nothing renders would otherwise be around nothing, unseen."""
+    def _neighbour(self, gap: int, room: Span, taken_T: NDArray[np.bool_]) -> Span | None:
+        """A word next to a gap, for an element whose words have no translation: else it would enclose nothing."""
         for place in (gap, gap - 1):
-            if room[0] <= place < room[1] and not taken_T[place] and self.spoken_T[place]:
+            if room[0] <= place < room[1] and not taken_T[place] and self.is_word_T[place]:
                 return place, place + 1
         return None
 
-    # Something that only has a place
+    # Marks without words
 
-    def _gap(self, place: int, home: Stretch, room: Stretch, closed_G: NDArray[np.bool_]) -> int:
+    def _gap(self, place: int, home: Span, room: Span, closed_G: NDArray[np.bool_]) -> int:
         """The gap in `room` that separates the fewest links."""
         cost_G = self._cost(place, home, room)
         cost_G[closed_G[room[0] : room[1] + 1]] = np.inf
         return room[0] + int(np.argmin(cost_G))
 
-    def _cost(self, place: int, home: Stretch, room: Stretch) -> NDArray[np.float64]:
-        """For each gap of `room`: how many links it puts on the wrong side, and a little for its distance.
+    def _cost(self, place: int, home: Span, room: Span) -> NDArray[np.float64]:
+        """For each gap of `room`: the number of links on the wrong side, plus a small cost for the distance.
 
-        Of gaps that separate equally many, the one at the same share of the way is best.
+        So among gaps with equally many, the one at the same relative position is best.
         """
         low, size = room[0], room[1] - room[0]
         before_T = np.bincount(self._linked(home[0], place, room) - low, minlength=size)
@@ -215,37 +215,37 @@ class _Placer:
         return wrong_G + distance_G / (2 * (size + 1))
 
     def _place_breaks(
-        self, boxes: Sequence[Box], home: Stretch, room: Stretch, closed_G: NDArray[np.bool_], found: dict[int, Placed]
+        self, boxes: Sequence[Box], home: Span, room: Span, closed_G: NDArray[np.bool_], found: dict[int, Placed]
     ) -> None:
-        """Breaks keep their order and have words between them; one that finds no room is left out, if it may."""
-        due = sum(isinstance(box.node, Break) and box.node.must for box in boxes)
+        """Place breaks in their order with words between them; one without room is left out unless it is required."""
+        due = sum(isinstance(box.node, Break) and box.node.required for box in boxes)
         last = room[0]
         for box in boxes:
             assert isinstance(box.node, Break)
-            due -= box.node.must
-            first, end = last + 1, room[1] - due  # the breaks still due need a word each
+            due -= box.node.required
+            first, end = last + 1, room[1] - due  # the remaining required breaks need one word each
             if first < end:
                 cost_G = self._cost(box.start, home, room)[first - room[0] : end - room[0]]
                 cost_G[closed_G[first:end]] = np.inf
                 if np.isfinite(cost_G.min()):
                     last = first + int(np.argmin(cost_G))
                     found[id(box)] = _at(box, last)
-            if box.node.must and id(box) not in found:
+            if box.node.required and id(box) not in found:
                 found[id(box)] = _at(box, last)
 
 
 def _at(box: Box, gap: int) -> Placed:
-    """A mark, and all that is inside it, between two words."""
+    """A mark with everything inside it, placed between two words."""
     return Placed(box, gap, gap, [_at(inner, gap) for inner in box.inside])
 
 
-def _best_stretch(weights: NDArray[np.float64], offset: int) -> Stretch | None:
-    """The run of words whose weights add up to most, the shortest of them; none if that is not above zero."""
-    best, stretch, total, start = 0.0, None, 0.0, 0
+def _best_span(weights: NDArray[np.float64], offset: int) -> Span | None:
+    """The shortest span with the largest sum of weights; None if the sum is not above zero."""
+    best, span, total, start = 0.0, None, 0.0, 0
     for place, weight in enumerate(weights.tolist()):
         if total <= 0:
             total, start = 0.0, place
         total += weight
         if total > best:
-            best, stretch = total, (offset + start, offset + place + 1)
-    return stretch
+            best, span = total, (offset + start, offset + place + 1)
+    return span

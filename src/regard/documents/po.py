@@ -25,7 +25,7 @@ _TO_ESCAPE = str.maketrans({text: f"\\{name}" for name, text in _NAMED.items()} 
 
 @dataclass
 class _Field:
-    """A string of an entry, and the lines that it stands on: `start` up to `end`."""
+    """A string of an entry and its lines, `start` up to `end`."""
 
     start: int
     end: int
@@ -45,12 +45,12 @@ class _Entry:
 
     @property
     def is_untranslated(self) -> bool:
-        """Whether it waits for a translation. (The header, whose msgid is empty, does not.)"""
+        """Whether it has no translation yet. The header, whose msgid is empty, does not count."""
         return bool(self.fields["msgid"].text.strip()) and not any(form.text for form in self.forms.values())
 
 
 def parse(source: str, draft: Draft, name: str) -> list[Piece]:
-    """The pieces of a catalogue."""
+    """Split a catalogue into pieces."""
     lines = _LINE.findall(source)
     entries = list(_read_entries(lines, name))
     singular = _singular_form(entries)
@@ -78,12 +78,12 @@ def _read_entries(lines: Sequence[str], name: str) -> Iterator[_Entry]:
             entry = _Entry(number)
         if not text or text.startswith("#"):
             current = None
-            if not text and not entry.fields:  # comments above an empty line are of no entry
+            if not text and not entry.fields:  # comments above an empty line belong to no entry
                 entry.start = number + 1
         elif is_field:
             current = _Field(number, number + 1, _read_string(is_field[2], name, number))
             if is_field[1] in entry.fields:
-                raise CorpusError(name, f"broken PO syntax ({is_field[1]} stands twice in an entry)", line=number + 1)
+                raise CorpusError(name, f"broken PO syntax ({is_field[1]} occurs twice in an entry)", line=number + 1)
             entry.fields[is_field[1]] = current
         elif current:
             current.text += _read_string(line, name, number)
@@ -116,7 +116,7 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def _singular_form(entries: Sequence[_Entry]) -> int:
-    """Which plural form is for one thing; most languages have it first, but not all."""
+    """Index of the plural form for n = 1; in most languages it is the first, but not in all."""
     header = next((entry.forms["msgstr"].text for entry in entries if _is_header(entry)), "")
     if match := _PLURAL_FORMS.search(header):
         try:
@@ -134,7 +134,7 @@ def _is_header(entry: _Entry) -> bool:
 # Plural forms. The header gives an expression in C, e.g. `n%10==1 && n%100!=11 ? 0 : 1`: the number of the form for n.
 
 _TOKEN = re.compile(r"\d+|[<>=!]=|&&|\|\||\S")
-_MOST_TOKENS = 100
+_MAX_TOKENS = 100
 """No language needs more; the limit keeps the recursion shallow."""
 _OPERATORS: dict[str, tuple[int, Callable[[int, int], int]]] = {
     "||": (1, lambda left, right: bool(left or right)),
@@ -150,7 +150,7 @@ _OPERATORS: dict[str, tuple[int, Callable[[int, int], int]]] = {
 def plural_form(expression: str, number: int) -> int:
     """The value of a plural expression for this number. Raises ValueError where it is not a valid expression."""
     tokens = _TOKEN.findall(expression)[::-1]  # the next one is last
-    if len(tokens) > _MOST_TOKENS:
+    if len(tokens) > _MAX_TOKENS:
         raise ValueError("plural expression too long")
     value = _conditional(tokens, number)
     if tokens:
@@ -206,12 +206,12 @@ class _Filled:
     texts: Sequence[str]
     """The lines from msgctxt or msgid up to the first msgstr."""
     forms: Sequence[tuple[str, Sequence[Piece]]]
-    """Names of the translations, and what they are filled with."""
+    """Names of the translations and their pieces."""
     source: str
     ending: str
 
     def render(self, answers: Sequence[Answer]) -> str:
-        """The entry with its translations, marked as not yet checked; as it was if there are none."""
+        """The entry with its translations, marked fuzzy; unchanged if a translation is missing."""
         segments = {piece.number: piece for _, pieces in self.forms for piece in pieces if isinstance(piece, Segment)}
         if not all(answers[number].text.strip() for number in segments):
             return self.source
@@ -224,7 +224,7 @@ class _Filled:
 
 
 def _make_slot(entry: _Entry, lines: Sequence[str], singular: int, draft: Draft) -> _Filled | None:
-    """The slot of an entry; none if there is nothing to translate in it."""
+    """The slot of an entry; None if it has nothing to translate."""
     names, before = list(entry.forms), len(draft.segments)
     for_one = f"msgstr[{singular}]" if len(names) > 1 else ""
     pieces: dict[str, list[Piece]] = {}
@@ -243,7 +243,7 @@ def _make_slot(entry: _Entry, lines: Sequence[str], singular: int, draft: Draft)
 
 
 def _mark_fuzzy(comments: Sequence[str], ending: str) -> list[str]:
-    """Comments of an entry with the flag "fuzzy" among them."""
+    """Add the flag "fuzzy" to the comments of an entry."""
     marked = list(comments)
     for place, line in enumerate(marked):
         if line.lstrip().startswith("#,"):

@@ -1,4 +1,4 @@
-"""A text of a document: what is sent to be translated, and what stands in its place once it is."""
+"""One text of a document: the text to translate, and the source text that its translation becomes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from itertools import pairwise
 
 from regard.data.words import words
 from regard.documents.markup import (
-    FRAGILE,
-    MOST_NODES,
+    MAX_NODES,
+    PROTECTED,
     Answer,
     Box,
     Break,
@@ -37,16 +37,16 @@ class Segment:
     """A slot for the translation of one text."""
 
     number: int
-    """The place of the text among those of the document."""
+    """Index of the text in the document."""
     nodes: tuple[Node, ...]
     marked: Marked
     escape: Escape
     """Turns a translated word into source text of the format."""
     finish: Escape = str
-    """Mends the whole, once it is put together."""
+    """Corrects the finished text."""
 
     def render(self, answers: Sequence[Answer]) -> str:
-        """The translation with its marks. What is left as it was, or empty, stays as it stood in the document."""
+        """The translation with its marks; the source if the translation is empty or equal to it."""
         answer = answers[self.number]
         said = answer.text.split()
         if not said or said == self.marked.text.split():
@@ -60,8 +60,8 @@ class Segment:
         return self.finish(writing.write(placed, 0, len(target)))
 
     def lost(self, answer: Answer) -> tuple[str, ...]:
-        """Addresses, placeholders, code and numbers that the translation does not hold."""
-        kept = FRAGILE.findall(self.marked.text)
+        """Addresses, placeholders, code and numbers that are missing from the translation."""
+        kept = PROTECTED.findall(self.marked.text)
         marked = [box.node.text for box in self.marked.all_boxes() if isinstance(box.node, Fixed) and box.node.text]
         kept += [text for text in marked if text not in kept]
         rest = self.marked.text
@@ -71,13 +71,13 @@ class Segment:
 
 
 class _Writing:
-    """Target words and the marks between them, as source text."""
+    """Writes target words and marks as source text."""
 
     def __init__(self, target: Sequence[str], gaps: Sequence[bool], answers: Sequence[Answer]):
         self.target, self.gaps, self.answers = target, gaps, answers
 
     def write(self, placed: Sequence[Placed], start: int, end: int) -> str:
-        """The words from `start` to `end` with the marks that stand among them."""
+        """The words from `start` to `end` with their marks."""
         stretches = {one.start: one for one in placed if one.start < one.end}
         points: dict[int, list[Placed]] = {}
         for one in placed:
@@ -100,16 +100,16 @@ class _Writing:
         node = one.box.node
         if not isinstance(node, Element):
             return fill(node.raw, self.answers)
-        if one.start == one.end and not node.hollow:
+        if one.start == one.end and not node.may_be_empty:
             return self.write(one.inside, one.start, one.end)
         inside = self.write(one.inside, one.start, one.end)
         closing = fill(node.closing, self.answers) if node.rewritten is None else node.rewritten
         return fill(node.opening, self.answers) + inside + closing
 
     def _between(self, points: Sequence[Placed], spaced: bool, first: bool, last: bool) -> str:
-        """What stands between two words: white space, and marks with the white space that they had around them.
+        """The text between two words: white space, and marks with the white space that they had around them.
 
-        Before the first word of an element, and after the last, there is none: it stands around the element.
+        Before the first word of an element and after the last there is no white space: it is outside the element.
         """
         if not points:
             return " " if spaced else ""
@@ -124,7 +124,7 @@ class _Writing:
 
 
 def _sides(points: Sequence[Placed], spaced: bool, first: bool, last: bool) -> tuple[bool, bool]:
-    """Whether there is white space before and after marks between two words; a line break needs none."""
+    """Whether to write white space before and after marks between two words; a line break needs none."""
     before, after = points[0].box.space.before, points[-1].box.space.after
     if any(map(_breaks, points)):
         return (
@@ -136,8 +136,8 @@ def _sides(points: Sequence[Placed], spaced: bool, first: bool, last: bool) -> t
     any_space = spaced or before or after
     left = not first and (before or (any_space and last))
     right = not last and (after or (any_space and first))
-    if spaced and not left and not right:  # words that were apart stay apart, by a space or by what parts them
-        left = not any(isinstance(one.box.node, Fixed) and one.box.node.parts for one in points)
+    if spaced and not left and not right:  # separate words stay separate, by a space or by a mark
+        left = not any(isinstance(one.box.node, Fixed) and one.box.node.separates for one in points)
     return left, right
 
 
@@ -146,38 +146,38 @@ def _breaks(one: Placed) -> bool:
 
 
 def _shows(box: Box) -> bool:
-    """Whether something is seen there, with its own white space around it."""
-    return isinstance(box.node, Fixed) and (box.node.parts or box.node.spoken)
+    """Whether readers see the mark, so that it has its own white space."""
+    return isinstance(box.node, Fixed) and (box.node.separates or box.node.visible)
 
 
 @dataclass
 class Draft:
-    """Gathers the texts of a document while it is parsed."""
+    """Collects the texts of a document during parsing."""
 
     segments: list[Segment] = field(default_factory=list)
 
     def add(self, nodes: Sequence[Node], escape: Escape = str, finish: Escape = str) -> list[Piece]:
-        """Source text and at most one slot, of nodes that make up one text.
+        """Add the nodes of one text; returns source text and at most one slot.
 
-        What stands before and after the words is no part of the text, nor are tags around all of it.
+        Markup before and after the words, and tags around the whole text, are not part of the text.
         """
         before: list[Piece] = []
         after: list[Piece] = []  # last piece first
         rest = deque(nodes)
         while True:
-            while rest and not _speaks(rest[0]):
+            while rest and not _is_content(rest[0]):
                 before += _raw(rest.popleft())
-            while rest and not _speaks(rest[-1]):
+            while rest and not _is_content(rest[-1]):
                 after += reversed(_raw(rest.pop()))
             if len(rest) != 1 or not isinstance(element := rest[0], Element) or element.rewritten is not None:
                 break
             before += _pieces(element.opening)
             after += reversed(_pieces(element.closing))
             rest = deque(element.inside)
-        if len(rest) > MOST_NODES:
+        if len(rest) > MAX_NODES:
             every = list(rest)
-            for start in range(0, len(every), MOST_NODES):
-                before += self.add(every[start : start + MOST_NODES], escape, finish)
+            for start in range(0, len(every), MAX_NODES):
+                before += self.add(every[start : start + MAX_NODES], escape, finish)
         elif any(map(has_letters, rest)):
             left, text, right = _strip(list(rest))
             segment = Segment(len(self.segments), tuple(text), mark(text), escape, finish)
@@ -188,14 +188,14 @@ class Draft:
         return [*before, *reversed(after)]
 
 
-def _speaks(node: Node) -> bool:
-    """Whether a node at the edge belongs to the text: words, or what stays as it is but is a part of the sentence."""
-    return has_letters(node) or (isinstance(node, Fixed) and bool(node.text)) or _punctuates(node)
+def _is_content(node: Node) -> bool:
+    """Whether a node at the edge belongs to the text: words, or a fixed piece that is part of the sentence."""
+    return has_letters(node) or (isinstance(node, Fixed) and bool(node.text)) or _has_text(node)
 
 
-def _punctuates(node: Node) -> bool:
+def _has_text(node: Node) -> bool:
     if isinstance(node, Element):
-        return any(map(_punctuates, node.inside)) or any(isinstance(one, Fixed) and one.text for one in node.inside)
+        return any(map(_has_text, node.inside)) or any(isinstance(one, Fixed) and one.text for one in node.inside)
     return isinstance(node, Words) and bool(node.text.strip())
 
 
@@ -214,7 +214,7 @@ _SPACE = re.compile(r"(?:\s|&nbsp;|&#160;|&#xa0;)*", re.IGNORECASE)
 
 
 def _strip(nodes: list[Node]) -> tuple[str, list[Node], str]:
-    """White space at the two ends, and the nodes without it."""
+    """Split off the white space at the two ends."""
     left = right = ""
     if isinstance(first := nodes[0], Words):
         left, rest = _cut_space(first)
@@ -227,27 +227,27 @@ def _strip(nodes: list[Node]) -> tuple[str, list[Node], str]:
 
 
 def _cut_space(node: Words) -> tuple[str, str]:
-    """The white space that a text begins with, also where it is written as entities, and the rest."""
+    """Split off leading white space, also where it is written as entities."""
     match = _SPACE.match(node.raw) if node.raw != node.text else None
     size = match.end() if match else len(node.raw) - len(node.raw.lstrip())
     return node.raw[:size], node.raw[size:]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Pieces that a translation left out
+# Pieces that are missing from a translation
 
 _INSIDE_NUMBER = re.compile(r"(?<=\d)[\s.,'’](?=\d)")
 _NUMBER = re.compile(r"\d{1,40}")
 
 
 def missing_pieces(kept: list[str], text: str) -> list[str]:
-    """Those pieces that `text` does not hold as often as they are wanted."""
+    """Pieces that occur less often in `text` than in `kept`."""
     wanted = Counter(kept)
     return [piece for piece, times in wanted.items() if text.count(piece) < times]
 
 
 def missing_numbers(source: str, text: str) -> list[str]:
-    """Numbers of `source` that `text` does not hold. Separators may differ: 1,000.5 and 1.000,5 are one number."""
+    """Numbers of `source` that are missing from `text`. Separators may differ: 1,000.5 and 1.000,5 are equal."""
     return list((_numbers(source) - _numbers(text)).elements())
 
 

@@ -84,6 +84,6 @@ def test_windows_line_ends_stay():
 
 
 def test_a_file_without_subtitles_is_told():
-    with pytest.raises(CorpusError, match=r"^film\.srt:1: no subtitle in it"):
+    with pytest.raises(CorpusError, match=r"^film\.srt:1: no subtitles found"):
         parse("film.srt", "Hello there")
     assert parse("srt", "\n").texts == []
