@@ -54,7 +54,7 @@ def parse(source: str, draft: Draft, name: str) -> list[Piece]:
     if not heads:
         if not source.strip():
             return [source]
-        raise CorpusError(name, "no subtitles found; each starts with a line like 00:00:01,000 --> 00:00:02,500", line=1)
+        raise CorpusError(name, "no subtitles found; each begins like 00:00:01,000 --> 00:00:02,500", line=1)
     return [source[: heads[0].start()], *add_cues(_cues(source, heads), draft)]
 
 

@@ -72,7 +72,7 @@ BAD = {
     "lines only": (["a.html", "--json"], "--json is for lines of text, and"),
     "nbest": (["a.html", "--nbest", "2"], "--nbest is for lines of text, and"),
     "missing": (["b.html"], "b.html: no such file"),
-    "damaged": (["a.srt"], "a.srt:1: no subtitle in it"),
+    "damaged": (["a.srt"], "a.srt:1: no subtitles found"),
     "broken": (["a.po"], "a.po:1: broken PO syntax"),
     "not text": (["bytes.html"], "bytes.html:1: not UTF-8 (byte 0xff)"),
     "unknown": (["a.html", "--format", "docx"], "argument --format: invalid choice: 'docx'"),
