@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.config import Corpus
-from regard.data.files import read_json, read_lines, split_suffix
+from regard.data.files import read_lines, split_suffix
+from regard.data.records import read_objects
 from regard.errors import CorpusError
 
 FORMATS = ".conll .txt .bio .tsv (a word and its label a line), .conllu, .jsonl (tokens and tags), also .gz .zst"
+FORM = 'a line is an object with "tokens" and "tags"'
 COLUMNS = ("", ".conll", ".txt", ".bio", ".iob", ".iob2", ".tsv", ".dat", ".data")
 """Suffixes of files of columns."""
 OF_WORDS = (".conll", ".conllu", ".bio", ".iob", ".iob2", ".jsonl")
@@ -75,7 +77,9 @@ def read_words(path: str | Path) -> Iterator[tuple[str, ...]]:
     path = Path(path)
     suffix = split_suffix(path)[0]
     if suffix == ".jsonl":
-        return (tokens for number, record in _records(path) if (tokens := _texts(record, "tokens", path, number)))
+        return (
+            tokens for number, record in read_objects(path, FORM) if (tokens := _texts(record, "tokens", path, number))
+        )
     if suffix == ".conllu":
         return (sentence.tokens for sentence in _read_conllu(path, UPOS + 1))
     return words_of_lines(read_lines(path))
@@ -149,7 +153,7 @@ def _read_conllu(path: Path, column: int) -> Iterator[TaggedSentence]:
 
 def _read_jsonl(path: Path) -> Iterator[TaggedSentence]:
     """Objects with "tokens" and "tags", lists of the same length."""
-    for number, record in _records(path):
+    for number, record in read_objects(path, FORM):
         tokens, tags = (_texts(record, key, path, number) for key in ("tokens", "tags"))
         if len(tokens) != len(tags):
             raise CorpusError(path, f"{len(tokens)} tokens, but {len(tags)} tags", line=number)
@@ -157,27 +161,15 @@ def _read_jsonl(path: Path) -> Iterator[TaggedSentence]:
             yield TaggedSentence(tokens, tags)
 
 
-def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in enumerate(read_lines(path), 1):
-        if not line.strip():
-            continue
-        record = read_json(line, path, number)
-        if not isinstance(record, dict):
-            raise CorpusError(path, 'a line is an object with "tokens" and "tags"', line=number)
-        yield number, record
-
-
 def _texts(record: dict[str, Any], key: str, path: Path, number: int) -> tuple[str, ...]:
     values = record.get(key)
-    if not isinstance(values, list) or not all(isinstance(value, str) and _is_word(value) for value in values):
-        problem = f'no list of texts under "{key}"; a line is an object with "tokens" and "tags"'
-        raise CorpusError(path, problem, line=number)
+    if not isinstance(values, list) or not all(
+        # A no-break space is a word, as in CoNLL files. The first test is the faster one, and nearly always enough.
+        isinstance(value, str) and (value.strip() or value.strip(_SEPARATORS))
+        for value in values
+    ):
+        raise CorpusError(path, f'no list of texts under "{key}"; {FORM}', line=number)
     return tuple(values)
-
-
-def _is_word(text: str) -> bool:
-    """Whether a text can be a word or a label. A no-break space can: CoNLL files hold such words."""
-    return bool(text.strip(_SEPARATORS))
 
 
 def to_json(sentence: TaggedSentence) -> str:

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 
 from regard.config import Corpus
 from regard.data.builtin import corpus_of, part_of, read_conversations
-from regard.data.files import read_json, read_lines, split_suffix
+from regard.data.files import read_lines, split_suffix
 from regard.data.formats import READERS, Pair
+from regard.data.records import read_json_lines
 from regard.errors import CorpusError
 
 TURN = "<turn>"
@@ -125,9 +126,7 @@ def _read_text(path: Path) -> Iterator[Dialogue]:
 
 def _read_jsonl(path: Path) -> Iterator[Dialogue]:
     """One conversation a line."""
-    for number, line in enumerate(read_lines(path), 1):
-        if line.strip():
-            yield _from_record(read_json(line, path, number), path, number)
+    return (_from_record(value, path, number) for number, value in read_json_lines(path))
 
 
 def _from_record(record: Any, path: Path, number: int) -> Dialogue:

@@ -17,12 +17,13 @@ BOLD = 7
 """The level of a line in bold: below all headings."""
 QUESTION_MARKS = ("?", "？", "؟")
 
-_HEADING = re.compile(r"\s{0,3}(#{1,6})\s+(.*?)(?:\s+#+)?\s*$")
-_BOLD_LINE = re.compile(r"\s*(?:[-*+]\s+|\d{1,3}[.)]\s+)?(?:\*\*(?P<stars>[^*]+)\*\*|__(?P<bars>[^_]+)__)\s*:?\s*$")
+# All of these take linear time: possessive quantifiers ("*+") never give back what they took.
+_HEADING = re.compile(r"\s{0,3}(#{1,6})\s++(.*)")
+_BOLD_LINE = re.compile(r"\s*(?:[-*+]\s+|\d{1,3}[.)]\s+)?(?:\*\*(?P<stars>[^*]+)\*\*|__(?P<bars>[^_]+)__)\s*+:?\s*+$")
 _UNDERLINE = re.compile(r"\s{0,3}(=+|-+)\s*$")
 _FENCE = re.compile(r"\s{0,3}(```+|~~~+)")
-_LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
-_NUMBER = re.compile(r"\A(?:\d{1,3}[.)]\s+|[Qq](?:uestion)?\s*\d*\s*:\s*)")
+_LINK = re.compile(r"!?\[([^\[\]]*)\]\([^)]*\)")
+_NUMBER = re.compile(r"\A(?:\d{1,3}[.)]\s+|[Qq](?:uestion)?\s*+\d*+\s*+:\s*)")
 _ANSWER = re.compile(r"\A\**[Aa](?:nswer)?\s*:\**\s+")
 
 
@@ -107,7 +108,7 @@ def _inside(fence: str, opened: re.Match[str] | None) -> str:
 
 def _classify(number: int, text: str, below: str) -> _Line:
     if heading := _HEADING.match(text):
-        return _Line(number, _inline(heading[2]), len(heading[1]), text)
+        return _Line(number, _inline(_without_closing(heading[2].rstrip())), len(heading[1]), text)
     if bold := _BOLD_LINE.match(text):
         return _Line(number, _inline(bold["stars"] or bold["bars"]), BOLD, text)
     if text.strip() and (line := _UNDERLINE.match(below)):
@@ -115,9 +116,17 @@ def _classify(number: int, text: str, below: str) -> _Line:
     return _Line(number, text, 0, text)
 
 
+def _without_closing(heading: str) -> str:
+    """A heading without the "##" that may close it."""
+    text = heading.rstrip("#")
+    return text.rstrip() if text[-1:].isspace() else heading
+
+
 def _inline(text: str) -> str:
     """A heading without the marks of emphasis, code and links."""
-    return re.sub(r"[*`]|(?<!\w)_|_(?!\w)", "", _LINK.sub(r"\1", text)).strip()
+    end = text.rfind(")") + 1  # no link ends after this place; looking for its end from each "](" on would be quadratic
+    text = _LINK.sub(r"\1", text[:end]) + text[end:]
+    return re.sub(r"[*`]|(?<!\w)_|_(?!\w)", "", text).strip()
 
 
 def _find_questions(lines: list[_Line]) -> set[int]:

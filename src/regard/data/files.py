@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import os
 import stat
 import sys
@@ -114,15 +113,6 @@ def opened(path: str | Path, *, unpacked: bool = True) -> Iterator[BinaryIO]:
         raise CorpusError(path, "no permission to read it") from None
     except OSError as error:
         raise CorpusError(path, f"cannot be read ({error.strerror})") from None
-
-
-def read_json(line: str, path: str | Path, number: int) -> Any:
-    """What a line of a JSON lines file holds."""
-    try:
-        return json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
-        reason = f"{error.msg}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else "too deep"
-        raise CorpusError(path, f"broken JSON ({reason})", line=number) from None
 
 
 def require(module: str, path: str | Path, need: str) -> Any:

@@ -6,11 +6,12 @@ import functools
 import re
 import tempfile
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.data.files import opened, read_json, read_lines, require
+from regard.data import records
+from regard.data.files import opened, read_lines, require
 from regard.errors import CorpusError
 
 
@@ -47,21 +48,24 @@ def _fold(code: str) -> str:
 
 
 def read_tsv(path: Path, languages: Languages) -> Iterator[Pair]:
-    """First column and second column; further columns are left alone. Quotes have no meaning."""
-    for number, line in enumerate(read_lines(path), 1):
-        source, tab, rest = line.partition("\t")
-        if line and not tab:
-            raise CorpusError(path, "no tab in this row; a row is source, tab, target", line=number)
-        yield Pair(source, rest.partition("\t")[0])
+    """First and second column, or those that a header names as the keys of JSON lines; others are ignored."""
+    rows = records.read_tsv(path, ("source", "target"), functools.partial(_find_columns, languages), keep_empty=True)
+    return (Pair(source, target) for _, (source, target) in rows)
+
+
+def _find_columns(languages: Languages, cells: list[str]) -> list[int] | None:
+    keys = _find_keys(tuple(cells), languages)
+    return [cells.index(key) for key in keys] if keys and keys[0] != keys[1] else None
 
 
 def read_jsonl(path: Path, languages: Languages) -> Iterator[Pair]:
-    """An object a line. An empty line is a pair with two empty sides, as it is in text."""
-    for number, line in enumerate(read_lines(path), 1):
-        record = read_json(line, path, number) if line else {"source": "", "target": ""}
-        if not isinstance(record, dict):
-            raise CorpusError(path, "not a JSON object; a line is an object that holds both sides", line=number)
-        yield _pair_from_record(record, languages, path, number)
+    """An object per line. An empty line is a pair with two empty sides, as it is in text."""
+    form, empty = "a line is an object that holds both sides", {"source": "", "target": ""}
+    for number, record in records.read_objects(path, form, empty):
+        yield _EMPTY if record is empty else _pair_from_record(record, languages, path, number)
+
+
+_EMPTY = Pair("", "")
 
 
 def _pair_from_record(record: Mapping[str, Any], languages: Languages, path: Path, number: int) -> Pair:
@@ -107,29 +111,15 @@ def _is_encodable(text: str) -> bool:
 
 
 def read_parquet(path: Path, languages: Languages) -> Iterator[Pair]:
-    """Columns named as the keys of JSON lines, read a batch of rows at a time. A null is an empty side."""
-    arrow = require("pyarrow", path, "reading Parquet")
-    parquet = require("pyarrow.parquet", path, "reading Parquet")
-    number = 0
-    with opened(path) as file:
-        try:
-            table = parquet.ParquetFile(file)
-            columns = table.schema_arrow.names
-            if "translation" in columns:
-                chosen: list[str] = ["translation"]
-            else:
-                chosen = list(
-                    _find_keys(tuple(columns), languages) or columns
-                )  # missing ones are told by the first row
-            for batch in table.iter_batches(batch_size=4096, columns=list(chosen)):
-                for record in batch.to_pylist():
-                    number += 1
-                    yield _pair_from_record(record, languages, path, number)
-        except (arrow.ArrowException, OSError) as error:
-            reason = str(error).splitlines()[0]
-            raise CorpusError(path, f"not a Parquet file, or a damaged one ({reason})") from None
-    if not number:
-        raise CorpusError(path, "the file holds no row")
+    """Columns named as the keys of JSON lines. A null is an empty side."""
+
+    def choose(columns: list[str]) -> Sequence[str]:
+        if "translation" in columns:
+            return ["translation"]
+        return _find_keys(tuple(columns), languages) or columns  # missing ones are reported of the first row
+
+    for number, record in records.read_parquet(path, choose):
+        yield _pair_from_record(record, languages, path, number)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -195,11 +185,20 @@ def _segments(unit: ElementTree.Element) -> dict[str, str]:
 
 
 def _plain_text(element: ElementTree.Element) -> Iterator[str]:
+    """The text inside an element, without that of other programs' markup. No recursion: nesting may be deep."""
     yield element.text or ""
-    for child in element:
-        if _local_name(child) not in _CODE_TAGS:
-            yield from _plain_text(child)
-        yield child.tail or ""
+    inside = [(element, iter(element))]
+    while inside:
+        child = next(inside[-1][1], None)
+        if child is None:
+            closed, _ = inside.pop()
+            if inside:
+                yield closed.tail or ""
+        elif _local_name(child) in _CODE_TAGS:
+            yield child.tail or ""
+        else:
+            yield child.text or ""
+            inside.append((child, iter(child)))
 
 
 def _local_name(element: ElementTree.Element) -> str:

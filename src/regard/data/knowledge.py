@@ -5,22 +5,22 @@ An answer may have several questions. In all formats, rows with the same answer 
 
 from __future__ import annotations
 
-import csv
 import json
 import re
-import sys
 from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.config import Corpus
 from regard.data.faq import read_markdown
-from regard.data.files import read_json, read_lines, split_suffix
+from regard.data.files import read_lines, split_suffix
 from regard.data.fingerprints import normalise
+from regard.data.records import read_objects, read_table
 from regard.durable import write_atomically
 from regard.errors import CorpusError, RunError
 
 FORMATS = ".tsv (question, tab, answer), .csv (with a header), .jsonl, .md (questions as headings or in bold)"
+FORM = 'a line is {"question": "...", "answer": "..."}, or has a list of "questions"'
 QUESTION_COLUMNS, ANSWER_COLUMNS = ("question", "text"), ("answer", "category", "label")
 
 
@@ -55,7 +55,7 @@ def read_knowledge(corpus: Corpus) -> list[Entry]:
     if corpus.target:
         raise CorpusError(corpus.target, "questions and answers stand in one file; leave out --target")
     path = Path(corpus.source)
-    readers = {".tsv": _read_tsv, ".csv": _read_csv, ".jsonl": _read_jsonl, ".md": _read_faq, ".markdown": _read_faq}
+    readers = {".tsv": _read_rows, ".csv": _read_rows, ".jsonl": _read_jsonl, ".md": _read_faq, ".markdown": _read_faq}
     reader = readers.get(split_suffix(path)[0])
     if reader is None:
         raise CorpusError(path, f"not a knowledge base; one comes as {FORMATS}, also .gz .zst")
@@ -65,55 +65,26 @@ def read_knowledge(corpus: Corpus) -> list[Entry]:
     return entries
 
 
-def _read_tsv(path: Path) -> Iterator[Entry]:
-    """Question, tab, answer; a first line "question, tab, answer" is a header."""
-    for number, line in enumerate(read_lines(path), 1):
-        question, tab, answer = line.partition("\t")
-        if not line.strip() or (number == 1 and (question.strip(), answer.strip()) == ("question", "answer")):
-            continue
-        if not tab:
-            raise CorpusError(path, "no tab in this row; a row is question, tab, answer", line=number)
+def _read_rows(path: Path) -> Iterator[Entry]:
+    """Question and answer; other columns are ignored."""
+    columns = (QUESTION_COLUMNS, ANSWER_COLUMNS)
+    for number, (question, answer) in read_table(path, ("question", "answer"), columns):
         yield _entry([question], answer, path, number)
-
-
-def _read_csv(path: Path) -> Iterator[Entry]:
-    """Columns found by the names in the header."""
-    csv.field_size_limit(sys.maxsize)  # an answer may be long
-    rows = csv.reader(f"{line}\n" for line in read_lines(path))
-    try:
-        header = [name.strip().lower() for name in next(rows, [])]
-        questions, answers = (
-            [header.index(name) for name in names if name in header] for names in (QUESTION_COLUMNS, ANSWER_COLUMNS)
-        )
-        if not questions or not answers:
-            named = f"{' or '.join(QUESTION_COLUMNS)}, and {' or '.join(ANSWER_COLUMNS)}"
-            raise CorpusError(path, f"the header must name {named}", line=1)
-        for row in rows:
-            if not any(row):
-                continue
-            if len(row) != len(header):
-                problem = f"{len(row)} columns, but the header has {len(header)}; quote text that holds commas"
-                raise CorpusError(path, problem, line=rows.line_num)
-            yield _entry([row[questions[0]]], row[answers[0]], path, rows.line_num)
-    except csv.Error as error:
-        raise CorpusError(path, f"broken CSV ({error})", line=rows.line_num) from None
 
 
 def _read_jsonl(path: Path) -> Iterator[Entry]:
     """Objects with "answer", and "question" or a list of "questions"."""
-    for number, line in enumerate(read_lines(path), 1):
-        if line.strip():
-            yield _from_record(read_json(line, path, number), path, number)
+    for number, record in read_objects(path, FORM):
+        yield _from_record(record, path, number)
 
 
-def _from_record(record: Any, path: Path, number: int) -> Entry:
+def _from_record(record: dict[str, Any], path: Path, number: int) -> Entry:
     """The entry that a line of JSON holds."""
-    form = 'a line is {"question": "...", "answer": "..."}, or has a list of "questions"'
-    if not isinstance(record, dict) or not isinstance(record.get("answer"), str):
-        raise CorpusError(path, f'no "answer" here; {form}', line=number)
+    if not isinstance(record.get("answer"), str):
+        raise CorpusError(path, f'no "answer" here; {FORM}', line=number)
     questions = record.get("questions", [record.get("question")])
     if not isinstance(questions, list) or not all(isinstance(question, str) for question in questions):
-        raise CorpusError(path, f"no question here; {form}", line=number)
+        raise CorpusError(path, f"no question here; {FORM}", line=number)
     return _entry(questions, record["answer"], path, number)
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import html
 import json
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.config import Classify, Corpus
-from regard.data.files import read_json, read_lines, split_suffix
+from regard.data.files import split_suffix
+from regard.data.records import read_objects, read_table
 from regard.data.sentences import split_sentences
 from regard.data.tokenizer import EOS, Piece, Tokenizer
 from regard.errors import CorpusError
@@ -22,7 +21,8 @@ FORMATS = ".tsv (label, tab, text), .jsonl (label and text), .csv (with a header
 
 # A tag that ends a line of text where it is shown, and any tag. "<3" and "a < b" are none.
 _BREAK = re.compile(r"<(?:br|/?p|/?div|/?li|/?tr|/?h[1-6])\b[^<>]*>", re.IGNORECASE)
-_TAG = re.compile(r"</?[a-zA-Z][^<>]*>|<!--.*?-->", re.DOTALL)
+_TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
+_TAG_OR_COMMENT = re.compile(rf"{_TAG.pattern}|<!--.*?-->", re.DOTALL)
 
 
 class Document(NamedTuple):
@@ -43,59 +43,31 @@ def read_documents(corpus: Corpus) -> Iterator[Document]:
     if corpus.target:
         raise CorpusError(corpus.target, "documents and their labels stand in one file; leave out --target")
     path = Path(corpus.source)
-    reader = {".tsv": _read_tsv, ".jsonl": _read_jsonl, ".csv": _read_csv}.get(split_suffix(path)[0])
-    if reader is None:
-        raise CorpusError(path, f"not a file of labelled documents; they come as {FORMATS}")
-    return reader(path)
+    suffix = split_suffix(path)[0]
+    if suffix == ".jsonl":
+        return _read_jsonl(path)
+    if suffix in (".tsv", ".csv"):
+        return _read_table(path)
+    raise CorpusError(path, f"not a file of labelled documents; they come as {FORMATS}")
 
 
-def _read_tsv(path: Path) -> Iterator[Document]:
-    """Label, tab, text; a first line "label, tab, text" is a header."""
-    for number, line in enumerate(read_lines(path), 1):
-        label, tab, text = line.partition("\t")
-        if not line.strip() or (number == 1 and (label, text) == ("label", "text")):
-            continue
-        if not tab:
-            raise CorpusError(path, "no tab in this row; a row is label, tab, text", line=number)
-        if not label.strip():
-            raise CorpusError(path, "no label in this row; a row is label, tab, text", line=number)
-        yield Document((label.strip(),), text)
-
-
-def _read_csv(path: Path) -> Iterator[Document]:
-    """Columns found by the names in the header."""
-    csv.field_size_limit(sys.maxsize)  # a document may be long
-    rows = csv.reader(f"{line}\n" for line in read_lines(path))
-    try:
-        header = [name.strip().lower() for name in next(rows, [])]
-        labels = [name for name in LABEL_COLUMNS if name in header]
-        if "text" not in header or not labels:
-            raise CorpusError(path, f"the header must name text and {' or '.join(LABEL_COLUMNS)}", line=1)
-        text, label = header.index("text"), header.index(labels[0])
-        for row in rows:
-            if not any(row):
-                continue
-            if len(row) != len(header):
-                problem = f"{len(row)} columns, but the header has {len(header)}; quote text that holds commas"
-                raise CorpusError(path, problem, line=rows.line_num)
-            if not row[label].strip():
-                raise CorpusError(path, "no label in this row", line=rows.line_num)
-            yield Document((row[label].strip(),), row[text])
-    except csv.Error as error:
-        raise CorpusError(path, f"broken CSV ({error})", line=rows.line_num) from None
+def _read_table(path: Path) -> Iterator[Document]:
+    """Label and text. In a TSV file without a header, the text may have tabs in it."""
+    for number, (label, text) in read_table(path, ("label", "text"), (LABEL_COLUMNS, ("text",)), rest=True):
+        if not (name := label.strip()):
+            raise CorpusError(path, "no label in this row", line=number)
+        yield Document((name,), text)
 
 
 def _read_jsonl(path: Path) -> Iterator[Document]:
     """Objects with "text" and "label", which may be a list."""
-    for number, line in enumerate(read_lines(path), 1):
-        if not line.strip():
-            continue
-        record = read_json(line, path, number)
-        if not isinstance(record, dict) or not isinstance(record.get("text"), str):
-            raise CorpusError(path, 'no "text" here; a line is an object with "label" and "text"', line=number)
+    form = 'a line is an object with "label" and "text"'
+    for number, record in read_objects(path, form):
+        if not isinstance(record.get("text"), str):
+            raise CorpusError(path, f'no "text" here; {form}', line=number)
         found = [record[key] for key in LABEL_COLUMNS if key in record]
         if not found:
-            raise CorpusError(path, 'no "label" here; a line is an object with "label" and "text"', line=number)
+            raise CorpusError(path, f'no "label" here; {form}', line=number)
         labels = found[0] if isinstance(found[0], list) else [found[0]]
         yield Document(tuple(dict.fromkeys(_label(label, path, number) for label in labels)), record["text"])
 
@@ -115,7 +87,10 @@ def _label(value: Any, path: Path, number: int) -> str:
 def plain(text: str) -> str:
     """A text without its markup: tags that end a line become line ends, others go, entities are resolved."""
     if "<" in text:
-        text = _TAG.sub("", _BREAK.sub("\n", text))
+        text = _BREAK.sub("\n", text)
+        # No comment ends after this place. Looking for its end from each "<!--" on would take quadratic time.
+        end = text.rfind("-->") + len("-->") if "-->" in text else 0
+        text = _TAG_OR_COMMENT.sub("", text[:end]) + _TAG.sub("", text[end:])
     return html.unescape(text) if "&" in text else text
 
 

@@ -13,6 +13,7 @@ from regard.config import Corpus, Data, Recipe
 from regard.data.fingerprints import normalise
 from regard.data.formats import Pair
 from regard.data.knowledge import Entry, are_names, gather, read_entries, read_knowledge, texts_of, write_entries
+from regard.data.records import read_kept
 from regard.data.tokenizer import Tokenizer, train_tokenizer
 from regard.durable import write_atomically
 from regard.errors import CorpusError, RunError, SettingsError
@@ -152,10 +153,7 @@ def _write_pairs(path: Path, pairs: Sequence[Pair]) -> None:
 
 
 def _read_pairs(path: Path) -> list[Pair]:
-    try:
-        return [Pair(*json.loads(line)) for line in path.read_text(encoding="utf-8").split("\n") if line]
-    except OSError:
-        raise RunError(f"{path}: the held-out questions are gone; start the run anew") from None
+    return [Pair(*pair) for pair in read_kept(path, "held-out questions")]
 
 
 def _read(corpus: Corpus) -> list[Entry]:

@@ -12,10 +12,11 @@ from pathlib import Path
 from regard.config import Corpus, Data, Recipe
 from regard.data.document_store import DocumentStore, open_documents, write_documents
 from regard.data.labelled import Document, encode_document, plain, read_documents, sentences_of
+from regard.data.records import read_kept
 from regard.data.store import Part
 from regard.data.tokenizer import Tokenizer, train_tokenizer
 from regard.durable import write_atomically
-from regard.errors import CorpusError, RunError, SettingsError, nearest
+from regard.errors import CorpusError, SettingsError, nearest
 from regard.run import Run
 from regard.tasks.holding_out import deal, split_texts
 from regard.tasks.kinds import Tell
@@ -119,7 +120,7 @@ def reopen_documents(run: Run, tell: Tell) -> PreparedDocuments:
     if not folder.is_dir():
         documents = TrainingDocuments(run.recipe.data, run.recipe.train.seed)
         return _build(run, run.recipe, documents, tokenizer, run.labels, tell)
-    valid, test = (read_kept(folder / f"{part}.jsonl") for part in ("valid", "test"))
+    valid, test = (_read_kept(folder / f"{part}.jsonl") for part in ("valid", "test"))
     return PreparedDocuments(tokenizer, run.labels, open_documents(folder / "train"), valid, test)
 
 
@@ -155,13 +156,9 @@ def write_kept(path: Path, documents: Sequence[Document]) -> None:
     write_atomically(path, "".join(lines).encode())
 
 
-def read_kept(path: Path) -> list[Document]:
+def _read_kept(path: Path) -> list[Document]:
     """What `write_kept` wrote."""
-    try:
-        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
-    except OSError:
-        raise RunError(f"{path}: the held-out documents are gone; start the run anew") from None
-    return [Document(tuple(line["labels"]), line["text"]) for line in lines]
+    return [Document(tuple(kept["labels"]), kept["text"]) for kept in read_kept(path, "held-out documents")]
 
 
 def _read(corpus: Corpus) -> list[Document]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from regard.config import Corpus, Data, Recipe
 from regard.data.corpus import Pair, read_corpus
 from regard.data.dialogues import Dialogue, fit, make_pairs, read_dialogues, split_turns
+from regard.data.records import read_kept
 from regard.data.split import PARTS, Split, plan_group_split, plan_split
 from regard.data.store import Store, build_store, open_store
 from regard.data.tokenizer import Tokenizer, train_tokenizer
@@ -284,7 +285,4 @@ def _leave_out_long(
 
 
 def _read_pairs(path: Path) -> list[Pair]:
-    try:
-        return [Pair(*json.loads(line)) for line in path.read_text(encoding="utf-8").split("\n") if line]
-    except OSError:
-        raise CorpusError(path, "the held-out pairs are gone; start the run anew") from None
+    return [Pair(*pair) for pair in read_kept(path, "held-out pairs")]

@@ -1,0 +1,160 @@
+"""Rows of TSV, CSV, JSON lines and Parquet files, each with its line number: the one reader of such files.
+
+A table gives the cells of the wanted columns, in the wanted order. A CSV file must name its columns in a header; a TSV
+file may. Names of columns are compared without regard to letter case, and all other columns are ignored.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from regard.data.files import opened, read_lines, require, split_suffix
+from regard.errors import CorpusError, RunError
+
+Find = Callable[[list[str]], Sequence[int] | None]
+"""Takes the cells of a first row, stripped and in lower case, and gives the places of the wanted columns, or None."""
+PARQUET_ROWS = 4096
+"""Rows of a Parquet file that are read at a time."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Tables
+
+
+def by_name(*columns: Sequence[str]) -> Find:
+    """Finds columns by their names; of several names for a column, the first that is there counts."""
+
+    def find(cells: list[str]) -> Sequence[int] | None:
+        places = [next((cells.index(name) for name in names if name in cells), None) for names in columns]
+        return None if None in places else [place for place in places if place is not None]
+
+    return find
+
+
+def read_tsv(
+    path: Path, form: Sequence[str], find: Find, *, rest: bool = False, keep_empty: bool = False
+) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Line number and cells of each row; quotes have no meaning. Without a header, the first columns are those wanted.
+
+    `form` names the columns in error messages. `rest`: the last column holds the rest of its line, with tabs in it.
+    `keep_empty`: an empty line is a row of empty cells; otherwise lines without text are skipped.
+    """
+    wanted = f"a row is {', tab, '.join(form)}"
+    pick, splits = itemgetter(*range(len(form))), len(form) - rest
+    for number, line in enumerate(read_lines(path), 1):
+        if number == 1 and (places := find([cell.strip().lower() for cell in line.split("\t")])) is not None:
+            columns = line.count("\t") + 1
+            ends_in_text = rest and places[-1] == columns - 1
+            pick, splits = itemgetter(*places), columns - ends_in_text
+            wanted = "the header names more columns"
+            continue
+        if not line or (not keep_empty and line.isspace()):
+            if keep_empty:
+                yield number, ("",) * len(form)
+            continue
+        try:
+            row = pick(line.split("\t", splits))
+        except IndexError:
+            problem = "too few tabs" if "\t" in line else "no tab"
+            raise CorpusError(path, f"{problem} in this row; {wanted}", line=number) from None
+        yield number, row
+
+
+def read_csv(path: Path, find: Find, missing: str) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Line number and cells of each row; cells may be quoted. `missing` says what the header must name."""
+    csv.field_size_limit(sys.maxsize)  # a text may be long
+    rows = csv.reader(f"{line}\n" for line in read_lines(path))
+    try:
+        header = [name.strip().lower() for name in next(rows, [])]
+        places = find(header)
+        if places is None:
+            raise CorpusError(path, f"the header must name {missing}", line=1)
+        pick = itemgetter(*places)
+        for row in rows:
+            if not any(row):
+                continue
+            if len(row) != len(header):
+                problem = f"{len(row)} columns, but the header has {len(header)}; quote text that holds commas"
+                raise CorpusError(path, problem, line=rows.line_num)
+            yield rows.line_num, pick(row)
+    except csv.Error as error:
+        raise CorpusError(path, f"broken CSV ({error})", line=rows.line_num) from None
+
+
+def read_table(
+    path: Path, form: Sequence[str], columns: Sequence[Sequence[str]], *, rest: bool = False
+) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """The rows of a .tsv or .csv file whose columns have these names."""
+    if split_suffix(path)[0] == ".csv":
+        return read_csv(path, by_name(*columns), ", and ".join(" or ".join(names) for names in columns))
+    return read_tsv(path, form, by_name(*columns), rest=rest)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# JSON lines
+
+
+def read_json_lines(path: Path, empty: Any = None) -> Iterator[tuple[int, Any]]:
+    """Line number and value of each line. `empty` is what a line without text stands for; None: it is skipped."""
+    for number, line in enumerate(read_lines(path), 1):
+        if line and not line.isspace():
+            yield number, _parse(line, path, number)
+        elif empty is not None:
+            yield number, empty
+
+
+def read_objects(path: Path, form: str, empty: Any = None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Line number and JSON object of each line. `form` says in an error message what a line is."""
+    for number, value in read_json_lines(path, empty):
+        if not isinstance(value, dict):
+            raise CorpusError(path, f"not a JSON object; {form}", line=number)
+        yield number, value
+
+
+def read_kept(path: Path, what: str) -> list[Any]:
+    """The values of a JSON lines file in a run folder, which may be empty. `what` names them where the file is gone."""
+    if not path.is_file():
+        raise RunError(f"{path}: the {what} are gone; start the run anew")
+    return [value for _, value in read_json_lines(path)] if path.stat().st_size else []
+
+
+def _parse(line: str, path: Path, number: int) -> Any:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        reason = f"{error.msg}, column {error.colno}"
+    except RecursionError:
+        reason = "too deep"
+    except ValueError:
+        reason = "a number has too many digits"  # Python bounds them, since converting takes quadratic time
+    raise CorpusError(path, f"broken JSON ({reason})", line=number)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Parquet
+
+
+def read_parquet(path: Path, choose: Callable[[list[str]], Sequence[str]]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Number and values of each row, of the columns that `choose` picks from all names; some rows at a time."""
+    arrow = require("pyarrow", path, "reading Parquet")
+    parquet = require("pyarrow.parquet", path, "reading Parquet")
+    number = 0
+    with opened(path) as file:
+        try:
+            table = parquet.ParquetFile(file)
+            chosen = list(choose(table.schema_arrow.names))
+            for batch in table.iter_batches(batch_size=PARQUET_ROWS, columns=chosen):
+                rows = batch.to_pylist()
+                yield from enumerate(rows, number + 1)
+                number += len(rows)
+        except (arrow.ArrowException, OSError) as error:
+            reason = str(error).splitlines()[0]
+            raise CorpusError(path, f"not a Parquet file, or a damaged one ({reason})") from None
+    if not number:
+        raise CorpusError(path, "the file holds no row")
