@@ -20,7 +20,7 @@ import torch
 import regard
 from multi30k import OUT
 from regard.analysis.alignment import best_heads, choose_heads, score_choice
-from regard.analysis.effective import effective_attention, other_weights, seen_keys
+from regard.analysis.effective import effective_attention, seen_keys
 from regard.analysis.faithfulness import EVERY_WAY
 from regard.data.builtin import Phrase, read_phrases
 from regard.tasks.align import Aligner
@@ -75,21 +75,17 @@ def effective(translator: Translator) -> dict[str, Any]:
         name = "encoder.0.self"
         parts = trace.weights[name], trace.values[name], trace.outward[name]
         result = effective_attention(*parts, seen_keys(parts[0]))
-        others = other_weights(*parts, seen_keys(parts[0]))
-        moved = [
-            float(((weights - parts[0]).double() @ parts[1].double() @ parts[2].double()).abs().max())
-            for weights in (result.effective_HTS, others)
-        ]
+        change = (result.effective_HTS - parts[0]).double()
+        moved = float((change @ parts[1].double() @ parts[2].double()).abs().max())
         row = {
             "tokens": parts[0].shape[-1],
             "dimension": result.dimension_H.tolist(),
             "correlation": result.correlation_H.tolist(),
-            "output_moved": moved[0],
-            "output_moved_by_other_weights": moved[1],
+            "output_moved": moved,
         }
         found[str(times)] = row
         mean = sum(row["correlation"]) / len(row["correlation"])
-        print(f"{name:28}{row['tokens']:8}{max(row['dimension']):12}{mean:13.3f}{max(moved):14.1e}")
+        print(f"{name:28}{row['tokens']:8}{max(row['dimension']):12}{mean:13.3f}{moved:14.1e}")
     return found
 
 

@@ -27,9 +27,6 @@ from torch import Tensor
 
 from regard.errors import ModelError
 
-ROUNDING = 1e-12
-"""Weights up to this are taken for zero when a row walks: it moves the output by less than the recording rounds."""
-
 
 @dataclass(frozen=True)
 class Effective:
@@ -120,25 +117,6 @@ def effective_attention(
     )
 
 
-def other_weights(
-    weights_HTS: Tensor, values_HSK: Tensor, outward_HKD: Tensor | None = None, mask_TS: Tensor | None = None
-) -> Tensor:
-    """The counter-example: other weights [H, T, S], non-negative, each row with the same sum and the same output.
-
-    Each row walks through the null space of [G, 1], away from where it started, from wall to wall (an entry that has
-    become zero stays zero) until nothing is free to move. What is left looks at no more than rank([G, 1]) keys, at most
-    K + 1. Rows without freedom come back as they were.
-    """
-    others = weights_HTS.double().clone()
-    for rows_N, keys_M, space in _spaces(weights_HTS, values_HSK, outward_HKD, mask_TS):
-        for head, projector_MM in enumerate(space.balanced_HMM):
-            strength_M, direction_MM = torch.linalg.eigh(projector_MM)
-            basis_MF = direction_MM[:, strength_M > 0.5]  # a projector has no eigenvalues but 0 and 1
-            for row in rows_N.tolist():
-                others[head, row, keys_M] = _wander(others[head, row, keys_M], basis_MF)
-    return others.to(weights_HTS.dtype)
-
-
 def seen_keys(weights_HTS: Tensor) -> Tensor:
     """The mask [T, S] behind recorded weights: a key that gets exactly nothing from every head was not to be seen."""
     return (weights_HTS != 0).any(0)
@@ -153,8 +131,6 @@ class _Space(NamedTuple):
 
     reached_HMM: Tensor
     """Projects a row of weights on what reaches the output."""
-    balanced_HMM: Tensor
-    """Projects on what neither reaches the output nor changes the sum of a row."""
     dimension_H: Tensor
     freedom_H: Tensor
 
@@ -189,44 +165,9 @@ def _space(given_HMD: Tensor, tolerance: float) -> _Space:
     reached_HMM = left_HMR @ left_HMR.mT
     null_HMM = torch.eye(size, dtype=given_HMD.dtype, device=given_HMD.device) - reached_HMM
     ones_HM = null_HMM.sum(-1)  # the part of (1, ..., 1) within the null space: moving along it changes a row's sum
-    length_H = ones_HM.norm(dim=-1)
-    unbalanced_H = length_H > tolerance * size**0.5
-    ones_HM = torch.where(unbalanced_H[:, None], ones_HM / length_H[:, None], 0.0)
+    unbalanced_H = ones_HM.norm(dim=-1) > tolerance * size**0.5
     dimension_H = size - counts_HR.sum(-1)
-    return _Space(
-        reached_HMM,
-        null_HMM - ones_HM[:, :, None] * ones_HM[:, None, :],
-        dimension_H,
-        dimension_H - unbalanced_H.long(),
-    )
-
-
-def _wander(row_M: Tensor, basis_MF: Tensor) -> Tensor:
-    """Walk from wall to wall of the simplex along a basis, each time away from the start, holding what became zero."""
-    place_M = row_M
-    while basis_MF.shape[1]:
-        away_M = place_M - row_M
-        direction_M = basis_MF @ (basis_MF.mT @ away_M)
-        if direction_M.norm() <= 1e-9 * away_M.norm():  # at the start, and at a right angle to it, every way leads away
-            direction_M = max(basis_MF[:, 0], -basis_MF[:, 0], key=lambda way_M: _reach(place_M, way_M).min().item())
-        reach_M = _reach(place_M, direction_M)
-        wall = int(reach_M.argmin())
-        place_M = place_M + reach_M[wall] * direction_M
-        place_M = torch.where(place_M > ROUNDING, place_M, 0.0)  # other walls may have been reached in the same step
-        basis_MF = _holding(basis_MF, wall)
-    return place_M
-
-
-def _reach(place_M: Tensor, direction_M: Tensor) -> Tensor:
-    """How far one can go until each entry is zero. Some entry always ends it, because directions sum to zero."""
-    shrinking_M = direction_M < -1e-12 * direction_M.abs().max()
-    return torch.where(shrinking_M, place_M / -direction_M, torch.inf)
-
-
-def _holding(basis_MF: Tensor, entry: int) -> Tensor:
-    """The directions within a basis that leave one entry as it is: one fewer."""
-    _, _, turned_FF = torch.linalg.svd(basis_MF[entry : entry + 1], full_matrices=True)
-    return basis_MF @ turned_FF[1:].mT
+    return _Space(reached_HMM, dimension_H, dimension_H - unbalanced_H.long())
 
 
 def _correlate(first_HN: Tensor, second_HN: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -29,33 +29,6 @@ def attention_entropy(weights_HTS: Tensor, mask_TS: Tensor | None = None) -> Spr
     evenness_HT = bits_HT[:, has_choice_T] / seen_T[has_choice_T].double().log2()
     evenness_H = evenness_HT.mean(-1) if has_choice_T.any() else torch.ones(len(weights), dtype=torch.float64)
     return Spread(bits_HT.mean(-1), evenness_H)
-
-
-@dataclass(frozen=True)
-class EntropyByLayer:
-    """The entropy of every attention of a model, in the order of its layers."""
-
-    spread: dict[str, Spread]
-
-    def as_dict(self) -> dict[str, object]:
-        """For JSON."""
-        return {
-            "unit": "bits",
-            "layers": [
-                {
-                    "name": name,
-                    "heads": spread.bits_H.round(decimals=4).tolist(),
-                    "evenness": spread.evenness_H.round(decimals=4).tolist(),
-                    "mean": round(spread.bits_H.mean().item(), 4),
-                }
-                for name, spread in self.spread.items()
-            ],
-        }
-
-
-def entropy_by_layer(weights: Mapping[str, Tensor]) -> EntropyByLayer:
-    """The entropy of all weights [H, T, S] of a trace, by name."""
-    return EntropyByLayer({name: attention_entropy(weights_HTS) for name, weights_HTS in weights.items()})
 
 
 @dataclass(frozen=True)

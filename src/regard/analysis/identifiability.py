@@ -63,17 +63,6 @@ def encoder_states(model: Seq2Seq, sources: Iterable[Source]) -> TokenStates:
     return _join(parts)
 
 
-@torch.no_grad()
-def decoder_states(model: Seq2Seq, pairs: Iterable[tuple[Source, Tensor, Tensor]]) -> TokenStates:
-    """The same for what the decoder reads: a source, target_BT with the start token first, and its mask_BT."""
-    parts = []
-    for source, target_BT, mask_BT in pairs:
-        with trace_states(model, "decoder.*") as states:
-            model.hidden(source, target_BT)
-        parts.append(_real(states, target_BT, mask_BT))
-    return _join(parts)
-
-
 def _real(states: dict[str, Tensor], ids_BT: Tensor, mask_BT: Tensor) -> TokenStates:
     """A batch without its padding."""
     kept = {name: state_BTD[mask_BT].cpu().float() for name, state_BTD in states.items()}

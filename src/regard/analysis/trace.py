@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import difflib
-import json
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
-from regard.decoding.searchtree import Node, SearchTree
-from regard.durable import write_atomically
-from regard.errors import ModelError, RunError, nearest
+from regard.decoding.searchtree import SearchTree
+from regard.errors import ModelError, nearest
 from regard.layers.streams import trace_states
 from regard.layers.taps import Tap
 from regard.layers.taps import trace as record
@@ -151,73 +145,6 @@ class Trace:
             states=states,
             next=None if self.next is None else self.next[begins],
         )
-
-    def save(self, path: str | Path) -> None:
-        """Write all of it to one safetensors file, the texts and the tree as JSON in its metadata."""
-        about = {
-            "source": asdict(self.source),
-            "target": asdict(self.target),
-            "names": {group: list(getattr(self, group)) for group in GROUPS},  # safetensors sorts, layers have an order
-            "tree": self.tree.as_dict() if self.tree else None,
-        }
-        tensors = {f"{group}/{name}": x for group in GROUPS for name, x in getattr(self, group).items()}
-        if self.next is not None:
-            tensors["next"] = self.next
-        # Heads may be views of one tensor, which safetensors refuses to write.
-        content = {name: x.detach().cpu().clone(memory_format=torch.contiguous_format) for name, x in tensors.items()}
-        write_atomically(Path(path), to_bytes(content, {"format": FORMAT, "trace": json.dumps(about)}))
-
-
-GROUPS = ("weights", "values", "states", "outward")
-
-
-def load_trace(path: str | Path) -> Trace:
-    """Read what `Trace.save` wrote."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            about = file.metadata() or {}
-            if about.get("format") != FORMAT:
-                raise RunError(f"{path}: a safetensors file, but not a trace; give one that Trace.save wrote")
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dictionary)
-        trace = _restore(json.loads(about["trace"]), tensors)
-        _check(trace)
-    except OSError as error:
-        raise RunError(f"{path}: cannot read the trace ({error.strerror or 'no such file'})") from None
-    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError):
-        raise RunError(f"{path}: not a trace, or damaged; save it again") from None
-    return trace
-
-
-def _restore(about: dict[str, Any], tensors: dict[str, Tensor]) -> Trace:
-    groups = {group: {name: tensors[f"{group}/{name}"] for name in about["names"][group]} for group in GROUPS}
-    tree = about["tree"] and SearchTree(tuple(Node(**node) for node in about["tree"]["nodes"]))
-    return Trace(
-        _restore_side(about["source"]), _restore_side(about["target"]), **groups, next=tensors.get("next"), tree=tree
-    )
-
-
-def _restore_side(stored: dict[str, Any]) -> Side:
-    return Side(
-        tuple(stored["tokens"]),
-        tuple(stored["words"]),
-        tuple(stored["word_of"]),
-        tuple((start, end) for start, end in stored["spans"]),
-        stored["text"],
-    )
-
-
-def _check(trace: Trace) -> None:
-    """Texts and tensors that do not belong together are a ValueError."""
-    for side in (trace.source, trace.target):
-        if len(side.word_of) != len(side.tokens) or set(side.word_of) != set(range(len(side.words))):
-            raise ValueError("words")
-        if side.spans and len(side.spans) != len(side.tokens):
-            raise ValueError("spans")
-    sizes = [(x.shape[1:], tuple(len(side.tokens) for side in trace.axes(n))) for n, x in trace.weights.items()]
-    sizes += [(x.shape[1:2], (len(trace.axes(n)[1].tokens),)) for n, x in trace.values.items()]
-    sizes += [(x.shape[:1], (len(trace.state_axis(n).tokens),)) for n, x in trace.states.items()]
-    if any(tuple(found) != expected for found, expected in sizes):
-        raise ValueError("shapes")
 
 
 @torch.no_grad()

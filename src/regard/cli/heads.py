@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from regard.cli.settings import add_set
 from regard.cli.status import status
 from regard.config import Corpus, Data
 from regard.errors import SettingsError
 from regard.run import Run
+
+if TYPE_CHECKING:
+    from regard.tasks.annotated import Example
+    from regard.tasks.translate import Translator
 
 JUDGED_BY = 500
 
@@ -23,6 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "text is given.\n\n"
         "  regard heads runs/demo\n"
         "  regard heads runs/en-de --conllu parsed.conllu --json\n"
+        "  regard heads runs/demo --source test.en --target test.it --links test.align --choose-alignment\n"
         "  regard heads runs/demo --prune 0.5 --out runs/demo-18-heads"
     )
     parser.add_argument("run", metavar="RUN", help="the run folder")
@@ -47,6 +54,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keep", action="store_true", help="keep it in the run folder, for the pages of regard inspect"
     )
+    parser.add_argument(
+        "--choose-alignment",
+        action="store_true",
+        help="choose the heads that align words best by --links, for regard translate --align",
+    )
     parser.add_argument("--out", metavar="PATH", help="the picture to draw (.svg), or with --prune the run to make")
     pruning = parser.add_argument_group("pruning")
     pruning.add_argument("--prune", type=float, metavar="SHARE", help="take out this share of all heads, e.g. 0.5")
@@ -66,6 +78,8 @@ def run(options: argparse.Namespace) -> int:
         raise SettingsError("--conllu holds the source sentences itself; leave out --source")
     if options.gold_from is not None and not options.links:
         raise SettingsError("--gold-from says how --links counts words; give --links too")
+    if options.choose_alignment and (options.json or options.keep or options.out or options.prune is not None):
+        raise SettingsError("--choose-alignment writes the run's card alone; leave out --json, --keep, --out, --prune")
     if options.sentences < 1:
         raise SettingsError("--sentences must be at least 1")
     opened = Run.open(options.run).require("translate")
@@ -97,6 +111,8 @@ def show(opened: Run, options: argparse.Namespace) -> int:
             examples = own_examples(opened, options.sentences)
         if options.links:
             examples = with_links(examples, options.links, options.gold_from or 0)
+        if options.choose_alignment:
+            return choose(opened, translator, examples)
         heads = describe_heads(translator, examples, training_text(opened), tell)
     if options.out:
         from regard.durable import write_atomically
@@ -113,6 +129,22 @@ def show(opened: Run, options: argparse.Namespace) -> int:
         print(json.dumps(facts, indent=2, ensure_ascii=False))
     else:
         show_heads(heads, str(opened.folder), len(examples))
+    return 0
+
+
+def choose(opened: Run, translator: Translator, examples: Sequence[Example]) -> int:
+    """Write the heads that align words best to the run's card, if they are better than the mean of all heads."""
+    from regard.tasks.heads import choose_alignment
+
+    found, plain = choose_alignment(translator, examples)
+    names = ", ".join(f"{head.attention} {head.number}" for head in found.choice.heads)
+    print(f"alignment error rate: {found.scores.aer:.3f} with {names} ({found.choice.rule})")
+    print(f"                      {plain.aer:.3f} with all heads")
+    if found.scores.aer >= plain.aer:
+        print(f"{opened.folder}: regard translate --align goes on with all heads")
+        return 0
+    opened.write_card(opened.card | {"alignment": found.choice.as_dict()})
+    print(f"{opened.folder}: regard translate --align now uses the chosen heads")
     return 0
 
 

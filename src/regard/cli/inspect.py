@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(data, ensure_ascii=False))
         return 0
-    path = write_inspection(data, options.out, force=options.force)
+    path = write_inspection("inspect", data, options.out, force=options.force)
     print(data["target"]["text"])
     print(f"\nOpen {path} in a browser ({path.stat().st_size / 1e6:.1f} MB, needs no network).")
     return 0
@@ -106,9 +106,9 @@ def document(opened: Run, options: argparse.Namespace) -> int:
     if not words and not text.strip():
         raise SettingsError(f"the {'sentence' if tags else 'document'} is empty; give one to look at")
 
-    from regard.tasks.inspect_document import inspect_document, write_document_page
-    from regard.tasks.inspect_page import refuse_other
-    from regard.tasks.inspect_tags import inspect_tags, write_tags_page
+    from regard.tasks.inspect_document import inspect_document
+    from regard.tasks.inspect_page import refuse_other, write_inspection
+    from regard.tasks.inspect_tags import inspect_tags
 
     if not options.json:
         refuse_other(Path(options.out), force=options.force)
@@ -117,7 +117,7 @@ def document(opened: Run, options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(data, ensure_ascii=False))
         return 0
-    path = (write_tags_page if tags else write_document_page)(data, options.out, force=options.force)
+    path = write_inspection("tags" if tags else "document", data, options.out, force=options.force)
     print(data["title"])
     if tags:
         print(data["marked"])

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from regard.cli.settings import add_set, add_setting, all_sections, given_settings, settings_help
-from regard.data.scripts import is_language
+from regard.data.languages import is_language
 from regard.errors import SettingsError
 from regard.recipe import setting_type
 from regard.run import Run

@@ -195,6 +195,15 @@ def epoch_batches(
     return [batches[place] for place in chance.permutation(len(batches))]
 
 
+def in_batches(lengths: Sequence[int], budget: int, *, skip_empty: bool = False) -> list[list[int]]:
+    """Numbers of the rows of these lengths, longest first, in batches whose padded size keeps to the budget."""
+    sizes = np.asarray(lengths, np.int64)
+    order = np.argsort(-sizes, kind="stable")
+    if skip_empty:
+        order = order[sizes[order] > 0]
+    return [order[start:end].tolist() for start, end in pairwise(cut(sizes[order], budget))]
+
+
 def cut(longest: NDArray[np.integer], budget: int) -> list[int]:
     """Where to cut rows of these lengths, in this order, so that rows times the longest of them keep to the budget.
 

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from regard.data.fingerprints import Numbering, pair_text
 from regard.data.formats import Pair
-from regard.data.scripts import common_scripts, language_scripts, share_in
+from regard.data.languages import language_scripts
+from regard.data.scripts import common_scripts, share_in
 from regard.errors import SettingsError
 
 SAMPLE = 1000

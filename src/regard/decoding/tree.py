@@ -14,11 +14,6 @@ from torch import Tensor
 Tree = Any
 
 
-def map_tensors(change: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
-    """The same tree with every tensor changed."""
-    return _map(change, tree, lambda branch: None)
-
-
 def keep_rows(tree: Tree, rows_N: Tensor) -> Tree:
     """Only these sentences of a batch."""
     return _map(

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TypedDict
 
 from regard.convert.engine import Quantization
+from regard.data.languages import language_name, normalize_code
 from regard.errors import RegardError, SettingsError, nearest
 from regard.run import Run
 from regard.server.capacity import Capacity
 from regard.server.detect import Detector
-from regard.server.languages import language_name, normalize_code
 from regard.server.served import Served
 from regard.server.settings import ServerSettings
 from regard.tasks.fast import EngineName

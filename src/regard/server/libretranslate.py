@@ -9,10 +9,10 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from regard.data.languages import language_name
 from regard.registry import FORMATS
 from regard.server.bodies import FORM, MULTIPART, FormRoute
 from regard.server.documents import UPLOAD, translate_documents, translate_upload
-from regard.server.languages import language_name
 from regard.server.parcels import as_attachment
 from regard.server.problems import Json, Problem
 from regard.server.schemas import (

@@ -8,10 +8,10 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from regard.data.languages import normalize_code
 from regard.errors import nearest
 from regard.server.fleet import Fleet, Guess
 from regard.server.keys import Keys
-from regard.server.languages import normalize_code
 from regard.server.metrics import Metrics
 from regard.server.parcels import Parcels
 from regard.server.problems import Problem

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.analysis.alignment import Choice, align, word_map
 from regard.analysis.trace import Side, make_side, place_in_text
-from regard.data.batch import make_batch
+from regard.data.batch import in_batches, make_batch
 from regard.data.tokenizer import EOS, Piece, Tokenizer
 from regard.data.words import Word, words
 from regard.errors import SettingsError
@@ -71,7 +71,7 @@ class Aligner:
     ) -> dict[bool, list[dict[str, Tensor]]]:
         found: dict[bool, list[dict[str, Tensor]]] = {shift: [{} for _ in pairs] for shift in shifts}
         sizes = [len(source.ids) + len(target.ids) + 2 if source.ids and target.ids else 0 for source, target in pairs]
-        for places in batches(sizes, batch_tokens):
+        for places in in_batches(sizes, batch_tokens, skip_empty=True):
             weights_BHTS, heads = self._record([pairs[place] for place in places])
             for row, place in enumerate(places):
                 source, target = pairs[place]
@@ -112,19 +112,6 @@ def _join(answer: Answer, left: Iterator[Answer]) -> Answer:
 def _letters(text: str) -> int:
     """Characters that cutting and joining a text leave as they are."""
     return sum(map(len, text.split()))
-
-
-def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Places of the non-empty sentences, longest first, cut so that padded batches stay within the budget."""
-    order = sorted((place for place, length in enumerate(lengths) if length), key=lambda place: -lengths[place])
-    batch: list[int] = []
-    for place in order:
-        if batch and (len(batch) + 1) * lengths[batch[0]] > budget:
-            yield batch
-            batch = []
-        batch.append(place)
-    if batch:
-        yield batch
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from regard.analysis.alignment import Links, pharaoh
 from regard.config import Search
-from regard.data.scripts import language_scripts, share_in
+from regard.data.languages import language_scripts
+from regard.data.scripts import share_in
 from regard.data.words import word_texts
 from regard.run import Run
 

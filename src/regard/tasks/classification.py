@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from regard.config import Encoder, Recipe
-from regard.data.batch import cut
+from regard.data.batch import in_batches
 from regard.data.document_store import DocumentBatch, Sentences, make_documents
 from regard.data.labelled import Document, encode_document
 from regard.data.tokenizer import EOS, UNK
@@ -126,10 +125,3 @@ def score_documents(model: Classifier, documents: Sequence[Sentences], pad: int,
         batch = make_documents([documents[place] for place in places], pad, window_of(recipe))
         logits_BL[places] = model(batch.to(device)).float().cpu()
     return logits_BL
-
-
-def in_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Numbers of documents of these lengths, longest first, in batches that keep to the budget."""
-    order = np.argsort(-np.asarray(lengths, np.int64), kind="stable")
-    bounds = cut(np.asarray(lengths, np.int64)[order], budget) if len(order) else [0]
-    return [order[start:end].tolist() for start, end in pairwise(bounds)]

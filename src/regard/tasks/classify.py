@@ -12,6 +12,7 @@ from torch import Tensor
 
 from regard.analysis.labels import attribute_label
 from regard.config import Recipe
+from regard.data.batch import in_batches
 from regard.data.document_store import make_documents
 from regard.data.labelled import Document, Shown, encode_document, show_document
 from regard.data.tokenizer import Tokenizer
@@ -22,7 +23,7 @@ from regard.models import base
 from regard.run import Run
 from regard.system import keep_memory
 from regard.tasks.calibration import to_probabilities
-from regard.tasks.classification import in_batches, score_documents, target_of, window_of
+from regard.tasks.classification import score_documents, target_of, window_of
 from regard.tasks.label_scores import LabelScores, score_labels
 
 __all__ = ["Classifier", "Sentence", "Verdict", "Word", "load"]

@@ -13,13 +13,12 @@ import torch
 from numpy.typing import NDArray
 
 from regard.config import Retrieve
-from regard.data.batch import make_sources
+from regard.data.batch import in_batches, make_sources
 from regard.data.tokenizer import Tokenizer
 from regard.errors import RunError, SettingsError
 from regard.models.base import Network
 from regard.run import WEIGHTS, Run
 from regard.system import keep_memory
-from regard.tasks.classification import in_batches
 
 Vectors = NDArray[np.float32]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from regard import __version__
 from regard.data.formats import Languages, Pair
-from regard.data.scripts import language_scripts
+from regard.data.languages import language_scripts
 from regard.errors import CorpusError
 from regard.tasks.answer import Answer, Flag, find_flags, texts_of
 from regard.tasks.compare import FEW, METRICS, SAMPLES, SEED, Difference, Scored, by_length, compare, measure, score_all

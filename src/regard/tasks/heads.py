@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -11,20 +11,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.analysis.alignment import AlignmentScores, Choice, Links, Ranked, choose_heads, score_choice
 from regard.analysis.heads import Look, Role, Survey, rarest
 from regard.analysis.importance import importance_by_ablation, importance_by_gradient
 from regard.data.batch import Batch, make_batch
 from regard.data.corpus import Pair
 from regard.data.tokenizer import Piece, Tokenizer
+from regard.data.words import words
 from regard.errors import SettingsError
 from regard.layers.taps import taps, trace
 from regard.models.base import Seq2Seq
+from regard.tasks.align import Aligner
 from regard.tasks.annotated import Example, Relation, Span
 from regard.tasks.translate import Translator
 
 __all__ = ["Head", "Role", "describe_heads", "text_batches", "token_frequencies"]
 
 BATCH_PAIRS = 64
+FEWEST_LINKED = 20  # pairs with gold links, half of them to choose heads and half to score the choice
 WEIGHED = 200  # of the examples, for importance: each head costs a pass over them
 
 
@@ -84,6 +88,52 @@ def describe_heads(
         for name in by_ablation
         for head, (roles, confidence) in enumerate(surveys[name])
     )
+
+
+def choose_alignment(translator: Translator, examples: Sequence[Example]) -> tuple[Ranked, AlignmentScores]:
+    """The heads, shift and rule that align words best, and what they score beside the mean of all heads.
+
+    They are chosen on every second example with gold links. The scores, of the choice and of the default, are on the
+    other examples.
+    """
+    linked = [example for example in examples if example.links]
+    gold = [_word_links(example) for example in linked]
+    aligner = Aligner(translator.model, translator.source, translator.target)
+    maps = aligner.word_maps([one.source for one in linked], [one.target for one in linked])
+    usable = [place for place, found in enumerate(maps[False]) if found and _fits(gold[place], found)]
+    if len(usable) < FEWEST_LINKED:
+        problem = f"{len(usable)} sentence pairs with word alignments are too few to choose heads"
+        raise SettingsError(f"{problem}; give at least {FEWEST_LINKED} with --source, --target and --links")
+
+    def part(places: Sequence[int], shift: bool) -> list[dict[str, Tensor]]:
+        return [maps[shift][place] for place in places]
+
+    ones, others = usable[::2], usable[1::2]
+    choice = choose_heads({shift: part(ones, shift) for shift in maps}, [gold[place] for place in ones])
+    judged = [gold[place] for place in others]
+    scores = score_choice(choice.choice, part(others, choice.choice.shift), judged)
+    return choice._replace(scores=scores), score_choice(Choice(), part(others, False), judged)
+
+
+def _word_links(example: Example) -> Links:
+    """Gold links, which are given as spans of the texts, between words as the aligner counts them."""
+    source, target = words(example.source), words(example.target)
+    return tuple(
+        sorted(
+            (s, t)
+            for one, other in example.links
+            for s, word in enumerate(source)
+            if word.start < one[1] and one[0] < word.end
+            for t, rendered in enumerate(target)
+            if rendered.start < other[1] and other[0] < rendered.end
+        )
+    )
+
+
+def _fits(links: Links, maps: Mapping[str, Tensor]) -> bool:
+    """Whether the model counts at least as many words as the links do; normalization may join words."""
+    rows, columns = next(iter(maps.values())).shape[1:]
+    return all(s < columns and t < rows for s, t in links)
 
 
 def text_batches(pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer) -> list[Batch]:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from regard import __version__
-from regard.durable import write_atomically
-from regard.pages import render_page
 from regard.run import Run
 from regard.tasks.classify import load
-from regard.tasks.inspect_page import refuse_other
 
 
 def inspect_document(run: Run, text: str) -> dict[str, Any]:
@@ -24,11 +20,3 @@ def inspect_document(run: Run, text: str) -> dict[str, Any]:
         "model": {"arch": run.recipe.model.arch},
         "verdict": verdict.as_dict(),
     }
-
-
-def write_document_page(data: dict[str, Any], path: str | Path, *, force: bool = False) -> Path:
-    """Write the page. A file that is there already is replaced if it is such a page itself, or by force."""
-    path = Path(path)
-    refuse_other(path, force=force)
-    write_atomically(path, render_page("document", data).encode())
-    return path

@@ -58,11 +58,14 @@ def inspect_run(
     return data | {"run": run.folder.name, "languages": languages, "identifiability": identifiability or None}
 
 
-def write_inspection(data: Json, path: str | Path, *, force: bool = False) -> Path:
-    """Write the page. A file that is there already is replaced if it is such a page itself, or by force."""
+def write_inspection(page: str, data: Json, path: str | Path, *, force: bool = False) -> Path:
+    """Write the page of this name: "inspect", "document" or "tags". An earlier inspection is replaced.
+
+    Another file that stands there is replaced only by force.
+    """
     path = Path(path)
     refuse_other(path, force=force)
-    write_atomically(path, render_page("inspect", data).encode())
+    write_atomically(path, render_page(page, data).encode())
     return path
 
 

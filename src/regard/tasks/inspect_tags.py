@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,11 +10,8 @@ from torch import Tensor
 from regard import __version__
 from regard.data.spans import mark
 from regard.data.tagged_batch import encode_words, make_words
-from regard.durable import write_atomically
 from regard.layers.taps import trace
-from regard.pages import render_page
 from regard.run import Run
-from regard.tasks.inspect_page import refuse_other
 from regard.tasks.tag import LONGEST_EXPLAINED, Sentence, Tagged, Tagger, load
 
 
@@ -49,11 +45,3 @@ def attention_between(tagger: Tagger, tagged: Tagged) -> dict[str, Any] | None:
 def _rounded(weights_HTT: Tensor) -> list[list[list[float]]]:
     """To what an eye can see."""
     return [[[round(weight, 3) for weight in row] for row in head] for head in weights_HTT.tolist()]
-
-
-def write_tags_page(data: dict[str, Any], path: str | Path, *, force: bool = False) -> Path:
-    """Write the page. A file that is there already is replaced if it is such a page itself, or by force."""
-    path = Path(path)
-    refuse_other(path, force=force)
-    write_atomically(path, render_page("tags", data).encode())
-    return path

@@ -11,6 +11,7 @@ from typing import Any
 from regard import __version__
 from regard.analysis.trace import Trace
 from regard.data.dialogues import TURN, readable
+from regard.data.languages import language_name
 from regard.pages import render_page
 from regard.recipe import to_table
 from regard.run import Run
@@ -18,13 +19,6 @@ from regard.tasks.translate import Translator
 from regard.training.amounts import amount, duration
 
 SHOWN_SAMPLES = 40
-LANGUAGES = {
-    "ar": "Arabic", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek", "en": "English", "es": "Spanish",
-    "et": "Estonian", "fi": "Finnish", "fr": "French", "he": "Hebrew", "hi": "Hindi", "hu": "Hungarian",
-    "it": "Italian", "ja": "Japanese", "ko": "Korean", "lt": "Lithuanian", "lv": "Latvian", "nl": "Dutch",
-    "no": "Norwegian", "pl": "Polish", "pt": "Portuguese", "ro": "Romanian", "ru": "Russian", "sk": "Slovak",
-    "sl": "Slovenian", "sv": "Swedish", "tr": "Turkish", "uk": "Ukrainian", "vi": "Vietnamese", "zh": "Chinese",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -86,7 +80,7 @@ def run_data(run: Run) -> dict[str, Any]:
 def title(run: Run) -> str:
     """E.g. English to Italian, or the name of the run where the languages are not known."""
     codes = (run.recipe.data.source_language, run.recipe.data.target_language)
-    return " to ".join(LANGUAGES.get(code, code) for code in codes) if all(codes) else run.folder.name
+    return " to ".join(map(language_name, codes)) if all(codes) else run.folder.name
 
 
 def summary(card: dict[str, Any]) -> list[dict[str, str]]:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.config import Recipe
+from regard.data.batch import in_batches
 from regard.data.conll import TaggedSentence
 from regard.data.spans import find_spans, rewrite
 from regard.data.tagged_batch import encode_words, make_words
@@ -20,7 +21,6 @@ from regard.errors import RunError
 from regard.models import base
 from regard.run import Run
 from regard.system import keep_memory
-from regard.tasks.classification import in_batches
 from regard.tasks.span_scores import TagScores, score_tags, type_of
 from regard.tasks.tagging import Answered, Labelling, tag_sentences
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from regard.config import Recipe, Tag
+from regard.data.batch import in_batches
 from regard.data.conll import TaggedSentence
 from regard.data.document_store import Sentences
 from regard.data.spans import Scheme, all_labels, find_scheme, learnt_scheme, merge, rewrite
@@ -18,7 +19,6 @@ from regard.data.tagged_batch import TagBatch, encode_words, make_words, stretch
 from regard.data.tokenizer import Tokenizer
 from regard.layers.dropout import Rows
 from regard.models.base import Tagger
-from regard.tasks.classification import in_batches
 from regard.tasks.span_scores import score_tags
 from regard.tasks.streamed import Streamed
 from regard.tasks.tagged import PreparedSentences

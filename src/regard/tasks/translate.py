@@ -12,7 +12,7 @@ import torch
 from regard.analysis.alignment import Choice, read_choice
 from regard.analysis.trace import Trace, record_trace
 from regard.config import Search
-from regard.data.batch import make_sources
+from regard.data.batch import in_batches, make_sources
 from regard.data.tokenizer import SOS, UNK, Tokenizer
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.searchtree import Recorder, SearchTree
@@ -20,7 +20,7 @@ from regard.errors import SettingsError
 from regard.models.base import Seq2Seq
 from regard.run import CARD, open_together
 from regard.system import keep_memory
-from regard.tasks.align import Aligner, batches, join_alignments, text_side
+from regard.tasks.align import Aligner, join_alignments, text_side
 from regard.tasks.answer import Answer, find_flags, target_scripts, texts_of, try_again
 from regard.tasks.gaze import replace_unknown
 from regard.tasks.long import in_pieces, refuse_long
@@ -122,7 +122,7 @@ class Translator:
         pairs = zip(texts, self.source.encode_many(list(texts)), self.target.encode_many(list(targets)), strict=True)
         jobs = [Job(text, ids, tuple(target)) for text, ids, target in pairs]
         answers = [Answer(job.text, "", 0.0, (), (), True) for job in jobs]
-        for places in batches([len(job.ids) + len(job.target) + 1 for job in jobs], settings.batch_tokens):
+        for places in in_batches([len(job.ids) + len(job.target) + 1 for job in jobs], settings.batch_tokens):
             batch = [jobs[place] for place in places]
             for place, found in zip(places, searcher.force(batch), strict=True):
                 answers[place] = self._make(jobs[place], found)
@@ -173,7 +173,7 @@ class Translator:
         """Answers in the order of the jobs, which are run longest first. An empty line has an empty answer."""
         searcher = Searcher(self.models, self.source, self.target, settings)
         answers = [Answer(job.text, "", 0.0, (), (), True) for job in jobs]
-        for places in batches([len(job.ids) for job in jobs], settings.batch_tokens):
+        for places in in_batches([len(job.ids) for job in jobs], settings.batch_tokens, skip_empty=True):
             batch = [jobs[place] for place in places]
             recorder = Recorder(len(batch)) if tree else None
             found = searcher.search(batch, nbest, recorder)

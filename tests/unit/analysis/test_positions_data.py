@@ -9,7 +9,7 @@ import pytest
 import torch
 from tests.toys import TOYS, VARIANTS, VOCABULARY, build, close, sentences
 
-from regard.analysis.entropy import attention_entropy, entropy_by_layer, next_tokens
+from regard.analysis.entropy import attention_entropy, next_tokens
 from regard.analysis.positions import dot_products, embedding_table, picture_positions, plane, shift_rotation
 from regard.errors import ModelError
 from regard.layers.positions import sinusoids
@@ -141,17 +141,6 @@ def test_rows_are_measured_against_what_they_see() -> None:
 
 def test_a_row_without_a_choice_is_even() -> None:
     assert attention_entropy(torch.ones(2, 1, 1)).evenness_H.tolist() == [1.0, 1.0]
-
-
-def test_entropy_by_layer() -> None:
-    found = entropy_by_layer({"encoder.0.self": torch.full((2, 3, 4), 0.25), "decoder.0.cross": torch.ones(1, 3, 1)})
-    assert json.loads(json.dumps(found.as_dict())) == {
-        "unit": "bits",
-        "layers": [
-            {"name": "encoder.0.self", "heads": [2.0, 2.0], "evenness": [1.0, 1.0], "mean": 2.0},
-            {"name": "decoder.0.cross", "heads": [0.0], "evenness": [1.0], "mean": 0.0},
-        ],
-    }
 
 
 # ---------------------------------------------------------------------------------------------------------------------

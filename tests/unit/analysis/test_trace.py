@@ -1,18 +1,13 @@
 """Traces: tokens and words, what is recorded of every architecture, and the file."""
 
-import json
-from dataclasses import replace
-
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.torch import save_file
 from tests.toys import TOYS, VARIANTS, build, close, sentences, tokens
 
-from regard.analysis.trace import Side, Trace, load_trace, make_side, place_in_text, record_trace
+from regard.analysis.trace import Side, Trace, make_side, place_in_text, record_trace
 from regard.data.tokenizer import normalize
-from regard.decoding.searchtree import Node, SearchTree
 from regard.errors import RegardError
 
 
@@ -125,7 +120,7 @@ def trace_of(settings, source_size=5, target_size=4):
 
 
 @pytest.mark.parametrize("settings", [*TOYS.values(), *VARIANTS.values()], ids=[*TOYS, *VARIANTS])
-def test_a_trace_holds_what_passed(settings, tmp_path):
+def test_a_trace_holds_what_passed(settings):
     model, source, target, trace = trace_of(settings)
     for name, weights in trace.weights.items():
         rows, columns = trace.axes(name)
@@ -136,14 +131,6 @@ def test_a_trace_holds_what_passed(settings, tmp_path):
         close(model.output(trace.states["decoder.top"]).log_softmax(-1), trace.next)
     assert {"encoder.embed", "encoder.0", "encoder.top", "decoder.embed"} <= set(trace.states)
     assert [len(state) for name, state in trace.states.items() if name.startswith("encoder")].count(5) >= 3
-    trace.save(tmp_path / "a.trace")
-    again = load_trace(tmp_path / "a.trace")
-    assert (again.source, again.target, again.tree) == (trace.source, trace.target, None)
-    for group in ("weights", "values", "states", "outward"):
-        kept, read = getattr(trace, group), getattr(again, group)
-        assert list(kept) == list(read)
-        assert all(kept[name].equal(read[name]) for name in kept)
-    assert again.next.equal(trace.next)
 
 
 def test_heads_and_their_projections_make_what_the_layer_says():
@@ -164,50 +151,3 @@ def test_without_attention_there_are_no_weights():
     assert trace.states
     with pytest.raises(RegardError, match="there are none"):
         trace.attention("decoder.cross")
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# The file
-
-
-@pytest.fixture
-def saved(tmp_path):
-    side = Side(("a", "</s>"), ("a", "</s>"), (0, 1), ((0, 1), (1, 1)), "a")
-    tree = SearchTree((Node(0, -1, 0, "▁è", -0.5, -0.5, "kept"), Node(1, 0, 1, "</s>", -0.1, -0.6, "finished", -0.3)))
-    trace = Trace(side, side, {"decoder.0.cross": torch.rand(1, 2, 2)}, tree=tree)
-    trace.save(tmp_path / "one")
-    return trace, tmp_path / "one"
-
-
-def test_the_tree_comes_back(saved):
-    trace, path = saved
-    assert load_trace(path).tree == trace.tree
-    assert load_trace(path).next is None
-    assert [item.name for item in path.parent.iterdir()] == ["one"]  # no draft is left beside it
-
-
-def refused(path):
-    with pytest.raises(RegardError) as caught:
-        load_trace(path)
-    assert str(path) in str(caught.value)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
-def test_files_that_are_no_traces_are_told(saved, tmp_path):
-    trace, path = saved
-    assert "cannot read" in refused(tmp_path / "nowhere")
-    assert "cannot read" in refused(tmp_path)
-    (tmp_path / "text").write_text("hello")
-    assert "not a trace" in refused(tmp_path / "text")
-    (tmp_path / "half").write_bytes(path.read_bytes()[:-5])
-    assert "damaged" in refused(tmp_path / "half")
-    save_file({"x": torch.zeros(1)}, tmp_path / "foreign")
-    assert "but not a trace" in refused(tmp_path / "foreign")
-    replace(trace, weights={"decoder.0.cross": torch.rand(1, 3, 2)}).save(tmp_path / "shapes")
-    assert "damaged" in refused(tmp_path / "shapes")
-    about = {"source": 1, "names": {}}
-    save_file({"x": torch.zeros(1)}, tmp_path / "json", {"format": "regard.trace.1", "trace": json.dumps(about)})
-    assert "damaged" in refused(tmp_path / "json")
-    with pytest.raises(RegardError, match="cannot write"):
-        trace.save(tmp_path / "no folder" / "x")

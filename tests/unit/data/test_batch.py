@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard import config
-from regard.data.batch import Batch, BatchStream, Mark, cut, epoch_batches, make_batch, make_sources
+from regard.data.batch import Batch, BatchStream, Mark, cut, epoch_batches, in_batches, make_batch, make_sources
 from regard.data.store import Part
 from regard.data.tokenizer import EOS, SOS, train_tokenizer
 from regard.errors import TrainingError
@@ -184,3 +184,11 @@ def test_moving_to_a_device_moves_everything() -> None:
     tensors = [batch.source.ids_BS, batch.source.mask_BS, batch.target_input_BT, batch.target_output_BT]
     assert {tensor.device.type for tensor in (*tensors, batch.target_mask_BT, batch.index_B)} == {"meta"}
     assert (batch.source_tokens, batch.target_tokens) == (2, 2)
+
+
+def test_rows_are_read_longest_first_within_the_budget():
+    lengths = [3, 0, 5, 2, 5, 9]
+    assert in_batches(lengths, 10) == [[5], [2, 4], [0, 3, 1]]
+    assert in_batches(lengths, 10, skip_empty=True) == [[5], [2, 4], [0, 3]]
+    assert in_batches(lengths, 4) == [[5], [2], [4], [0], [3, 1]]  # a row longer than the budget is alone
+    assert in_batches([], 10) == in_batches([0, 0], 10, skip_empty=True) == []

@@ -14,7 +14,8 @@ from regard.config import Corpus
 from regard.data.clean import RULES, Cleaning, Example, clean
 from regard.data.corpus import Pair, read_corpus
 from regard.data.fingerprints import Numbering, fingerprint, normalise
-from regard.data.scripts import common_scripts, is_language, language_scripts, share_in
+from regard.data.languages import is_language, language_scripts
+from regard.data.scripts import common_scripts, share_in
 from regard.errors import SettingsError
 from regard.recipe import describe
 

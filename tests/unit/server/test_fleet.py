@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from regard.config import Search
 from regard.data.builtin import read_phrases
 from regard.data.formats import Pair
+from regard.data.languages import language_name
 from regard.errors import ModelError, RunError, SettingsError
 from regard.recipe import make_recipe
 from regard.run import WEIGHTS, Run
 from regard.server.batcher import Closing, TooLate
 from regard.server.capacity import Capacity
 from regard.server.fleet import Fleet, NotServed, unique_names
-from regard.server.languages import language_name
 from regard.server.pieces import Pieces
 from regard.server.served import Served
 from regard.tasks.answer import Answer

@@ -9,7 +9,6 @@ from tests.toys import TOYS
 import regard
 from regard import config
 from regard.analysis.alignment import Choice, Head, align
-from regard.analysis.trace import load_trace
 from regard.cli import main
 from regard.data.builtin import read_phrases
 from regard.data.tokenizer import train_tokenizer
@@ -119,7 +118,7 @@ def test_long_lines_are_aligned_piece_by_piece():
     assert [answers[0].alignment, answers[3].alignment] == [answer.alignment for answer in apart]
 
 
-def test_a_trace_knows_the_search_and_the_text_as_typed(tmp_path):
+def test_a_trace_knows_the_search_and_the_text_as_typed():
     made = translator()
     trace = made.trace("  The   animal\tis here. ")
     assert trace.source.text == "  The   animal\tis here. "
@@ -129,8 +128,6 @@ def test_a_trace_knows_the_search_and_the_text_as_typed(tmp_path):
     [answer] = made.translate(["  The   animal\tis here. "])
     assert trace.target.tokens[:-1] == answer.tokens  # those that the search wrote
     assert any(node.fate == "finished" for node in trace.tree.nodes)
-    trace.save(tmp_path / "t")
-    assert load_trace(tmp_path / "t").tree == trace.tree
     assert made.trace("a", "b").tree is None
     assert made.trace("", "").target.tokens == ("</s>",)
     made.search = config.Search(beam=1)

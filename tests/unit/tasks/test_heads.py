@@ -24,6 +24,7 @@ from regard.layers.taps import listen, without_heads
 from regard.recipe import make_recipe
 from regard.run import Run
 from regard.tasks import prune as prune_module
+from regard.tasks.align import Aligner
 from regard.tasks.annotated import Example, _annotate, given_examples, own_examples, parsed_examples, with_links
 from regard.tasks.heads import View, _views, describe_heads, text_batches, token_frequencies
 
@@ -255,6 +256,41 @@ def test_heads_are_judged_by_the_pairs_that_a_run_keeps(random: Run, tmp_path: P
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The command
+
+
+def test_the_heads_that_align_are_chosen_and_kept(
+    random: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the mean of all heads aligns well it stays in use; where one head alone does, that one is kept."""
+    run = Run.open(shutil.copytree(random.folder, tmp_path / "run"))
+    pairs = {"en": "I am here", "it": "qui sono io", "gold": "0-2 1-1 2-0"}
+    for name, line in pairs.items():
+        (tmp_path / name).write_text(f"{line}\n" * 24, encoding="utf-8")
+    files = [f"--{option}={tmp_path / name}" for option, name in zip(("source", "target", "links"), pairs, strict=True)]
+    choose = ["heads", str(run.folder), *files, "--choose-alignment"]
+    assert main(choose) == 0  # whatever untrained heads do
+    run.write_card({})
+    right_TS, wrong_TS = torch.eye(3).flip(0), torch.eye(3)
+
+    def plant(*heads: torch.Tensor) -> None:
+        maps = {"decoder.0.cross": torch.stack(heads[:2]), "decoder.1.cross": torch.stack(heads[2:])}
+
+        def word_maps(self: Aligner, texts: list[str], targets: list[str]) -> dict[bool, list[dict[str, torch.Tensor]]]:
+            return {shift: [maps] * len(texts) for shift in (False, True)}
+
+        monkeypatch.setattr(Aligner, "word_maps", word_maps)
+
+    plant(right_TS, right_TS, right_TS, wrong_TS)
+    assert main(choose) == 0
+    assert "alignment" not in run.card
+    plant(wrong_TS, wrong_TS, wrong_TS, right_TS)
+    assert main(choose) == 0
+    assert run.card["alignment"]["heads"] == [["decoder.1.cross", 1]]
+    assert "alignment error rate: 0.000 with decoder.1.cross 1" in capsys.readouterr().out
+    assert [head.number for head in regard.load(run.folder).alignment.heads] == [1]
+    assert main([*choose, "--sentences", "19"]) == 2
+    assert "19 sentence pairs with word alignments are too few" in capsys.readouterr().err
+    assert main([*choose, "--json"]) == 2
 
 
 def test_the_table_for_programs(trained: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

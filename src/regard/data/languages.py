@@ -1,0 +1,198 @@
+"""The table of languages: by code (ISO 639), the English name and the scripts that a language is written in."""
+
+from __future__ import annotations
+
+_CHINESE = ("CJK", "BOPOMOFO")
+_JAPANESE = ("CJK", "HIRAGANA", "KATAKANA")
+_KOREAN = ("HANGUL", "CJK")
+
+_TABLE: tuple[tuple[tuple[str, ...], str], ...] = (
+    (
+        ("LATIN",),
+        "af Afrikaans|ast Asturian|az Azerbaijani|bm Bambara|br Breton|bs Bosnian|ca Catalan|ceb Cebuano|"
+        "co Corsican|cs Czech|cy Welsh|da Danish|de German|ee Ewe|en English|eo Esperanto|es Spanish|et Estonian|"
+        "eu Basque|ff Fulah|fi Finnish|fil Filipino|fo Faroese|fr French|fy Western Frisian|ga Irish|"
+        "gd Scottish Gaelic|gl Galician|gn Guarani|gsw Swiss German|ha Hausa|haw Hawaiian|hr Croatian|"
+        "ht Haitian Creole|hu Hungarian|id Indonesian|ig Igbo|is Icelandic|it Italian|jv Javanese|kl Greenlandic|"
+        "la Latin|lb Luxembourgish|lg Ganda|ln Lingala|lt Lithuanian|lv Latvian|mg Malagasy|mi Māori|ms Malay|"
+        "mt Maltese|nb Norwegian Bokmål|nds Low German|nl Dutch|nn Norwegian Nynorsk|no Norwegian|"
+        "nso Northern Sotho|ny Chichewa|oc Occitan|om Oromo|pl Polish|pt Portuguese|qu Quechua|rm Romansh|"
+        "rn Rundi|ro Romanian|rw Kinyarwanda|sc Sardinian|se Northern Sami|sk Slovak|sl Slovenian|sm Samoan|"
+        "sn Shona|so Somali|sq Albanian|ss Swati|st Southern Sotho|su Sundanese|sv Swedish|sw Swahili|"
+        "szl Silesian|tk Turkmen|tl Tagalog|tn Tswana|to Tongan|tr Turkish|ts Tsonga|ve Venda|vec Venetian|"
+        "vi Vietnamese|wa Walloon|wo Wolof|xh Xhosa|yo Yoruba|zu Zulu",
+    ),
+    (
+        ("CYRILLIC",),
+        "ab Abkhazian|ba Bashkir|be Belarusian|bg Bulgarian|bua Buriat|ce Chechen|cu Church Slavic|cv Chuvash|"
+        "kk Kazakh|ky Kyrgyz|mk Macedonian|mn Mongolian|os Ossetian|ru Russian|rue Rusyn|sah Yakut|tg Tajik|"
+        "tt Tatar|udm Udmurt|uk Ukrainian",
+    ),
+    (
+        ("CYRILLIC", "LATIN"),
+        "crh Crimean Tatar|sh Serbo-Croatian|sr Serbian|uz Uzbek",
+    ),
+    (
+        ("LATIN", "ARABIC"),
+        "ku Kurdish",
+    ),
+    (
+        ("GREEK",),
+        "el Greek|grc Ancient Greek",
+    ),
+    (
+        ("ARABIC",),
+        "ar Arabic|arz Egyptian Arabic|ckb Central Kurdish|fa Persian|ps Pashto|sd Sindhi|ug Uyghur|ur Urdu",
+    ),
+    (
+        ("HEBREW",),
+        "he Hebrew|iw Hebrew|yi Yiddish",
+    ),
+    (
+        ("DEVANAGARI",),
+        "bho Bhojpuri|hi Hindi|mai Maithili|mr Marathi|ne Nepali|sa Sanskrit",
+    ),
+    (
+        ("BENGALI",),
+        "as Assamese|bn Bengali",
+    ),
+    (
+        ("GURMUKHI", "ARABIC"),
+        "pa Punjabi",
+    ),
+    (
+        ("GUJARATI",),
+        "gu Gujarati",
+    ),
+    (
+        ("ORIYA",),
+        "or Odia",
+    ),
+    (
+        ("TAMIL",),
+        "ta Tamil",
+    ),
+    (
+        ("TELUGU",),
+        "te Telugu",
+    ),
+    (
+        ("KANNADA",),
+        "kn Kannada",
+    ),
+    (
+        ("MALAYALAM",),
+        "ml Malayalam",
+    ),
+    (
+        ("SINHALA",),
+        "si Sinhala",
+    ),
+    (
+        ("THAI",),
+        "th Thai",
+    ),
+    (
+        ("LAO",),
+        "lo Lao",
+    ),
+    (
+        ("MYANMAR",),
+        "my Burmese|shn Shan",
+    ),
+    (
+        ("KHMER",),
+        "km Khmer",
+    ),
+    (
+        ("TIBETAN",),
+        "bo Tibetan|dz Dzongkha",
+    ),
+    (
+        ("GEORGIAN",),
+        "ka Georgian",
+    ),
+    (
+        ("ARMENIAN",),
+        "hy Armenian",
+    ),
+    (
+        ("ETHIOPIC",),
+        "am Amharic|ti Tigrinya",
+    ),
+    (
+        ("THAANA",),
+        "dv Dhivehi",
+    ),
+    (
+        ("TIFINAGH",),
+        "zgh Tamazight",
+    ),
+    (
+        ("CHEROKEE",),
+        "chr Cherokee",
+    ),
+    (
+        ("CANADIAN", "LATIN"),
+        "cr Cree|iu Inuktitut|oj Ojibwe",
+    ),
+    (
+        _CHINESE,
+        "lzh Literary Chinese|wuu Wu Chinese|yue Cantonese|zh Chinese",
+    ),
+    (
+        _JAPANESE,
+        "ja Japanese",
+    ),
+    (
+        _KOREAN,
+        "ko Korean",
+    ),
+)
+_ENTRIES = [(entry.partition(" "), scripts) for scripts, entries in _TABLE for entry in entries.split("|")]
+NAMES = {code: name for (code, _, name), _ in _ENTRIES}
+SCRIPTS = {code: scripts for (code, _, _), scripts in _ENTRIES}
+
+# The scripts that a code may name itself, as in "sr-Latn" (ISO 15924).
+_SCRIPTS_BY_SUBTAG = {
+    "arab": ("ARABIC",),
+    "beng": ("BENGALI",),
+    "cyrl": ("CYRILLIC",),
+    "deva": ("DEVANAGARI",),
+    "guru": ("GURMUKHI",),
+    "hans": _CHINESE,
+    "hant": _CHINESE,
+    "hebr": ("HEBREW",),
+    "jpan": _JAPANESE,
+    "kore": _KOREAN,
+    "latn": ("LATIN",),
+    "tfng": ("TIFINAGH",),
+}
+
+
+def language_name(code: str) -> str:
+    """The name, with what follows the language in the code: "pt-BR" is Portuguese (BR). The code itself, if unknown."""
+    language, _, more = normalize_code(code).partition("-")
+    if language not in NAMES:
+        return code
+    return f"{NAMES[language]} ({more.upper() if len(more) == 2 else more.title()})" if more else NAMES[language]
+
+
+def normalize_code(code: str) -> str:
+    """A code as it is compared: en_US and EN-us are one."""
+    return code.strip().replace("_", "-").casefold()
+
+
+def language_scripts(code: str) -> frozenset[str] | None:
+    """The scripts of a language, by its code; None where the code is not in the table."""
+    language, *subtags = normalize_code(code).split("-")
+    for subtag in subtags:
+        if subtag in _SCRIPTS_BY_SUBTAG:
+            return frozenset(_SCRIPTS_BY_SUBTAG[subtag])
+    scripts = SCRIPTS.get(language)
+    return None if scripts is None else frozenset(scripts)
+
+
+def is_language(code: str) -> bool:
+    """Whether a code is in the table of languages: "de" is, "src" is not."""
+    return language_scripts(code) is not None
