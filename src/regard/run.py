@@ -8,6 +8,7 @@ card.json             data hashes, versions, scores with their signatures, cost
 report.html           the page to look at
 held-out.jsonl        some pairs that it was not trained on, to judge by what a conversion or a pruning costs
 labels.json           what a classifier or tagger may answer, in the order of its scores
+checksums.json        the SHA-256 of recipe, tokenizers, labels, weights and held-out examples, verified on loading
 knowledge.jsonl       questions and answers that a retriever answers from; vectors.safetensors: the former as vectors
 states/               what `regard resume` continues from
 store/                token ids of the training data, until training ends
@@ -23,9 +24,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.checksums import Checksums
 from regard.config import Recipe
 from regard.data.tokenizer import Tokenizer, load_tokenizer
-from regard.durable import write_atomically
+from regard.durable import ABANDONED, remove_drafts, write_atomically
 from regard.errors import RunError, nearest
 from regard.recipe import load_recipe, to_table
 from regard.system import exclusive, rename_folder
@@ -45,6 +47,9 @@ RECIPE, WEIGHTS, METRICS, CARD, REPORT, HELD_OUT, LABELS = (
     "held-out.jsonl",
     "labels.json",
 )
+TOKENIZERS = tuple(f"{side}.{ending}" for side in ("tokenizer", "source", "target") for ending in ("json", "model"))
+CHECKED = (RECIPE, LABELS, WEIGHTS, HELD_OUT, *TOKENIZERS)
+"""Files that have a checksum."""
 LOCK = ".lock"
 """Held by the process that trains in the folder."""
 
@@ -63,6 +68,7 @@ class Run:
 
     def __init__(self, folder: Path):
         self.folder = folder
+        self.checksums = Checksums(folder)
         self._made: list[Path] = []
 
     @classmethod
@@ -107,18 +113,21 @@ class Run:
     @cached_property
     def recipe(self) -> Recipe:
         """The settings that made this run."""
+        self.checksums.check(RECIPE)
         return load_recipe(self.folder / RECIPE)
 
     def write_recipe(self, recipe: Recipe) -> None:
         """Store the resolved settings."""
         import tomli_w
 
-        self._write(RECIPE, tomli_w.dumps(to_table(recipe)).encode())
+        self.checksums.write(RECIPE, tomli_w.dumps(to_table(recipe)).encode())
         self.__dict__.pop("recipe", None)
 
     @cached_property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         """Source and target tokenizer; one object when the sides share it, and not only the vocabulary."""
+        for name in TOKENIZERS:
+            self.checksums.check(name)
         if self.recipe.tokenizer.joint and not (self.folder / "source.json").is_file():
             joint = load_tokenizer(self.folder, "tokenizer")
             return joint, joint
@@ -126,11 +135,10 @@ class Run:
 
     def write_tokenizers(self, source: Tokenizer, target: Tokenizer) -> None:
         """Store the tokenizers."""
-        if source is target:
-            source.save(self.folder, "tokenizer")
-        else:
-            source.save(self.folder, "source")
-            target.save(self.folder, "target")
+        named = {"tokenizer": source} if source is target else {"source": source, "target": target}
+        for name, tokenizer in named.items():
+            for file, content in tokenizer.files(name).items():
+                self.checksums.write(file, content)
 
     @contextlib.contextmanager
     def new_store(self) -> Iterator[Path]:
@@ -166,6 +174,7 @@ class Run:
     def labels(self) -> tuple[str, ...]:
         """What a classifier or tagger may answer, in the order of its scores."""
         path = self.folder / LABELS
+        self.checksums.check(LABELS)
         try:
             return tuple(str(label) for label in json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError) as error:
@@ -173,7 +182,7 @@ class Run:
 
     def write_labels(self, labels: Sequence[str]) -> None:
         """Store them."""
-        self._write(LABELS, (json.dumps(list(labels), indent=1, ensure_ascii=False) + "\n").encode())
+        self.checksums.write(LABELS, (json.dumps(list(labels), indent=1, ensure_ascii=False) + "\n").encode())
         self.__dict__.pop("labels", None)
 
     def build_network(self) -> Network:
@@ -204,6 +213,7 @@ class Run:
         from safetensors.torch import load_file
 
         path = self.require_weights()
+        self.checksums.check(WEIGHTS)
         try:
             stored = load_file(path)
         except Exception as error:  # safetensors raises its own untyped errors
@@ -233,7 +243,7 @@ class Run:
         from safetensors.torch import save
 
         content = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
-        self._write(WEIGHTS, save(content, metadata={"regard": self.recipe.model.arch}))
+        self.checksums.write(WEIGHTS, save(content, metadata={"regard": self.recipe.model.arch}))
 
     @property
     def card(self) -> dict[str, Any]:
@@ -264,17 +274,30 @@ class Run:
         return self.folder / REPORT
 
     def held_out(self) -> list[Pair]:
-        """Pairs that it was not trained on; none in a run that was imported or made before they were kept."""
+        """Pairs that it was not trained on; none in a run that was imported, or that does not learn from pairs."""
+        from regard.data.formats import Pair
+
+        records = self.held_out_records()
+        return [Pair(one["source"], one["target"]) for one in records if one.keys() >= {"source", "target"}]
+
+    def held_out_records(self) -> list[dict[str, Any]]:
+        """Examples that it was not trained on, as `write_held_out` got them."""
         path = self.folder / HELD_OUT
         if not path.is_file():
             return []
-        from regard.data.formats import Pair
+        self.checksums.check(HELD_OUT)
+        try:
+            records = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+        except (OSError, ValueError) as error:
+            raise RunError(f"{path}: cannot read the held-out examples ({error}); remove it to go without") from None
+        if not all(isinstance(one, dict) for one in records):
+            raise RunError(f"{path}: holds a line that is no JSON object; remove the file to go without it")
+        return records
 
-        return [Pair(*json.loads(line)) for line in path.read_text(encoding="utf-8").split("\n") if line]
-
-    def write_held_out(self, pairs: Sequence[Pair]) -> None:
-        """Store them."""
-        self._write(HELD_OUT, "".join(json.dumps(pair, ensure_ascii=False) + "\n" for pair in pairs).encode())
+    def write_held_out(self, records: Sequence[Pair | Mapping[str, Any]]) -> None:
+        """Store examples: pairs, or records of what another task learns from."""
+        tables = [one if isinstance(one, Mapping) else one._asdict() for one in records]
+        self.checksums.write(HELD_OUT, "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in tables).encode())
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -286,7 +309,16 @@ class Run:
                 raise RunError(f"{self.folder}: another process is training in this folder") from None
             except OSError as error:
                 raise RunError(f"{self.folder}: cannot lock the run folder ({error.strerror})") from None
+            self._remove_drafts()
             yield
+
+    def _remove_drafts(self) -> None:
+        """Remove what killed processes left half-written. Only the holder of the lock writes weights and states."""
+        remove_drafts(self.folder, WEIGHTS)
+        remove_drafts(self.folder, older_than=ABANDONED)
+        for folder in (self.folder / "states", self.folder / "states" / "best"):
+            if not folder.is_symlink():
+                remove_drafts(folder)
 
     def _write(self, name: str, content: bytes) -> None:
         write_atomically(self.folder / name, content)

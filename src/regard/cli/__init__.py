@@ -35,6 +35,7 @@ COMMANDS = {
     "export": "write a run for CTranslate2, Marian (Hugging Face transformers) or ONNX",
     "import": "make a run of a published Marian model",
     "info": "show what is known about a run, or about an architecture",
+    "verify": "check the files of a run against their checksums",
     "data": "look at, clean and split a corpus",
 }
 

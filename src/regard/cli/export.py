@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import get_args
@@ -52,22 +53,12 @@ def run(options: argparse.Namespace) -> int:
     home = engine_folder(opened, quantization) if options.to == "ctranslate2" else opened.folder / options.to
     folder = Path(options.out) if options.out else home
 
-    from regard.convert.folder import refuse_taken
+    from regard.convert.folder import exporting, refuse_taken
 
     refuse_taken(folder)  # told before anything is loaded
     judges = _judges(opened, options) if quantization != "float32" else []
-    if options.to == "ctranslate2":
-        from regard.convert.ctranslate2 import convert_run
-
-        convert_run(opened, folder, quantization)
-    elif options.to == "marian":
-        from regard.convert.marian import export_marian
-
-        export_marian(opened, folder, print)
-    else:
-        from regard.convert.onnx import export_onnx
-
-        export_onnx(opened, folder)
+    with nullcontext() if options.out else exporting(opened):
+        _export(opened, options.to, folder, quantization)
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"{folder}: {options.to}, {size / 1e6:.1f} MB")
     if quantization != "float32":
@@ -76,6 +67,21 @@ def run(options: argparse.Namespace) -> int:
         known = quantization_loss(opened, folder, quantization, judges) if judges else None
         print(known or "give --source and --target to see what quantization costs")
     return 0
+
+
+def _export(run: Run, format: str, folder: Path, quantization: Quantization) -> None:
+    if format == "ctranslate2":
+        from regard.convert.ctranslate2 import convert_run
+
+        convert_run(run, folder, quantization)
+    elif format == "marian":
+        from regard.convert.marian import export_marian
+
+        export_marian(run, folder, print)
+    else:
+        from regard.convert.onnx import export_onnx
+
+        export_onnx(run, folder)
 
 
 def _judges(run: Run, options: argparse.Namespace) -> list[Pair]:

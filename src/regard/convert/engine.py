@@ -7,15 +7,15 @@ counted. CTranslate2 stops when enough hypotheses have ended; for the exact stop
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack
 
-from regard.convert.folder import fingerprint, read_mark
+from regard.convert.folder import check_export, exporting, fingerprint, read_mark
 from regard.data.tokenizer import EOS, SOS, Tokenizer
 from regard.errors import ModelError, SettingsError, UnwritableError
 from regard.run import Run
-from regard.system import one_at_a_time, usable_cores
+from regard.system import usable_cores
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -26,8 +26,6 @@ Quantization = Literal["int8", "int16", "float32"]
 
 LONGEST = 1024
 """Positions that an exported model knows, unless it has learned fewer."""
-LOCK = ".convert.lock"
-"""File in a run folder that is held by the process that converts."""
 BATCH = 32
 """Sentences a batch: one-thread workers are no faster with more."""
 
@@ -162,17 +160,18 @@ def open_engine(run: Run, quantization: Quantization = "int8", *, workers: int =
     return Engine(engine_folder(run, quantization), *run.tokenizers, workers=workers)
 
 
-def convert_if_new(run: Run, quantization: Quantization) -> bool:
-    """Convert the run, unless a conversion of these very weights is there; returns whether it was done.
+def convert_if_new(run: Run, quantization: Quantization, log: Callable[[str], None] | None = None) -> bool:
+    """Convert the run, unless a sound conversion of these very weights is there; returns whether it was done.
 
-    Processes that ask at the same time wait for the first and use what it has made.
+    Processes that ask at the same time wait for the first and use what it has made. `log` gets a line where a file of
+    the conversion is damaged.
     """
     folder = engine_folder(run, quantization)
-    if _is_current(folder, run):
+    if _is_current(folder, run, log):
         return False
     if not os.access(run.folder, os.W_OK):
         raise UnwritableError(f"{folder}: cannot be written (no permission)")  # before a long conversion
-    with one_at_a_time(run.folder / LOCK):
+    with exporting(run):
         if _is_current(folder, run):
             return False
         from regard.convert.ctranslate2 import convert_run
@@ -181,9 +180,14 @@ def convert_if_new(run: Run, quantization: Quantization) -> bool:
     return True
 
 
-def _is_current(folder: Path, run: Run) -> bool:
-    """Whether the folder holds a conversion of the run's weights."""
-    return read_mark(folder).get("fingerprint") == fingerprint(run)
+def _is_current(folder: Path, run: Run, log: Callable[[str], None] | None = None) -> bool:
+    """Whether the folder holds a conversion of the run's weights, and each file has the content that was written."""
+    if read_mark(folder).get("fingerprint") != fingerprint(run):
+        return False
+    wrong = [f"{name} is {problem}" for name, problem in check_export(folder).items() if problem]
+    if wrong and log:
+        log(f"{folder}: {', '.join(wrong)}; converting again")
+    return not wrong
 
 
 def engine_folder(run: Run, quantization: Quantization) -> Path:

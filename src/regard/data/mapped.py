@@ -49,8 +49,7 @@ class MappedTokenizer(Tokenizer):
     def _scores(self) -> list[float]:
         return self._processor.get_score(list(range(self._processor.get_piece_size())))
 
-    def _save_tokens(self, folder: Path, name: str) -> dict[str, list[str]]:
-        (folder / f"{name}.model").write_bytes(self.model)
+    def _header(self) -> dict[str, list[str]]:
         return {"tokens": list(self.tokens[len(FIRST_SPECIALS) : -1])}
 
 

@@ -13,6 +13,7 @@ from typing import BinaryIO, TextIO, cast
 
 from regard.data.files import split_suffix, zstd
 from regard.data.formats import Pair
+from regard.durable import concerns, draft_of
 from regard.errors import CorpusError, SettingsError
 from regard.system import sync_folder
 
@@ -28,15 +29,20 @@ def atomic_files(paths: Sequence[Path], *, force: bool = False) -> Iterator[list
     for path in paths:
         if not path.parent.is_dir():
             raise SettingsError(f"{path}: there is no folder {path.parent}")
-    drafts = [path.with_name(f".{path.name}.{os.getpid()}.part") for path in paths]
+    drafts, inside = list(map(draft_of, paths)), False
     try:
         with ExitStack() as stack:
-            yield [stack.enter_context(_draft(path, draft)) for path, draft in zip(paths, drafts, strict=True)]
+            files = [stack.enter_context(_draft(path, draft)) for path, draft in zip(paths, drafts, strict=True)]
+            inside = True
+            yield files
+            inside = False
         for path, draft in zip(paths, drafts, strict=True):
             os.replace(draft, path)
         for folder in {path.parent for path in paths}:
             sync_folder(folder)
     except OSError as error:
+        if inside and not concerns(error, *drafts):
+            raise
         raise CorpusError(
             error.filename or ", ".join(map(str, paths)), f"cannot be written ({error.strerror})"
         ) from None

@@ -56,8 +56,7 @@ class SubwordTokenizer(Tokenizer):
     def _scores(self) -> list[float]:
         return self.scores
 
-    def _save_tokens(self, folder: Path, name: str) -> dict[str, list[str]]:
-        (folder / f"{name}.model").write_bytes(self.model)
+    def _header(self) -> dict[str, list[str]]:
         return {"symbols": list(self.symbols)} if self.symbols else {}
 
 

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from regard.durable import write_atomically
 from regard.errors import TokenizerError
 
 if TYPE_CHECKING:
@@ -81,6 +82,9 @@ class Piece(NamedTuple):
 
 class Tokenizer(ABC):
     """Turns normalised text into ids that spell it out: `decode(encode(text)) == normalize(text)` unless UNK occurs."""
+
+    model = b""
+    """The content of a SentencePiece file, where a kind has one."""
 
     def __init__(
         self,
@@ -161,16 +165,21 @@ class Tokenizer(ABC):
         content = json.dumps([self.kind, self.lowercase, self.tokens, self._scores()])
         return hashlib.sha256(content.encode()).hexdigest()
 
+    def files(self, name: str) -> dict[str, bytes]:
+        """The files that store it, by name: `<name>.json` last, and a SentencePiece model before it if it has one."""
+        header = {"kind": self.kind, "size": self.size, "lowercase": self.lowercase} | self._header()
+        content = json.dumps(header, ensure_ascii=False, indent=1) + "\n"
+        model = {f"{name}.model": self.model} if self.model else {}
+        return model | {f"{name}.json": content.encode()}
+
     def save(self, folder: Path, name: str) -> None:
-        """Write `<name>.json` and whatever else the kind needs."""
-        header = {"kind": self.kind, "size": self.size, "lowercase": self.lowercase}
-        _header_path(folder, name).write_text(
-            json.dumps(header | self._save_tokens(folder, name), ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
-        )
+        """Write its files, each atomically."""
+        for file, content in self.files(name).items():
+            write_atomically(folder / file, content)
 
     @abstractmethod
-    def _save_tokens(self, folder: Path, name: str) -> dict[str, list[str]]:
-        """Store the tokens: in a file of their own, or returned to stand in the header."""
+    def _header(self) -> dict[str, list[str]]:
+        """The tokens and symbols that stand in the header, as far as they do."""
 
     def _scores(self) -> Sequence[float]:
         """What decides between tokens, besides their order."""

@@ -6,7 +6,6 @@ import functools
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from regard import config
 from regard.data.tokenizer import (
@@ -45,7 +44,7 @@ class VocabularyTokenizer(Tokenizer):
             pieces.append(Piece(id, self.tokens[id], start, position))
         return pieces
 
-    def _save_tokens(self, folder: Path, name: str) -> dict[str, list[str]]:
+    def _header(self) -> dict[str, list[str]]:
         tokens = {"tokens": list(self.tokens[len(FIRST_SPECIALS) : -1])}
         return tokens | {"symbols": list(self.symbols)} if self.symbols else tokens
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 MINUTES = 10.0
 """How long a file can be fetched."""
 ROOM = 64_000_000
-"""Bytes of all files, at most; the oldest go first."""
+"""Bytes of all files but the newest, at most; the oldest are removed first."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,14 @@ class Parcels:
         return self._parcels.get(token)
 
     def _clear(self) -> None:
+        """Remove what is too old, and what has no room. The newest always has: its reader has had no time yet."""
         now, room = time.monotonic(), ROOM
-        for token, parcel in reversed(list(self._parcels.items())):
-            room -= len(parcel.content)
-            if parcel.until < now or room < 0:
+        for number, (token, parcel) in enumerate(reversed(list(self._parcels.items()))):
+            size = len(parcel.content) if number else 0
+            if parcel.until < now or size > room:
                 del self._parcels[token]
+            else:
+                room -= size
 
 
 def translated_name(name: str, target: str) -> str:

@@ -132,7 +132,7 @@ def load_fast(
 ) -> FastTranslator:
     """Open a run with CTranslate2. The run is converted once, on first use; `log` then gets one line about it."""
     folder = engine_folder(run, quantization)
-    if convert_if_new(run, quantization) and log and quantization != "float32":
+    if convert_if_new(run, quantization, log) and log and quantization != "float32":
         how = f"regard export {run.folder} --to ctranslate2 --quantization {quantization}"
         log(f'converted for CTranslate2 in {quantization}; "{how}" measures the effect on BLEU')
     return FastTranslator(Engine(folder, *run.tokenizers), run.recipe.search, target_scripts(run))

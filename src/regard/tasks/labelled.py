@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from regard.config import Corpus, Data, Recipe
 from regard.data.document_store import DocumentStore, open_documents, write_documents
@@ -150,9 +151,14 @@ def _build(
     return PreparedDocuments(tokenizer, tuple(labels), store, documents.held_out["valid"], documents.held_out["test"])
 
 
+def as_record(document: Document) -> dict[str, Any]:
+    """A document as it is stored in JSON lines."""
+    return {"labels": document.labels, "text": document.text}
+
+
 def write_kept(path: Path, documents: Sequence[Document]) -> None:
     """Documents as JSON lines."""
-    lines = (json.dumps({"labels": one.labels, "text": one.text}, ensure_ascii=False) + "\n" for one in documents)
+    lines = (json.dumps(as_record(one), ensure_ascii=False) + "\n" for one in documents)
     write_atomically(path, "".join(lines).encode())
 
 

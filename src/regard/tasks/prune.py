@@ -19,6 +19,7 @@ from typing import Any, Literal
 from regard import config
 from regard.analysis.importance import importance_by_ablation
 from regard.analysis.prune import pruned_settings, pruned_weights, scale_heads, strongest
+from regard.durable import concerns, draft_of
 from regard.errors import CorpusError, RunError, SettingsError
 from regard.models.base import Seq2Seq
 from regard.recipe import make_recipe, to_table, with_overrides
@@ -202,15 +203,18 @@ def _train_on(draft: Run, prepared: Prepared) -> Progress:
 @contextlib.contextmanager
 def _drafted(out: Path) -> Iterator[Run]:
     """A run folder that stands elsewhere until the block ends well, and is gone if it does not."""
-    home = out.with_name(f".{out.name}.{os.getpid()}.part")
+    home, inside = draft_of(out), True
     draft = Run.create(home / out.name)  # the name is shown in its report
     try:
         yield draft
+        inside = False
         if out.is_dir():
             out.rmdir()  # an empty one was not refused
         os.replace(draft.folder, out)
         sync_folder(out.parent)
     except OSError as error:
+        if inside and not concerns(error, home):
+            raise
         raise RunError(f"{out}: cannot be written ({error.strerror})") from None
     finally:
         shutil.rmtree(home, ignore_errors=True)

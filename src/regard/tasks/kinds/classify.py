@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import torch
 
 from regard.config import CLASSIFIERS, Classify, Encoder, Recipe
-from regard.data.formats import Pair
 from regard.errors import SettingsError
 from regard.models import build_classifier
 from regard.models.base import Classifier, Network, count_parameters
@@ -20,7 +19,7 @@ from regard.tasks.classification import ClassificationTask, target_of
 from regard.tasks.classify import load
 from regard.tasks.kinds import Kind, Tables, Tell
 from regard.tasks.label_report import write_label_report
-from regard.tasks.labelled import PreparedDocuments, TrainingDocuments, prepare_documents, reopen_documents
+from regard.tasks.labelled import PreparedDocuments, TrainingDocuments, as_record, prepare_documents, reopen_documents
 from regard.training.distributed import Team
 from regard.training.document_plan import make_document_plan
 from regard.training.estimate import COPIES, FLOAT, PROCESS, SHARE_OF_PEAK, Estimate
@@ -119,7 +118,7 @@ class Classification(Kind[TrainingDocuments, PreparedDocuments]):
         learnt = {"parameters": count_parameters(classifier.model), "scores": scores, "tuned": tuned}
         run.write_card(run.card | learnt | {"training": dataclasses.asdict(progress)})
         held_out = prepared.test or prepared.valid
-        run.write_held_out([Pair(one.text, ", ".join(one.labels)) for one in held_out[:HELD_OUT_DOCUMENTS]])
+        run.write_held_out([as_record(one) for one in held_out[:HELD_OUT_DOCUMENTS]])
         write_label_report(run, classifier, held_out)
         prepared.train.close()
         run.put_store_away()

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import torch
 
 from regard.config import TAGGERS, Recipe
-from regard.data.formats import Pair
 from regard.errors import SettingsError
 from regard.models import build_tagger
 from regard.models.base import Network, Tagger, count_parameters
@@ -123,8 +122,7 @@ class Tagging(Kind[TrainingSentences, PreparedSentences]):
         learnt = {"parameters": count_parameters(tagger.model), "scores": scores}
         run.write_card(run.card | learnt | {"training": dataclasses.asdict(progress)})
         held_out = prepared.test or prepared.valid
-        kept = [Pair(" ".join(one.tokens), " ".join(one.tags)) for one in held_out[:HELD_OUT_SENTENCES]]
-        run.write_held_out(kept)
+        run.write_held_out([one._asdict() for one in held_out[:HELD_OUT_SENTENCES]])
         write_tag_report(run, tagger, held_out)
         prepared.train.close()
         run.put_store_away()
