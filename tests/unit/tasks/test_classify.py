@@ -12,7 +12,8 @@ from tests.reviews import BAD, GOOD, review, train_arguments, write_reviews
 
 import regard
 from regard.cli import main
-from regard.data.labelled import Document, Shown
+from regard.config import Corpus
+from regard.data.labelled import Document, Shown, read_documents
 from regard.data.tokenizer import Piece
 from regard.run import Run
 from regard.tasks.classify import Classifier, shade
@@ -39,7 +40,7 @@ def test_the_run_folder_is_complete(folder):
     names = {path.name for path in (folder / "run").iterdir() if not path.name.startswith(".")}
     assert names == {
         "recipe.toml", "tokenizer.json", "labels.json", "weights.safetensors", "metrics.jsonl", "card.json",
-        "report.html", "held-out.jsonl", "states",
+        "report.html", "held-out.jsonl", "states", "checksums.json",
     }  # fmt: skip
     run = Run.open(folder / "run")
     assert run.labels == ("bad", "good")
@@ -50,6 +51,13 @@ def test_the_run_folder_is_complete(folder):
     assert card["training"]["flops"] > 0
     assert {choice["name"] for choice in card["plan"]} >= {"model.arch", "tokenizer.size", "classify.max_tokens"}
     assert card["tuned"] == {"classify.temperature": run.recipe.classify.temperature}
+
+
+def test_held_out_documents_can_be_read_back(folder):
+    known = {(one.text, one.labels) for one in read_documents(Corpus(str(folder / "train.tsv")))}
+    kept = {(one["text"], tuple(one["labels"])) for one in Run.open(folder / "run").held_out_records()}
+    assert len(kept) == 30
+    assert kept <= known
 
 
 def test_it_learns_what_decides(folder, classifier):

@@ -39,7 +39,7 @@ def test_the_run_folder_is_complete(folder):
     names = {path.name for path in (folder / "run").iterdir() if not path.name.startswith(".")}
     assert names == {
         "recipe.toml", "tokenizer.json", "labels.json", "weights.safetensors", "metrics.jsonl", "card.json",
-        "report.html", "held-out.jsonl", "states",
+        "report.html", "held-out.jsonl", "states", "checksums.json",
     }  # fmt: skip
     run = Run.open(folder / "run")
     assert run.labels == ("B-NP", "E-NP", "I-NP", "O", "S-ADVP", "S-VP")
@@ -54,6 +54,13 @@ def test_the_run_folder_is_complete(folder):
     assert card["training"]["flops"] > 0
     assert {choice["name"] for choice in card["plan"]} >= {"model.arch", "tokenizer.kind", "train.metric"}
     assert "[NP " in (folder / "run" / "report.html").read_text()
+
+
+def test_held_out_sentences_can_be_read_back(folder):
+    test = [(list(one.tokens), list(one.tags)) for one in read_tagged(Corpus(str(folder / "test.txt")))]
+    kept = [(one["tokens"], one["tags"]) for one in Run.open(folder / "run").held_out_records()]
+    assert len(kept) == 40
+    assert kept == test
 
 
 def test_it_learns_the_chunks(folder, tagger):
