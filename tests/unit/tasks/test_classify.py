@@ -348,4 +348,7 @@ def test_a_damaged_label_file_is_told(folder, tmp_path, capsys):
     shutil.copytree(folder / "run", tmp_path / "run")
     (tmp_path / "run" / "labels.json").write_text("{")
     assert main(["classify", str(tmp_path / "run"), str(folder / "train.tsv")]) == 2
+    assert "labels.json: damaged or changed" in capsys.readouterr().err
+    assert main(["verify", str(tmp_path / "run"), "--accept"]) == 0
+    assert main(["classify", str(tmp_path / "run"), str(folder / "train.tsv")]) == 2
     assert "labels.json: cannot read the labels" in capsys.readouterr().err

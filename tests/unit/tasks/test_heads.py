@@ -407,6 +407,7 @@ def test_a_run_whose_text_is_gone_asks_for_other(trained: Path, tmp_path: Path) 
     shutil.copytree(trained, moved)
     recipe = (moved / "recipe.toml").read_text(encoding="utf-8")
     (moved / "recipe.toml").write_text(recipe.replace("train.en", "gone.en"), encoding="utf-8")
+    Run.open(moved).checksums.accept(["recipe.toml"])
     with pytest.raises(regard.RegardError, match=r"the text that it learnt from is out of reach .* give other with"):
         prune_module.prune_run(Run.open(moved), tmp_path / "out", 0.5)
     assert not (tmp_path / "out").exists()

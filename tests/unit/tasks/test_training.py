@@ -34,7 +34,7 @@ def test_the_run_folder_is_complete(run):
     names = {path.name for path in run.iterdir() if not path.name.startswith(".")}
     assert names == {
         "recipe.toml", "tokenizer.json", "tokenizer.model", "weights.safetensors", "metrics.jsonl", "card.json",
-        "report.html", "held-out.jsonl", "states",
+        "report.html", "held-out.jsonl", "states", "checksums.json",
     }  # fmt: skip
     card = Run.open(run).card
     assert card["pairs"] == {"train": 300, "valid": 20, "test": 20}
@@ -218,6 +218,7 @@ def test_damaged_and_foreign_weights_are_told(run, tmp_path, capsys):
     shutil.copy(run / "weights.safetensors", copy)
     text = (copy / "recipe.toml").read_text()
     (copy / "recipe.toml").write_text(text.replace("encoder_layers = 1", "encoder_layers = 2"))
+    assert main(["verify", str(copy), "--accept"]) == 0
     assert main(["translate", str(copy), str(run / "card.json")]) == 2
     assert "does not fit the recipe" in capsys.readouterr().err
 
