@@ -21,7 +21,8 @@ _TIME = r"\d{1,3}:\d{1,2}:\d{1,2}[,.]\d{1,3}"
 _HEAD = re.compile(rf"(?:^[ \t]*\d+[ \t]*\r?\n)?^[ \t]*({_TIME})[ \t]*-->[ \t]*({_TIME})[^\r\n]*", re.MULTILINE)
 _DASH = r"[-–—]++(?![\d>])"  # before a number it is a minus
 _SPEAKER = rf"[^\S\r\n]*(?:(?:<[^<>\r\n]*>|\{{\\[^{{}}\r\n]*\}})[^\S\r\n]*)*(?:{_DASH}|[♪♫])"
-_NEXT_SPEAKER = re.compile(rf"(?:\r\n|\n|\r)(?={_SPEAKER})")
+_NEXT_SPEAKER = re.compile(rf"(?:\r\n|\n|\r)(?={_SPEAKER}|[^\S\r\n]*<v[ .\t])")
+_VOICE = re.compile(r"<v(?:\.[^\s<>]*+)?+[ \t]++([^<>]*+)>")
 _NOTES = re.compile(r"([♪♫]+)")
 _DASH_OR_NOTES = re.compile(rf"(^\s*{_DASH}|[♪♫]+)")
 _MARKUP = re.compile(r"<[^<>]*>|\{\\[^{}]*\}")
@@ -101,6 +102,9 @@ def _sentences(cues: Iterable[Cue]) -> Iterator[list[Cue]]:
 def _continues(cue: Cue, following: Cue) -> bool:
     """Whether a sentence continues in the next cue: no full stop before, a lower-case letter after."""
     if following.start - cue.end > MAX_PAUSE or any(_NEXT_SPEAKER.search(one.text) for one in (cue, following)):
+        return False
+    voices = _VOICE.findall(following.text)
+    if voices and voices != _VOICE.findall(cue.text):
         return False
     before, after = cue.plain, following.plain
     if not before or not after or re.match(_SPEAKER, after):

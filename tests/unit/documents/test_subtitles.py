@@ -38,6 +38,9 @@ def film(*texts, end="\n\n"):
         (["♪ la la", "la ♪"], ["la la la"]),
         (["♪ la la ♪\n♪ lo lo ♪"], ["la la", "lo lo"]),
         (["♪♪"], []),
+        (["<v Ann>Hello,\nmy friend.\n<v.loud Bob>Hi."], ["Hello, my friend.", "Hi."]),
+        (["<v Ann>I think that", "<v Ann>you are right."], ["I think that you are right."]),
+        (["<v Ann>I think that", "<v Bob>you are right."], ["I think that", "you are right."]),
     ],
 )
 def test_texts(texts, expected):
