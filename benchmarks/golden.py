@@ -6,7 +6,7 @@ commands must be equal. Weights are compared by position and JSON without its fi
 What users see by name (options, recipe.toml, card.json, /openapi.json) is compared too, but only reported.
 
     python benchmarks/golden.py record FILE [--only TEXT] [--work DIR]     with the `regard` that is importable
-    python benchmarks/golden.py compare OLD NEW [--accept CASE/PART] [--surface]
+    python benchmarks/golden.py compare OLD NEW [--only TEXT] [--accept CASE/PART] [--surface]
 """
 
 from __future__ import annotations
@@ -542,7 +542,7 @@ def compare(old: dict[str, Any], new: dict[str, Any], accepted: Sequence[str], *
         before, after = old["cases"].get(name), new["cases"].get(name)
         if before is None or after is None:
             print(f"{name}: only in the {'new' if before is None else 'old'} recording")
-            failures += f"{name}/" not in accepted
+            failures += name not in accepted
             continue
         for part in sorted((before.keys() | after.keys()) - {"surface"}):
             for line in differences(before.get(part), after.get(part)):
@@ -551,13 +551,11 @@ def compare(old: dict[str, Any], new: dict[str, Any], accepted: Sequence[str], *
                 failures += not is_accepted
                 break
     visible = [
-        *named_differences(old["surface"], new["surface"], ""),
+        *differences(old["surface"], new["surface"]),
         *(
             line
             for name in old["cases"].keys() & new["cases"].keys()
-            for line in named_differences(
-                old["cases"][name].get("surface", {}), new["cases"][name].get("surface", {}), name
-            )
+            for line in differences(old["cases"][name].get("surface", {}), new["cases"][name].get("surface", {}), name)
         ),
     ]
     for line in sorted(visible) if surface else ():
@@ -590,11 +588,6 @@ def lost(old: list[Any], new: list[Any]) -> str:
     return f"gone {shortened(gone)}, new {shortened(came)}"
 
 
-def named_differences(old: Any, new: Any, where: str) -> Iterator[str]:
-    """The same for what has names."""
-    yield from differences(old, new, where)
-
-
 def shortened(value: Any) -> str:
     """A value on a line."""
     text = json.dumps(value, ensure_ascii=False)
@@ -612,11 +605,14 @@ def main() -> int:
     comparing = actions.add_parser("compare", help="exit with 1 if losses, weights, scores or answers differ")
     comparing.add_argument("old", type=Path)
     comparing.add_argument("new", type=Path)
+    comparing.add_argument("--only", default="", help="only cases whose name holds this text")
     comparing.add_argument("--accept", action="append", default=[], metavar="CASE/PART", help="a wanted difference")
     comparing.add_argument("--surface", action="store_true", help="list differences of names and descriptions too")
     options = parser.parse_args()
     if options.action == "compare":
         old, new = (json.loads(path.read_text(encoding="utf-8")) for path in (options.old, options.new))
+        for recording in (old, new):
+            recording["cases"] = {name: case for name, case in recording["cases"].items() if options.only in name}
         return compare(old, new, options.accept, surface=options.surface)
     file = options.file.resolve()
     with tempfile.TemporaryDirectory() as temporary:
