@@ -13,7 +13,6 @@ from regard.documents.markup import (
     MAX_NODES,
     PROTECTED,
     Answer,
-    Box,
     Break,
     Element,
     Fixed,
@@ -128,10 +127,10 @@ def _sides(points: Sequence[Placed], spaced: bool, first: bool, last: bool) -> t
     before, after = points[0].box.space.before, points[-1].box.space.after
     if any(map(_breaks, points)):
         return (
-            not first and not _breaks(points[0]) and (before or spaced),
-            not last and not _breaks(points[-1]) and (after or spaced),
+            not first and not _breaks(points[0]) and (before or (spaced and _is_seen(points[0]))),
+            not last and not _breaks(points[-1]) and (after or (spaced and _is_seen(points[-1]))),
         )
-    if not any(_shows(inner) for one in points for inner in one.box.walk()):
+    if not any(map(_is_seen, points)):
         return spaced and (before or not after), spaced and after and not before
     any_space = spaced or before or after
     left = not first and (before or (any_space and last))
@@ -145,9 +144,10 @@ def _breaks(one: Placed) -> bool:
     return isinstance(one.box.node, Break)
 
 
-def _shows(box: Box) -> bool:
+def _is_seen(one: Placed) -> bool:
     """Whether readers see the mark, so that it has its own white space."""
-    return isinstance(box.node, Fixed) and (box.node.separates or box.node.visible)
+    fixed = [box.node for box in one.box.walk() if isinstance(box.node, Fixed)]
+    return any(node.separates or node.visible for node in fixed)
 
 
 @dataclass

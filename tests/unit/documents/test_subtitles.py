@@ -81,6 +81,11 @@ def test_dashes_and_notes_stay_where_they_stood(text, expected):
     assert document.rebuild([Said(text.upper()) for text in document.texts]) == film(expected)
 
 
+def test_an_invisible_mark_at_the_start_of_a_line_adds_no_space():
+    document = parse("srt", film("one two\n{\\k5}three"))
+    assert document.rebuild([Said("ONE TWO THREE")]) == film("ONE TWO\n{\\k5}THREE")
+
+
 def test_windows_line_ends_stay():
     source = film("Hello.").replace("\n", "\r\n")
     assert parse("srt", source).rebuild([Said("Ciao.")]) == source.replace("Hello", "Ciao")
