@@ -16,6 +16,7 @@ FORMATS = {
     ".md": "regard.documents.markdown",
     ".markdown": "regard.documents.markdown",
     ".srt": "regard.documents.subtitles",
+    ".vtt": "regard.documents.vtt",
     ".po": "regard.documents.po",
     ".pot": "regard.documents.po",
 }

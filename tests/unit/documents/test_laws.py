@@ -34,6 +34,10 @@ MARKDOWN = [
 SRT = ["1\n", "00:00:01,000 --> 00:00:02,500\n", "00:00:03.5 --> 00:00:04,000 x1:3\n", "<i>", "</i>", "{\\an8}", "- ",
        "...", ".", ", and", "♪"]  # fmt: skip
 
+VTT = ["\nid\n", "\n00:01.000 --> 00:02.500\n", "\n00:00:03.000 --> 01:00:04.000 line:0 align:start\n", "\nNOTE a\n",
+       "\nSTYLE\n::cue{}\n", "<i>", "</i>", "<v Ann>", "</v>", "<c.a.b>", "</c>", "<00:00:01.500>", "&amp;", "&", "-->",
+       "- ", ".", "♪"]  # fmt: skip
+
 
 def mixtures(pieces):
     return st.lists(st.sampled_from([*pieces, *WORDS, *SPACES]) | st.text(max_size=4), max_size=25).map("".join)
@@ -44,6 +48,7 @@ DOCUMENTS = st.one_of(
     st.tuples(st.just("html"), mixtures(HTML)),
     st.tuples(st.just("markdown"), mixtures(MARKDOWN)),
     st.tuples(st.just("srt"), mixtures(SRT).map(lambda text: SRT[1] + text)),
+    st.tuples(st.just("vtt"), mixtures(VTT).map(lambda text: f"WEBVTT\n{VTT[1]}{text}")),
 )
 
 
@@ -186,13 +191,15 @@ HOSTILE = {
                  "a\n", " \t"],
     "txt": ["a" * 50, "%s a ", "%", "{{", "a@", "https://", "1.", " "],
     "srt": ["1\n", "<i>", "00:00:01,000 --> 00:00:02,500\na\n\n", " ", "{\\"],
+    "vtt": ["a\n", "<v a>", "<v ", "<00:", "&#", " ", "\n\n00:01.000 --> 00:02.500\na"],
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "piece"), [(kind, piece) for kind, pieces in HOSTILE.items() for piece in pieces])
 def test_time_grows_with_the_size_and_no_faster(kind, piece):
     """3,000 of anything, read and put together: a reader that goes back again and again would take minutes."""
-    source = "00:00:01,000 --> 00:00:02,500\n" + piece * 3_000
+    heads = {"vtt": "WEBVTT\n\n00:00:01.000 --> 00:00:02.500\n"}
+    source = heads.get(kind, "00:00:01,000 --> 00:00:02,500\n") + piece * 3_000
     start = time.process_time()
     parsed = parse(kind, source)
     assert parsed.rebuild(same(parsed)) == source
