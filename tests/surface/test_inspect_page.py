@@ -158,8 +158,8 @@ def inspected(**changes: Any) -> Json:
             {"name": "encoder.0.self", "head": 0, "confidence": 0.4, "ablation": 0.0, "role": None},
         ],
         "planes": [
-            {"name": name, "reads": name == "with place", "source": plane(source), "target": plane(target)}
-            for name in ("vocabulary", "with place", "layer 0")
+            {"name": name, "reads": name == "with position", "source": plane(source), "target": plane(target)}
+            for name in ("vocabulary", "with position", "layer 0")
         ],
         "mixing": {
             "passes": 10,
@@ -197,8 +197,9 @@ def shades(page: Any, place: str) -> list[float]:
 
 
 ALL = [
-    "Every head", "Word by word", "What might have stood there", "The search", "Which words made this word?",
-    "Head roles", "How widely heads look", "How tokens mix", "Tokens in the plane", "Places",
+    "Every head", "Decoding step by step", "Probabilities of the next token", "Beam search",
+    "Attribution", "Head roles", "Entropy of the heads", "Mixing of tokens", "Token vectors in two dimensions",
+    "Positional encoding",
 ]  # fmt: skip
 
 
@@ -235,11 +236,11 @@ def test_places_count_characters_beyond_the_basic_plane_once(show: Show) -> None
     [
         (
             {"attention": [attention("decoder.cross", SOURCE, TARGET, heads=1)], "positions": None, "mixing": None},
-            ["Word by word", "What might have stood there", "The search", "Which words made this word?",
-             "Tokens in the plane"],
+            ["Decoding step by step", "Probabilities of the next token", "Beam search", "Attribution",
+             "Token vectors in two dimensions"],
         ),
         ({"attention": [], "tree": None, "positions": None, "mixing": None, "attribution": {"methods": []}},
-         ["Word by word", "What might have stood there", "Tokens in the plane"]),
+         ["Decoding step by step", "Probabilities of the next token", "Token vectors in two dimensions"]),
         ({"attention": [], "tree": None, "positions": None, "mixing": None, "planes": [], "next": None,
           "attribution": None}, []),
     ],
@@ -248,8 +249,8 @@ def test_places_count_characters_beyond_the_basic_plane_once(show: Show) -> None
 def test_what_a_model_lacks_is_left_out(show: Show, data: Json, expected: list[str]) -> None:
     page = show(inspected(roles=[], **data))
     assert page.locator("h2").all_inner_texts() == expected
-    assert page.locator(".map").count() == (len(data["attention"]) + ("Which words made this word?" in expected)
-                                            + ("What might have stood there" in expected))  # fmt: skip
+    assert page.locator(".map").count() == (len(data["attention"]) + ("Attribution" in expected)
+                                            + ("Probabilities of the next token" in expected))  # fmt: skip
     assert page.get_by_text("This model has no attention").count() == (not data["attention"])
     assert page.locator(".look .layers input").count() == 0
 
@@ -260,12 +261,12 @@ def test_pointing_at_a_word_shows_where_it_looks(show: Show) -> None:
     # Layer 1, the average of 0.6 and 0.61. "Faccio" has two tokens, which look at "I" and "take"; the mean of
     # 0.605 and 0.395 / 6.
     page.locator(".sentences .target .bit").first.hover()
-    assert says.inner_text() == "“Faccio” looks most at “I”, with weight 0.335."
+    assert says.inner_text() == "“Faccio” attends most to “I”, with weight 0.335."
     assert shades(page, ".sentences .source")[0] == pytest.approx(0.335 / 0.671, abs=0.01)
     assert shades(page, ".sentences .target") == [0.0] * 5
     assert page.locator(".look .facing .link:not(.dim)").count() >= 2
     page.locator(".sentences .source .bit").nth(3).hover()  # "shower", of two tokens: the sum of 0.605 and 0.395 / 6
-    assert says.inner_text() == "“shower” is looked at most by “doccia”, with weight 0.671."
+    assert says.inner_text() == "“shower” receives its largest weight from “doccia”: 0.671."
     assert shades(page, ".sentences .target")[2] == 1.0
     page.locator(".facts").hover()
     assert says.inner_text().startswith("Point at a word")
@@ -277,15 +278,15 @@ def test_words_can_be_reached_by_keyboard(show: Show) -> None:
     says = page.locator(".look .says")
     page.locator(".sentences .target .bit").first.focus()
     page.keyboard.press("ArrowRight")
-    assert says.inner_text().startswith("“la” looks most at “a”")
+    assert says.inner_text().startswith("“la” attends most to “a”")
     page.keyboard.press("End")
-    assert says.inner_text().startswith("“end” looks most at “.”")
+    assert says.inner_text().startswith("“end” attends most to “.”")
     page.keyboard.press("Tab")
     page.keyboard.press("ArrowRight")
     assert radio(page, "Kind of attention", "encoder self").is_checked()
     page.get_by_role("group", name="Attention weights").focus()
     page.keyboard.press("ArrowDown")
-    assert says.inner_text() == "“I” looks at “I” with weight 0.605."
+    assert says.inner_text() == "“I” attends to “I” with weight 0.605."
 
 
 def test_kind_layer_head_and_unit(show: Show) -> None:
@@ -307,7 +308,7 @@ def test_kind_layer_head_and_unit(show: Show) -> None:
     page.locator(".sentences .target .bit").nth(2).hover()
     assert max(shades(page, ".sentences .target")) > 0
     radio(page, "Layer", "all").check()
-    assert "all layers of decoder self attention, average of all heads" in label()
+    assert "all layers of decoder self-attention, average of all heads" in label()
     assert page.get_by_role("group", name="Head", exact=True).count() == 0
     radio(page, "Unit", "tokens").check()
     assert figure.locator(".word").all_text_contents()[:3] == ["Fac", "-cio", "la"]
@@ -332,11 +333,11 @@ def test_raw_and_effective_weights_are_compared(show: Show) -> None:
     page.keyboard.press("ArrowRight")
     # Raw 0.335 as above; effective the mean of 0.3 and 0.7 / 6.
     assert (
-        page.locator(".look .says").inner_text() == "“Faccio” looks at “I” with weight 0.335; effective weight 0.208."
+        page.locator(".look .says").inner_text() == "“Faccio” attends to “I” with weight 0.335; effective weight 0.208."
     )
     radio(page, "Layer", "layer 0").check()
     assert warning.count() == 0
-    assert page.get_by_text("7 tokens to look at, heads 4 wide: the weights are identifiable").count() == 1
+    assert page.get_by_text("7 tokens, head width 4: the weights are identifiable").count() == 1
 
 
 def test_small_multiples_choose_a_head(show: Show) -> None:
@@ -373,22 +374,22 @@ def test_the_page_starts_at_the_head_that_aligns(show: Show) -> None:
 def test_writing_step_by_step(show: Show) -> None:
     page = show(inspected())
     says, place = page.locator(".writing .says"), page.locator(".writing .place")
-    assert says.inner_text() == "Step 1: “Fac” is the likeliest, at 90 %."
+    assert says.inner_text() == "Step 1: “Fac” is the most probable token, with 90 %."
     assert page.locator(".writing .unwritten").count() == 5
     assert page.locator(".guess.taken .guess-token").inner_text() == "Fac"
     # All heads together give 0.555 to the diagonal, and "shower", with two tokens, gets 0.445 / 6 more.
     assert shades(page, ".writing .source")[0] == pytest.approx(0.555 / (0.555 + 0.445 / 6), abs=0.001)
-    page.get_by_role("button", name="One step on").click()
-    page.get_by_role("button", name="One step on").click()
+    page.get_by_role("button", name="Next step").click()
+    page.get_by_role("button", name="Next step").click()
     assert says.inner_text() == (
-        "Step 3: “la” is number 2 in likelihood, at 40 %; it stands here for the sake of the whole."
+        "Step 3: “la” is the token of rank 2, with 40 %; it was chosen for the score of the whole translation."
     )
     assert page.locator(".guess-token").all_inner_texts() == ["or", "la"]
-    page.get_by_role("button", name="One step back").click()
+    page.get_by_role("button", name="Previous step").click()
     assert place.inner_text() == "2 of 6"
     page.get_by_role("button", name="Last step").click()
     assert page.locator(".writing .unwritten").count() == 0
-    assert page.get_by_role("button", name="One step on").is_disabled()
+    assert page.get_by_role("button", name="Next step").is_disabled()
     page.get_by_role("button", name="First step").click()
     assert place.inner_text() == "1 of 6"
     page.get_by_role("slider", name="Step").fill("4")
@@ -417,7 +418,7 @@ def test_beam_tree(show: Show) -> None:
     assert page.locator(".tree .node.best").count() == 3
     assert says.inner_text().startswith("7 continuations tried in 3 steps.")
     assert page.locator(".ends li").all_inner_texts() == ["Faccio score −0.100", "La score −1.25"]
-    radio(page, "Continuations", "all that were tried").check()
+    radio(page, "Continuations", "all").check()
     assert nodes.count() == 7
     assert page.locator(".tree .node.dropped").count() == 2
     nodes.first.focus()
@@ -440,20 +441,20 @@ def test_attribution_method_and_word(show: Show) -> None:
     says = credit.locator(".says").first
     # What was measured to be the most faithful is shown first; its peaks stand one to the right of the diagonal.
     assert radio(page, "Method", "occlusion").is_checked()
-    assert says.inner_text().startswith("“doccia” is due most to “shower”")
-    assert "Which to trust: occlusion. Over 50 sentences" in credit.locator(".trust").inner_text()
+    assert says.inner_text().startswith("“doccia” depends most on “shower”")
+    assert "Most faithful: occlusion. Over 50 sentences" in credit.locator(".trust").inner_text()
     assert credit.locator(".bit.target.less").count() == 2  # what came before speaks against it
     radio(page, "Method", "attention").check()
     assert credit.get_by_text("What attention says.").count() == 1
     assert credit.locator(".bit.target.less").count() == 0
     credit.locator(".bit.target").first.click()
-    assert says.inner_text().startswith("“Faccio” is due most to “I”")
+    assert says.inner_text().startswith("“Faccio” depends most on “I”")
     assert credit.locator(".bit.unwritten").count() == 4
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
-    assert says.inner_text().startswith("“la” is due most to “a”")
+    assert says.inner_text().startswith("“la” depends most on “a”")
     assert credit.locator(".map .word").all_text_contents()[:2] == ["attention", "occlusion"]
-    credit.get_by_text("All methods, measured").click()
+    credit.get_by_text("Faithfulness of all methods").click()
     assert credit.locator("table tbody tr").count() == 2
 
 
@@ -480,14 +481,14 @@ def test_layers_planes_and_places(show: Show) -> None:
     assert mixing.locator(".says").inner_text() == "The state of “I” has 100.0 % of “I”."
     planes = page.locator(".scatter")
     assert planes.locator(".point.target").count() == len(TARGET["tokens"])
-    planes.get_by_role("radio", name="with place").check()
+    planes.get_by_role("radio", name="with position").check()
     assert "start" in planes.locator("svg").last.get_attribute("aria-label")  # what the decoder reads
     dials = page.locator(".dial")
     first = dials.first.inner_html()
     page.get_by_role("slider", name="distance k").fill("5")
     assert dials.first.inner_html() != first
     turned = dials.first.inner_html()
-    page.get_by_role("slider", name="place p").fill("3")
+    page.get_by_role("slider", name="position p").fill("3")
     assert dials.first.inner_html() != turned
 
 

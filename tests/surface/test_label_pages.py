@@ -58,9 +58,9 @@ def report() -> dict[str, Any]:
 def test_the_report_draws_confusion_calibration_and_documents(show_page: Show) -> None:
     page = show_page("report", report())
     assert page.locator(".confusion .confused").count() == 4
-    assert "bad taken for good: 2" in page.locator(".confused.miss title").first.text_content()
+    assert "bad predicted as good: 2" in page.locator(".confused.miss title").first.text_content()
     assert page.locator(".calibration .reliable").count() == 2
-    assert page.get_by_text("The commonest mistake: bad taken for good, 2 times.").is_visible()
+    assert page.get_by_text("The most common error: bad predicted as good, 2 times.").is_visible()
     assert page.locator(".label-words .shaded").first.text_content() == "lovely"
     assert page.locator(".verdict .shaded-sentences li").count() == 2
     assert page.get_by_text("12 tokens were not read").is_visible()
@@ -80,7 +80,7 @@ def test_heavier_words_are_darker_and_nothing_overflows(show_page: Show) -> None
 
 def test_the_page_of_a_document(show_page: Show) -> None:
     page = show_page("document", {"title": "Good", "run": "test", "verdict": verdict()})
-    assert page.get_by_text("Found to be good, 90 %.").is_visible()
+    assert page.get_by_text("Classified as good, 90 %.").is_visible()
     assert page.locator("#view .deck .shaded").first.text_content() == "lovely"
     assert page.locator(".probabilities .given dt").text_content() == "good"
     assert page.locator(".sentence-weight").first.text_content() == "75 %"
@@ -89,4 +89,4 @@ def test_the_page_of_a_document(show_page: Show) -> None:
 
 def test_the_page_of_nothing(show_page: Show) -> None:
     page = show_page("document", {})
-    assert page.get_by_text("None of the labels is likely enough.").is_visible()
+    assert page.get_by_text("No label is probable enough.").is_visible()

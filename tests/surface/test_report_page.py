@@ -68,7 +68,7 @@ def run(**changes: Any) -> dict[str, Any]:
         "score_histogram": [[-1.2, 3], [-1.1, 8], [-0.1, 20]],
         "plan": [{"name": "model.width", "value": "128", "reason": HOSTILE}],
         "settings": {"train": {"seed": 1, "nested": {"list": [1, 2], "empty": []}}, "loose": 3},
-        "card": {"parameters": 1234567, "data": [{"pairs": 29000}]},
+        "card": {"parameters": 1234567, "pairs": {"train": 29000, "valid": 500, "test": 1000}},
     }
     return data | changes
 
@@ -89,13 +89,13 @@ def test_whole_report(show: Show) -> None:
     assert headings(page) == expected
     deck = page.locator(".deck").inner_text()
     assert deck == (
-        "A model of 1.2 million parameters learnt to turn English into Italian on 29,000 sentence pairs "
-        "in 20 minutes and 2,000 updates. BLEU: 50.0."
+        "A model of 1.2 million parameters was trained to turn English into Italian on 29,000 training pairs "
+        "in 20 minutes and 2,000 steps. BLEU: 50.0."
     )
     labels = [figure.get_attribute("aria-label") for figure in page.locator("svg[role=img]").all()]
     assert len(labels) == 5  # curve, map, facing sentences, lengths, scores
     assert all(labels)
-    assert "The best validation, BLEU 41.5, came at update 1,000." in labels[0]
+    assert "The best validation result, BLEU 41.5, was at step 1,000." in labels[0]
     assert page.evaluate("window.broken") is None
     assert page.get_by_text(HOSTILE).count() >= 3  # shown as it is: source, translation, reason
 
@@ -135,8 +135,8 @@ def test_theme_button_turns_the_page_and_is_remembered(show: Show) -> None:
 def test_learning_curve_axis_and_crosshair(show: Show) -> None:
     page = show(run())
     curve, readout = page.locator(".curve svg"), page.locator(".readout")
-    assert "best: update 1,000" in curve.text_content()
-    assert "2,000updates" in curve.text_content()
+    assert "best: step 1,000" in curve.text_content()
+    assert "2,000steps" in curve.text_content()
     assert "41.5" in readout.inner_text()
     page.get_by_role("radio", name="minutes").check()
     assert "20minutes" in curve.text_content()
@@ -189,7 +189,7 @@ def test_attention_layer_head_and_cursor(show: Show) -> None:
     page.get_by_role("group", name="Attention weights").focus()
     page.keyboard.press("ArrowDown")
     # Layer 1: heads give 0.6 and 0.61 to the diagonal.
-    assert says.inner_text() == "“Sono” looks at “I” with weight 0.605."
+    assert says.inner_text() == "“Sono” attends to “I” with weight 0.605."
     page.get_by_role("radio", name="head 1").check()
     assert "decoder.1.cross, head 1" in figure.get_attribute("aria-label")
     page.get_by_label("Layer").select_option("decoder.0.cross")
@@ -197,14 +197,14 @@ def test_attention_layer_head_and_cursor(show: Show) -> None:
     page.get_by_role("radio", name="head 1").check()
 
     page.locator(".map .word.target").nth(2).hover()
-    assert says.inner_text() == "“moda” looks most at “trendy”, with weight 0.510."
+    assert says.inner_text() == "“moda” attends most to “trendy”, with weight 0.510."
     assert page.locator(".map .line-box").count() == 1
     assert page.locator(".facing .link:not(.dim)").count() == 3
     page.locator(".facing .word.source").nth(1).hover()
-    assert says.inner_text() == "“am” is looked at most by “alla”, with weight 0.510."
+    assert says.inner_text() == "“am” receives its largest weight from “alla”: 0.510."
     ground = page.locator(".map .ground").bounding_box()
     page.mouse.move(ground["x"] + ground["width"] * 0.9, ground["y"] + 5)
-    assert says.inner_text() == "“Sono” looks at “trendy” with weight 0.245."  # (1 - 0.51) / 2
+    assert says.inner_text() == "“Sono” attends to “trendy” with weight 0.245."  # (1 - 0.51) / 2
 
 
 @pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])

@@ -225,11 +225,11 @@ def test_pointing_at_a_word_lights_its_counterpart(serve: Callable[..., Site], v
     expect_written(page, "THE CAT SLEEPS. A DOG BARKS.")
     page.locator(".output .bit", has_text="DOG").hover()
     assert lit(page) == ["dog"]
-    assert page.locator(".says").inner_text() == "“DOG” renders “dog”. The model was 95\u00a0% sure."
+    assert page.locator(".says").inner_text() == "“DOG” translates “dog”. Probability: 95\u00a0%."
     page.mouse.move(*middle_of(page, "sleeps"))
     page.locator(".output .linked").wait_for()
     assert page.locator(".output .linked").all_inner_texts() == ["SLEEPS"]
-    assert page.locator(".says").inner_text() == "“sleeps” is rendered by “SLEEPS”."
+    assert page.locator(".says").inner_text() == "“sleeps” is translated by “SLEEPS”."
     page.locator(".colophon").hover()
     page.wait_for_function("() => !document.querySelector('.linked')")
     assert lit(page) == []
@@ -241,7 +241,7 @@ def test_words_can_be_reached_by_keyboard(serve: Callable[..., Site], visit: Ope
     expect_written(page, "THE CAT SLEEPS")
     field = page.get_by_role("textbox", name="Text to translate")
     field.press("Home")
-    assert page.locator(".says").inner_text().startswith("“the” is rendered by “THE”")
+    assert page.locator(".says").inner_text().startswith("“the” is translated by “THE”")
     page.locator(".output .bit").first.focus()
     page.keyboard.press("ArrowRight")
     assert lit(page) == ["cat"]
@@ -266,7 +266,7 @@ def test_doubt_is_shaded(serve: Callable[..., Site], visit: Open) -> None:
     assert page.locator(".output .bit").evaluate_all(shades) == pytest.approx(
         [0, 1 - 0.2 / 0.8], abs=0.001
     )  # from 0.8 on a word counts as sure
-    page.get_by_role("checkbox", name="Show doubt").uncheck()
+    page.get_by_role("checkbox", name="Uncertainty").uncheck()
     assert page.locator(".output .bit").evaluate_all(shades) == [0, 0]
     page.reload()
     assert not page.locator(".doubt input").is_checked(), "the choice is remembered"
@@ -297,7 +297,7 @@ def test_what_is_suspicious_is_told_in_plain_words(serve: Callable[..., Site], v
     page = visit(serve())
     write(page, "again and again")
     expect_written(page, "AGAIN AND AGAIN")
-    assert page.locator(".flag.doubtful").inner_text() == "It repeats itself."
+    assert page.locator(".flag.doubtful").inner_text() == "The output repeats itself."
 
 
 def test_a_script_tag_typed_as_text_shows_as_text(serve: Callable[..., Site], visit: Open) -> None:
@@ -309,7 +309,7 @@ def test_a_script_tag_typed_as_text_shows_as_text(serve: Callable[..., Site], vi
     page.locator(".opening").wait_for()
     assert page.locator("h1").inner_text() == HOSTILE
     page.get_by_role("link", name="Chat").click()
-    page.get_by_role("textbox", name="What you say").fill(HOSTILE)
+    page.get_by_role("textbox", name="Your message").fill(HOSTILE)
     page.keyboard.press("Enter")
     page.get_by_text(f"You said: {HOSTILE} (1)").wait_for()
     page.get_by_role("link", name="Classify").click()
@@ -330,7 +330,7 @@ def test_a_text_that_is_too_long_is_not_sent(serve: Callable[..., Site], visit: 
     site = serve()
     page = visit(site)
     write(page, "a" * 2003)
-    assert page.locator(".notice").inner_text() == "This is too long by 3 characters."
+    assert page.locator(".notice").inner_text() == "The text is 3 characters too long."
     assert page.locator(".count.over").inner_text() == "2,003 / 2,000"
     page.wait_for_timeout(600)
     assert site.asked("translate") == []
@@ -418,7 +418,7 @@ def test_a_head_is_switched_off_and_on(serve: Callable[..., Site], visit: Open) 
     switch = page.get_by_role("switch", name="decoder.1.cross, head 1")
     switch.focus()
     page.keyboard.press("Space")
-    slip = page.get_by_role("region", name="What changes without the heads that are off")
+    slip = page.get_by_role("region", name="Changes caused by the disabled heads")
     slip.get_by_text("1 word changed. Log-probability −1.50 before, −3.50 now.").wait_for()
     assert site.asked("inspect")[-1]["off"] == [["decoder.1.cross", 1]]
     assert slip.locator(".before mark").inner_text() == "la"
@@ -450,13 +450,13 @@ def test_the_address_tells_what_is_seen_and_is_not_sent(serve: Callable[..., Sit
     page = visit(site)
     page.on("request", lambda asked: urls.append(asked.url))
     page.get_by_role("link", name="Look inside").click()
-    page.get_by_role("textbox", name="Sentence to look inside").fill("a secret sentence")
+    page.get_by_role("textbox", name="Sentence to inspect").fill("a secret sentence")
     page.get_by_role("switch", name="encoder.0.self, head 0").click()
     page.locator(".slip .after").wait_for()
     page.wait_for_function("() => location.hash.includes('secret') && location.hash.includes('off=')")
     page.reload()
     page.locator(".slip .after").wait_for()
-    assert page.get_by_role("textbox", name="Sentence to look inside").input_value() == "a secret sentence"
+    assert page.get_by_role("textbox", name="Sentence to inspect").input_value() == "a secret sentence"
     assert site.asked("inspect")[-1]["off"] == [["encoder.0.self", 0]]
     assert not any("secret" in url.partition("#")[0] for url in urls)
 
@@ -472,7 +472,7 @@ def test_a_head_that_is_not_there_can_be_given_up(serve: Callable[..., Site], vi
 def test_what_takes_longer_is_asked_for(serve: Callable[..., Site], visit: Open) -> None:
     site = serve()
     page = visit(site, "#inside?text=I+take+a+shower.")
-    page.get_by_role("button", name="Find out; it takes some seconds").click()
+    page.get_by_role("button", name="Compute attributions (a few seconds)").click()
     page.locator(".credit").wait_for()
     assert [body["quick"] for body in site.asked("inspect")] == [True, False]
 
@@ -487,7 +487,9 @@ def test_a_knowledge_base_says_what_it_is(
     more = {"arch": "bm25", "parameters": 0, "knowledge": {"questions": 17, "answers": 1}}
     monkeypatch.setitem(MODELS, "faq", MODELS["talker"] | {"id": "faq"} | more)
     page = visit(serve("faq"))
-    page.get_by_text("The answer comes from 17 known questions, or it is not known.").wait_for()
+    page.get_by_text(
+        "The answer comes from a knowledge base of 17 questions. Other questions are not answered."
+    ).wait_for()
     page.get_by_text("run faq · bm25 · 17 questions, 1 answer", exact=True).wait_for()
 
 
@@ -495,7 +497,7 @@ def test_a_conversation(serve: Callable[..., Site], visit: Open) -> None:
     site = serve("talker")
     page = visit(site)
     assert page.get_by_role("navigation").get_by_role("link").all_inner_texts() == ["Chat"]
-    field = page.get_by_role("textbox", name="What you say")
+    field = page.get_by_role("textbox", name="Your message")
     field.fill("Good morning")
     page.keyboard.press("Enter")
     page.get_by_text("You said: Good morning (1)").wait_for()
@@ -548,11 +550,11 @@ def fill(page: Any, view: str) -> None:
             write(page, "The cat sleeps again. A xylophone.\nאני.")
             page.wait_for_function("() => document.querySelectorAll('.way').length === 5")
         case "inside":
-            page.get_by_role("textbox", name="Sentence to look inside").fill("I take a shower.")
+            page.get_by_role("textbox", name="Sentence to inspect").fill("I take a shower.")
             page.get_by_role("switch", name="encoder.0.self, head 0").click()
             page.locator(".slip .after").wait_for()
         case "chat":
-            page.get_by_role("textbox", name="What you say").fill("Good morning")
+            page.get_by_role("textbox", name="Your message").fill("Good morning")
             page.keyboard.press("Enter")
             page.get_by_text("(1)").wait_for()
         case "classify":

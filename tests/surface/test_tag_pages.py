@@ -84,7 +84,7 @@ def test_the_report_of_a_tagger(show_page: Show) -> None:
         "card": {"parameters": 1000},
     }
     page = show_page("report", data)
-    assert "NP taken for O: 2, 20 % of its words" in page.locator(".confused.miss title").first.text_content()
+    assert "NP predicted as O: 2, 20 % of its words" in page.locator(".confused.miss title").first.text_content()
     assert page.get_by_role("columnheader", name="spans").count() == 1
     assert page.get_by_text("span F1 0.85").count() >= 1
     assert "temperature" not in page.locator("section[aria-labelledby=calibration]").inner_text()

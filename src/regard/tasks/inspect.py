@@ -261,12 +261,12 @@ def _planes(translator: Translator, trace: Trace, batch: Batch) -> Iterator[Json
             continue
     for name, states_TD in trace.states.items():
         part, _, place = name.partition(".")
-        shown = {"embed": "with place", "top": "top"}.get(place, f"layer {place}")
+        shown = {"embed": "with position", "top": "top"}.get(place, f"layer {place}")
         vectors.setdefault(shown, {})["source" if part == "encoder" else "target"] = states_TD
-    order = sorted(vectors, key=lambda name: (name == "top", name.startswith("layer"), name == "with place"))
+    order = sorted(vectors, key=lambda name: (name == "top", name.startswith("layer"), name == "with position"))
     for name in order:
         flat = {side: plane(vectors_TD).as_dict() for side, vectors_TD in vectors[name].items()}
-        yield {"name": name, "reads": name == "with place", **flat}
+        yield {"name": name, "reads": name == "with position", **flat}
 
 
 def _mixing(translator: Translator, trace: Trace, batch: Batch, tell: Tell) -> Json | None:

@@ -113,7 +113,7 @@ def test_attribution_planes_mixing_and_positions(whole: dict[str, Any]) -> None:
         assert shape(method["source"]) == (target, source)
         assert shape(method["target"]) == (target, target)
     assert [plane["name"] for plane in whole["planes"]] == [
-        "vocabulary", "with place", "layer 0", "layer 1", "layer 2", "top",
+        "vocabulary", "with position", "layer 0", "layer 1", "layer 2", "top",
     ]  # fmt: skip
     assert shape(whole["planes"][0]["target"]["points"]) == (target, 2)
     layers = whole["mixing"]["layers"]

@@ -10,18 +10,18 @@ const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRi
 // The weights at the cursor, in words.
 function describe({ matrix, rows, columns }, { row, column }) {
   if (row !== null && column !== null) {
-    return `“${rows[row]}” looks at “${columns[column]}” with weight ${figure(matrix[row][column] ?? 0)}.`;
+    return `“${rows[row]}” attends to “${columns[column]}” with weight ${figure(matrix[row][column] ?? 0)}.`;
   }
   if (row !== null) {
     const most = top(matrix[row]);
-    return `“${rows[row]}” looks most at “${columns[most]}”, with weight ${figure(matrix[row][most] ?? 0)}.`;
+    return `“${rows[row]}” attends most to “${columns[most]}”, with weight ${figure(matrix[row][most] ?? 0)}.`;
   }
   if (column !== null) {
     const most = top(matrix.map((line) => line[column]));
     const weight = figure(matrix[most][column] ?? 0);
-    return `“${columns[column]}” is looked at most by “${rows[most]}”, with weight ${weight}.`;
+    return `“${columns[column]}” receives its largest weight from “${rows[most]}”: ${weight}.`;
   }
-  return "Point at a word or a cell, or move with the arrow keys, to read its weight.";
+  return "Point at a word or a cell, or use the arrow keys, to see its weight.";
 }
 
 // Hosts for drawings of what `name` says, and the line that tells what the cursor stands on; `follow` hears of every

@@ -26,7 +26,7 @@ function sign({ run, created, version }) {
     html("p", {}, "A bilingual book prints its translation ", html("em", { lang: "fr" }, "en regard"),
       ", on the facing page."),
     html("p", { class: "notes" }, "Made by Regard", version && ` ${version}`,
-      ". This file is whole: it asks nothing of any network."));
+      ". This file is self-contained and loads nothing from the network."));
 }
 
 // Paper cannot be unfolded.

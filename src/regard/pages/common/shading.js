@@ -13,7 +13,8 @@ function shadedWords({ text, weight, words }, strongest) {
     if (start < 0) continue;
     if (start > place) parts.push(text.slice(place, start));
     const share = weight * word.weight;
-    const mark = html("span", { class: "shaded", title: `${percent(word.weight)} of its sentence, ${percent(share)} of all` },
+    const mark = html("span", { class: "shaded",
+      title: `${percent(word.weight)} of its sentence, ${percent(share)} of the document` },
       word.text);
     mark.style.setProperty("--strength", strongest > 0 ? (share / strongest).toFixed(3) : "0");
     parts.push(mark);
@@ -29,7 +30,7 @@ function shadedSentences(sentences) {
   return html("ol", { class: "shaded-sentences" }, sentences.map((sentence) => {
     const bar = html("i", { "aria-hidden": "true" });
     bar.style.setProperty("--share", heaviest > 0 ? (sentence.weight / heaviest).toFixed(3) : "0");
-    return html("li", {}, html("span", { class: "sentence-weight", title: "share of this sentence" }, bar,
+    return html("li", {}, html("span", { class: "sentence-weight", title: "attention weight of this sentence" }, bar,
       html("span", {}, percent(sentence.weight))),
       html("p", { dir: "auto" }, shadedWords(sentence, strongest)));
   }));

@@ -11,9 +11,9 @@ import { roving } from "../common/keys.js";
 const { section } = frame;
 const AT_FIRST = 20;
 const MEANINGS = {
-  empty: "nothing was written", loops: "the same words again and again", copies: "mostly a stretch of the source",
-  "cut off": "the length limit was reached", script: "mostly in another script than the target language's",
-  length: "far longer or shorter than the source", retried: "failed at first, tried again with safer settings",
+  empty: "empty output", loops: "repeated words", copies: "mostly copied from the source",
+  "cut off": "the length limit was reached", script: "mostly in a script that the target language does not use",
+  length: "far longer or shorter than the source", retried: "failed at first; translated again with safer settings",
   split: "a long line, translated in pieces",
 };
 
@@ -45,7 +45,7 @@ function deck() {
   const pairs = languages.source && languages.target ? `, ${names.source} into ${names.target}` : "";
   const exact = lines.filter((line) => line.isExact).length;
   const said = data.verdict
-    || `${number(exact)} of the translations (${percent(exact)}) are the reference, word for word.`;
+    || `${number(exact)} of the translations (${percent(exact)}) equal the reference exactly.`;
   return lines.length > 0 && html("p", { class: "deck" }, `${plural(lines.length, "sentence")}${pairs}. ${said}`);
 }
 
@@ -62,7 +62,7 @@ function card([key, { label, better }]) {
     apart && html("p", { class: "apart" }, html("strong", {}, signed(apart.difference)),
       apart.interval && ` (${between(apart.interval, signed)}), p = ${number(apart.p, 3)}`),
     apart && isNumber(apart.p) && html("p", { class: "notes" },
-      apart.better ? `${apart.better} is better.` : "Chance may have made the difference."),
+      apart.better ? `${apart.better} is better.` : "The difference may be due to chance."),
     html("p", { class: "notes signature" }, (data.signatures?.[key] ?? "").split("|")
       .flatMap((part, index) => (index ? ["|", html("wbr", {}), part] : [part]))));
 }
@@ -261,7 +261,7 @@ const flagged = (line) => line.made.some((one) => one.flags.length > 0);
 const filters = [
   ["all", () => true],
   ...(isPair ? [[`${systems[0].short} better`, isBetter.first], [`${systems[1].short} better`, isBetter.second]]
-    : [["not as the reference", (line) => !line.isExact]]),
+    : [["different from the reference", (line) => !line.isExact]]),
   ["flagged", flagged],
 ].map(([label, test]) => ({ label, test, count: counted(test) })).filter(({ count }) => count > 0);
 const field = (label, control) => html("label", { class: "field" }, label, control);
@@ -287,7 +287,7 @@ function sentences() {
       .map((line) => [rank(line), line]).sort(([one], [other]) => one - other).map(([, line]) => line);
     const nodes = wanted.slice(0, state.shown).map(lineNode);
     host.replaceChildren(nodes.length ? roving(html("ol", { class: "samples spread" }, nodes), nodes, 1)
-      : html("p", { class: "nothing" }, "No sentence is like that."));
+      : html("p", { class: "nothing" }, "No sentence matches."));
     status.textContent = `${number(nodes.length)} of ${plural(wanted.length, "sentence")}`;
     more.hidden = nodes.length === wanted.length;
     more.textContent = `Show ${number(Math.min(AT_FIRST, wanted.length - nodes.length))} more`;
@@ -331,18 +331,19 @@ function method() {
   return metrics.length > 0 && [table(null, rows, "values"), searches];
 }
 
-const judged = ["Marked in a translation: words that the reference has not. Dotted in the reference: words that a "
-  + "translation has not.", "Arrow keys lead from sentence to sentence."];
+const judged = ["Marked in a translation: words that are not in the reference. Dotted in the reference: words not in a "
+  + "translation.", "Use the arrow keys to move between sentences."];
 frame.sign({ created: data.created, version: data.version });
 document.getElementById("view").replaceChildren(
   html("div", { class: "title-page" }, html("h1", {}, data.title || "Evaluation"), deck(),
     metrics.length > 0 && html("div", { class: "cards" }, metrics.map(card))),
   ...[
-    section("lengths", "By length", "Words of the source. Thin lines are 95 % intervals; a few sentences have none.",
+    section("lengths", "By length",
+      "By number of words in the source. Thin lines are 95 % confidence intervals; groups of few sentences have none.",
       lengths()),
-    section("scores", "Sentence scores", "chrF of each sentence by itself.", spreadOfScores()),
+    section("scores", "Sentence scores", "chrF of each sentence, computed on that sentence alone.", spreadOfScores()),
     section("sentences", "Sentences", judged, sentences()),
-    section("flags", "Flags", "What is suspicious about a translation, whatever the reference says.", flags()),
-    section("method", "Method", "Intervals hold 95 % of the scores on test sets drawn from this one with repetition. "
-      + "p is how often chance would set the two as far apart.", method()),
+    section("flags", "Flags", "Signs of a bad translation that can be seen without the reference.", flags()),
+    section("method", "Method", "Intervals hold 95 % of the scores on bootstrap resamples of the test set. "
+      + "p is the probability of a difference this large by chance.", method()),
   ].filter(Boolean));

@@ -6,9 +6,9 @@ import * as weights from "../common/weights.js";
 
 const ALL = "all";
 const KINDS = {
-  cross: { name: "cross", about: "Each word of the translation looks at the source while it is being written." },
-  encoder: { name: "encoder self", about: "Each word of the source looks at the whole source." },
-  decoder: { name: "decoder self", about: "Each word of the translation looks back at what was written before it." },
+  cross: { name: "cross", about: "Each token of the translation attends to the source when it is generated." },
+  encoder: { name: "encoder self", about: "Each token of the source attends to the whole source." },
+  decoder: { name: "decoder self", about: "Each token of the translation attends to the tokens before it." },
 };
 
 const chosenMaps = (maps, { kind, layer }) =>
@@ -18,7 +18,7 @@ const difference = (one, other) => one.map((line, row) => line.map((weight, colu
 const mean = (list) => list.reduce((sum, one) => sum + one, 0) / list.length;
 
 function nameOf({ layer, head }, [map]) {
-  const place = layer === ALL ? `all layers of ${KINDS[map.kind].name} attention` : map.name;
+  const place = layer === ALL ? `all layers of ${KINDS[map.kind].name}-attention` : map.name;
   return `${place}, ${head === AVERAGE ? "average of all heads" : `head ${head}`}`;
 }
 // The matrix that the choices mean, in words or tokens.
@@ -38,7 +38,7 @@ function viewsOf(book, maps, values) {
   if (!chosen.some((map) => map.effective)) return { raw: view(raw, "raw weights") };
   const effective = matrixOf(book, chosen, values, effectiveOf);
   return { raw: view(raw, "raw weights"), effective: view(effective, "effective weights"),
-    difference: view(difference(raw, effective), "what has no effect") };
+    difference: view(difference(raw, effective), "difference, which has no effect") };
 }
 
 // Whether the raw weights can be read as what the model used; that they can is said only when it is asked.
@@ -49,7 +49,7 @@ function warning(maps, { kind, layer, head }, isAsked) {
     (head === AVERAGE ? effective[name] : [effective[name][head]]));
   if (!ofHeads("dimension").some(Boolean)) {
     const [{ effective: { keys: count }, head_width: width }] = known;
-    return isAsked && html("p", { class: "notes" }, `${count} tokens to look at, heads ${width} wide: the weights `
+    return isAsked && html("p", { class: "notes" }, `${count} tokens, head width ${width}: the weights `
       + "are identifiable, and effective attention is the same as raw attention.");
   }
   const correlations = ofHeads("correlation").filter(isNumber);

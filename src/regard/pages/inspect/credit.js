@@ -29,7 +29,7 @@ function mapOf(lines, methods, from, before, word) {
   };
 }
 function say({ matrix, rows, columns }, { row, column }) {
-  if (row === null || !columns[column]) return "Point at a cell to read the share that a method gives to a word.";
+  if (row === null || !columns[column]) return "Point at a cell to see the share that a method gives to a word.";
   return `${rows[row]} gives “${columns[column]}” a share of ${figure(matrix[row][column])}.`;
 }
 
@@ -63,8 +63,9 @@ function creditView(book, attribution, languages) {
     const best = weights.top(line);
     shade(line);
     about.textContent = sentenceCase(methods[method].about);
-    says.textContent = `“${to[word]}” is due most to “${[...from, ...before][best]}” (${figure(line[best])}). The `
-      + `source has ${figure(total(line.slice(0, from.length)))} of the whole, what was written before it the rest.`;
+    says.textContent = `“${to[word]}” depends most on “${[...from, ...before][best]}” (${figure(line[best])}). The `
+      + `source accounts for ${figure(total(line.slice(0, from.length)))} of the total, the words before it `
+      + "for the rest.";
     name.replaceChildren("All methods for ", html("span", { class: "target" }, `“${to[word]}”`));
     panels.show([{ make: weights.map, view: mapOf(lines, methods, from, before, word) }]);
   }

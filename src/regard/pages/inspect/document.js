@@ -8,7 +8,7 @@ const verdict = data.verdict ?? { probabilities: {}, labels: [], sentences: [] }
 
 function found() {
   const given = verdict.labels.map((label) => `${label}, ${percent(verdict.probabilities[label])}`).join("; ");
-  return given ? `Found to be ${given}.` : "None of the labels is likely enough.";
+  return given ? `Classified as ${given}.` : "No label is probable enough.";
 }
 
 // The words with the largest shares of the document, wherever they stand.
@@ -22,7 +22,7 @@ function heaviestNode() {
   const words = heaviest();
   if (!words.length) return null;
   return html("p", { class: "deck" }, words.flatMap(({ text, share }, index) => {
-    const mark = html("span", { class: "shaded", title: `${percent(share)} of all` }, text);
+    const mark = html("span", { class: "shaded", title: `${percent(share)} of the document` }, text);
     mark.style.setProperty("--strength", (share / words[0].share).toFixed(3));
     return index ? [" ", mark] : [mark];
   }));
@@ -32,10 +32,11 @@ const sentences = verdict.sentences ?? [];
 frame.sign(data);
 document.getElementById("view").replaceChildren(...[
   html("div", { class: "title-page" }, html("h1", {}, data.title || "A document"), html("p", { class: "deck" }, found())),
-  frame.section("heaviest", "Heaviest words", "The ten words with the largest share of all that was looked at.",
+  frame.section("heaviest", "Words with most attention",
+    "The ten words with the largest attention weights in the document.",
     heaviestNode()),
   frame.section("reading", "Words and sentences",
-    `${plural(sentences.length, "sentence")} as the model read ${sentences.length === 1 ? "it" : "them"}: beside each its ` +
-    "share, its words the darker the more they weigh in the whole.",
+    `${plural(sentences.length, "sentence")} as the model split the text, each with its attention weight. ` +
+    "Darker words have more weight in the document.",
     verdictView(verdict)),
 ].filter(Boolean));

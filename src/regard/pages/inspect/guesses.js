@@ -31,7 +31,7 @@ function guessesView(book, steps) {
     label: `Probability of ${tokens.length} tokens at ${steps.length} positions of the translation.`,
   };
   function say(_, { row, column }) {
-    if (row === null) return "Point at a cell, or move with the arrow keys, to read a probability.";
+    if (row === null) return "Point at a cell, or use the arrow keys, to see a probability.";
     const at = column ?? weights.top(matrix[row]);
     return `At position ${row + 1}, “${view.columns[at]}” has a probability of ${writing.percent(matrix[row][at])}.`;
   }

@@ -51,7 +51,8 @@ function entropyView(maps) {
         [map.layer, bits, `${map.name}, head ${head}: ${figure(bits)} bits`])) };
   }).filter(({ points }) => points.length);
   const said = series.map(({ name, points }) => `${name} ${points.map(([, bits]) => figure(bits)).join(", ")}`);
-  return html("figure", {}, html("p", { class: "panel-name" }, "Entropy of the weights in bits; a ring is one head"),
+  return html("figure", {},
+    html("p", { class: "panel-name" }, "Entropy of the attention weights in bits; each ring is one head"),
     chart(series, { xs: layers, high: Math.max(...known.flatMap((map) => map.entropy)), across: "layer",
       label: `Entropy by layer. ${said.join("; ")}.` }));
 }

@@ -35,47 +35,48 @@ function inspectionView(data, { begin, switches, further } = {}) {
 
   const sections = [
     section("heads", "Every head", [
-      "Each small map is one head: rows look, columns are looked at. Layers run down and heads across, counted from 0 "
-      + `as in Regard's names. Choose one to see it large.${switches
-        ? " The switch below a head takes it out of the model, and the sentence is translated again." : ""}`,
+      "Each small map shows the weights of one head: rows are queries, columns are keys. Layers run down and heads "
+      + `across, counted from 0. Choose a head to enlarge it.${switches
+        ? " The switch below a head disables it, and the sentence is translated again." : ""}`,
       formula("softmax(Q Kᵀ / √d)"),
     ], multiplesView(book, maps, heads, picked, switches)),
-    section("writing", "Word by word", [
-      `The translation is written one token at a time. At each step the model ${looked
-        ? "looks at the source, shaded by the average of all heads, and " : ""}gives every token of its vocabulary a `
+    section("writing", "Decoding step by step", [
+      `The translation is generated one token at a time. At each step the model ${looked
+        ? "attends to the source (shaded: the average of all heads) and " : ""}gives every token of its vocabulary a `
       + "probability.",
       formula("P(yₜ | y₁ … yₜ₋₁, x)"),
     ], writing.writingView(book, steps, looked, languages, data.translation?.given)),
-    section("guesses", "What might have stood there",
-      "The same probabilities as one table, in percent: a row is a place in the translation, a column a token of the "
-      + "vocabulary. A row with one dark cell is a place without doubt.",
+    section("guesses", "Probabilities of the next token",
+      "The same probabilities as one table, in percent: a row is a position in the translation, a column a token of "
+      + "the vocabulary. A row with one dark cell is a position where the model was certain.",
       guessesView(book, steps)),
-    section("search", "The search",
-      "Beam search keeps a few beginnings at a time and goes on with the likeliest. Figures are log-probabilities up "
-      + `to there. ${data.scoring ?? ""}`,
+    section("search", "Beam search",
+      "Beam search keeps a few hypotheses at each step and extends the most probable ones. The numbers are cumulative "
+      + `log-probabilities. ${data.scoring ?? ""}`,
       treeView(book, data.tree?.nodes)),
-    section("credit", "Which words made this word?",
-      "Weights say where a model looks, not what made the difference. Each method answers in its own way; where they "
-      + "agree, the answer is safer.",
+    section("credit", "Attribution",
+      "Which words caused this word? Attention weights do not answer this. Attribution methods estimate it in "
+      + "different ways; a result on which they agree is more reliable.",
       creditView(book, data.attribution, languages) ?? (!data.attribution && further)),
     section("roles", "Head roles", roles.message(heads), roles.rolesView(heads, maps, picked)),
-    section("entropy", "How widely heads look", [
-      "0 bits: one word alone. One bit more: twice as many words.",
+    section("entropy", "Entropy of the heads", [
+      "0 bits: all weight on one word. Each further bit: spread over twice as many words.",
       formula("H = − Σ w log₂ w"),
     ], entropyView(maps)),
-    section("mixing", "How tokens mix",
-      "From layer to layer a state holds less of its own token and more of the others. Measured is the size of its "
-      + "derivative by each input token, made to sum to one.",
+    section("mixing", "Mixing of tokens",
+      "From layer to layer a hidden state depends less on its own token and more on the others. Measured by the norm "
+      + "of its gradient with respect to each input token, normalized to sum to one.",
       mixingView(book, data.mixing)),
-    section("traced", "Can a state be traced to its token?",
-      "A state is compared with the inputs it might have come from, as it is or through a map that was learnt on other "
-      + "sentences. Where its own token is no longer the nearest, its weights tell little about words.",
+    section("traced", "Token identifiability",
+      "Each hidden state is compared with the possible input embeddings, directly or after a linear map that was "
+      + "trained on other sentences. Where its own token is no longer the nearest, attention weights say little about words.",
       tracedView(data.identifiability)),
-    section("vectors", "Tokens in the plane",
-      "Vectors have many dimensions; drawn here are the two in which the tokens of this sentence differ most. Higher "
-      + "layers know the context.",
+    section("vectors", "Token vectors in two dimensions",
+      "The first two principal components of the vectors of this sentence. In higher layers the vectors also depend on "
+      + "the context.",
       scatterView(book, data.planes)),
-    section("positions", "Places", positions.message(data.positions), positions.positionsView(data.positions)),
+    section("positions", "Positional encoding", positions.message(data.positions),
+      positions.positionsView(data.positions)),
   ].filter(Boolean);
 
   return { picked, nodes: [openingView(data, book, maps, picked, names(languages), beside), ...sections] };

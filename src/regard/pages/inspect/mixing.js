@@ -11,7 +11,7 @@ const named = (name) => html("p", { class: "panel-name" }, name);
 const short = (name) => name.replace("encoder.", "").replace(/^(?=\d)/, "layer ");
 
 function say({ matrix, rows, columns }, { row, column }) {
-  if (row === null || column === null) return "Point at a cell to read how much of a state comes from a token.";
+  if (row === null || column === null) return "Point at a cell to see how much of a hidden state comes from a token.";
   return `The state of “${rows[row]}” has ${number(100 * matrix[row][column], 1)} % of “${columns[column]}”.`;
 }
 function ownChart(layers) {
@@ -45,8 +45,8 @@ function mixingView(book, data) {
   show(last);
   return html("figure", { class: "mixing" },
     html("div", { class: "two" },
-      html("div", {}, named("What a state keeps of its own token, on average"), ownChart(layers)),
-      html("div", {}, named("How far away the rest comes from"), far)),
+      html("div", {}, named("Average share of a state's own token"), ownChart(layers)),
+      html("div", {}, named("Share by distance in tokens"), far)),
     html("div", { class: "bar" },
       choice("States of", layers.map(({ name }, index) => [index, short(name)]), last, show)),
     panels.says, panels.views);

@@ -7,7 +7,7 @@ import * as running from "../common/running.js";
 // From so many words on, both sides together, the text is set smaller.
 const LONG = 44;
 const SIDES = ["source", "target"];
-const BLIND = "This model has no attention: all that it knows of the source is the state from which it starts.";
+const BLIND = "This model has no attention: the decoder sees the source only through its initial state.";
 
 function facts({ translation, model }, names) {
   const { score, log_prob: total, flags, given } = translation ?? {};
@@ -25,7 +25,7 @@ function facts({ translation, model }, names) {
 // The two sentences on facing pages. `onPoint(side, index or null)` hears which word is pointed at.
 function facingPages(book, unit, { languages, names, onPoint }) {
   const texts = Object.fromEntries(SIDES.map((side) => [side, running.text(side, book.pieces(side, unit),
-    languages[side], { label: `${names[side]}; arrow keys go from word to word`,
+    languages[side], { label: `${names[side]}; use the arrow keys to move between words`,
       onPoint: onPoint && ((index) => onPoint(side, index)) })]));
   const leaves = SIDES.map((side) => html("div", { class: `leaf ${side}` },
     html("span", { class: "tag" }, names[side]), texts[side].node));

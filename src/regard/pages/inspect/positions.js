@@ -51,7 +51,7 @@ function rotation(rows) {
     const input = html("input", { type: "range", min: 0, max, value });
     return { input, node: html("label", { class: "field range" }, `${label} `, input, html("output", {})) };
   };
-  const place = field("place p", rows.length - 1 - most, 0);
+  const place = field("position p", rows.length - 1 - most, 0);
   const shift = field("distance k", most, 1);
   const dials = html("div", { class: "dials" });
   function show() {
@@ -64,34 +64,34 @@ function rotation(rows) {
   [place, shift].forEach(({ input }) => input.addEventListener("input", show));
   show();
   return html("div", { class: "rotation" },
-    html("p", { class: "panel-name" }, "The turn from place p (thin) to p + k (bold): move p, and no angle changes"),
+    html("p", { class: "panel-name" }, "Rotation from position p (thin) to p + k (bold): its angles are the same for all p"),
     html("div", { class: "bar" }, place.node, shift.node), dials);
 }
 
 function positionsView(data) {
   if (!data?.rows?.length) return null;
   const { kind, rows, dots } = data;
-  const near = `neighbours ${figure(dots[0][1] ?? 0)}, the first and last place ${figure(dots[0].at(-1))}`;
+  const near = `neighbours ${figure(dots[0][1] ?? 0)}, the first and last position ${figure(dots[0].at(-1))}`;
   return html("figure", { class: "positions" },
     html("div", { class: "two" },
-      html("div", {}, html("p", { class: "panel-name" }, "Each row the encoding of one place"),
-        heat(rows, { height: 240, label: `Position encodings, ${kind}: ${rows.length} places.`, down: "place",
+      html("div", {}, html("p", { class: "panel-name" }, "Each row is the encoding of one position"),
+        heat(rows, { height: 240, label: `Position encodings, ${kind}: ${rows.length} positions.`, down: "position",
           across: "dimension" })),
-      html("div", {}, html("p", { class: "panel-name" }, "Dot products of all places"),
-        heat(dots, { height: 240, label: `Dot products of positions: ${near}.`, down: "place", across: "place" }))),
+      html("div", {}, html("p", { class: "panel-name" }, "Dot products of all pairs of positions"),
+        heat(dots, { height: 240, label: `Dot products of positions: ${near}.`, down: "position", across: "position" }))),
     data.rotates && rotation(rows));
 }
 
 const EXPLAINED = {
-  sinusoidal: "Self-attention alone does not know the order of its words; each place gets a pattern of waves. Each "
-    + "pair of dimensions is the hand of a clock, slower than the one before.",
-  learned: "Each place has a vector of its own that was learnt; nothing makes neighbours alike unless it helped.",
-  rotary: "Queries and keys are turned by these angles, so that a score depends on the distance alone. Rows show the "
+  sinusoidal: "Self-attention alone does not know the order of the words, so each position has a vector of sines and "
+    + "cosines. Each pair of dimensions rotates with the position, more slowly than the pair before it.",
+  learned: "Each position has its own learned vector; neighbours are similar only if training made them so.",
+  rotary: "Queries and keys are rotated by these angles, so that a score depends only on the distance. Rows show the "
     + "sine and cosine of each angle.",
 };
 const FORMULAS = {
   sinusoidal: ["PE(p, 2i) = sin(p / 10000²ⁱᐟᵈ)", "PE(p, 2i + 1) = cos(p / 10000²ⁱᐟᵈ)", "PE(p + k) = M(k) · PE(p)"],
-  rotary: ["q(p) · k(r) depends on p − r alone"],
+  rotary: ["q(p) · k(r) depends only on p − r"],
 };
 const message = (data) => data && [EXPLAINED[data.kind],
   ...(FORMULAS[data.kind] ?? []).map((text) => html("code", { class: "formula" }, text))];

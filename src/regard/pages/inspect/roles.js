@@ -7,8 +7,8 @@ const percent = (value) => (isNumber(value) ? `${number(100 * value)} %` : "–"
 
 function message(heads) {
   const busy = heads.filter(({ role }) => role).length;
-  return `${busy} of ${plural(heads.length, "head")} have a role: over many sentences their largest weight falls `
-    + "where the role says, clearly more often than by chance or at the best fixed distance.";
+  return `${busy} of ${plural(heads.length, "head")} have a role: over many sentences, their largest weight is `
+    + "at the place that the role names clearly more often than by chance or at the best fixed distance.";
 }
 
 function rolesView(heads, maps, picked) {
@@ -25,7 +25,7 @@ function rolesView(heads, maps, picked) {
     button(name, head), [role, html("small", {}, ` ${of}`)], percent(share), percent(baseline), percent(confidence),
     isNumber(ablation) ? figure(ablation) : "–"]);
   return html("div", { class: "scroll-box open roles" },
-    table(["head", "role", "hits", "by chance", "confidence", "loss without it"], rows, "numbers"));
+    table(["head", "role", "hits", "by chance", "confidence", "loss increase without it"], rows, "numbers"));
 }
 
 export { rolesView, message };

@@ -9,7 +9,7 @@ function shade(buttons, chosen, row) {
     button.setAttribute("aria-pressed", String(place === chosen));
     const word = button.firstChild;
     word.style.setProperty("--strength", strongest > 0 ? (Math.max(0, row[place]) / strongest).toFixed(3) : "0");
-    word.title = row.length ? `hidden, it would take ${figure(row[place])} from the log-probability` : "";
+    word.title = row.length ? `without it, the log-probability of the label falls by ${figure(row[place])}` : "";
   });
 }
 

@@ -12,8 +12,8 @@ frame.sign(data);
 document.getElementById("view").replaceChildren(...[
   html("div", { class: "title-page" }, html("h1", {}, data.title || "A sentence"), html("p", { class: "deck" }, `${deck}.`)),
   frame.section("words", "Words and labels",
-    "Choose a word: its likeliest labels, and the other words the darker, the less likely its label would be without them.",
+    "Choose a word to see its most probable labels. Other words are darker the more the label depends on them.",
     taggedView(tagged)),
-  frame.section("attention", "Attention", "Each row is a word, and shows at which words it looked.",
+  frame.section("attention", "Attention", "Self-attention: each row is a word, each column a word that it attends to.",
     attention.attentionView(data.attention)),
 ].filter(Boolean));

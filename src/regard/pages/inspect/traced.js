@@ -26,10 +26,10 @@ function tracedView(data) {
   show(known[0]);
   return html("figure", { class: "traced" },
     html("div", { class: "bar" }, choice("Nearest", known.map((one) => [one, DISTANCES[one] ?? one]), known[0], show)),
-    html("p", { class: "panel-name" }, "Share of tokens whose state has them as its nearest input"), host,
+    html("p", { class: "panel-name" }, "Share of tokens that are the nearest input to their hidden state"), host,
     html("p", { class: "panel-name" }, `${plural(data.tokens, "token")} of ${plural(data.sentences, "sentence")} that were `
-      + `not trained on, among ${data.candidates === "vocabulary" ? "the whole vocabulary" : "the tokens of their sentence"}; `
-      + `guessing would find ${number(100 * data.chance, 2)} %.`));
+      + `not used in training, among ${data.candidates === "vocabulary" ? "the whole vocabulary" : "the tokens of their sentence"}; `
+      + `chance level ${number(100 * data.chance, 2)} %.`));
 }
 
 export { tracedView };

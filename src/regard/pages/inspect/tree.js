@@ -5,7 +5,7 @@ const [PITCH, EDGE, TOP] = [25, 44, 26];
 const FONT = { token: 14, total: 11 };
 const MOST_ENDS = 5;
 const KEYS = ["kept", "finished", "dropped", "best"];
-const HELP = "Beam search; arrow keys lead left to where a continuation came from, right to its best successor, "
+const HELP = "Beam search; use the arrow keys: left to the previous token, right to the best continuation, "
   + "up and down in rank";
 
 // Nodes by step, best first, with their parents and children; those that led to the best end are marked.
@@ -107,7 +107,7 @@ function treeView(book, nodes) {
     for (const part of parts) {
       [part.mark, part.edge].forEach((one) => one.classList.toggle("on", path.has(part.node)));
     }
-    says.textContent = node ? describe(node, book) : `${tried} Point at one to read it from the start.`;
+    says.textContent = node ? describe(node, book) : `${tried} Point at one to see the whole hypothesis.`;
   }
   function go(event, part) {
     const to = neighbour(parts, part, event.key);
@@ -133,7 +133,7 @@ function treeView(book, nodes) {
   const legend = html("span", { class: "legend" },
     KEYS.map((name) => html("span", { class: `key ${name}` }, html("i", {}), name)));
   return html("figure", { class: "beam" }, html("div", { class: "bar" },
-    choice("Continuations", [["kept", "kept and finished"], ["all", "all that were tried"]], "kept",
+    choice("Continuations", [["kept", "kept and finished"], ["all", "all"]], "kept",
       (value) => show(value === "all")), legend), says, box, endsNode(grown, book));
 }
 

@@ -10,12 +10,12 @@ const range = (value) => (value ? `${figure(value.mean)} (${figure(value.low)} t
 
 function table(methods, { rows, sentences, verdict }, trusted) {
   const titleOf = (name) => methods.find((one) => one.name === name)?.title ?? name;
-  const headings = ["method", "deletion, higher is better", "sufficiency, lower is better", "names the aligned word"];
+  const headings = ["method", "deletion, higher is better", "sufficiency, lower is better", "finds the aligned word"];
   return html("div", { class: "trust" },
-    html("p", {}, html("strong", {}, `Which to trust: ${trusted.title}. `),
-      `Over ${plural(sentences, "sentence")}, taking away the words that it names first makes the output fall most. `,
+    html("p", {}, html("strong", {}, `Most faithful: ${trusted.title}. `),
+      `Over ${plural(sentences, "sentence")}, deleting the words that it ranks highest lowers the probability most. `,
       verdict),
-    html("details", {}, html("summary", {}, "All methods, measured"),
+    html("details", {}, html("summary", {}, "Faithfulness of all methods"),
       html("div", { class: "scroll-box open" }, tableOf(headings, rows.map((row) =>
         [titleOf(row.name), range(row.deletion), range(row.sufficiency), range(row.precision)]), "numbers"))));
 }

@@ -5,8 +5,8 @@ import * as weights from "../common/weights.js";
 
 const PACE = 1100;
 const SHOWN = 8;
-const BUTTONS = { first: ["⏮", "First step"], back: ["‹", "One step back"], play: ["Play", "Play"],
-  on: ["›", "One step on"], last: ["⏭", "Last step"] };
+const BUTTONS = { first: ["«", "First step"], back: ["‹", "Previous step"], play: ["Play", "Play"],
+  on: ["›", "Next step"], last: ["»", "Last step"] };
 
 // For each token written: how likely it was, all shares that are known in its place, and the best of them in order.
 function stepsOf({ tokens, probability, best, written }, target) {
@@ -38,9 +38,9 @@ function bars({ token: taken, probability: own, top }, label) {
 }
 function comment({ token, rank, probability }, index, label, isGiven) {
   const name = `Step ${index + 1}: “${label(token)}” is`;
-  if (rank === 1) return `${name} the likeliest, at ${percent(probability)}.`;
-  const why = isGiven ? "stands in the translation that was given" : "stands here for the sake of the whole";
-  return `${name} number ${rank} in likelihood, at ${percent(probability)}; it ${why}.`;
+  if (rank === 1) return `${name} the most probable token, with ${percent(probability)}.`;
+  const why = isGiven ? "is in the given translation" : "was chosen for the score of the whole translation";
+  return `${name} the token of rank ${rank}, with ${percent(probability)}; it ${why}.`;
 }
 
 // Buttons and a slider that lead through `count` steps; `show(index)` draws one.
@@ -94,8 +94,8 @@ function writingView(book, steps, looked, languages, isGiven) {
   const leaf = (side, tag, node) => html("div", { class: `leaf ${side}` }, html("span", { class: "tag" }, tag), node);
   return html("figure", { class: "writing" }, player(steps.length, show), says,
     html("div", { class: "spread leaves" },
-      leaf("source", looked ? "looked at" : "source", source.node), leaf("target", "written", target.node)),
-    html("p", { class: "panel-name" }, "The next token, by probability"), list);
+      leaf("source", looked ? "attended to" : "source", source.node), leaf("target", "generated", target.node)),
+    html("p", { class: "panel-name" }, "The most probable next tokens"), list);
 }
 
 export { stepsOf, lookedAt, percent, writingView };

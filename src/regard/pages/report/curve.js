@@ -49,18 +49,18 @@ function message(data) {
   if (losses.length > 1) {
     const [first, last] = [losses[0], losses.at(-1)];
     const went = `${last.loss <= first.loss ? "fell" : "rose"} from ${figure(first.loss)} to ${figure(last.loss)}`;
-    parts.push(`Training loss ${went} in ${plural(last.step, "update")}.`);
+    parts.push(`Training loss ${went} in ${plural(last.step, "step")}.`);
   }
   const measures = [["bleu", "BLEU"], ["chrf", "chrF"], ["span_f1", "span F1"], ["accuracy", "accuracy"], ["mrr", "MRR"],
     ["loss", "loss"]];
   const [key, name] = measures.find(([one]) => isNumber(top?.[one])) ?? [];
-  if (key) parts.push(`The best validation, ${name} ${figure(top[key])}, came at update ${number(top.step)}.`);
+  if (key) parts.push(`The best validation result, ${name} ${figure(top[key])}, was at step ${number(top.step)}.`);
   return parts.join(" ");
 }
 
 // The two ways to lay out time. Unless every record has its seconds, updates are the only one.
 function axesOf(records) {
-  const axes = { updates: { title: "updates", of: (record) => record.step } };
+  const axes = { updates: { title: "steps", of: (record) => record.step } };
   if (records.every((record) => isNumber(record.seconds))) {
     const isLong = records.at(-1).seconds > 3 * 3600;
     axes.minutes = { title: isLong ? "hours" : "minutes", of: (record) => record.seconds / (isLong ? 3600 : 60) };
@@ -120,7 +120,7 @@ function bestNode(top, x, panels) {
     svg("line", { class: "best-line", x1: at, x2: at, y1: MARGIN.top - 14, y2: panels.at(-1).bottom }),
     svg("text", {
       class: "best-label", x: at + (isRight ? -6 : 6), y: MARGIN.top - 6, "text-anchor": isRight ? "end" : "start",
-    }, `best: update ${number(top.step)}`),
+    }, `best: step ${number(top.step)}`),
     panels.flatMap(({ own, y }) => own
       .filter(({ from, key }) => from === "validations" && isNumber(top[key]))
       .map(({ key, kind }) => svg("circle", { class: `ring ${kind}`, cx: at, cy: y(top[key]), r: 5 }))));
@@ -140,12 +140,12 @@ function readoutNodes(stop, updates, series) {
     return isNumber(found) ? show(found) : null;
   };
   return [
-    ["update", number(stop.step)],
+    ["step", number(stop.step)],
     ["minutes", isNumber(stop.seconds) ? number(stop.seconds / 60, 1) : null],
     ...series.map(({ records, key, name, panel, kind }) =>
       [panel === "loss" ? `${name} loss` : name, value(records, key, figure), kind]),
     ["learning rate", value(updates, "rate", figure)],
-    ["tokens a second", value(updates, "tokens_per_second", number)],
+    ["tokens per second", value(updates, "tokens_per_second", number)],
   ].filter(([, text]) => text !== null).map(([label, text, kind]) =>
     html("div", {}, html("dt", {}, label), html("dd", { class: kind }, text)));
 }
@@ -160,7 +160,7 @@ function learningCurve(raw) {
   const axes = axesOf(stops);
   const top = best(data.validations);
   const host = html("div", { class: "plot", tabindex: 0, role: "group",
-    "aria-label": "Learning curve; arrow keys move through the updates" });
+    "aria-label": "Learning curve; use the arrow keys to move through the steps" });
   const readout = html("dl", { class: "readout" });
   let axis = axes.updates;
   let here = top ? stops.indexOf(top) : stops.length - 1;
@@ -199,7 +199,7 @@ function learningCurve(raw) {
     show(to);
   });
   const toggle = axes.minutes && choice("Horizontal axis",
-    [["updates", "updates"], ["minutes", axes.minutes.title]], "updates",
+    [["updates", "steps"], ["minutes", axes.minutes.title]], "updates",
     (name) => { axis = axes[name]; render(host.clientWidth); });
   return html("figure", { class: "curve" }, html("div", { class: "bar" }, toggle), responsive(host, render),
     html("div", { role: "status", "aria-label": "Values at the crosshair" }, readout));

@@ -20,12 +20,13 @@ function matrixNode({ names, confusion, counted = "documents" }, width) {
       svg("rect", { x, y, width: size - 1, height: size - 1, "fill-opacity": share.toFixed(3) }),
       size >= CELL.figures && svg("text", { x: x + size / 2, y: y + size / 2 + 4, "text-anchor": "middle",
         class: share > 0.55 ? "cell-figure over" : "cell-figure" }, number(count)),
-      svg("title", {}, `${names[right]} taken for ${names[given]}: ${number(count)}, ${percent(share)} of its ${counted}`));
+      svg("title", {},
+        `${names[right]} predicted as ${names[given]}: ${number(count)}, ${percent(share)} of its ${counted}`));
   }));
   const said = names.map((name, index) => `${name} ${percent(sums[index] ? confusion[index][index] / sums[index] : 0)}`);
   return svg("svg", { role: "img", viewBox: `0 0 ${Math.max(width, left + side)} ${top + side + 24}`,
-    "aria-label": `Confusion matrix. Recognised: ${said.slice(0, MOST_DRAWN).join(", ")}.` },
-    svg("text", { class: "panel-title", x: left, y: 14 }, "label given"),
+    "aria-label": `Confusion matrix. Recall: ${said.slice(0, MOST_DRAWN).join(", ")}.` },
+    svg("text", { class: "panel-title", x: left, y: 14 }, "predicted label"),
     svg("rect", { class: "ground", x: left - 0.5, y: top - 0.5, width: side, height: side }), cells,
     names.map((name, index) => svg("text", { class: "tick", x: left - 8, y: top + (index + 0.5) * size + 4,
       "text-anchor": "end" }, shorten(name, left - 12, NAME, "--sans"))),
@@ -38,7 +39,8 @@ function confusionView(labels) {
   const host = html("div", { class: "plot" });
   responsive(host, (width) => host.replaceChildren(matrixNode(labels, width)));
   return html("figure", { class: "confusion" },
-    html("figcaption", {}, `A row is a right label; its ${labels.counted ?? "documents"} are shared out over the labels given.`), host);
+    html("figcaption", {},
+      `Each row is a true label, each column a predicted one. Cells count ${labels.counted ?? "documents"}.`), host);
 }
 
 // The pairs that are mistaken for each other most.
@@ -48,9 +50,9 @@ function confusionMessage(labels) {
     row.map((count, given) => ({ count, right: labels.names[right], given: labels.names[given] })))
     .filter(({ count, right, given }) => count > 0 && right !== given)
     .sort((one, other) => other.count - one.count);
-  if (!pairs.length) return `None of the ${labels.counted ?? "documents"} was mistaken for another label.`;
+  if (!pairs.length) return `All ${labels.counted ?? "documents"} were given the right label.`;
   const { count, right, given } = pairs[0];
-  return `The commonest mistake: ${right} taken for ${given}, ${plural(count, "time")}.`;
+  return `The most common error: ${right} predicted as ${given}, ${plural(count, "time")}.`;
 }
 
 const labelTable = (labels) => labels?.by_label && html("details", { open: labels.names.length <= 10 },
@@ -85,7 +87,8 @@ function calibrationView(labels) {
   const host = html("div", { class: "plot" });
   responsive(host, (width) => host.replaceChildren(reliabilityNode(labels.reliability, width)));
   return html("figure", { class: "calibration" },
-    html("figcaption", {}, "Across: how sure it was, in per cent. Up: how often it was right. On the line it can be trusted."),
+    html("figcaption", {}, "Horizontal: the predicted probability in percent. Vertical: how often the prediction was "
+      + "right. On the diagonal the model is well calibrated."),
     host);
 }
 
@@ -94,7 +97,7 @@ const labelWords = (labels) => labels?.words?.length > 0 && html("div", { class:
   labels.words.map(({ label, words }) => {
     const strongest = words[0].weight;
     return html("div", {}, html("h3", {}, label), html("p", {}, words.flatMap(({ text, weight }, index) => {
-      const mark = html("span", { class: "shaded", title: `${percent(weight)} more of the attention than under other labels` }, text);
+      const mark = html("span", { class: "shaded", title: `${percent(weight)} more attention than under other labels` }, text);
       mark.style.setProperty("--strength", (weight / strongest).toFixed(3));
       return index ? [" ", mark] : [mark];
     })));

@@ -21,17 +21,17 @@ const reached = (key) => [...list(data.updates), ...list(data.validations)]
 
 // What was trained, on what, how long it took, and the score: as much of it as is known.
 function sentence() {
-  const { parameters, data: corpora } = data.card ?? {};
-  const pairs = list(corpora).reduce((sum, part) => sum + (isNumber(part?.pairs) ? part.pairs : 0), 0);
+  const { parameters, pairs: counts } = data.card ?? {};
+  const pairs = isNumber(counts?.train) ? counts.train : 0;
   const [steps, seconds] = [reached("step"), reached("seconds")];
-  const cost = [seconds && duration(seconds), steps && plural(steps, "update")].filter(Boolean).join(" and ");
+  const cost = [seconds && duration(seconds), steps && plural(steps, "step")].filter(Boolean).join(" and ");
   const score = list(data.summary)[0];
   const side = (name) => html("span", { class: name }, names[name]);
   const known = [
     isNumber(parameters) && ` of ${large(parameters)} parameters`,
     languages.source && languages.target
-      ? [" learnt to turn ", side("source"), " into ", side("target")] : " was trained",
-    pairs > 0 && ` on ${plural(pairs, "sentence pair")}`,
+      ? [" was trained to turn ", side("source"), " into ", side("target")] : " was trained",
+    pairs > 0 && ` on ${plural(pairs, "training pair")}`,
     cost && ` in ${cost}`,
   ];
   if (!known.some((part) => part && part !== " was trained")) return null;
@@ -68,7 +68,7 @@ function validationTable() {
     [show(one.step, number), one.best && html("span", { class: "tag" }, " best")],
     ...columns.map(([key]) => show(one[key], figure))]);
   return html("details", {}, html("summary", {}, "Validations as a table"),
-    table(["update", ...columns.map(([, title]) => title)], rows, "numbers"));
+    table(["step", ...columns.map(([, title]) => title)], rows, "numbers"));
 }
 
 const planTable = () => list(data.plan).length > 0 && table(["setting", "value", "why"],
@@ -96,23 +96,25 @@ const sections = [
   section("confusion", "Labels", labels.confusionMessage(data.labels),
     labels.confusionView(data.labels), labels.labelTable(data.labels)),
   section("calibration", "Calibration",
-    "Whether an answer given with 90 % is right nine times in ten." +
-      (isNumber(data.labels?.temperature) ? " The scores were divided by a temperature for that." : ""),
+    "Of the answers given with a probability of 90 %, nine in ten should be right." +
+      (isNumber(data.labels?.temperature) ? " The scores were divided by a temperature to achieve this." : ""),
     labels.calibrationView(data.labels)),
   section("documents", "Words and sentences",
-    "Where attention rested: the words that weighed most in documents of each label; then some documents, with the " +
-    "share of each sentence beside it.",
+    "The words with the largest attention weights in documents of each label; then some documents, with the weight " +
+    "of each sentence beside it.",
     labels.labelWords(data.labels), labels.documentsView(data.documents)),
   section("samples", "Samples", samples.message(list(data.samples)),
     samples.samplesView(list(data.samples), languages, names)),
   section("attention", "Attention",
-    "Each row is a word of the translation, and shows which words of the source the model looked at to write it.",
+    "Cross-attention: each row is a word of the translation. Its weights show to which words of the source the model " +
+    "attended when it generated that word.",
     attention.attentionView(data.attention)),
   section("distributions", "Lengths and scores",
-    "How long the sentences are, and how sure the model is of its translations: the nearer to 0, the surer.",
+    "Sentence lengths, and the scores that the model gives its translations: the closer to 0, the more confident it is.",
     histograms.lengthFigure(data.lengths, names), histograms.scoreFigure(data.score_histogram)),
-  section("plan", "Plan", "What was chosen from the data and the machine, and why.", planTable()),
-  section("settings", "Settings and card", "Everything needed to do it again.",
+  section("plan", "Plan",
+    "The settings that were chosen from the data and the machine, and the reason for each.", planTable()),
+  section("settings", "Settings and card", "Everything needed to reproduce this run.",
     ...settings(), folded("model card", data.card)),
 ].filter(Boolean);
 const nothing = html("p", { class: "nothing" }, "Nothing has been recorded in this run yet.");

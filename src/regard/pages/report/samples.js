@@ -15,7 +15,7 @@ function verse(sample, languages) {
   const text = (side, content) => html("p", { class: `verse ${side}`, lang: languages[side], dir: "auto" }, content);
   const notes = [
     isNumber(sample.score) && `score ${figure(sample.score)}`,
-    sample.reference && !isDifferent && (isSame(sample) ? "as the reference" : "counted as correct"),
+    sample.reference && !isDifferent && (isSame(sample) ? "same as the reference" : "counted as correct"),
   ].filter(Boolean);
   return html("li", { class: "sample" },
     html("div", { class: "leaf source" }, text("source", tidy(sample.source))),
@@ -30,9 +30,9 @@ function message(list) {
   const judged = list.filter((sample) => sample.reference);
   const same = judged.filter((sample) => !differs(sample)).length;
   if (!judged.length) return `${plural(list.length, "translation")}.`;
-  if (same === judged.length) return "Everything shown here is as the reference has it.";
-  return `${same} of ${judged.length} shown here are as the reference has them; `
-    + "elsewhere the words that differ are marked.";
+  if (same === judged.length) return "All translations shown here equal the reference.";
+  return `${same} of ${judged.length} translations shown here equal the reference; `
+    + "in the others, the words that differ are marked.";
 }
 
 function samplesView(list, languages, names) {

@@ -7,9 +7,10 @@ import { noticeView } from "../notice.js";
 import { newest } from "../pace.js";
 import { welcomeView } from "../welcome.js";
 
-const WRITES = "Say something; the model answers. It knows what was said in this conversation and nothing else.";
+const WRITES = "Write a message and the model replies. It knows only this conversation.";
 const welcomeTo = ({ knowledge }) => knowledge
-  ? `Ask something. The answer comes from ${many(knowledge.questions, "known question")}, or it is not known.`
+  ? `Ask a question. The answer comes from a knowledge base of ${many(knowledge.questions, "question")}. Other `
+      + "questions are not answered."
   : WRITES;
 
 function chatView(app) {
@@ -20,7 +21,7 @@ function chatView(app) {
   const choice = modelChoice("Partner", all, (chosen) => { model = chosen; renew(); });
   const dialogue = html("div", { class: "dialogue", role: "log", "aria-label": "Conversation" });
   const notice = noticeView(() => answer());
-  const entry = editor({ label: "What you say", placeholder: "Say something", onInput: ready });
+  const entry = editor({ label: "Your message", placeholder: "Write a message", onInput: ready });
   const send = html("button", { class: "quiet send" }, "Send");
   const stop = html("button", { type: "button", class: "quiet", hidden: true }, "Stop");
   const anew = html("button", { type: "button", class: "quiet" }, "New conversation");

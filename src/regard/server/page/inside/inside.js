@@ -17,8 +17,8 @@ import { welcomeView } from "../welcome.js";
 
 const PAUSE = 350; // milliseconds
 const MOST_KNOWN = 20; // inspections, which are large
-const WELCOME = "Write a sentence to see where the model looks while it translates it. Then switch off one of its heads, "
-  + "and see what becomes of the translation.";
+const WELCOME = "Write a sentence to see the attention weights of its translation. Then switch off attention heads "
+  + "and see how the translation changes.";
 const WROTE_NOTHING = /wrote nothing/;
 
 const isSame = ([attention, head]) => ([other, number]) => attention === other && head === number;
@@ -39,14 +39,14 @@ function insideView(app) {
 
   const model = () => all.find(({ id }) => id === app.values.model) ?? all[0];
   const choice = modelChoice("Direction", all, (chosen) => { app.set({ model: chosen.id, off: [] }); begin(); });
-  const entry = editor({ label: "Sentence to look inside", placeholder: "Type a sentence", onInput: rewrite });
+  const entry = editor({ label: "Sentence to inspect", placeholder: "Type a sentence", onInput: rewrite });
   const link = copyButton("Copy link", () => new URL(address.make({ view: "inside", model: model().id,
     text: app.values.sentence, off: app.values.off }), location.href).href);
   const notice = noticeView(() => request());
   const welcome = welcomeView(WELCOME, (text) => { app.set({ sentence: text, text }); begin(); });
   const result = html("div", { class: "result" });
   const slip = slipView({ flip, onReset: () => { app.set({ off: [] }); request(); } });
-  const further = html("button", { type: "button", class: "quiet" }, "Find out; it takes some seconds");
+  const further = html("button", { type: "button", class: "quiet" }, "Compute attributions (a few seconds)");
   further.addEventListener("click", () => { isDeep = true; further.disabled = true; request(); });
   const node = html("div", { class: "view inside" }, choice.node,
     html("div", { class: "entry spread" },

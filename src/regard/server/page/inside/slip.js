@@ -8,7 +8,7 @@ function slipView({ flip, onReset }) {
   const reset = html("button", { type: "button", class: "quiet" }, "Switch all on");
   const pages = html("div", { class: "slip-pages" });
   const says = html("p", { class: "slip-says", role: "status" });
-  const node = html("div", { class: "slip", role: "region", "aria-label": "What changes without the heads that are off",
+  const node = html("div", { class: "slip", role: "region", "aria-label": "Changes caused by the disabled heads",
     hidden: true },
     html("div", { class: "slip-head" }, html("span", { class: "tag" }, "Switched off"), chips, reset), pages, says);
   reset.addEventListener("click", onReset);
@@ -26,7 +26,7 @@ function slipView({ flip, onReset }) {
     const count = Math.max(...[isGone, isOther].map((list) => list.filter(Boolean).length));
     const said = count ? `${plural(count, "word")} changed` : "The translation stays the same";
     const [one, other] = [before.log_prob, after.log_prob];
-    return `${after.text ? said : "Nothing is written any more"}.${isNumber(one) && isNumber(other)
+    return `${after.text ? said : "The output is empty now"}.${isNumber(one) && isNumber(other)
       ? ` Log-probability ${figure(one)} before, ${figure(other)} now.` : ""}`;
   }
 

@@ -6,14 +6,14 @@ import { percent, verdictView } from "../common/shading.js";
 
 const WORDS = {
   title: "Classify", field: "Text to classify", placeholder: "Type or paste a text", given: "Text", found: "Verdict",
-  nothing: "The verdict appears here",
-  welcome: "Write a text to see what the model takes it for, and which of its sentences and words weighed most.",
+  nothing: "The labels appear here",
+  welcome: "Write a text to see its labels, and which sentences and words had the largest attention weights.",
 };
 
 const draw = (verdict) =>
   [html("p", { class: "running label" }, verdict.labels.join(", ") || "none of the labels"), verdictView(verdict)];
 const tell = ({ labels, probabilities }) =>
-  labels.map((label) => `${label}, ${percent(probabilities[label])}`).join("; ") || "No label is likely enough";
+  labels.map((label) => `${label}, ${percent(probabilities[label])}`).join("; ") || "No label is probable enough";
 
 const classifyView = (app) => readingView(app, "classify", WORDS, { ask: api.classify, draw, tell });
 

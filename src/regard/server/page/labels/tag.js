@@ -6,7 +6,7 @@ import { spansOf, taggedView } from "../inspect/tagged.js";
 const WORDS = {
   title: "Tag", field: "Sentence to tag", placeholder: "Type or paste a sentence", given: "Sentence", found: "Labels",
   nothing: "The labels appear here",
-  welcome: "Write a sentence to see the label of each word; choose a word to see which others made its label likely.",
+  welcome: "Write a sentence to see the label of each word. Choose a word to see on which others its label depends.",
 };
 
 const draw = (tagged) => [taggedView(tagged)].filter(Boolean);

@@ -2,7 +2,7 @@
 import { html, number } from "../common/draw.js";
 import { details } from "./output.js";
 
-const POINT = "Point at a word, or reach it with the keyboard, to see its counterpart.";
+const POINT = "Point at a word, or move to it with the keyboard, to see the word that it is aligned with.";
 
 const percent = (share) => `${number(100 * share, share < 0.0995 ? 1 : 0)}\u00a0%`;
 const quoted = (texts) => texts.map((text) => `“${text}”`).join(" and ");
@@ -46,9 +46,9 @@ function counterparts(source, output) {
     const found = links.filter(([, to]) => to === home.word).map(([from]) => from);
     const [word] = cut(answer.text, written, [home.word]);
     light(home.part, found, [home.word], true);
-    const rendered = found.length ? quoted(cut(answer.source, sources, found)) : "no word of its own";
-    says.textContent = `“${word}” renders ${rendered}.`
-      + (shares[home.word] === null ? "" : ` The model was ${percent(shares[home.word])} sure.`);
+    const rendered = found.length ? quoted(cut(answer.source, sources, found)) : "no word of the source";
+    says.textContent = `“${word}” translates ${rendered}.`
+      + (shares[home.word] === null ? "" : ` Probability: ${percent(shares[home.word])}.`);
   }
   // A word of the source, by its number; null for none.
   function pointAtSource(index) {
@@ -58,8 +58,8 @@ function counterparts(source, output) {
     const { places: written, sources, links } = details(answer);
     const found = links.filter(([from]) => from === word).map(([, to]) => to);
     light(part, [word], found, false);
-    const rendering = found.length ? quoted(cut(answer.text, written, found)) : "no word of its own";
-    says.textContent = `${quoted(cut(answer.source, sources, [word]))} is rendered by ${rendering}.`;
+    const rendering = found.length ? quoted(cut(answer.text, written, found)) : "no word of the translation";
+    says.textContent = `${quoted(cut(answer.source, sources, [word]))} is translated by ${rendering}.`;
   }
   // The word at a place of the source's text.
   function pointAtPlace(place) {

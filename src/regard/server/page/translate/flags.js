@@ -1,15 +1,15 @@
 // What is suspicious about a translation (tasks/answer.py), in plain words.
 const WARNINGS = {
-  empty: "Nothing was written for this.",
-  loops: "It repeats itself.",
-  copies: "It copies the source instead of translating it.",
-  "cut off": "It breaks off: the length limit was reached.",
-  script: "It is written in another script than the language uses.",
-  length: "It is far longer or shorter than the source.",
+  empty: "The output is empty.",
+  loops: "The output repeats itself.",
+  copies: "The output copies the source instead of translating it.",
+  "cut off": "The output is incomplete: the length limit was reached.",
+  script: "The output is in a script that the target language does not use.",
+  length: "The output is much longer or shorter than the source.",
 };
 const REMARKS = {
-  retried: "The first attempt went wrong; this is the second.",
-  split: "It was too long for one piece and was translated in parts.",
+  retried: "The first attempt failed; this is a second one with safer settings.",
+  split: "The text was too long and was translated in parts.",
 };
 
 // Sentences about an answer's flags: first what to be careful about.

@@ -16,8 +16,8 @@ function remember(isOn) { try { localStorage.setItem(SHADED, isOn ? "on" : "off"
 function doubtSwitch(onChange) {
   const box = html("input", { type: "checkbox", checked: remembered() });
   box.addEventListener("change", () => { remember(box.checked); onChange(box.checked); });
-  const node = html("label", { class: "doubt" }, box, html("span", {}, "Show doubt"),
-    html("span", { class: "scale", "aria-hidden": "true" }, "sure", html("i", {}), "unsure"));
+  const node = html("label", { class: "doubt" }, box, html("span", {}, "Uncertainty"),
+    html("span", { class: "scale", "aria-hidden": "true" }, "low", html("i", {}), "high"));
   return { node, isOn: () => box.checked };
 }
 
@@ -28,7 +28,7 @@ function folioView({ onInput, onSentence, onCaret, onClear, onSwap, onInside }) 
   const count = html("span", { class: "count", id: "count" });
   const source = editor({ label: "Text to translate", placeholder: "Type or paste a text", describedBy: "count", onInput,
     onPoint: (word) => words.pointAtSource(word), onCaret: (place) => { onCaret(place); words.pointAtPlace(place); } });
-  const output = outputView({ label: "Translation; arrow keys go from word to word",
+  const output = outputView({ label: "Translation; use the arrow keys to move between words",
     onPoint: (home) => words.pointAtTarget(home), onChoose: ({ part }) => onSentence(part) });
   const words = counterparts(source, output);
   const doubt = doubtSwitch((isOn) => { if (parts.length) output.shade(parts, isOn); });

@@ -18,8 +18,8 @@ const [FIRST, AT_ONCE] = [2, 32];
 const MOST_WAYS = 5;
 const MOST_KNOWN = 2000; // sentences
 const HEARD = 300;
-const WELCOME = "Write, and the translation appears on the facing page as you type. Words that the model was unsure of are "
-  + "shaded; point at a word to see its counterpart.";
+const WELCOME = "The translation appears on the facing page as you type. Words of which the model was not sure are "
+  + "shaded. Point at a word to see the word that it is aligned with.";
 
 const clip = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
@@ -122,7 +122,7 @@ function translateView(app) {
     const over = folio.measure(app.limit);
     draw();
     [soon, soonWays].forEach((one) => (over ? one.cancel() : one()));
-    if (over) notice.tell(`this is too long by ${plural(over, "character")}`);
+    if (over) notice.tell(`the text is ${plural(over, "character")} too long`);
   }
   function go(sentence) {
     here = sentence;

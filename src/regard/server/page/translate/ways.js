@@ -4,7 +4,7 @@ import { figure, html, isNumber } from "../common/draw.js";
 
 // `onTake(answer)` hears which one the reader wants.
 function waysView(onTake) {
-  const title = html("h2", { class: "tag", id: "ways" }, "Other ways to say it");
+  const title = html("h2", { class: "tag", id: "ways" }, "Alternative translations");
   const about = html("p", { class: "notes" });
   const list = html("ol", { class: "ways-list" });
   const node = html("div", { class: "ways", role: "region", "aria-labelledby": "ways" }, title, about, list);
@@ -26,8 +26,8 @@ function waysView(onTake) {
     list.replaceChildren(...distinct.map((answer) => way(answer, answers[0], answer.text === taken.text, language)));
     if (isFocused) list.querySelector("[aria-pressed=true]")?.focus();
     about.textContent = distinct.length > 1
-      ? `For “${sentence}”, best first, with the score that the model gives them. Choose one to put it in.`
-      : `The model knows no other way to say “${sentence}”.`;
+      ? `For “${sentence}”, best first, with their model scores. Choose one to use it.`
+      : `The search found no other translation of “${sentence}”.`;
     node.hidden = false;
   }
   const clear = () => { node.hidden = true; };
