@@ -60,6 +60,7 @@ def keep_memory() -> bool:
 
     A training step frees and takes the same large blocks again; each time, the kernel would clear every page anew.
     Worth a tenth of the throughput with glibc; elsewhere (musl, macOS, Windows) nothing happens and False comes back.
+    It concerns the whole process, so only the command line and the server call it, never the library.
     """
     mallopt = _glibc("mallopt")
     if mallopt is None:

@@ -15,7 +15,7 @@ from keyword import iskeyword
 from typing import NoReturn
 
 from regard.errors import RegardError, SettingsError, Terminated, nearest
-from regard.system import use_utf8_output
+from regard.system import keep_memory, use_utf8_output
 
 COMMANDS = {
     "demo": "train on the built-in corpus, test, translate, and write a report",
@@ -116,7 +116,10 @@ def _run(name: str, arguments: list[str]) -> int:
     module = import_module(f"regard.cli.{home}")
     parser = Parser(prog=f"regard {name}")
     module.configure(parser)
-    code: int = module.run(parser.parse_args(arguments))
+    options = parser.parse_args(arguments)
+    if name != "serve":  # which does so for the runs that it opens with torch
+        keep_memory()
+    code: int = module.run(options)
     return code
 
 

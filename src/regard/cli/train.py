@@ -118,10 +118,11 @@ def follow(job: Job, options: argparse.Namespace) -> int:
 
     if job.recipe.train.device == "cuda":
         choose_device(job.recipe.train, 0)  # where there is none, it is told before anything is made
-    tell(job.examples.describe())
-    for line in table(job.plan):
-        tell(line)
-    tell(job.estimate().describe(job.recipe.train.minutes))
+    if job.examples is not None:
+        tell(job.examples.describe())
+        for line in table(job.plan):
+            tell(line)
+        tell(job.estimate().describe(job.recipe.train.minutes))
     for note in job.kind.notes(job.recipe):
         tell(note)
     if not options.dry_run:

@@ -64,8 +64,10 @@ class TorchSide:
     @cached_property
     def opened(self) -> Opened:
         """The run, loaded."""
+        from regard.system import keep_memory
         from regard.tasks.open import open_run
 
+        keep_memory()
         return open_run(self.run)
 
     @property

@@ -21,7 +21,6 @@ from regard.errors import RunError, nearest
 from regard.layers.taps import trace
 from regard.models import base
 from regard.run import Run
-from regard.system import keep_memory
 from regard.tasks.calibration import to_probabilities
 from regard.tasks.classification import score_documents, target_of, window_of
 from regard.tasks.label_scores import LabelScores, score_labels
@@ -100,7 +99,6 @@ class Classifier:
     def classify(self, texts: str | Sequence[str], *, explain: bool = False) -> list[Verdict]:
         """Label one document or many, given back in order. `explain` adds the words and sentences looked at."""
         texts = [texts] if isinstance(texts, str) else list(texts)
-        keep_memory()
         encoded = [encode_document(text, self.tokenizer, self.recipe.classify) for text in texts]
         documents = [one.sentences for one in encoded]
         if explain:

@@ -18,7 +18,6 @@ from regard.data.tokenizer import Tokenizer
 from regard.errors import RunError, SettingsError
 from regard.models.base import Network
 from regard.run import WEIGHTS, Run
-from regard.system import keep_memory
 
 Vectors = NDArray[np.float32]
 
@@ -54,7 +53,6 @@ class TrainedEmbedder:
     @torch.no_grad()
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Texts of similar length are read together."""
-        keep_memory()
         device = self.model.output.weight.device
         ids = [one[: self.settings.max_tokens] for one in self.tokenizer.encode_many(list(texts))]
         vectors = np.zeros((len(texts), self.model.output.out_features), np.float32)
@@ -83,7 +81,6 @@ class FolderEmbedder:
     @torch.no_grad()
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Texts of similar length are read together."""
-        keep_memory()
         most = self.settings.max_tokens
         made: dict[int, Vectors] = {}
         for places in in_batches([min(len(text) // 4 + 3, most) for text in texts], self.settings.batch_tokens):

@@ -20,7 +20,6 @@ from regard.data.treebank import treebank_words
 from regard.errors import RunError
 from regard.models import base
 from regard.run import Run
-from regard.system import keep_memory
 from regard.tasks.span_scores import TagScores, score_tags, type_of
 from regard.tasks.tagging import Answered, Labelling, tag_sentences
 
@@ -111,7 +110,6 @@ class Tagger:
 
     def tag(self, sentences: str | Sequence[Sentence], *, explain: bool = False) -> list[Tagged]:
         """Label the words of one text or of many sentences, given back in order. `explain` adds what decided."""
-        keep_memory()
         divided = [self._divide(sentence) for sentence in ([sentences] if isinstance(sentences, str) else sentences)]
         full = [one for one in divided if one.tokens]
         answers = iter(self._answers([one.tokens for one in full], LIKELIEST if explain else 0))

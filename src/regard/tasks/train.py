@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import os
 import platform
 import shutil
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 
 import torch
 
@@ -31,7 +32,7 @@ from regard.run import METRICS, Run
 from regard.tasks.kinds import Examples, Kind, kind_of
 from regard.tasks.open import open_run
 from regard.training.device import choose_device
-from regard.training.distributed import Team, by_the_first, this_team
+from regard.training.distributed import Team, this_team
 from regard.training.estimate import Estimate
 from regard.training.loop import Trainer
 from regard.training.machine import look_at_machine
@@ -77,7 +78,8 @@ class Job:
     """A recipe that is ready to run: every setting decided, the data looked at."""
 
     recipe: Recipe
-    examples: Examples
+    examples: Examples | None
+    """None in all processes but the first, which alone prepares them."""
     plan: list[Choice]
     base: Run | None = None
     """The run whose vocabulary and weights this one starts from."""
@@ -88,7 +90,7 @@ class Job:
         return kind_of(self.recipe.data.task)
 
     def estimate(self) -> Estimate:
-        """What it will take on this machine."""
+        """What it will take on this machine; for the first process."""
         return self.kind.estimate(self.recipe, self.examples, look_at_machine(self.recipe.train.device))
 
     def with_vocabulary(self, error: VocabularySizeError) -> Job:
@@ -105,7 +107,28 @@ class Job:
         return dataclasses.replace(self, recipe=dataclasses.replace(self.recipe, tokenizer=tokenizer), plan=plan)
 
 
-@by_the_first
+P = ParamSpec("P")
+
+
+def _by_the_first(make: Callable[P, Job]) -> Callable[P, Job]:
+    """A function that the first process carries out. The others get its job without the examples."""
+
+    @functools.wraps(make)
+    def call(*arguments: P.args, **named: P.kwargs) -> Job:
+        made: list[Job] = []
+
+        def without_examples() -> Job:
+            made.append(make(*arguments, **named))
+            return dataclasses.replace(made[0], examples=None)
+
+        with this_team() as team:
+            known = team.once(without_examples)
+        return made[0] if made else known
+
+    return call
+
+
+@_by_the_first
 def resolve(table: Mapping[str, Any], recipe: str | Path | None = None, overrides: Iterable[str] = ()) -> Job:
     """Decide every setting. A recipe file stands as it is; without one, the plan fills in what was not said."""
     given = with_overrides(_join(read_table(recipe), table) if recipe else table, overrides)
@@ -127,7 +150,7 @@ def _kind_asked(given: Mapping[str, Any], where: str) -> Kind[Any, Any]:
     return kind_of(make_recipe(said, where=where).data.task)
 
 
-@by_the_first
+@_by_the_first
 def resolve_finetune(base: str | Path, table: Mapping[str, Any], overrides: Iterable[str] = ()) -> Job:
     """Decide the settings of a run that goes on from another one's weights with other data: its architecture, tokenizer
     and search stay; the schedule starts anew, with a third of the learning rates and a short warm-up. When to validate

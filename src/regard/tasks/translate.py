@@ -19,7 +19,6 @@ from regard.decoding.searchtree import Recorder, SearchTree
 from regard.errors import SettingsError
 from regard.models.base import Seq2Seq
 from regard.run import CARD, open_together
-from regard.system import keep_memory
 from regard.tasks.align import Aligner, join_alignments, text_side
 from regard.tasks.answer import Answer, find_flags, target_scripts, texts_of, try_again
 from regard.tasks.gaze import replace_unknown
@@ -76,7 +75,6 @@ class Translator:
         texts = [texts] if isinstance(texts, str) else list(texts)
         settings = replace(self.search, **search)
         check_search(settings, nbest, tree)
-        keep_memory()
         if settings.replace_unknown and self.target.kind != "word":
             raise SettingsError("search.replace_unknown needs a word vocabulary (tokenizer.kind = word)")
         aligner = Aligner(self.model, self.source, self.target, self.alignment) if align else None

@@ -174,17 +174,6 @@ def agree(store: Store, rank: int, size: int) -> str:
 _PLACE = (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
 
 
-def by_the_first(function: Callable[P, T]) -> Callable[P, T]:
-    """A function that the first process of the team carries out, and whose answer all get."""
-
-    @functools.wraps(function)
-    def call(*arguments: P.args, **named: P.kwargs) -> T:
-        with this_team() as team:
-            return team.once(lambda: function(*arguments, **named))
-
-    return call
-
-
 class Pulse:
     """Signs of life in the launcher's store. Each process watches the next; one that finds it silent ends all."""
 

@@ -26,7 +26,6 @@ from regard.errors import TrainingError
 from regard.layers.dropout import Rows, sharing, weaken
 from regard.models.base import Network
 from regard.run import restore
-from regard.system import keep_memory
 from regard.training.average import make_average
 from regard.training.device import gather, lay_out, scatter
 from regard.training.distributed import Team
@@ -85,7 +84,10 @@ class Task(Protocol):
 
 @dataclass(frozen=True)
 class Validation:
-    """Scores by name, the one that counts (higher is better), and samples to look at."""
+    """Scores by name, the one that counts (higher is better), and samples to look at.
+
+    A sample has texts by name: what the model read, what it made of it, and what else there is to compare.
+    """
 
     scores: Mapping[str, float]
     score: float
@@ -166,7 +168,6 @@ class Trainer:
 
     def fit(self, keep: Keep, stop: StopRequest) -> Progress:
         """Train until something ends it. `keep(weights)` is called with the weights of each best validation."""
-        keep_memory()
         if not self.restore() and not self.save():
             raise TrainingError("the weights to start from are not finite; take them from another copy of the run")
         for watcher in self.watchers:

@@ -9,7 +9,6 @@ import torch
 from regard.config import Train
 from regard.errors import TrainingError
 from regard.models.base import Network
-from regard.system import keep_memory
 from regard.training.device import LossOf, choose_device
 from regard.training.loss import Loss
 
@@ -26,7 +25,6 @@ class Rehearsed(Protocol):
 
 def rehearse(model: Network, task: Rehearsed, settings: Train) -> None:
     """Forward and backward on the largest batch; weights and gradients are left as they were."""
-    keep_memory()
     device = choose_device(settings, 0)
     batch = task.largest()
     model.to(device).train()

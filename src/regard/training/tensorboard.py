@@ -42,7 +42,7 @@ class TensorBoard:
         for name, score in validation.scores.items():
             self._add(f"valid/{name}", score, progress.step)
         for number, sample in enumerate(validation.samples):
-            text = "\n".join(f"    {sample[key]}" for key in ("source", "translation", "reference"))
+            text = "\n".join(f"    {value}" for value in sample.values())
             if self._writer is not None:
                 self._writer.add_text(f"sample {number + 1}", text, progress.step)
 

@@ -202,9 +202,8 @@ class LiveBar:
         star = "[green]*[/]" if best else " "
         self.console.print(f" {star}[dim]{progress.step:>7,}[/]  {format_scores(validation.scores)}")
         for sample in validation.samples[:1]:
-            self.console.print(
-                f"           [dim]{escape(sample['source'])}[/]\n           [cyan]{escape(sample['translation'])}[/]"
-            )
+            for style, text in zip(("dim", "cyan"), sample.values(), strict=False):
+                self.console.print(f"           [{style}]{escape(text)}[/]")
 
     def noticed(self, message: str, progress: Progress) -> None:
         """Print it."""

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import pickle
 import shutil
 
 import pytest
@@ -15,9 +16,11 @@ from regard.data.batch import make_batch
 from regard.data.formats import Pair
 from regard.errors import TrainingError
 from regard.run import Run
+from regard.system import keep_memory
 from regard.tasks.kinds import kind_of
-from regard.tasks.train import _first_model, _launch
+from regard.tasks.train import _first_model, _launch, resolve
 from regard.tasks.translation import mean_loss
+from regard.training.distributed import Team
 from regard.training.loop import Trainer
 from regard.training.schedule import Stage
 
@@ -367,3 +370,32 @@ def test_a_planned_vocabulary_has_room_for_every_character(tmp_path, joint):
     run = Run.open(tmp_path / "run")
     assert run.recipe.tokenizer.size > 3000
     assert [side.size for side in run.tokenizers] == [run.recipe.tokenizer.size] * 2
+
+
+def test_the_examples_are_not_sent_to_other_processes(tmp_path, monkeypatch):
+    class Sending(Team):
+        def once(self, action):
+            sent.append(pickle.dumps(action()))
+            return pickle.loads(sent[-1])
+
+    write_corpus(tmp_path, train=60)
+    sent = []
+    table = {"data": {"train": [{"source": str(tmp_path / "train.en"), "target": str(tmp_path / "train.it")}]}}
+    monkeypatch.setattr("regard.tasks.train.this_team", Sending)
+    job = resolve(table)
+    assert len(job.examples) == 54
+    [other] = map(pickle.loads, sent)
+    assert other == dataclasses.replace(job, examples=None)
+
+
+def test_only_commands_change_how_the_process_keeps_memory(run, monkeypatch, capsys):
+    asked = []
+    monkeypatch.setattr("regard.system._glibc", lambda name: asked.append(name))
+    keep_memory.cache_clear()
+    try:
+        regard.load(run).translate("I am trendy")
+        assert asked == []
+        assert main(["info", str(run)]) == 0
+        assert asked == ["mallopt"]
+    finally:
+        keep_memory.cache_clear()

@@ -11,7 +11,7 @@ from torch import distributed as dist
 
 from regard.errors import TrainingError
 from regard.training import distributed
-from regard.training.distributed import Member, Pulse, Team, by_the_first, this_team
+from regard.training.distributed import Member, Pulse, Team, this_team
 
 
 def test_alone_nothing_is_shared():
@@ -33,7 +33,6 @@ def test_without_torchrun_a_process_is_alone(monkeypatch):
     this_team.cache_clear()
     assert this_team().size == 1
     assert this_team() is this_team()
-    assert by_the_first(lambda a, b: a + b)(1, b=2) == 3
 
 
 @pytest.mark.parametrize(("items", "size"), [(7, 3), (2, 3), (0, 2), (6, 2)])

@@ -10,7 +10,7 @@ from regard.config import Train
 from regard.run import Run
 from regard.training.loop import Update, Validation
 from regard.training.state import Progress
-from regard.training.watch import MetricsFile, PlainLog, Speed, format_scores, make_watchers, share_done
+from regard.training.watch import LiveBar, MetricsFile, PlainLog, Speed, format_scores, make_watchers, share_done
 
 
 def update(step: int) -> Update:
@@ -137,3 +137,11 @@ def test_tensorboard_has_scores_and_losses(tmp_path):
     assert [(event.step, event.value) for event in events.Scalars("train/loss")] == [(1, 2.5)]
     assert [event.value for event in events.Scalars("valid/bleu")] == [12.0]
     assert "sample 1/text_summary" in events.Tags()["tensors"]
+
+
+def test_samples_may_have_any_names(capsys):
+    bar = LiveBar(Train())
+    bar.validated(Validation({"loss": 1.0}, 1.0, [{"read": "one [b]", "said": "two"}]), Progress(step=4), best=True)
+    shown = capsys.readouterr().err
+    assert "one [b]\n" in shown
+    assert "two\n" in shown
