@@ -53,6 +53,9 @@ CHECKED = (RECIPE, LABELS, WEIGHTS, HELD_OUT, *TOKENIZERS)
 LOCK = ".lock"
 """Held by the process that trains in the folder."""
 
+PREPARING = ".preparing"
+"""Exists while the data of a new run is prepared. If the process is killed then, training replaces the folder."""
+
 DOES = {
     "translate": "translates",
     "chat": "answers in conversations",
@@ -73,9 +76,12 @@ class Run:
 
     @classmethod
     def create(cls, folder: str | Path) -> Run:
-        """Make the folder. One that already holds something is refused."""
+        """Make the folder. One that already holds something is refused, unless its preparation was interrupted."""
         folder = cls.refuse_existing(folder)
         run = cls(folder)
+        if (folder / PREPARING).is_file():
+            with run.locked():  # refuses a folder that another process is preparing now
+                run.discard()
         run._made = [place for place in (folder, *folder.parents) if not place.exists()]
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -87,10 +93,24 @@ class Run:
     def refuse_existing(folder: str | Path) -> Path:
         """The folder, if a run may be made there."""
         folder = Path(folder)
+        if (folder / PREPARING).is_file():
+            return folder
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             hint = f'; "regard resume {folder}" continues it' if (folder / "states").is_dir() else ""
             raise RunError(f"{folder}: exists already; choose another --out{hint}")
         return folder
+
+    @contextlib.contextmanager
+    def preparing(self) -> Iterator[None]:
+        """Mark the folder as unfinished until all is there that resuming needs; lock it meanwhile."""
+        mark = self.folder / PREPARING
+        try:
+            mark.touch()
+        except OSError as error:
+            raise RunError(f"{self.folder}: cannot write ({error.strerror})") from None
+        with self.locked():
+            yield
+            mark.unlink()
 
     def discard(self) -> None:
         """Remove the folder and whatever `create` made above it: for a run that could not even start."""
@@ -106,6 +126,8 @@ class Run:
         if not folder.is_dir():
             siblings = [path.name for path in folder.parent.iterdir()] if folder.parent.is_dir() else []
             raise RunError(f"{folder}: there is no such run folder{nearest(folder.name, siblings)}")
+        if (folder / PREPARING).is_file():
+            raise RunError(f"{folder}: was stopped while its data was prepared; train into it again")
         if not (folder / RECIPE).is_file():
             raise RunError(f"{folder}: not a run folder (it has no {RECIPE})")
         return cls(folder)

@@ -28,7 +28,7 @@ from regard.errors import RunError, SettingsError, VocabularySizeError, Vocabula
 from regard.models.base import Network
 from regard.models.transformer import start_quietly
 from regard.recipe import make_recipe, read_table, to_table, with_overrides
-from regard.run import METRICS, Run
+from regard.run import METRICS, PREPARING, Run
 from regard.tasks.kinds import Examples, Kind, kind_of
 from regard.tasks.open import open_run
 from regard.training.device import choose_device
@@ -227,14 +227,14 @@ def _make(job: Job, folder: Path) -> Ready:
     """A new run; or the one that this launch had made before it was started again."""
     if _made_by_this_launch(job, folder):
         run = Run(folder)
-        if run.card:
+        if run.card and not (folder / PREPARING).is_file():
             tell(f"started again: going on in {folder}")
             return _reopen(run, ())
         with run.locked():
             shutil.rmtree(folder)  # the launch was interrupted while it prepared the data
     run = Run.create(folder)
     try:
-        with run.locked():
+        with run.preparing():
             if launch := _launch():
                 write_atomically(folder / LAUNCH, launch.encode())
             job, prepared = _prepare(run, job)

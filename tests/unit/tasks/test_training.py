@@ -5,6 +5,8 @@ import json
 import os
 import pickle
 import shutil
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -399,3 +401,21 @@ def test_only_commands_change_how_the_process_keeps_memory(run, monkeypatch, cap
         assert asked == ["mallopt"]
     finally:
         keep_memory.cache_clear()
+
+
+def test_a_folder_whose_preparation_was_killed_is_replaced(tmp_path, capsys):
+    write_corpus(tmp_path, train=60)
+    wanted = train_arguments(tmp_path, tmp_path / "run", "train.max_steps=2")
+    killed = "import os, sys; from regard.tasks import prepare; prepare.build_store = lambda *_: os._exit(9)"
+    command = [sys.executable, "-c", f"{killed}; from regard.cli import main; main(sys.argv[1:])", *wanted]
+    assert subprocess.run(command, capture_output=True).returncode == 9
+    assert (tmp_path / "run" / "tokenizer.json").is_file()
+    assert main(["resume", str(tmp_path / "run")]) == 2
+    assert "was stopped while its data was prepared; train into it again" in capsys.readouterr().err
+    with Run(tmp_path / "run").locked():
+        assert main(wanted) == 2
+    assert "another process is training in this folder" in capsys.readouterr().err
+    assert main(wanted) == 0
+    assert not (tmp_path / "run" / ".preparing").exists()
+    assert main(wanted) == 2
+    assert "exists already" in capsys.readouterr().err
