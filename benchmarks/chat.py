@@ -22,12 +22,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from regard.data.dialogues import split_turns
-from regard.data.formats import Pair
+from regard.data.pairs import Pair
 from regard.run import Run
-from regard.tasks.chat import distinct, load
-from regard.tasks.conversation import perplexity
-from regard.tasks.translation import mean_loss
+from regard.tasks.chat.chatbot import distinct, load
+from regard.tasks.chat.data import split_turns
+from regard.tasks.chat.training import perplexity
+from regard.tasks.seq2seq import mean_loss
 
 HERE = Path(__file__).parent
 OUT = HERE / "out"
@@ -38,13 +38,13 @@ LABELS = {
     "hran": "HRAN, last 5 turns",
 }
 SHARED = [
-    "tokenizer.size=8000",
-    "tokenizer.sampling=0",
+    "tokenizer.vocab_size=8000",
+    "tokenizer.subword_regularization=0",
     "model.dropout=0.1",
     "train.batch_tokens=4096",
     "train.validate_every=500",
-    "train.valid_sentences=100",
-    "train.ease_in=0",
+    "train.validation_sentences=100",
+    "train.regularization_warmup=0",
 ]
 OWN = {
     "single": ["data.turns=1", "model.arch=transformer-mini"],

@@ -28,13 +28,13 @@ from typing import Any
 import numpy as np
 
 from multi30k import HERE, OUT
-from regard.data.labelled import Document, plain
-from regard.data.words import words
 from regard.run import Run
-from regard.tasks.classify import Classifier, Sentence, Verdict
-from regard.tasks.label_report import label_words
-from regard.tasks.open import open_run
+from regard.tasks import open_run
+from regard.tasks.classify.classifier import Classification, Classifier, ShadedSentence
+from regard.tasks.classify.data import LabelledDocument, plain
+from regard.tasks.classify.report import label_words
 from regard.tasks.train import resolve, start
+from regard.text.words import words
 
 NAMES = {"0": "negative", "1": "positive"}
 DELETED = 5
@@ -70,15 +70,15 @@ def main() -> None:
     show(rows)
 
 
-def read(path: Path, share: float) -> list[Document]:
+def read(path: Path, share: float) -> list[LabelledDocument]:
     """Reviews without their markup; a share of them is every so many, so that the labels stay as frequent."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         records = [json.loads(line) for line in file]
     chosen = records[:: round(1 / share)]
-    return [Document((NAMES[str(record["label"])],), plain(record["text"])) for record in chosen]
+    return [LabelledDocument((NAMES[str(record["label"])],), plain(record["text"])) for record in chosen]
 
 
-def baselines(train: list[Document], test: list[Document]) -> dict[str, Any]:
+def baselines(train: list[LabelledDocument], test: list[LabelledDocument]) -> dict[str, Any]:
     """scikit-learn's TF-IDF and logistic regression as they come, and with pairs of words."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
@@ -99,7 +99,9 @@ def baselines(train: list[Document], test: list[Document]) -> dict[str, Any]:
     return rows
 
 
-def ours(arch: str, train: list[Document], test: list[Document], options: argparse.Namespace) -> dict[str, Any]:
+def ours(
+    arch: str, train: list[LabelledDocument], test: list[LabelledDocument], options: argparse.Namespace
+) -> dict[str, Any]:
     """Train and judge."""
     folder = OUT / f"classify-{arch}"
     shutil.rmtree(folder, ignore_errors=True)
@@ -114,14 +116,14 @@ def ours(arch: str, train: list[Document], test: list[Document], options: argpar
             "test": [{"source": str(folder / "test.jsonl")}],
         },
         "model": {"arch": arch},
-        "train": {"minutes": options.minutes},
+        "train": {"max_minutes": options.minutes},
     }
     began = time.perf_counter()
     run: Run = start(resolve(table, overrides=options.set), folder / "run")
     return judge(run, test, (time.perf_counter() - began) / 60)
 
 
-def judge(run: Run, test: list[Document], minutes: float) -> dict[str, Any]:
+def judge(run: Run, test: list[LabelledDocument], minutes: float) -> dict[str, Any]:
     """The figures of a finished run."""
     classifier = open_run(run)
     assert isinstance(classifier, Classifier)
@@ -139,7 +141,7 @@ def judge(run: Run, test: list[Document], minutes: float) -> dict[str, Any]:
     }
 
 
-def deletion(classifier: Classifier, test: list[Document]) -> dict[str, Any]:
+def deletion(classifier: Classifier, test: list[LabelledDocument]) -> dict[str, Any]:
     """Falls of the winning probability, with the interval of their difference; and the words shaded, class by class."""
     texts = [document.text for document in test[:: max(len(test) // EXAMINED, 1)][:EXAMINED]]
     verdicts = classifier.classify(texts, explain=True)
@@ -170,7 +172,7 @@ def deletion(classifier: Classifier, test: list[Document]) -> dict[str, Any]:
     }
 
 
-def without(verdict: Verdict, places: set[int]) -> str:
+def without(verdict: Classification, places: set[int]) -> str:
     """The sentences that were read, without the words at these places."""
     lines, first = [], 0
     for sentence in verdict.sentences or ():
@@ -179,7 +181,7 @@ def without(verdict: Verdict, places: set[int]) -> str:
     return "\n".join(lines)
 
 
-def _cut(sentence: Sentence, places: set[int]) -> str:
+def _cut(sentence: ShadedSentence, places: set[int]) -> str:
     text, end, kept = sentence.text, 0, []
     for place, word in enumerate(words(text)):
         if place in places:

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from regard import config
-from regard.data.corpus import Pair, read_corpus
-from regard.data.sampling import resample
-from regard.data.store import Store, build_store
-from regard.data.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
+from regard.data.pairs import Pair, read_corpus
+from regard.data.store import TokenStore, build_store
+from regard.text.subword_regularization import resample
+from regard.text.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
 
 DEFAULT_FOLDER = Path(__file__).parents[2] / "shared" / "data" / "multi30k"
 BUDGET = 4096
@@ -73,7 +73,7 @@ def prepare(data: Path, scratch: Path) -> list[Row]:
     _, seconds_access = timed(lambda: [store[index] for index in indices])
     return [
         (
-            f"tokenizer, joint BPE of {tokenizer.size:,} from {2 * len(store):,} lines: s",
+            f"tokenizer, joint BPE of {tokenizer.vocab_size:,} from {2 * len(store):,} lines: s",
             f"{seconds_tokenizer:.2f}",
             "",
         ),
@@ -86,7 +86,7 @@ def prepare(data: Path, scratch: Path) -> list[Row]:
 
 def order(data: Path, scratch: Path) -> list[Row]:
     """Batches of one epoch."""
-    from regard.data.batch import BatchStream, epoch_batches, make_batch  # torch, which the others do without
+    from regard.data.batches import BatchStream, epoch_batches, make_batch
     from regard.data.store import open_store
 
     store, pad = open_store(scratch / "store"), load_tokenizer(scratch, "bpe").pad
@@ -141,10 +141,10 @@ def pairs(data: Path) -> Iterator[Pair]:
 
 
 def train(data: Path, kind: Literal["bpe", "unigram"]) -> Tokenizer:
-    return train_tokenizer((side for pair in pairs(data) for side in pair), config.Tokenizer(kind=kind), SEED)
+    return train_tokenizer((side for pair in pairs(data) for side in pair), config.TokenizerSettings(kind=kind), SEED)
 
 
-def build(data: Path, folder: Path, tokenizer: Tokenizer, count: int | None = None) -> Store:
+def build(data: Path, folder: Path, tokenizer: Tokenizer, count: int | None = None) -> TokenStore:
     """A store of the pairs, or of so many made by repeating them."""
     corpus = pairs(data) if count is None else islice(cycle(pairs(data)), count)
     return build_store(folder, [(corpus, 1.0)], tokenizer, tokenizer, MAX_LENGTH)

@@ -27,14 +27,13 @@ import torch
 from sacrebleu import corpus_bleu
 
 from multi30k import OUT, add_folder, check_folder, read_pairs
-from regard.convert.engine import engine_folder, open_engine
-from regard.data.tokenizer import EOS, Tokenizer
 from regard.run import Run
 from regard.system import usable_cores
-from regard.tasks.fast import load_fast
-from regard.tasks.search import Job, Searcher
-from regard.tasks.translate import Translator, load
-from regard.tasks.workers import Workers
+from regard.tasks.generation import Searcher, SearchInput
+from regard.tasks.translate.engine import engine_folder, load_fast, open_engine
+from regard.tasks.translate.translator import Translator, load
+from regard.tasks.translate.workers import Workers
+from regard.text.tokenizer import EOS, Tokenizer
 
 TEST = "test_2016_flickr"
 BEAM, TIE = 5, 1e-4
@@ -48,7 +47,7 @@ def train(data: Path, run: Path, minutes: float) -> None:
     files += [f"--valid-{side}={data / file}" for side, file in (("source", "val.en"), ("target", "val.de"))]
     command = [sys.executable, "-m", "regard", "train", *files, "--arch", "transformer-small"]
     command += ["--set", "model.norm=after", "--set", "model.positions=sinusoidal"]
-    command += ["--set", "train.warmup=300"]
+    command += ["--set", "train.warmup_steps=300"]
     subprocess.run([*command, "--minutes", str(minutes), "--out", str(run)], check=True)
 
 
@@ -158,7 +157,9 @@ def agreement(translator: Translator, peer: Generate, texts: list[str]) -> dict[
     if differ:
         searcher = Searcher(translator.models, translator.source, translator.target, translator.search)
         sources = translator.source.encode_many([texts[place] for place in differ])
-        jobs = [Job(texts[place], ids, tuple(theirs[place])) for place, ids in zip(differ, sources, strict=True)]
+        jobs = [
+            SearchInput(texts[place], ids, tuple(theirs[place])) for place, ids in zip(differ, sources, strict=True)
+        ]
         forced = searcher.force(jobs)
         gaps = [abs(other.score - ours[place].score) for place, other in zip(differ, forced, strict=True)]
     return {

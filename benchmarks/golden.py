@@ -37,21 +37,22 @@ os.environ["OMP_NUM_THREADS"] = "1"
 # the names of cases and tasks on the left stay, because recordings are compared by them.
 
 COMMON = (
-    "train.max_steps=50", "train.log_every=1", "train.validate_every=25", "train.state_every=25",
-    "train.learning_rate=0.005", "train.warmup=10", "train.average=0.9", "train.batch_tokens=256",
-    "train.valid_sentences=8", "train.device=cpu", "train.precision=float32", "train.minutes=0", "train.seed=3",
+    "train.max_steps=50", "train.log_every=1", "train.validate_every=25", "train.checkpoint_every=25",
+    "train.learning_rate=0.005", "train.warmup_steps=10", "train.ema_decay=0.9", "train.batch_tokens=256",
+    "train.validation_sentences=8", "train.device=cpu", "train.precision=float32", "train.max_minutes=0",
+    "train.seed=3",
 )  # fmt: skip
 TASKS = {
     "translate": (
         'task = "translate"\ntrain = [{ source = "train.en", target = "train.it" }]\n'
         'valid = [{ source = "valid.en", target = "valid.it" }]\ntest = [{ source = "test.en", target = "test.it" }]\n'
         'source_language = "en"\ntarget_language = "it"\n',
-        ("tokenizer.size=300",),
+        ("tokenizer.vocab_size=300",),
     ),
-    "chat": ('task = "chat"\ntrain = [{ source = "talks.jsonl" }]\n', ("tokenizer.size=300", "data.turns=3")),
-    "classify": ('task = "classify"\ntrain = [{ source = "reviews.tsv" }]\n', ("tokenizer.size=60",)),
+    "chat": ('task = "chat"\ntrain = [{ source = "talks.jsonl" }]\n', ("tokenizer.vocab_size=300", "data.turns=3")),
+    "classify": ('task = "classify"\ntrain = [{ source = "reviews.tsv" }]\n', ("tokenizer.vocab_size=60",)),
     "tag": ('task = "tag"\ntrain = [{ source = "chunks.conll" }]\n', ("tag.max_words=40",)),
-    "retrieve": ('task = "retrieve"\ntrain = [{ source = "faq.tsv" }]\n', ("tokenizer.size=300",)),
+    "retrieve": ('task = "retrieve"\ntrain = [{ source = "faq.tsv" }]\n', ("tokenizer.vocab_size=300",)),
 }
 """The [data] table of a recipe, and the settings of every run of a task."""
 SIZES = {
@@ -95,24 +96,37 @@ OTHERS = {
 }
 """Architectures by the name of their case: the value of model.arch, and a key of SIZES."""
 FEATURES = {
-    "translate/muon": ("train.optimizer=muon", "train.matrix_rate=0.02", "train.weight_decay=0.01"),
+    "translate/muon": ("train.optimizer=muon", "train.muon_learning_rate=0.02", "train.weight_decay=0.01"),
     "translate/r-drop": ("train.r_drop=2", "train.label_smoothing=0"),
-    "translate/no average": ("train.average=0", "train.clip=0", "train.schedule=constant"),
-    "translate/mean of checkpoints": ("train.checkpoints=3", "train.validate_every=10"),
-    "translate/quiet start": ("train.quiet_start=true", "model.norm=before"),
-    "translate/cool down": ("train.ease_in=20", "train.cooldown=0.4", "train.patience=3", "tokenizer.sampling=0.1"),
+    "translate/no average": ("train.ema_decay=0", "train.clip_norm=0", "train.schedule=constant"),
+    "translate/mean of checkpoints": ("train.average_checkpoints=3", "train.validate_every=10"),
+    "translate/quiet start": ("train.zero_init_residual=true", "model.norm=before"),
+    "translate/cool down": (
+        "train.regularization_warmup=20",
+        "train.cooldown=0.4",
+        "train.patience=3",
+        "tokenizer.subword_regularization=0.1",
+    ),
     "translate/patience": ("train.patience=1", "train.validate_every=5", "train.cooldown=0.2", "train.max_steps=60"),
-    "translate/unigram": ("tokenizer.kind=unigram", "tokenizer.sampling=0.2", "train.schedule=cosine"),
+    "translate/unigram": ("tokenizer.kind=unigram", "tokenizer.subword_regularization=0.2", "train.schedule=cosine"),
     "translate/words": ("tokenizer.kind=word", "tokenizer.lowercase=true", "search.replace_unknown=true"),
     "translate/characters": ("tokenizer.kind=character", "tokenizer.joint=false", "model.tie=none"),
-    "translate/hidden words": ("model.word_dropout=0.2", "train.accumulate=3", "train.betas=[0.8, 0.95]"),
+    "translate/hidden words": (
+        "model.word_dropout=0.2",
+        "train.gradient_accumulation=3",
+        "train.adam_betas=[0.8, 0.95]",
+    ),
     "translate/rotary": ("model.positions=rotary", "model.activation=swiglu", "model.window=5", "model.norm=before"),
     "translate/learned": ("model.positions=learned", "model.activation=gelu", "model.join=add", "model.head_width=12"),
     "translate/concatenated": ("model.join=concatenate", "model.output_bias=true", "model.tie=target"),
-    "classify/several": ("classify.several=true", "classify.leave_out=end", "classify.max_tokens=50"),
-    "classify/balanced": ("classify.class_weights=balanced", "classify.word_dropout=0.3", "train.ease_in=10"),
-    "tag/two layers": ("model.layers=2", "tag.scheme=BIOES", "tag.word_pieces=3", "tag.max_words=8"),
-    "retrieve/blocks": ("model.encoder_layers=2", "model.pool=attention", "retrieve.answers=false"),
+    "classify/several": ("classify.multi_label=true", "classify.truncate=end", "classify.max_tokens=50"),
+    "classify/balanced": (
+        "classify.class_weights=balanced",
+        "classify.word_dropout=0.3",
+        "train.regularization_warmup=10",
+    ),
+    "tag/two layers": ("model.layers=2", "tag.scheme=BIOES", "tag.max_word_pieces=3", "tag.max_words=8"),
+    "retrieve/blocks": ("model.encoder_layers=2", "model.pool=attention", "retrieve.match_answers=false"),
 }
 """Settings beside those of a small architecture of the task."""
 BUILT_IN = {
@@ -160,11 +174,18 @@ ONCE = {
         "inspected": (["inspect", "RUN", "the old dog sees a bird", "--json"], ""),
         "scored": (["score", "RUN", "--source", "test.en", "--target", "test.it"], ""),
         "heads": (["heads", "RUN", "--json"], ""),
-        "exact": searched("search.stop=exact", "search.penalty_form=gnmt", "search.coverage_penalty=0.2"),
-        "diverse": searched("search.beam=4", "search.groups=2", "search.diversity=1", "search.no_repeat=2"),
-        "sampled": searched("search.sample=true", "search.top_k=9", "search.top_p=0.9", "search.epsilon=0.001"),
-        "limited": searched("search.max_ratio=1", "search.max_extra=1", "search.max_source=9", "search.retry=false"),
-        "suppressed": searched("search.suppress=['▁l']", "search.min_length=3", "search.repetition_penalty=1.5"),
+        "exact": searched("search.stop=exact", "search.length_penalty_form=gnmt", "search.coverage_penalty=0.2"),
+        "diverse": searched(
+            "search.beam_size=4", "search.beam_groups=2", "search.diversity_penalty=1", "search.no_repeat_ngram_size=2"
+        ),
+        "sampled": searched("search.sample=true", "search.top_k=9", "search.top_p=0.9", "search.epsilon_cutoff=0.001"),
+        "limited": searched(
+            "search.max_length_ratio=1",
+            "search.max_length_extra=1",
+            "search.max_source_tokens=9",
+            "search.retry_failures=false",
+        ),
+        "suppressed": searched("search.suppress_tokens=['▁l']", "search.min_length=3", "search.repetition_penalty=1.5"),
         "together": (
             [
                 "translate",
@@ -178,7 +199,7 @@ ONCE = {
                 "--ensemble",
                 "runs/translate-transformer-mini",
                 "--set",
-                "search.mixing=log-mean",
+                "search.ensemble_average=log-mean",
             ],
             "",
         ),

@@ -20,13 +20,12 @@ import torch
 import regard
 from multi30k import OUT
 from regard.analysis.alignment import best_heads, choose_heads, score_choice
-from regard.analysis.effective import effective_attention, seen_keys
+from regard.analysis.effective_attention import effective_attention, seen_keys
 from regard.analysis.faithfulness import EVERY_WAY
 from regard.data.builtin import Phrase, read_phrases
-from regard.tasks.align import Aligner
-from regard.tasks.explain import Example, compare_explanations
-from regard.tasks.identify import identify
-from regard.tasks.translate import Translator
+from regard.tasks.translate.alignment import Aligner
+from regard.tasks.translate.inspect.explain import ExplainedExample, compare_explanations, identify
+from regard.tasks.translate.translator import Translator
 
 SENTENCE = "The animal didn't cross the street because it was too tired."
 WAYS = EVERY_WAY | {"integrated (unk)": ("integrated", {"baseline": "unk"})}
@@ -60,7 +59,7 @@ def alignment(translator: Translator) -> dict[str, Any]:
 
 def faithfulness(translator: Translator, sentences: int) -> dict[str, Any]:
     """Which explanation to trust."""
-    examples = [Example(one.source, one.target, one.alignment) for one in read_phrases("test")[:sentences]]
+    examples = [ExplainedExample(one.source, one.target, one.alignment) for one in read_phrases("test")[:sentences]]
     found = compare_explanations(translator, examples, WAYS)
     print(f"\n{found}")
     return found.as_dict()

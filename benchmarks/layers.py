@@ -31,8 +31,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.layers.attention import SelfAttention
-from regard.layers.recurrent import Layer as Recurrent
-from regard.layers.taps import trace
+from regard.layers.hooks import trace
+from regard.layers.rnn_cells import RecurrentLayer as Recurrent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from regard.config import Corpus, Tokenizer
-from regard.data import tokenizer as tokenizers
-from regard.data.batch import BatchStream
-from regard.data.corpus import Pair, read_corpus
+from regard.config import Corpus, TokenizerSettings
+from regard.data.batches import BatchStream
+from regard.data.pairs import Pair, read_corpus
+from regard.text import tokenizer as tokenizers
 
 HERE = Path(__file__).parent
 OUT = HERE / "out"
@@ -44,7 +44,7 @@ class Encoded:
     def __init__(self, folder: Path):
         self.pairs = read_pairs(folder, "train")
         texts = (side for pair in self.pairs for side in pair)
-        self.tokenizer = tokenizers.train_tokenizer(texts, Tokenizer(size=WORDS), seed=SEED)
+        self.tokenizer = tokenizers.train_tokenizer(texts, TokenizerSettings(vocab_size=WORDS), seed=SEED)
         self.source = self.tokenizer.encode_many([pair.source for pair in self.pairs])
         self.target = self.tokenizer.encode_many([pair.target for pair in self.pairs])
         lengths = tuple(np.array([len(ids) for ids in side], dtype=np.int32) for side in (self.source, self.target))

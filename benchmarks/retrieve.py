@@ -24,12 +24,12 @@ from typing import Any
 
 from multi30k import HERE, OUT
 from regard.config import Corpus
-from regard.data.formats import Pair
-from regard.data.knowledge import Entry, read_knowledge
+from regard.data.pairs import Pair
 from regard.run import Run
-from regard.tasks.index_run import change
-from regard.tasks.known import TrainingKnowledge
-from regard.tasks.retrieve import load
+from regard.tasks.retrieve.data import KnowledgeEntry, read_knowledge
+from regard.tasks.retrieve.examples import TrainingKnowledge
+from regard.tasks.retrieve.index_run import change
+from regard.tasks.retrieve.retriever import load
 from regard.tasks.train import resolve, start
 
 SEED = 1
@@ -79,13 +79,13 @@ def train(options: argparse.Namespace) -> Run:
     folder = OUT / "retrieve"
     shutil.rmtree(folder, ignore_errors=True)
     table = {
-        "data": {"task": "retrieve", "train": [{"source": str(options.data / "train.csv")}], "test_pairs": 0},
-        "train": {"minutes": options.minutes},
+        "data": {"task": "retrieve", "train": [{"source": str(options.data / "train.csv")}], "test_size": 0},
+        "train": {"max_minutes": options.minutes},
     }
     return start(resolve(table, overrides=options.set), folder)
 
 
-def few(run: Run, count: int) -> list[Entry]:
+def few(run: Run, count: int) -> list[KnowledgeEntry]:
     """So many questions an intent, drawn from those that the encoder was trained on."""
     learnt = TrainingKnowledge(run.recipe.data, run.recipe.train.seed).train
     chance = random.Random(SEED)

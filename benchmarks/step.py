@@ -25,7 +25,7 @@ SMOOTHING = 0.1
 
 def make_real_batch(folder: Path) -> dict[str, Any]:
     """About 4,096 target tokens of typical length, as the training loop would put them together."""
-    from regard.data.batch import make_batch
+    from regard.data.batches import make_batch
 
     encoded = Encoded(folder)
     typical = sum(map(len, encoded.target)) / len(encoded.target)

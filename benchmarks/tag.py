@@ -18,9 +18,9 @@ from typing import Any
 
 from multi30k import HERE, OUT
 from regard.config import TAGGERS, Corpus
-from regard.data.conll import read_tagged
-from regard.tasks.open import open_run
-from regard.tasks.tag import Tagger
+from regard.tasks import open_run
+from regard.tasks.tag.data import read_tagged
+from regard.tasks.tag.tagger import Tagger
 from regard.tasks.train import resolve, start
 
 DATA = HERE.parent.parent / "shared" / "data"
@@ -64,8 +64,8 @@ def measure(task: str, arch: str, seed: int, options: argparse.Namespace) -> dic
     parts: dict[str, Any] = {part: [{"source": str(options.data / name)}] for part, name in TASKS[task].items()}
     if options.no_test:
         del parts["test"]
-        parts["test_pairs"] = 0
-    train = {"seed": seed} | ({"minutes": options.minutes} if options.minutes else {})
+        parts["test_size"] = 0
+    train = {"seed": seed} | ({"max_minutes": options.minutes} if options.minutes else {})
     began = time.perf_counter()
     table = {"data": {"task": "tag", **parts}, "model": {"arch": arch}, "train": train}
     run = start(resolve(table, overrides=options.set), folder)

@@ -28,7 +28,7 @@ from pathlib import Path
 from multi30k import BATCH_TOKENS, OUT, SEED, WORDS, Encoded, add_folder, check_folder
 from peers import joey
 from peers.environment import peer_python
-from regard.training.machine import look_at_machine
+from regard.training.device import look_at_machine
 from regard.training.plan import SHORT_PAYS
 
 WARM = 10  # updates before the first turn
@@ -80,8 +80,9 @@ class Side:
 def regard_side(data: Path, folder: Path, name: str = "Regard", **more: str) -> Side:
     """`regard train` on the raw text."""
     settings = {
-        "tokenizer.size": WORDS, "tokenizer.sampling": 0.0, "train.batch_tokens": BATCH_TOKENS, "train.seed": SEED,
-        "train.optimizer": "adam", "train.validate_every": 10**6, "train.state_every": 10**6, "train.log_every": 1,
+        "tokenizer.vocab_size": WORDS, "tokenizer.subword_regularization": 0.0, "train.batch_tokens": BATCH_TOKENS,
+        "train.seed": SEED,
+        "train.optimizer": "adam", "train.validate_every": 10**6, "train.checkpoint_every": 10**6, "train.log_every": 1,
     }  # fmt: skip
     settings |= {f"train.{key}": value for key, value in more.items()}
     sets = [argument for key, value in settings.items() for argument in ("--set", f"{key}={value}")]

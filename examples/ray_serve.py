@@ -23,10 +23,9 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # before Ray is imported:
 import ray
 from ray import serve
 
-from regard.convert.engine import convert_if_new
 from regard.errors import RegardError
 from regard.run import Run
-from regard.tasks.fast import choose_engine
+from regard.tasks.translate.engine import choose_engine, convert_if_new
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -77,12 +76,12 @@ def application(runs: list[str], replicas: int, cpus: int) -> serve.Application:
 
     def build() -> FastAPI:  # in each replica, when it starts
         from regard.server.app import create_app
-        from regard.server.fleet import Fleet
+        from regard.server.runs import ServedRuns
         from regard.server.settings import ServerSettings
 
         # Who may connect, and under which name, is for the proxy to say.
         settings = ServerSettings(threads=cpus, allow_host=("*",), quiet=True)
-        return create_app(Fleet.open(runs, threads=cpus), settings)
+        return create_app(ServedRuns.open(runs, threads=cpus), settings)
 
     deployment = serve.deployment(
         serve.ingress(build)(),

@@ -24,11 +24,10 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # before Ray is imported:
 import ray
 import ray.data
 
-from regard.convert.engine import convert_if_new
-from regard.durable import write_atomically
 from regard.errors import RegardError, SettingsError
+from regard.files import write_atomically
 from regard.run import Run
-from regard.tasks.fast import choose_engine, load_fast
+from regard.tasks.translate.engine import choose_engine, convert_if_new, load_fast
 
 PART = 256_000
 """Bytes of a part: minutes of work, so that little is lost when a machine is."""
@@ -120,7 +119,7 @@ class PartTranslator:
         if is_fast(opened):
             self.translator = load_fast(opened)
         else:
-            from regard.tasks.translate import load
+            from regard.tasks.translate.translator import load
 
             self.translator = load(run)
         self.source, self.folder = Path(source), Path(folder)

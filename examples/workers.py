@@ -11,8 +11,8 @@ import os
 from typing import TYPE_CHECKING
 
 from regard.server.app import create_app
-from regard.server.fleet import Fleet
-from regard.server.logs import configure_logs
+from regard.server.middleware import configure_logs
+from regard.server.runs import ServedRuns
 from regard.server.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -23,4 +23,4 @@ def app() -> FastAPI:
     """The application of one process."""
     settings = ServerSettings(threads=1, allow_host=("*",), keys=os.environ.get("REGARD_KEYS", ""))
     configure_logs(quiet=settings.quiet)
-    return create_app(Fleet.open(os.environ["REGARD_RUNS"].split(), threads=settings.threads), settings)
+    return create_app(ServedRuns.open(os.environ["REGARD_RUNS"].split(), threads=settings.threads), settings)

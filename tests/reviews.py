@@ -12,17 +12,17 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.config import CLASSIFIERS, Encoder, Model
+from regard.config import CLASSIFIERS, ModelSettings, TransformerClassifierSettings
 from regard.models import build_classifier
-from regard.models.base import Classifier
+from regard.models.base import ClassifierModel
 
 VOCABULARY, LABELS = 19, 3
 
 
-def toy_classifier(arch: str, **changes: Any) -> Model:
+def toy_classifier(arch: str, **changes: Any) -> ModelSettings:
     """A preset in small."""
     preset = CLASSIFIERS[arch]
-    if isinstance(preset, Encoder):
+    if isinstance(preset, TransformerClassifierSettings):
         return dataclasses.replace(preset, width=16, inner=24, **changes)
     return dataclasses.replace(preset, embedding=12, width=8, **changes)
 
@@ -34,7 +34,7 @@ CASES = {arch: toy_classifier(arch) for arch in CLASSIFIERS} | {
 }
 
 
-def build(settings: Model, seed: int = 0) -> Classifier:
+def build(settings: ModelSettings, seed: int = 0) -> ClassifierModel:
     """A classifier in evaluation mode; noise on all weights, so that no bias is zero and no norm an identity."""
     torch.manual_seed(seed)
     model = build_classifier(settings, VOCABULARY, LABELS).eval()
@@ -73,12 +73,12 @@ SMALL = [
     "model.dropout=0.1",
     "train.batch_tokens=512",
     "train.learning_rate=0.01",
-    "train.warmup=5",
-    "train.ease_in=0",
-    "train.average=0.9",
+    "train.warmup_steps=5",
+    "train.regularization_warmup=0",
+    "train.ema_decay=0.9",
     "train.log_every=2",
     "train.validate_every=10",
-    "train.state_every=5",
+    "train.checkpoint_every=5",
 ]
 """Settings of a run that learns it in seconds."""
 

@@ -12,14 +12,14 @@ SIZES = {
     "hran": ["width=32", "embedding=32"],
 }
 SETTINGS = [
-    "tokenizer.size=400",
+    "tokenizer.vocab_size=400",
     "train.batch_tokens=512",
-    "train.warmup=10",
+    "train.warmup_steps=10",
     "train.learning_rate=0.005",
     "train.log_every=2",
     "train.validate_every=6",
-    "train.state_every=5",
-    "train.valid_sentences=5",
+    "train.checkpoint_every=5",
+    "train.validation_sentences=5",
 ]
 
 

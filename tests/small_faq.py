@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from regard.data.knowledge import Entry
+from regard.tasks.retrieve.data import KnowledgeEntry
 
 CAFE = {
     "What are your opening hours?": "We are open from 8 to 18 o'clock, Monday to Saturday.",
@@ -65,6 +65,6 @@ PARAPHRASES = {
 }
 
 
-def cafe() -> list[Entry]:
+def cafe() -> list[KnowledgeEntry]:
     """The entries of the FAQ."""
-    return [Entry((question,), answer) for question, answer in CAFE.items()]
+    return [KnowledgeEntry((question,), answer) for question, answer in CAFE.items()]

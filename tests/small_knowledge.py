@@ -45,18 +45,18 @@ FORMS = (
 )  # fmt: skip
 
 SMALL = [
-    "tokenizer.size=300",
+    "tokenizer.vocab_size=300",
     "model.width=32",
     "model.heads=2",
     "model.inner=32",
     "model.vector=32",
     "train.batch_tokens=512",
     "train.learning_rate=0.01",
-    "train.warmup=5",
-    "train.average=0.9",
+    "train.warmup_steps=5",
+    "train.ema_decay=0.9",
     "train.log_every=2",
     "train.validate_every=10",
-    "train.state_every=5",
+    "train.checkpoint_every=5",
 ]
 """Settings of a run that learns it in seconds."""
 

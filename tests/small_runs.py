@@ -7,19 +7,19 @@ from pathlib import Path
 from regard.data.builtin import read_phrases
 
 SETTINGS = [
-    "tokenizer.size=400",
+    "tokenizer.vocab_size=400",
     "model.width=32",
     "model.heads=2",
     "model.inner=64",
     "model.encoder_layers=1",
     "model.decoder_layers=1",
     "train.batch_tokens=256",
-    "train.warmup=10",
+    "train.warmup_steps=10",
     "train.learning_rate=0.005",
     "train.log_every=2",
     "train.validate_every=8",
-    "train.state_every=3",
-    "train.valid_sentences=10",
+    "train.checkpoint_every=3",
+    "train.validation_sentences=10",
 ]
 
 

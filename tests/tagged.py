@@ -11,17 +11,17 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.config import TAGGERS, EncoderTagger, Model
+from regard.config import TAGGERS, ModelSettings, TransformerCRFSettings
 from regard.models import build_tagger
-from regard.models.base import Tagger
+from regard.models.base import TaggerModel
 
 VOCABULARY, LABELS = 19, 4
 
 
-def toy_tagger(arch: str, **changes: Any) -> Model:
+def toy_tagger(arch: str, **changes: Any) -> ModelSettings:
     """A preset in small."""
     small = {"piece": 6, "spelling": 10, "words": 64, "embedding": 7, "width": 16}
-    more = {"inner": 24, "encoder_layers": 2} if isinstance(TAGGERS[arch], EncoderTagger) else {}
+    more = {"inner": 24, "encoder_layers": 2} if isinstance(TAGGERS[arch], TransformerCRFSettings) else {}
     return dataclasses.replace(TAGGERS[arch], **(small | more | changes))
 
 
@@ -31,7 +31,7 @@ CASES = {arch: toy_tagger(arch) for arch in TAGGERS} | {
 }
 
 
-def build(settings: Model, seed: int = 0) -> Tagger:
+def build(settings: ModelSettings, seed: int = 0) -> TaggerModel:
     """A tagger in evaluation mode; noise on all weights, so that no bias is zero and no norm an identity."""
     torch.manual_seed(seed)
     model = build_tagger(settings, VOCABULARY, LABELS).eval()
@@ -73,11 +73,11 @@ SMALL = [
     "model.dropout=0.1",
     "train.batch_tokens=256",
     "train.learning_rate=0.02",
-    "train.warmup=5",
-    "train.average=0.9",
+    "train.warmup_steps=5",
+    "train.ema_decay=0.9",
     "train.log_every=2",
     "train.validate_every=20",
-    "train.state_every=5",
+    "train.checkpoint_every=5",
 ]
 """Settings of a run that learns it in seconds."""
 

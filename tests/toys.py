@@ -9,21 +9,21 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.config import HRAN, PRESETS, Model, Transformer
+from regard.config import PRESETS, HRANSettings, ModelSettings, TransformerSettings
 from regard.models import build_model
 from regard.models.base import Seq2Seq, Source, Tree
 
 VOCABULARY = 19
-MARKER = HRAN.marker  # to HRAN, a token that closes a turn; to the others, any token
+MARKER = HRANSettings.marker  # to HRAN, a token that closes a turn; to the others, any token
 
 
-def toy(arch: str, **changes: Any) -> Model:
+def toy(arch: str, **changes: Any) -> ModelSettings:
     """A preset in small: wired like the large one, with enough layers for each kind of layer to be there."""
     preset = PRESETS[arch]
-    if isinstance(preset, Transformer):
+    if isinstance(preset, TransformerSettings):
         width = 4 * preset.heads
         small = dataclasses.replace(preset, encoder_layers=3, decoder_layers=2, width=width, inner=2 * width)
-    elif isinstance(preset, HRAN):
+    elif isinstance(preset, HRANSettings):
         small = dataclasses.replace(preset, width=16, embedding=16)
     else:
         small = dataclasses.replace(
@@ -50,7 +50,7 @@ VARIANTS = {
 """Options of the Transformer that no preset takes."""
 
 
-def build(settings: Model, seed: int = 0) -> Seq2Seq:
+def build(settings: ModelSettings, seed: int = 0) -> Seq2Seq:
     """A model in evaluation mode; noise on all weights, so that no bias is zero and no norm an identity."""
     torch.manual_seed(seed)
     model = build_model(settings, VOCABULARY, VOCABULARY, joint=True).eval()

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from regard.errors import RegardError
-    from regard.layers.taps import trace
-    from regard.tasks.chat import Chatter
-    from regard.tasks.classify import Classifier
-    from regard.tasks.open import load
-    from regard.tasks.retrieve import Retriever
-    from regard.tasks.tag import Tagger
+    from regard.layers.hooks import trace
+    from regard.tasks import load
+    from regard.tasks.chat.chatbot import Chatbot
+    from regard.tasks.classify.classifier import Classifier
+    from regard.tasks.retrieve.retriever import Retriever
+    from regard.tasks.tag.tagger import Tagger
     from regard.tasks.train import train
-    from regard.tasks.translate import Translator
+    from regard.tasks.translate.translator import Translator
+
 
 __version__ = "0.1.0"
 __all__ = [
-    "Chatter",
+    "Chatbot",
     "Classifier",
     "RegardError",
     "Retriever",
@@ -32,14 +33,14 @@ __all__ = [
 
 # Public names and their homes; each is imported when first used, so that `import regard` does not import torch.
 _HOMES = {
-    "Chatter": "regard.tasks.chat",
-    "Classifier": "regard.tasks.classify",
+    "Chatbot": "regard.tasks.chat.chatbot",
+    "Classifier": "regard.tasks.classify.classifier",
     "RegardError": "regard.errors",
-    "Retriever": "regard.tasks.retrieve",
-    "Tagger": "regard.tasks.tag",
-    "Translator": "regard.tasks.translate",
-    "load": "regard.tasks.open",
-    "trace": "regard.layers.taps",
+    "Retriever": "regard.tasks.retrieve.retriever",
+    "Tagger": "regard.tasks.tag.tagger",
+    "Translator": "regard.tasks.translate.translator",
+    "load": "regard.tasks",
+    "trace": "regard.layers.hooks",
     "train": "regard.tasks.train",
 }
 

@@ -12,8 +12,8 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from regard.durable import file_sha256, write_atomically
 from regard.errors import RunError
+from regard.files import file_sha256, write_atomically
 from regard.system import one_at_a_time
 
 CHECKSUMS = "checksums.json"

@@ -39,7 +39,9 @@ class VocabularyTooLargeError(VocabularySizeError):
     """More tokens were asked for than the text supports."""
 
     def __init__(self, asked: int, largest: int):
-        super().__init__(f"tokenizer.size {asked} is more than the data supports; set it to {largest} or less", largest)
+        super().__init__(
+            f"tokenizer.vocab_size {asked} is more than the data supports; set it to {largest} or less", largest
+        )
 
 
 class VocabularyTooSmallError(VocabularySizeError):
@@ -47,7 +49,7 @@ class VocabularyTooSmallError(VocabularySizeError):
 
     def __init__(self, asked: int, smallest: int):
         super().__init__(
-            f"tokenizer.size {asked} has no room for bytes and letters; set it to {smallest} or more", smallest
+            f"tokenizer.vocab_size {asked} has no room for bytes and letters; set it to {smallest} or more", smallest
         )
 
 

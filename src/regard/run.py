@@ -26,17 +26,18 @@ from typing import TYPE_CHECKING, Any
 
 from regard.checksums import Checksums
 from regard.config import Recipe
-from regard.data.tokenizer import Tokenizer, load_tokenizer
-from regard.durable import ABANDONED, remove_drafts, write_atomically
+from regard.config.recipe import load_recipe, to_table
 from regard.errors import RunError, nearest
-from regard.recipe import load_recipe, to_table
+from regard.files import ABANDONED, remove_drafts, write_atomically
 from regard.system import exclusive, rename_folder
+from regard.text.tokenizer import Tokenizer, load_tokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from regard.data.formats import Pair
+    from regard.data.pairs import Pair
     from regard.models.base import Network, Seq2Seq
+
 
 RECIPE, WEIGHTS, METRICS, CARD, REPORT, HELD_OUT, LABELS = (
     "recipe.toml",
@@ -297,7 +298,7 @@ class Run:
 
     def held_out(self) -> list[Pair]:
         """Pairs that it was not trained on; none in a run that was imported, or that does not learn from pairs."""
-        from regard.data.formats import Pair
+        from regard.data.pairs import Pair
 
         records = self.held_out_records()
         return [Pair(one["source"], one["target"]) for one in records if one.keys() >= {"source", "target"}]

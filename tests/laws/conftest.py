@@ -2,13 +2,13 @@
 
 import pytest
 
-from regard.config import Model
+from regard.config import ModelSettings
 from regard.models.base import Seq2Seq
 from tests.toys import MARKER, Sentences, build, sentences
 
 
 @pytest.fixture
-def model(settings: Model) -> Seq2Seq:
+def model(settings: ModelSettings) -> Seq2Seq:
     """The architecture of a case, in small."""
     return build(settings)
 

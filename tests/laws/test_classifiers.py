@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
-from regard.config import Model
-from regard.data.document_store import DocumentBatch
+from regard.config import ModelSettings
+from regard.data.store import DocumentBatch
 from regard.layers.dropout import Rows, sharing
-from regard.layers.taps import listen, taps, trace
-from regard.tasks.classification import ClassificationTask
-from regard.training.label_loss import label_loss
+from regard.layers.hooks import listen, taps, trace
+from regard.tasks.classify.training import ClassifyTrainUnit
+from regard.tasks.labels import label_loss
 from tests.reviews import CASES, LABELS, VOCABULARY, Documents, build, documents
 from tests.toys import close
 
@@ -27,7 +27,7 @@ LENGTHS = [[5, 2, 7], [3], [1, 1, 1, 4]]
 
 
 @pytest.fixture
-def model(settings: Model) -> object:
+def model(settings: ModelSettings) -> object:
     """The architecture of a case, in small."""
     return build(settings)
 
@@ -58,7 +58,9 @@ def test_padding_changes_nothing(model) -> None:
     seed=st.integers(0, 99),
 )
 @torch.no_grad()
-def test_a_document_alone_equals_its_row_in_any_batch(settings: Model, lengths: list[list[int]], seed: int) -> None:
+def test_a_document_alone_equals_its_row_in_any_batch(
+    settings: ModelSettings, lengths: list[list[int]], seed: int
+) -> None:
     model = build(settings)
     torch.manual_seed(seed)
     batch = documents(lengths)
@@ -79,7 +81,7 @@ def test_the_words_matter(model) -> None:
 
 @every_classifier
 @torch.no_grad()
-def test_saving_and_loading_leaves_the_scores_alone(settings: Model, tmp_path: Path) -> None:
+def test_saving_and_loading_leaves_the_scores_alone(settings: ModelSettings, tmp_path: Path) -> None:
     model, other, batch = build(settings), build(settings, seed=1), documents(LENGTHS)
     expected = model(batch)
     assert not torch.equal(other(batch), expected)
@@ -158,7 +160,7 @@ def test_han_has_a_weight_a_word_and_a_weight_a_sentence() -> None:
 
 
 @every_classifier
-def test_rows_shared_between_processes_learn_what_one_would(settings: Model) -> None:
+def test_rows_shared_between_processes_learn_what_one_would(settings: ModelSettings) -> None:
     """The gradients of every other document, summed, are those of the batch: with the very same dropout."""
     batch = documents([[5, 2, 7], [3], [1, 1, 1, 4], [6, 6], [2, 9]])
     whole = DocumentBatch(*batch, torch.eye(LABELS)[[0, 1, 2, 0, 1]], torch.arange(5))
@@ -172,6 +174,6 @@ def test_rows_shared_between_processes_learn_what_one_would(settings: Model) -> 
         return {name: weight.grad for name, weight in model.named_parameters()}
 
     together = gradients([(whole, None)])
-    shared = gradients([ClassificationTask.rows(None, whole, first, 2) for first in range(2)])
+    shared = gradients([ClassifyTrainUnit.rows(None, whole, first, 2) for first in range(2)])
     for name, gradient in together.items():
         close(shared[name], gradient, 1e-4)

@@ -27,13 +27,13 @@ LIMIT = 60  # seconds in which the survivors must have ended
 PLAIN = [
     "train.optimizer=adam",
     "train.cooldown=0",
-    "tokenizer.sampling=0",
+    "tokenizer.subword_regularization=0",
     "model.dropout=0.3",
     "train.validate_every=50",
     "train.precision=float32",  # the rounding of bfloat16, which the plan takes where it pays, is coarser than the law
     # What is added to the keys of all places hardly changes attention: its gradient is nearly nothing but rounding,
     # which Adam's usual epsilon of 1e-9 would blow up to whole steps.
-    "train.epsilon=1e-6",
+    "train.adam_epsilon=1e-6",
 ]
 
 
@@ -45,7 +45,7 @@ def corpus(tmp_path_factory):
 
 
 def settings(*more, updates=UPDATES):
-    return [*PLAIN, f"train.max_steps={updates}", "train.state_every=10", *more]
+    return [*PLAIN, f"train.max_steps={updates}", "train.checkpoint_every=10", *more]
 
 
 LAUNCHED = []
@@ -151,7 +151,7 @@ def test_two_processes_reach_the_weights_of_one(corpus, one, tmp_path):
     """Rows of a batch shared out, then whole batches; one launch for both: starting takes longer than training."""
     script = tmp_path / "twice.py"
     script.write_text(TWICE)
-    ways = ["train.accumulate=1", "train.accumulate=2"]
+    ways = ["train.gradient_accumulation=1", "train.gradient_accumulation=2"]
     rows, batches = (train_arguments(corpus, tmp_path / way, *settings(way)) for way in ways)
     code, errors = finish(launch([str(script), *rows, "and", *batches]))
     assert code == 0, errors
@@ -164,11 +164,11 @@ def test_two_processes_reach_the_weights_of_one(corpus, one, tmp_path):
 @pytest.mark.parametrize(
     ("processes", "more"),
     [
-        (3, ["train.accumulate=2"]),
-        (2, ["train.accumulate=3", "train.r_drop=3", "train.average=0"]),
-        (2, ["train.optimizer=muon", "tokenizer.sampling=0.1"]),
-        (2, ["train.shard=true"]),
-        (2, ["train.shard=true", "train.accumulate=2", "train.clip=0.1", "model.tie=none"]),
+        (3, ["train.gradient_accumulation=2"]),
+        (2, ["train.gradient_accumulation=3", "train.r_drop=3", "train.ema_decay=0"]),
+        (2, ["train.optimizer=muon", "tokenizer.subword_regularization=0.1"]),
+        (2, ["train.fsdp=true"]),
+        (2, ["train.fsdp=true", "train.gradient_accumulation=2", "train.clip_norm=0.1", "model.tie=none"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
 )
@@ -180,7 +180,7 @@ def test_so_do_other_numbers_and_ways(corpus, one, tmp_path, processes, more):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ["bahdanau", "luong-general", "gnmt"])
-@pytest.mark.parametrize("more", ["train.accumulate=1", "train.shard=true"])
+@pytest.mark.parametrize("more", ["train.gradient_accumulation=1", "train.fsdp=true"])
 def test_recurrent_architectures_too(corpus, tmp_path, arch, more):
     sizes = ["model.width=16", "model.embedding=16", *settings(updates=12)]
     skipped = ("model.heads", "model.inner", "model.encoder_layers", "model.decoder_layers", "model.width")
@@ -213,10 +213,10 @@ def test_conversations_too(tmp_path, arch):
 @pytest.mark.slow
 def test_a_run_goes_on_with_another_number_of_processes_and_another_layout(corpus, one, tmp_path):
     run = tmp_path / "run"
-    train_together(corpus, run, "train.shard=true", updates=20)
+    train_together(corpus, run, "train.fsdp=true", updates=20)
     steps = [(1, 30, "false"), (2, 40, "false"), (2, UPDATES, "true")]
     for processes, end, shard in steps:
-        command = ["resume", str(run), "--set", f"train.max_steps={end}", "--set", f"train.shard={shard}"]
+        command = ["resume", str(run), "--set", f"train.max_steps={end}", "--set", f"train.fsdp={shard}"]
         if processes == 1:
             assert main(command) == 0
         else:
@@ -304,7 +304,7 @@ FAILING = """
 import os, sys
 from regard.cli import main
 from regard.errors import TrainingError
-from regard.tasks.translation import TranslationTask
+from regard.tasks.seq2seq import TranslateTrainUnit
 
 batch = TranslationTask.batch
 

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
-from regard.config import Model, Recurrent
-from regard.layers.taps import listen, taps, trace, without_heads
+from regard.config import ModelSettings, RecurrentSettings
+from regard.layers.hooks import listen, taps, trace, without_heads
 from regard.models.base import Seq2Seq
 from tests.toys import TOYS, VARIANTS, Sentences, build, close, map_tree, sentences, tokens, walk
 
 CASES = TOYS | VARIANTS
 ATTENTIVE = {
-    name: case for name, case in CASES.items() if not (isinstance(case, Recurrent) and case.attention == "none")
+    name: case for name, case in CASES.items() if not (isinstance(case, RecurrentSettings) and case.attention == "none")
 }
 
 every_model = pytest.mark.parametrize("settings", CASES.values(), ids=CASES.keys())
@@ -104,7 +104,7 @@ def test_the_future_never_leaks(model: Seq2Seq, source: Sentences) -> None:
 @example_budget(max_examples=8)
 @given(lengths=st.lists(st.integers(1, 9), min_size=1, max_size=5), seed=st.integers(0, 99))
 @torch.no_grad()
-def test_a_sentence_alone_equals_its_row_in_any_batch(settings: Model, lengths: list[int], seed: int) -> None:
+def test_a_sentence_alone_equals_its_row_in_any_batch(settings: ModelSettings, lengths: list[int], seed: int) -> None:
     model = build(settings)
     torch.manual_seed(seed)
     source, target_BT = sentences(lengths), tokens(len(lengths), 4)
@@ -129,7 +129,7 @@ def test_the_source_matters(model: Seq2Seq, source: Sentences) -> None:
 
 @every_model
 @torch.no_grad()
-def test_saving_and_loading_leaves_the_logits_alone(settings: Model, source: Sentences, tmp_path: Path) -> None:
+def test_saving_and_loading_leaves_the_logits_alone(settings: ModelSettings, source: Sentences, tmp_path: Path) -> None:
     model, other, target_BT = build(settings), build(settings, seed=1), tokens(3, 5)
     expected = model(source, target_BT)
     assert not torch.equal(other(source, target_BT), expected)

@@ -111,7 +111,7 @@ def test_a_second_process_is_refused_and_the_recipe_stays(whole, tmp_path, capsy
 
 def fail_at(monkeypatch, step, change):
     """Let `change` happen when the state of this update is about to be written."""
-    from regard.training import loop
+    from regard.training import trainer as loop
 
     save = loop.save_state
 
@@ -185,7 +185,7 @@ def test_every_task_goes_on_as_if_it_had_never_stopped(task, tmp_path, monkeypat
 def test_killed_twenty_times_at_random_moments(whole, tmp_path):
     run = tmp_path / "run"
     chance = random.Random(1)
-    arguments = train_arguments(whole, run, STEPS, "train.state_every=1")
+    arguments = train_arguments(whole, run, STEPS, "train.checkpoint_every=1")
     kills = 0
     process = start(arguments)
     wait_for(run / "states" / "00000000.json", process)

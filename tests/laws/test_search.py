@@ -9,15 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.config import Model
+from regard.config import ModelSettings
 from regard.decoding.beam import beam_search
-from regard.decoding.constraints import NoRepeat, Prefix
+from regard.decoding.constraints import ForcedPrefix, NoRepeatNgram
 from regard.decoding.ensemble import Decodable, ensemble
-from regard.decoding.force import force
-from regard.decoding.greedy import greedy
-from regard.decoding.hypothesis import Hypothesis, Tokens
-from regard.decoding.sample import Dice, Sample, sample
-from regard.decoding.tree import follow_beams, keep_rows
+from regard.decoding.forced_decoding import force
+from regard.decoding.greedy import Sample, SeededSampler, greedy, sample
+from regard.decoding.hypothesis import Hypothesis, Tokens, follow_beams, keep_rows
 from regard.models import build_model
 from regard.models.base import Seq2Seq
 from tests.toys import TOYS, VARIANTS, VOCABULARY, Sentences, close, sentences, tokens
@@ -53,7 +51,7 @@ def test_beam_one_is_greedy(model: Seq2Seq, source: Sentences) -> None:
 @every_model
 @pytest.mark.parametrize(("penalty", "form"), [(0.0, "plain"), (1.0, "plain"), (0.6, "gnmt")])
 @torch.no_grad()
-def test_a_wide_beam_equals_brute_force(settings: Model, penalty: float, form: str) -> None:
+def test_a_wide_beam_equals_brute_force(settings: ModelSettings, penalty: float, form: str) -> None:
     """Five words: the end, the start that is never written, and three more. Outputs of up to four tokens."""
     words, start, longest = 5, 4, 4
     torch.manual_seed(3)
@@ -132,7 +130,7 @@ def _in_batches(model: Seq2Seq, source: Sentences, lengths: list[int], size: int
 
 @every_model
 def test_cold_samples_are_greedy(model: Seq2Seq, source: Sentences) -> None:
-    dice = Dice(torch.tensor([1, 2, 3]))
+    dice = SeededSampler(torch.tensor([1, 2, 3]))
     for temperature in (0.0, 1e-4):
         drawn = run(sample, model, source, dice=dice, how=Sample(temperature=temperature))
         same(drawn, run(greedy, model, source))
@@ -140,9 +138,9 @@ def test_cold_samples_are_greedy(model: Seq2Seq, source: Sentences) -> None:
 
 @every_model
 def test_samples_do_not_depend_on_the_batch(model: Seq2Seq, source: Sentences) -> None:
-    together = run(sample, model, source, dice=Dice(torch.tensor([5, 6, 7])), how=Sample(), paths=3)
+    together = run(sample, model, source, dice=SeededSampler(torch.tensor([5, 6, 7])), how=Sample(), paths=3)
     alone = Sentences(source.ids_BS[1:2, :4], source.mask_BS[1:2, :4])
-    same(run(sample, model, alone, dice=Dice(torch.tensor([6])), how=Sample(), paths=3), together[1:2])
+    same(run(sample, model, alone, dice=SeededSampler(torch.tensor([6])), how=Sample(), paths=3), together[1:2])
     assert len({h.tokens for h in together[0]}) > 1
 
 
@@ -150,7 +148,7 @@ def test_samples_do_not_depend_on_the_batch(model: Seq2Seq, source: Sentences) -
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_blocked_runs_never_repeat(model: Seq2Seq, source: Sentences, size: int) -> None:
     for search, options in ((greedy, {}), (beam_search, {"width": 3})):
-        for row in run(search, model, source, longest=12, constraints=[NoRepeat(size)], **options):
+        for row in run(search, model, source, longest=12, constraints=[NoRepeatNgram(size)], **options):
             for hypothesis in row:
                 runs = [hypothesis.tokens[i : i + size] for i in range(len(hypothesis.tokens) - size + 1)]
                 assert len(set(runs)) == len(runs)
@@ -160,7 +158,7 @@ def test_blocked_runs_never_repeat(model: Seq2Seq, source: Sentences, size: int)
 def test_a_forced_prefix_is_a_prefix(model: Seq2Seq, source: Sentences) -> None:
     begun = [(5, 5, 6), (), (7,)]
     free = run(beam_search, model, source, width=3)
-    found = run(beam_search, model, source, width=3, constraints=[Prefix.of(begun)])
+    found = run(beam_search, model, source, width=3, constraints=[ForcedPrefix.of(begun)])
     for prefix, row in zip(begun, found, strict=True):
         assert row
         assert all(hypothesis.tokens[: len(prefix)] == prefix for hypothesis in row)

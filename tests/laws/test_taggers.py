@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
-from regard.config import Model
-from regard.data.tagged_batch import TagBatch
+from regard.config import ModelSettings
 from regard.layers.dropout import Rows, sharing
-from regard.layers.taps import listen, taps, trace
-from regard.tasks.tagging import TaggingTask
+from regard.layers.hooks import listen, taps, trace
+from regard.tasks.tag.data import TagBatch
+from regard.tasks.tag.training import TagTrainUnit
 from tests.tagged import CASES, LABELS, VOCABULARY, Words, build, sentences
 from tests.toys import close
 
@@ -26,7 +26,7 @@ LENGTHS = [[5, 2, 3], [3], [1, 1, 2, 4, 1]]
 
 
 @pytest.fixture
-def model(settings: Model) -> object:
+def model(settings: ModelSettings) -> object:
     """The architecture of a case, in small."""
     return build(settings)
 
@@ -62,7 +62,9 @@ def test_padding_changes_nothing(model) -> None:
     seed=st.integers(0, 99),
 )
 @torch.no_grad()
-def test_a_sentence_alone_equals_its_row_in_any_batch(settings: Model, lengths: list[list[int]], seed: int) -> None:
+def test_a_sentence_alone_equals_its_row_in_any_batch(
+    settings: ModelSettings, lengths: list[list[int]], seed: int
+) -> None:
     model = build(settings)
     torch.manual_seed(seed)
     batch = sentences(lengths)
@@ -100,7 +102,7 @@ def test_the_order_of_pieces_matters(model) -> None:
 
 @every_tagger
 @torch.no_grad()
-def test_saving_and_loading_leaves_the_scores_alone(settings: Model, tmp_path: Path) -> None:
+def test_saving_and_loading_leaves_the_scores_alone(settings: ModelSettings, tmp_path: Path) -> None:
     model, other, batch = build(settings), build(settings, seed=1), sentences(LENGTHS)
     expected = model(batch)
     assert not torch.equal(other(batch), expected)
@@ -116,7 +118,7 @@ def test_saving_and_loading_leaves_the_scores_alone(settings: Model, tmp_path: P
 def test_every_weight_learns(model) -> None:
     batch = sentences(LENGTHS)
     target = torch.randint(LABELS, real(batch).shape)
-    model.chain.surprise(model.train()(batch), target, real(batch)).sum().backward()
+    model.chain.negative_log_likelihood(model.train()(batch), target, real(batch)).sum().backward()
     for name, weight in model.named_parameters():
         assert weight.grad is not None, name
         assert weight.grad.isfinite().all(), name
@@ -156,7 +158,7 @@ def test_the_encoder_shows_which_words_look_at_which() -> None:
 
 
 @every_tagger
-def test_rows_shared_between_processes_learn_what_one_would(settings: Model) -> None:
+def test_rows_shared_between_processes_learn_what_one_would(settings: ModelSettings) -> None:
     """The gradients of every other sentence, summed, are those of the batch: with the very same dropout."""
     batch = sentences([[5, 2, 3], [3], [1, 1, 2, 4], [6, 6], [2, 3]])
     whole = TagBatch(*batch, torch.randint(LABELS, real(batch).shape), torch.arange(5))
@@ -166,10 +168,10 @@ def test_rows_shared_between_processes_learn_what_one_would(settings: Model) -> 
         for part, rows in parts:
             torch.manual_seed(3)
             with sharing(rows):
-                model.chain.surprise(model(part), part.target_BT, part.mask_BT).sum().backward()
+                model.chain.negative_log_likelihood(model(part), part.target_BT, part.mask_BT).sum().backward()
         return {name: weight.grad for name, weight in model.named_parameters()}
 
     together = gradients([(whole, None)])
-    shared = gradients([TaggingTask.rows(None, whole, first, 2) for first in range(2)])
+    shared = gradients([TagTrainUnit.rows(None, whole, first, 2) for first in range(2)])
     for name, gradient in together.items():
         close(shared[name], gradient, 1e-4)

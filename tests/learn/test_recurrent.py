@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.config import PRESETS, Recurrent
+from regard.config import PRESETS, RecurrentSettings
 from regard.models import build_model
 from tests.learn.digits import END, START, VOCABULARY, exact_matches, learn
 from tests.toys import Sentences, toy
@@ -50,7 +50,7 @@ def draw(task: Task, count: int) -> tuple[Sentences, Tensor]:
 
 
 def test_every_recurrent_preset_is_here() -> None:
-    assert set(TOYS) == {arch for arch, preset in PRESETS.items() if isinstance(preset, Recurrent)}
+    assert set(TOYS) == {arch for arch, preset in PRESETS.items() if isinstance(preset, RecurrentSettings)}
 
 
 @pytest.mark.parametrize(("arch", "task"), CASES)

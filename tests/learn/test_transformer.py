@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.config import PRESETS, Transformer
+from regard.config import PRESETS, TransformerSettings
 from regard.models import build_model
 from tests.learn.digits import END, START, VOCABULARY, exact_matches, learn
 from tests.toys import Sentences, toy
@@ -18,7 +18,7 @@ LENGTH = 6
 
 Task = Callable[[Tensor], Tensor]
 TASKS: dict[str, Task] = {"copy": lambda digits: digits, "reverse": lambda digits: digits.flip(1)}
-TRANSFORMERS = [arch for arch, preset in PRESETS.items() if isinstance(preset, Transformer)]
+TRANSFORMERS = [arch for arch, preset in PRESETS.items() if isinstance(preset, TransformerSettings)]
 FAST = {("transformer-tiny", "reverse"), ("transformer-small", "copy")}  # one norm before, one after
 CASES = [
     pytest.param(arch, task, marks=[] if (arch, task) in FAST else pytest.mark.slow)

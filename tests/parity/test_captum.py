@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.analysis.attribution import Embedded, Pair, attribute, embed, embed_absent, log_probs
+from regard.analysis.attribution import EmbeddedInput, TokenPair, attribute, embed, embed_absent, log_probs
 from tests.toys import TOYS, VARIANTS, build, close, sentences, tokens
 
 captum = pytest.importorskip("captum.attr", reason="captum is not installed; it is in the dev extra")
@@ -25,11 +25,11 @@ def test_integrated_gradients(name: str, rule: str, baseline: tuple[int, int] | 
     """The path and its ends are ours; the steps, their weights, the gradients and the sum are Captum's."""
     model = build(MODELS[name])
     target = tokens(1, 5)
-    pair = Pair(sentences([6]), target[:, :-1], target[:, 1:])
+    pair = TokenPair(sentences([6]), target[:, :-1], target[:, 1:])
     found = attribute(model, *pair, "integrated", steps=24, rule=rule, baseline=baseline)
 
     def forward(source_NSD: Tensor, target_NTD: Tensor) -> Tensor:
-        return log_probs(model, pair, Embedded(source_NSD, target_NTD))
+        return log_probs(model, pair, EmbeddedInput(source_NSD, target_NTD))
 
     theirs = captum.IntegratedGradients(forward)
     read, absent = tuple(embed(model, pair)), tuple(embed_absent(model, pair, baseline))
@@ -51,11 +51,11 @@ def test_gradient_times_input(name: str) -> None:
     """With a baseline of zeros and no positions in the way, ours is Captum's; else it is theirs of the token's part."""
     model = build(MODELS[name])
     target = tokens(1, 5)
-    pair = Pair(sentences([6]), target[:, :-1], target[:, 1:])
+    pair = TokenPair(sentences([6]), target[:, :-1], target[:, 1:])
     read, absent = embed(model, pair), embed_absent(model, pair, None)
 
     def forward(source_part: Tensor, target_part: Tensor) -> Tensor:
-        return log_probs(model, pair, Embedded(absent.source_NSD + source_part, absent.target_NTD + target_part))
+        return log_probs(model, pair, EmbeddedInput(absent.source_NSD + source_part, absent.target_NTD + target_part))
 
     parts = tuple(x - nothing for x, nothing in zip(read, absent, strict=True))
     found = attribute(model, *pair, "gradient")

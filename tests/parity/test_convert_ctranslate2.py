@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 import torch
 
-from regard.convert.ctranslate2 import convert_run
-from regard.convert.engine import Engine, engine_folder, open_engine
-from regard.convert.folder import read_mark
-from regard.data.batch import make_sources
-from regard.data.tokenizer import EOS, SOS, UNK
+from regard.data.batches import make_sources
 from regard.decoding.beam import Tokens, beam_search
 from regard.decoding.greedy import greedy
 from regard.errors import ModelError
+from regard.export.ctranslate2 import convert_run
+from regard.export.folder import read_mark
 from regard.run import Run
-from tests.unit.convert.runs import random_recipe, random_run, sentences
+from regard.tasks.translate.engine import Engine, engine_folder, open_engine
+from regard.text.tokenizer import EOS, SOS, UNK
+from tests.export.runs import random_recipe, random_run, sentences
 
 pytest.importorskip("ctranslate2")
 
@@ -145,7 +145,7 @@ def test_a_converted_run_translates_without_torch(tmp_path: Path) -> None:
     run = random_run(tmp_path / "run", random_recipe())
     convert_run(run, engine_folder(run, "int8"), "int8")
     code = (
-        "import sys; from regard.convert.engine import open_engine; from regard.run import Run\n"
+        "import sys; from regard.tasks.translate.engine import open_engine; from regard.run import Run\n"
         f"run = Run.open({str(run.folder)!r}); engine = open_engine(run, 'int8')\n"
         "[[best]] = engine.translate([run.tokenizers[0].encode('I am trendy')], [20])\n"
         "run.tokenizers[1].decode(best.tokens); sys.exit('torch' in sys.modules)"

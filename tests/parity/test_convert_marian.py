@@ -13,15 +13,15 @@ import pytest
 import sentencepiece
 import torch
 
-from regard.convert.marian import export_marian
-from regard.convert.marian_import import import_marian
 from regard.data.builtin import read_phrases
-from regard.data.mapped import MappedTokenizer
-from regard.data.tokenizer import EOS, SOS
+from regard.export.marian import export_marian
+from regard.export.marian_import import import_marian
 from regard.run import Run
-from regard.tasks.translate import load
+from regard.tasks.translate.translator import load
+from regard.text.subword import MappedTokenizer
+from regard.text.tokenizer import EOS, SOS
+from tests.export.runs import random_recipe, random_run, sentences
 from tests.toys import Sentences, close
-from tests.unit.convert.runs import random_recipe, random_run, sentences
 
 if TYPE_CHECKING:
     from transformers import MarianMTModel, MarianTokenizer
@@ -31,12 +31,15 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "gelu, unigram": {"model": {"activation": "gelu"}, "tokenizer": {"kind": "unigram"}},
     "target tied": {"model": {"tie": "target"}},
     "separate vocabularies, untied": {"model": {"tie": "none"}, "tokenizer": {"joint": False}},
-    "enough, length penalty": {"model": {}, "search": {"stop": "enough", "length_penalty": 0.6, "beam": 3}},
+    "enough, length penalty": {"model": {}, "search": {"stop": "enough", "length_penalty": 0.6, "beam_size": 3}},
     "exact, no length penalty": {"model": {}, "search": {"stop": "exact", "length_penalty": 0.0}},
-    "runs forbidden": {"model": {}, "search": {"no_repeat": 1, "beam": 3}},
-    "longer": {"model": {}, "search": {"min_length": 20, "no_repeat": 1, "beam": 1}},  # one has 19 without
-    "repetitions rarer": {"model": {}, "search": {"repetition_penalty": 1.5, "beam": 3}},
-    "tokens forbidden": {"model": {}, "search": {"suppress": ["<0x6E>", "ché"], "beam": 2}},
+    "runs forbidden": {"model": {}, "search": {"no_repeat_ngram_size": 1, "beam_size": 3}},
+    "longer": {
+        "model": {},
+        "search": {"min_length": 20, "no_repeat_ngram_size": 1, "beam_size": 1},
+    },  # one has 19 without
+    "repetitions rarer": {"model": {}, "search": {"repetition_penalty": 1.5, "beam_size": 3}},
+    "tokens forbidden": {"model": {}, "search": {"suppress_tokens": ["<0x6E>", "ché"], "beam_size": 2}},
 }
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from regard.convert.onnx import export_onnx
-from regard.data.batch import make_sources
-from regard.data.tokenizer import SOS, load_tokenizer
-from tests.unit.convert.runs import random_recipe, random_run, sentences
+from regard.data.batches import make_sources
+from regard.export.onnx import export_onnx
+from regard.text.tokenizer import SOS, load_tokenizer
+from tests.export.runs import random_recipe, random_run, sentences
 
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")

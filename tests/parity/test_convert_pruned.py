@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from regard.convert.ctranslate2 import build_spec, convert_run
-from regard.convert.engine import Engine, open_engine
-from regard.convert.heads import fill_heads
-from regard.convert.marian import export_marian
-from regard.data.batch import make_sources
-from regard.data.tokenizer import EOS, SOS
+from regard.data.batches import make_sources
+from regard.export.ctranslate2 import build_spec, convert_run
+from regard.export.marian import export_marian
+from regard.export.weights import fill_heads
 from regard.run import Run
-from regard.tasks.translate import load
+from regard.tasks.translate.engine import Engine, open_engine
+from regard.tasks.translate.translator import load
+from regard.text.tokenizer import EOS, SOS
+from tests.export.runs import random_recipe, random_run, sentences
 from tests.toys import close
-from tests.unit.convert.runs import random_recipe, random_run, sentences
 
 KEPT = [
     ["encoder.0.self", 2],
@@ -100,7 +100,7 @@ def test_marian_writes_the_same(run: Run, tmp_path: Path) -> None:
 def test_onnx_scores_the_same_with_as_many_heads_as_are_left(run: Run, tmp_path: Path) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
-    from regard.convert.onnx import export_onnx
+    from regard.export.onnx import export_onnx
 
     folder = export_onnx(run, tmp_path / "onnx")
     encoder, decoder = (onnxruntime.InferenceSession(folder / f"{name}.onnx") for name in ("encoder", "decoder"))

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.config import Transformer as Settings
-from regard.convert.marian import pairs, stream_order, to_marian
-from regard.convert.names import to_ours
+from regard.config import TransformerSettings as Settings
+from regard.export.marian import pairs, stream_order, to_marian
+from regard.export.weights import to_ours
 from regard.models import build_model
 from regard.models.transformer import Transformer
 from regard.run import restore

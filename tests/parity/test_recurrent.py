@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from regard.layers.recurrent import CELLS, GRU, LSTM, Cell, CellState, Layer, unroll
-from regard.models.base import Memory
-from regard.models.rnn import Bahdanau, Luong, PassOn, Recurrent
+from regard.layers.rnn_cells import CELLS, GRU, LSTM, CellState, RecurrentCell, RecurrentLayer, unroll
+from regard.models.base import EncoderOutput
+from regard.models.recurrent import BahdanauDecoder, LuongDecoder, NoAttentionDecoder, Recurrent
 from tests.toys import build, close, sentences, tokens, toy
 
 INPUTS, WIDTH = 5, 8
@@ -28,7 +28,7 @@ padded_or_not = pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS
 # Copying
 
 
-def pairs(layers: Iterable[Iterable[Cell]], theirs: nn.RNNBase) -> Iterator[tuple[Tensor, Tensor, slice]]:
+def pairs(layers: Iterable[Iterable[RecurrentCell]], theirs: nn.RNNBase) -> Iterator[tuple[Tensor, Tensor, slice]]:
     """Our parameters, theirs, and which rows of theirs. They add two biases where we have one; a GRU needs both, once.
 
     `layers` holds the cells of each layer, the backward one last.
@@ -44,7 +44,7 @@ def pairs(layers: Iterable[Iterable[Cell]], theirs: nn.RNNBase) -> Iterator[tupl
 
 
 @torch.no_grad()
-def twin(layers: list[list[Cell]]) -> nn.RNNBase:
+def twin(layers: list[list[RecurrentCell]]) -> nn.RNNBase:
     """PyTorch's stack with our weights."""
     bottom = layers[0][0]
     kind = nn.LSTM if isinstance(bottom, LSTM) else nn.GRU
@@ -59,7 +59,7 @@ def twin(layers: list[list[Cell]]) -> nn.RNNBase:
 
 
 @torch.no_grad()
-def cell_twin(cell: Cell) -> nn.RNNCellBase:
+def cell_twin(cell: RecurrentCell) -> nn.RNNCellBase:
     """PyTorch's cell with our weights. It reads [what comes from below; what is fed] in one piece."""
     parts = [cell.inward.weight] if cell.feed is None else [cell.inward.weight, cell.feed.weight]
     inward = torch.cat(parts, dim=1)
@@ -122,7 +122,7 @@ def embed(table: nn.Embedding, ids: Tensor) -> Tensor:
     return table.weight[ids] * math.sqrt(table.embedding_dim)
 
 
-def glimpse(kind: str, score: Any, query_BD: Tensor, memory: Memory) -> Tensor:
+def glimpse(kind: str, score: Any, query_BD: Tensor, memory: EncoderOutput) -> Tensor:
     """What one query a sentence sees of its source, with the score written out as in the papers."""
     states_BSD = memory.states_BSD
     if kind == "concat":
@@ -144,7 +144,7 @@ def glimpse(kind: str, score: Any, query_BD: Tensor, memory: Memory) -> Tensor:
 @pytest.mark.parametrize("backward", [(False,), (False, True)], ids=["one direction", "both"])
 def test_layer(kind: str, lengths: list[int], backward: tuple[bool, ...]) -> None:
     """States, last states, and the gradients of both for every weight and for what is read."""
-    layer = noisy(Layer(kind, INPUTS, WIDTH, backward))
+    layer = noisy(RecurrentLayer(kind, INPUTS, WIDTH, backward))
     theirs = twin([list(layer.cells)])
     x_SBD = torch.randn(6, 3, INPUTS, requires_grad=True)
     copied_SBD = x_SBD.detach().clone().requires_grad_()
@@ -167,7 +167,7 @@ def test_layer(kind: str, lengths: list[int], backward: tuple[bool, ...]) -> Non
 @every_cell
 @torch.no_grad()
 def test_without_a_mask_all_is_real(kind: str) -> None:
-    layer, x_SBD = noisy(Layer(kind, INPUTS, WIDTH, (False, True))), torch.randn(6, 3, INPUTS)
+    layer, x_SBD = noisy(RecurrentLayer(kind, INPUTS, WIDTH, (False, True))), torch.randn(6, 3, INPUTS)
     states, last = layer(x_SBD, None)
     their_states, (their_last,) = run(twin([list(layer.cells)]), x_SBD, [6, 6, 6])
     close(states, their_states, 1e-6)
@@ -220,7 +220,7 @@ def test_without_attention_a_model_is_two_stacks(kind: str) -> None:
     """Sutskever et al.: the last states of one start the other."""
     model = recurrent("seq2seq-lstm", cell=kind, reverse_source=False)
     source, target_BT = sentences([6, 6]), tokens(2, 5)
-    assert isinstance(model.decoder, PassOn)
+    assert isinstance(model.decoder, NoAttentionDecoder)
     encoder = twin([list(layer.cells) for layer in model.encoder.layers])
     decoder = twin([[cell] for cell in model.decoder.stack.cells])
     _, last = encoder(embed(model.encoder.embed.tokens, source.ids_BS.t()))
@@ -235,7 +235,7 @@ def test_luong(kind: str, score: str) -> None:
     """With h_t = RNN([y; h~]): a = softmax(score(h_t, s)), h~ = tanh(W_c [c; h_t]), p = W_s h~ (Luong et al., 3)."""
     model, source, target_BT = recurrent("luong-dot", cell=kind, score=score), sentences([6, 3]), tokens(2, 5)
     decoder, memory = model.decoder, model.encode(source)
-    assert isinstance(decoder, Luong)
+    assert isinstance(decoder, LuongDecoder)
     bottom, above = cell_twin(decoder.bottom), [cell_twin(cell) for cell in decoder.above]
     fed, states, logits = torch.zeros(2, 16), list(memory.extra.first), []
     for token_B in target_BT.unbind(1):
@@ -258,7 +258,7 @@ def test_bahdanau(kind: str, arch: str) -> None:
     """
     model, source, target_BT = recurrent(arch, cell=kind), sentences([6, 3]), tokens(2, 5)
     decoder, memory = model.decoder, model.encode(source)
-    assert isinstance(decoder, Bahdanau)
+    assert isinstance(decoder, BahdanauDecoder)
     bottom, above = cell_twin(decoder.bottom), [cell_twin(cell) for cell in decoder.above.cells]
     states, logits = list(memory.extra.first), []
     for token_B in target_BT.unbind(1):

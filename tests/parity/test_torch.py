@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from regard.layers.attention import CrossAttention, SelfAttention
-from regard.layers.taps import trace
-from regard.models.transformer import Block, DecoderBlock, Residual, Transformer
+from regard.layers.hooks import trace
+from regard.models.transformer import DecoderBlock, EncoderBlock, Residual, Transformer
 from tests.toys import build, close, sentences, tokens, toy
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -32,7 +32,7 @@ def copy_norm(theirs: nn.LayerNorm, ours: Residual | nn.Module) -> None:
     theirs.load_state_dict((ours.norm if isinstance(ours, Residual) else ours).state_dict())
 
 
-def copy_block(theirs: nn.Module, ours: Block | DecoderBlock) -> None:
+def copy_block(theirs: nn.Module, ours: EncoderBlock | DecoderBlock) -> None:
     copy_attention(theirs.self_attn, ours.attend)
     copy_linear(theirs.linear1, ours.feed.widen)
     copy_linear(theirs.linear2, ours.feed.narrow)

@@ -21,7 +21,7 @@ NASTY = [
 ROUTES: dict[str, dict[str, Any]] = {
     "/translate": {"q": "I am here.", "source": "en", "target": "it", "format": "text", "alternatives": 1},
     "/detect": {"q": "I am here."},
-    "/v1/translate": {"q": "I am here.", "nbest": 2, "align": True, "scores": True, "search": {"beam": 2}},
+    "/v1/translate": {"q": "I am here.", "nbest": 2, "align": True, "scores": True, "search": {"beam_size": 2}},
     "/v1/inspect": {"text": "I am here.", "target": "sono qui", "off": [["decoder.0.cross", 0]], "quick": True},
     "/v1/classify": {"q": "I am here.", "explain": True},
     "/v1/tag": {"q": "I am here.", "explain": True},

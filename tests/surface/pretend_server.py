@@ -16,8 +16,8 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from regard.data.words import words
 from regard.server.page import page_routes
+from regard.text.words import words
 from tests.surface.test_inspect_page import inspected, side
 
 Json = dict[str, Any]

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from regard.data.builtin import read_phrases
-from regard.data.formats import Pair
+from regard.data.pairs import Pair
 from regard.run import Run
 from regard.server.app import create_app
-from regard.server.fleet import Fleet
-from regard.server.serving import bind, make_server
+from regard.server.runs import ServedRuns
+from regard.server.serve import bind, make_server
 from regard.server.settings import ServerSettings
-from tests.unit.convert.runs import random_recipe, random_run
+from tests.export.runs import random_recipe, random_run
 
 PATIENCE = 60.0
 
@@ -27,7 +27,9 @@ def small_run(folder: Path) -> Run:
     It never ends by itself, so its translations are kept short.
     """
     languages = {"source_language": "en", "target_language": "it"}
-    run = random_run(folder, random_recipe(data=languages, search={"beam": 2, "max_ratio": 0.5, "max_extra": 3}))
+    run = random_run(
+        folder, random_recipe(data=languages, search={"beam_size": 2, "max_length_ratio": 0.5, "max_length_extra": 3})
+    )
     pairs = read_phrases()[1:51]
     run.write_held_out([Pair(phrase.source, phrase.target) for phrase in pairs])
     return run
@@ -38,7 +40,7 @@ def running(*runs: Path, **settings: Any) -> Iterator[int]:
     """A server before these runs; gives its port."""
     chosen = ServerSettings(port=0, **settings)
     with closing(bind(chosen.host, chosen.port)) as listener:
-        fleet = Fleet.open(runs, engine=chosen.engine, quantization=chosen.quantization, threads=1)
+        fleet = ServedRuns.open(runs, engine=chosen.engine, quantization=chosen.quantization, threads=1)
         server = make_server(create_app(fleet, chosen), chosen)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()

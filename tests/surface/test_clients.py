@@ -5,7 +5,7 @@ import openai
 import pytest
 from libretranslatepy import LibreTranslateAPI
 
-from regard.server.keys import add_key
+from regard.server.api_keys import add_key
 from tests.surface.serving import running, small_run
 
 TEXT = "I am here."

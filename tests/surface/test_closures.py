@@ -15,7 +15,12 @@ import regard
 
 ROOT = Path(regard.__file__).parent
 
-TRANSLATE_BY_CTRANSLATE2 = ("regard.cli", "regard.cli.translate", "regard.tasks.fast", "regard.convert.engine")
+TRANSLATE_BY_CTRANSLATE2 = (
+    "regard.cli",
+    "regard.tasks.translate.cli",
+    "regard.tasks.translate.engine",
+    "regard.tasks.translate.engine",
+)
 """What `regard translate` imports, some of it inside functions, when CTranslate2 translates with a converted model."""
 MOST_MODULES = 44
 """Of ours: 41 before the restructuring began, and `registry`, `system` and `data.builtin`. Lower it when it falls."""
@@ -110,7 +115,7 @@ def test_a_closure_follows_imports_at_module_level_only(tmp_path, monkeypatch):
         direct_imports.cache_clear()
 
 
-@pytest.mark.parametrize("module", ["regard.cli", "regard.cli.translate"])
+@pytest.mark.parametrize("module", ["regard.cli", "regard.tasks.translate.cli"])
 def test_the_closure_holds_what_python_imports(module):
     code = f"import sys, {module}; print(*(name for name in sys.modules if name.split('.')[0] == 'regard'))"
     listed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()

@@ -27,7 +27,7 @@ def test_train_help_explains_every_setting(capsys):
     with pytest.raises(SystemExit):
         main(["train", "--help"])
     text = capsys.readouterr().out
-    assert "train.warmup = 400" in text
+    assert "train.warmup_steps = 400" in text
     assert "Updates over which the learning rate climbs to its peak." in text
 
 
@@ -60,8 +60,8 @@ BAD = {
     "unknown arch": (["train", "--arch", "bahdanu", "--source", "{d}/train.en"], 'did you mean "bahdanau"?'),
     "unpaired": (["train", "--source", "a", "--target", "b", "--target", "c"], "they must come in pairs"),
     "vocabulary too large": (
-        ["train", "--source", "{d}/train.en", "--target", "{d}/train.de", "--set", "tokenizer.size=9000"],
-        "tokenizer.size",
+        ["train", "--source", "{d}/train.en", "--target", "{d}/train.de", "--set", "tokenizer.vocab_size=9000"],
+        "tokenizer.vocab_size",
     ),
     "empty validation": (
         ["train", "--source", "{d}/train.en", "--target", "{d}/train.de", "--valid-source", "{d}/empty.en",
@@ -70,7 +70,7 @@ BAD = {
     ),
     "existing folder": (
         ["train", "--source", "{d}/train.en", "--target", "{d}/train.de", "--out", "{d}/full",
-         "--set", "tokenizer.size=300"],
+         "--set", "tokenizer.vocab_size=300"],
         "exists already",
     ),
     "no such run": (["translate", "{d}/none"], "there is no such run folder"),

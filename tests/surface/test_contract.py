@@ -8,8 +8,8 @@ from schemathesis.checks import CHECKS
 
 from regard.server.app import create_app
 from regard.server.settings import ServerSettings
+from tests.server.fakes import FakeFleet
 from tests.surface.serving import running, small_run
-from tests.unit.server.fakes import FakeFleet
 
 # The description cannot say which languages go together, so what it allows may still be refused with 400.
 TOO_MUCH = {"positive_data_acceptance"}

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from regard.cli import COMMANDS
-from regard.cli.settings import settings_page
 from regard.config import Recipe
+from regard.terminal import settings_page
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])

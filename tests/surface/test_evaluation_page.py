@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from regard.data.formats import Languages, Pair
-from regard.tasks.evaluate import System, evaluation
+from regard.data.pairs import Languages, Pair
+from regard.tasks.translate.evaluate import System, evaluation
 from tests.surface.conftest import DESKTOP, PHONE, Show
 
 HOSTILE = "</script><script>window.broken = true</script><img src=x onerror='window.broken = true'>"

@@ -19,9 +19,9 @@ from types import ModuleType
 
 import pytest
 
-from regard.tasks.fast import load_fast
-from regard.tasks.translate import texts_of
-from tests.unit.convert.runs import random_recipe, random_run, sentences
+from regard.tasks.translate.engine import load_fast
+from regard.tasks.translate.translator import texts_of
+from tests.export.runs import random_recipe, random_run, sentences
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PATIENCE = 240

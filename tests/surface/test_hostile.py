@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from regard.server.memory import INTERVAL
+from regard.server.app import INTERVAL
 from tests.surface.hostile import PATIENCE, attacks, send
 from tests.surface.serving import running, small_run
 

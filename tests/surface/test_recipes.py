@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from regard.config import PRESETS, Transformer
-from regard.recipe import load_recipe
+from regard.config import PRESETS, TransformerSettings
+from regard.config.recipe import load_recipe
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
 
@@ -36,13 +36,13 @@ def test_the_papers_models_are_trained_as_in_the_paper(arch: str) -> None:
     """Vaswani et al. 2017, sections 5.1 to 5.4 and 6.1."""
     recipe = load_recipe(Path(__file__).parents[2] / "recipes" / f"{arch}.toml")
     assert recipe.model == PRESETS[arch]
-    assert isinstance(recipe.model, Transformer)
-    assert recipe.tokenizer.size == 37_000
-    assert recipe.train.batch_tokens * recipe.train.accumulate == 25_000
-    assert (recipe.train.betas, recipe.train.epsilon) == ((0.9, 0.98), 1e-9)
-    assert (recipe.train.warmup, recipe.train.label_smoothing) == (4000, 0.1)
+    assert isinstance(recipe.model, TransformerSettings)
+    assert recipe.tokenizer.vocab_size == 37_000
+    assert recipe.train.batch_tokens * recipe.train.gradient_accumulation == 25_000
+    assert (recipe.train.adam_betas, recipe.train.adam_epsilon) == ((0.9, 0.98), 1e-9)
+    assert (recipe.train.warmup_steps, recipe.train.label_smoothing) == (4000, 0.1)
     assert recipe.train.learning_rate == pytest.approx(recipe.model.width**-0.5 * 4000**-0.5, rel=1e-3)
     assert recipe.train.max_steps == {"transformer-base": 100_000, "transformer-big": 300_000}[arch]
     search = recipe.search
-    assert (search.beam, search.length_penalty, search.penalty_form) == (4, 0.6, "gnmt")
-    assert (search.max_ratio, search.max_extra) == (1.0, 50)
+    assert (search.beam_size, search.length_penalty, search.length_penalty_form) == (4, 0.6, "gnmt")
+    assert (search.max_length_ratio, search.max_length_extra) == (1.0, 50)

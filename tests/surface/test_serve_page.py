@@ -14,9 +14,9 @@ from tests.surface.conftest import DESKTOP
 
 pytest.importorskip("fastapi", reason="the server's packages are not installed")
 
-from regard.data.sentences import ABBREVIATIONS, split_sentences
 from regard.pages.bundle import resolve
 from regard.server.page import POLICY, read_assets
+from regard.text.words import ABBREVIATIONS, split_sentences
 from tests.surface import serving
 from tests.surface.pretend_server import EXAMPLES, MODELS, Pretender, running
 

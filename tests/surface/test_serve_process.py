@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.unit.convert.runs import random_recipe, random_run, sentences
+from tests.export.runs import random_recipe, random_run, sentences
 
 pytest.importorskip("ctranslate2")
 pytest.importorskip("uvicorn")

@@ -10,9 +10,9 @@ import pytest
 
 from regard.data import builtin
 from regard.data.builtin import PARTS
-from regard.data.words import words
 from regard.errors import SettingsError
 from regard.registry import BUILTIN
+from regard.text.words import words
 from tools.packaged import FOLDER, pack
 from tools.phrasebook import Roles, content_words, count_pairs, packaged_rows, phrasebook
 from tools.phrasebook.adjectives import adjective, adjectives

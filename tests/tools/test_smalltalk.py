@@ -4,9 +4,9 @@ import re
 
 from regard.config import Corpus
 from regard.data.builtin import PARTS, read_conversations
-from regard.data.corpus import content_hash
-from regard.data.dialogues import read_dialogues
+from regard.data.pairs import content_hash
 from regard.registry import BUILTIN
+from regard.tasks.chat.data import read_dialogues
 from tools.packaged import FOLDER, pack
 from tools.smalltalk import packaged_rows, smalltalk
 from tools.smalltalk.grammar import REACH

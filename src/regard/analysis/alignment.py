@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from regard.errors import ModelError, RunError
 
-if TYPE_CHECKING:  # links are read and printed where torch is not imported
+if TYPE_CHECKING:
     from torch import Tensor
 
-    from regard.analysis.trace import Side
+    from regard.analysis.trace import TraceSide
+
 
 Links = tuple[tuple[int, int], ...]
 """(source word, target word), sorted."""
@@ -102,7 +103,7 @@ def _grow(one: set[tuple[int, int]], other: set[tuple[int, int]]) -> set[tuple[i
 # Maps between words
 
 
-def word_map(weights_HTS: Tensor, source: Side, target: Side, *, shift: bool = False) -> Tensor:
+def word_map(weights_HTS: Tensor, source: TraceSide, target: TraceSide, *, shift: bool = False) -> Tensor:
     """A map [H, T, S] of tokens, ends included, as one of words without the ends.
 
     Row t shows where the model looked in order to write token t. With `shift` a token gets the row of the next step, at
@@ -135,7 +136,7 @@ class Head(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Choice:
+class AlignmentHeads:
     """How a model's words are aligned: whose weights are averaged, of which step, and by which rule."""
 
     heads: tuple[Head, ...] = ()
@@ -159,10 +160,10 @@ class Choice:
         return {"heads": [list(head) for head in self.heads], "shift": self.shift, "rule": self.rule}
 
 
-def read_choice(stored: Any, where: str) -> Choice:
+def read_choice(stored: Any, where: str) -> AlignmentHeads:
     """What `Choice.as_dict` made; nothing is the default."""
     if stored is None:
-        return Choice()
+        return AlignmentHeads()
     try:
         heads = tuple(Head(str(name), int(number)) for name, number in stored["heads"])
         shift, rule = stored.get("shift", False), stored.get("rule", "cover")
@@ -170,7 +171,7 @@ def read_choice(stored: Any, where: str) -> Choice:
         raise RunError(f'{where}: "alignment" does not name heads; remove it or choose the heads anew') from None
     if rule not in RULES or not isinstance(shift, bool):
         raise RunError(f'{where}: "alignment" has an unknown rule or shift; the rules are {", ".join(RULES)}')
-    return Choice(heads, shift, rule)
+    return AlignmentHeads(heads, shift, rule)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -239,11 +240,11 @@ def corpus_scores(
 # The heads that align best
 
 
-class Ranked(NamedTuple):
+class RankedHead(NamedTuple):
     """A choice of heads and what it scored."""
 
     name: str
-    choice: Choice
+    choice: AlignmentHeads
     scores: AlignmentScores
 
 
@@ -253,7 +254,7 @@ WordMaps = Mapping[str, "Tensor"]
 
 def best_heads(
     maps: Mapping[bool, Sequence[WordMaps]], sure: Sequence[Links], possible: Sequence[Links] | None = None
-) -> list[Ranked]:
+) -> list[RankedHead]:
     """Every head, the average of every layer and that of all heads, with every rule, by error rate, best first.
 
     `maps[shift]` holds the maps of each pair. Choose on one part of the data and score on another: `score_choice`.
@@ -261,10 +262,10 @@ def best_heads(
     ranked = []
     for shift, pairs in maps.items():
         for name, heads in _groups(pairs[0]).items():
-            found = _all_rules([Choice(heads).map(pair) for pair in pairs])
+            found = _all_rules([AlignmentHeads(heads).map(pair) for pair in pairs])
             for rule in RULES:
                 scores = corpus_scores(found[rule], sure, possible)
-                ranked.append(Ranked(name, Choice(heads, shift, rule), scores))
+                ranked.append(RankedHead(name, AlignmentHeads(heads, shift, rule), scores))
     return sorted(ranked, key=lambda entry: entry.scores.aer)
 
 
@@ -287,7 +288,7 @@ def _all_rules(maps_TS: Sequence[Tensor]) -> dict[Rule, list[Links]]:
 
 
 def score_choice(
-    choice: Choice, maps: Sequence[WordMaps], sure: Sequence[Links], possible: Sequence[Links] | None = None
+    choice: AlignmentHeads, maps: Sequence[WordMaps], sure: Sequence[Links], possible: Sequence[Links] | None = None
 ) -> AlignmentScores:
     """What a choice scores, on maps of its own shift."""
     return corpus_scores((align(choice.map(pair), choice.rule) for pair in maps), sure, possible)
@@ -295,7 +296,7 @@ def score_choice(
 
 def choose_heads(
     maps: Mapping[bool, Sequence[WordMaps]], sure: Sequence[Links], possible: Sequence[Links] | None = None
-) -> Ranked:
+) -> RankedHead:
     """A set of heads whose average aligns well: the best one, and others one at a time, as long as they help.
 
     The shift and the rule are those of the best average that `best_heads` knows.
@@ -303,15 +304,15 @@ def choose_heads(
     best = best_heads(maps, sure, possible)[0]
     shift, rule, pairs = best.choice.shift, best.choice.rule, maps[best.choice.shift]
     left = [Head(name, h) for name, x in pairs[0].items() for h in range(len(x))]
-    chosen = Choice((), shift, rule)
+    chosen = AlignmentHeads((), shift, rule)
     reached = float("inf")
     while left:
-        tries = [Choice((*chosen.heads, head), shift, rule) for head in left]
+        tries = [AlignmentHeads((*chosen.heads, head), shift, rule) for head in left]
         scored = [(score_choice(one, pairs, sure, possible), one) for one in tries]
         scores, one = min(scored, key=lambda entry: entry[0].aer)
         if scores.aer >= reached:
             break
         reached, chosen = scores.aer, one
         left.remove(one.heads[-1])
-    found = Ranked("chosen heads", chosen, score_choice(chosen, pairs, sure, possible))
+    found = RankedHead("chosen heads", chosen, score_choice(chosen, pairs, sure, possible))
     return min(found, best, key=lambda entry: entry.scores.aer)

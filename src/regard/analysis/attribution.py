@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.analysis.trace import Side
+from regard.analysis.trace import TraceSide
 from regard.errors import ModelError, nearest
-from regard.layers.streams import listen_to_states, trace_states
+from regard.layers.hooks import listen_to_states, trace_states
 from regard.models.base import Seq2Seq, Source
 
 TOKENS_AT_ONCE = 2048
@@ -31,20 +31,22 @@ Baseline = tuple[int, int] | None
 """What stands where a token is absent: ids of a source and a target token, or None, an embedding of zeros."""
 
 
-class Method(NamedTuple):
+class AttributionMethod(NamedTuple):
     """Where a method lives, as a function of its own name, and what it says in one line."""
 
     home: str
     about: str
 
 
-METHODS: dict[str, Method] = {
-    "attention": Method("rollout", "attention weights, averaged over heads and layers"),
-    "rollout": Method("rollout", "attention weights followed down through all layers"),
-    "gradient": Method("gradients", "gradient of the log-probability times the input"),
-    "integrated": Method("gradients", "that gradient, integrated from an empty input to this one"),
-    "occlusion": Method("occlusion", "log-probability lost when the input is taken away"),
-    "alti": Method("alti", "what each input brings to each layer's output, followed down through all layers"),
+METHODS: dict[str, AttributionMethod] = {
+    "attention": AttributionMethod("attribution_methods", "attention weights, averaged over heads and layers"),
+    "rollout": AttributionMethod("attribution_methods", "attention weights followed down through all layers"),
+    "gradient": AttributionMethod("attribution_methods", "gradient of the log-probability times the input"),
+    "integrated": AttributionMethod("attribution_methods", "that gradient, integrated from an empty input to this one"),
+    "occlusion": AttributionMethod("attribution_methods", "log-probability lost when the input is taken away"),
+    "alti": AttributionMethod(
+        "attribution_methods", "what each input brings to each layer's output, followed down through all layers"
+    ),
 }
 
 
@@ -66,7 +68,7 @@ class Attribution:
         total_T1 = torch.where(total_T1 > 0, total_T1, 1.0)
         return replace(self, source_TS=self.source_TS / total_T1, target_TT=self.target_TT / total_T1, gap_T=None)
 
-    def by_words(self, source: Side, target: Side) -> Attribution:
+    def by_words(self, source: TraceSide, target: TraceSide) -> Attribution:
         """The same with words for tokens: a column gets what its tokens get, a row speaks for all of its tokens.
 
         The log-probability of a word is the sum over its tokens, and so are its shares; weights are averaged instead.
@@ -79,7 +81,7 @@ class Attribution:
         return Attribution(source_TS, target_TT, self.signed, gap_T)
 
 
-class Pair(NamedTuple):
+class TokenPair(NamedTuple):
     """One sentence, and a target as the decoder reads it and as it is to say it."""
 
     source: Source
@@ -103,7 +105,7 @@ def attribute(
     for option in options:
         if option not in known:
             raise ModelError(f'{method} has no option "{option}"; it has {", ".join(known) or "none"}')
-    found: Attribution = ask(model, Pair(source, target_input_1T, target_output_1T), **options)
+    found: Attribution = ask(model, TokenPair(source, target_input_1T, target_output_1T), **options)
     return replace(found, source_TS=found.source_TS.cpu(), target_TT=found.target_TT.tril().cpu())
 
 
@@ -111,7 +113,7 @@ def attribute(
 # Running a model on embeddings instead of tokens
 
 
-class Embedded(NamedTuple):
+class EmbeddedInput(NamedTuple):
     """What the first layers read, in N versions: the source [N, S, D] and the target prefix [N, T, D]."""
 
     source_NSD: Tensor
@@ -119,20 +121,20 @@ class Embedded(NamedTuple):
 
 
 @torch.no_grad()
-def embed(model: Seq2Seq, pair: Pair) -> Embedded:
+def embed(model: Seq2Seq, pair: TokenPair) -> EmbeddedInput:
     """The pair as the first layers read it. One forward pass."""
     with trace_states(model, ("encoder.embed", "decoder.embed")) as states:
         model(pair.source, pair.input_1T)
     if len(states) < 2:
         raise ModelError(f"{type(model).__name__} does not read a source and a target, so there is nothing to compare")
-    return Embedded(states["encoder.embed"], states["decoder.embed"])
+    return EmbeddedInput(states["encoder.embed"], states["decoder.embed"])
 
 
-def embed_absent(model: Seq2Seq, pair: Pair, baseline: Baseline) -> Embedded:
+def embed_absent(model: Seq2Seq, pair: TokenPair, baseline: Baseline) -> EmbeddedInput:
     """The same places with nothing in them: the baseline's tokens, or zeros. One forward pass."""
     if baseline is not None:
         ids_1S, input_1T = (torch.full_like(ids, id) for ids, id in zip(_ids(pair), baseline, strict=True))
-        return embed(model, Pair(_Tokens(ids_1S, pair.source.mask_BS), input_1T, pair.output_1T))
+        return embed(model, TokenPair(_Tokens(ids_1S, pair.source.mask_BS), input_1T, pair.output_1T))
     with ExitStack() as stack:  # hooks, because weights that are exchanged for a while may be shared
         for name, module in model.named_modules():
             if isinstance(module, nn.Embedding) and name.endswith("tokens"):
@@ -140,12 +142,12 @@ def embed_absent(model: Seq2Seq, pair: Pair, baseline: Baseline) -> Embedded:
         return embed(model, pair)
 
 
-def log_probs(model: Seq2Seq, pair: Pair, read: Embedded) -> Tensor:
+def log_probs(model: Seq2Seq, pair: TokenPair, read: EmbeddedInput) -> Tensor:
     """Log-probability of each output token after each version of the input: [N, T]. N rows forward."""
     return chosen(model.output(run(model, pair, read)), pair.output_1T)
 
 
-def run(model: Seq2Seq, pair: Pair, read: Embedded) -> Tensor:
+def run(model: Seq2Seq, pair: TokenPair, read: EmbeddedInput) -> Tensor:
     """The decoder's last states [N, T, D] after each version of the input."""
     states = {"encoder.embed": read.source_NSD, "decoder.embed": read.target_NTD}
     with listen_to_states(model, states, lambda name, x: states[name]):
@@ -158,7 +160,7 @@ def chosen(logits_NTV: Tensor, output_1T: Tensor) -> Tensor:
     return logits_NTV.log_softmax(-1).gather(-1, output_NT1).squeeze(-1)
 
 
-def in_chunks(rows_N: Tensor, pair: Pair) -> Iterator[Tensor]:
+def in_chunks(rows_N: Tensor, pair: TokenPair) -> Iterator[Tensor]:
     """Cut rows, each of which will be one version of the pair, into what is run together."""
     tokens = sum(ids.shape[1] for ids in _ids(pair))
     yield from rows_N.split(max(1, TOKENS_AT_ONCE // tokens))
@@ -169,5 +171,5 @@ class _Tokens(NamedTuple):
     mask_BS: Tensor
 
 
-def _ids(pair: Pair) -> tuple[Tensor, Tensor]:
+def _ids(pair: TokenPair) -> tuple[Tensor, Tensor]:
     return pair.source.ids_BS, pair.input_1T

@@ -23,9 +23,18 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.analysis.alignment import Links
-from regard.analysis.attribution import METHODS, Embedded, Pair, attribute, chosen, embed, embed_absent, in_chunks
+from regard.analysis.attribution import (
+    METHODS,
+    EmbeddedInput,
+    TokenPair,
+    attribute,
+    chosen,
+    embed,
+    embed_absent,
+    in_chunks,
+)
 from regard.analysis.attribution import log_probs as embedded_log_probs
-from regard.analysis.trace import Side
+from regard.analysis.trace import TraceSide
 from regard.errors import ModelError
 from regard.models.base import Seq2Seq
 
@@ -42,12 +51,12 @@ EVERY_WAY: Ways = {method: (method, {}) for method in METHODS}
 
 
 @dataclass(frozen=True)
-class Case:
+class ExplainedPair:
     """One sentence pair, its words (the end token last on either side), and which of them render which, if known."""
 
-    pair: Pair
-    source: Side
-    target: Side
+    pair: TokenPair
+    source: TraceSide
+    target: TraceSide
     links: Links = ()
 
 
@@ -70,7 +79,9 @@ def kept_words(scores_TS: Tensor) -> Tensor:
     return torch.stack([left_TKS, ~left_TKS])
 
 
-def fall_curves(model: Seq2Seq, case: Case, maps: Mapping[str, Tensor], removal: str = "delete") -> dict[str, Curves]:
+def fall_curves(
+    model: Seq2Seq, case: ExplainedPair, maps: Mapping[str, Tensor], removal: str = "delete"
+) -> dict[str, Curves]:
     """Curves by name for several maps [T, S] of one sentence. Sets of words that occur twice are run once."""
     kept = torch.stack([kept_words(scores_TS) for scores_TS in maps.values()])  # [M, 2, T, K, S]
     sets_NS, place = kept.flatten(0, 3).unique(dim=0, return_inverse=True)
@@ -82,7 +93,7 @@ def fall_curves(model: Seq2Seq, case: Case, maps: Mapping[str, Tensor], removal:
 
 
 @torch.no_grad()
-def word_log_probs(model: Seq2Seq, case: Case, kept_NS: Tensor, removal: str) -> Tensor:
+def word_log_probs(model: Seq2Seq, case: ExplainedPair, kept_NS: Tensor, removal: str) -> Tensor:
     """Log-probability [N, T] of each target word when only these source words are left; the end token always is.
 
     Cost: N forward passes, in batches; a source without the deleted words is shorter.
@@ -96,17 +107,17 @@ def word_log_probs(model: Seq2Seq, case: Case, kept_NS: Tensor, removal: str) ->
     return case.target.merge(found_NT, -1, mean=False)[:, :-1]
 
 
-def _delete(model: Seq2Seq, pair: Pair, kept_NS: Tensor) -> Tensor:
+def _delete(model: Seq2Seq, pair: TokenPair, kept_NS: Tensor) -> Tensor:
     length = int(kept_NS.sum(-1).max())
     order_NS = (~kept_NS).int().argsort(dim=-1, stable=True)[:, :length]
     source = _Shorter(pair.source.ids_BS[0][order_NS], kept_NS.gather(-1, order_NS))
     return chosen(model(source, pair.input_1T.expand(len(kept_NS), -1)), pair.output_1T)
 
 
-def _blank(model: Seq2Seq, pair: Pair, kept_NS: Tensor) -> Tensor:
+def _blank(model: Seq2Seq, pair: TokenPair, kept_NS: Tensor) -> Tensor:
     read, absent = embed(model, pair), embed_absent(model, pair, None)
     source_NSD = torch.where(kept_NS.unsqueeze(-1), read.source_NSD, absent.source_NSD)
-    return embedded_log_probs(model, pair, Embedded(source_NSD, read.target_NTD.expand(len(kept_NS), -1, -1)))
+    return embedded_log_probs(model, pair, EmbeddedInput(source_NSD, read.target_NTD.expand(len(kept_NS), -1, -1)))
 
 
 class _Shorter(NamedTuple):
@@ -149,7 +160,7 @@ def agreement(scores_TS: Tensor, links: Links) -> tuple[float, float]:
 # Many sentences
 
 
-class Figure(NamedTuple):
+class MethodScore(NamedTuple):
     """A mean over sentences and its 95 % interval."""
 
     mean: float
@@ -160,7 +171,7 @@ class Figure(NamedTuple):
         return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 
-def bootstrap(values: Sequence[float], seed: int) -> Figure | None:
+def bootstrap(values: Sequence[float], seed: int) -> MethodScore | None:
     """The mean and the interval in which it falls when sentences are drawn again; None if there is no value."""
     values_N = torch.tensor([value for value in values if not math.isnan(value)], dtype=torch.float64)
     if not len(values_N):
@@ -168,7 +179,7 @@ def bootstrap(values: Sequence[float], seed: int) -> Figure | None:
     generator = torch.Generator().manual_seed(seed)
     drawn = torch.randint(len(values_N), (DRAWS, len(values_N)), generator=generator)
     low, high = values_N[drawn].mean(-1).quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
-    return Figure(values_N.mean().item(), low, high)
+    return MethodScore(values_N.mean().item(), low, high)
 
 
 @dataclass
@@ -194,19 +205,19 @@ class _Record:
 
 
 @dataclass(frozen=True)
-class Standing:
+class MethodRank:
     """What was measured of one way to explain."""
 
     name: str
-    deletion: Figure
+    deletion: MethodScore
     """Higher is better."""
-    sufficiency: Figure
+    sufficiency: MethodScore
     """Lower is better."""
-    deletion_gain: Figure | None
+    deletion_gain: MethodScore | None
     """How much better than attention, sentence by sentence; positive is better in both gains."""
-    sufficiency_gain: Figure | None
-    precision: Figure | None
-    auc: Figure | None
+    sufficiency_gain: MethodScore | None
+    precision: MethodScore | None
+    auc: MethodScore | None
     deletion_curve: tuple[float, ...]
     """The fall in nats at shares 0, 0.1, ..., 1 of the words gone."""
     sufficiency_curve: tuple[float, ...]
@@ -217,7 +228,7 @@ class Standing:
 class Faithfulness:
     """The table, best on the deletion curve first."""
 
-    rows: tuple[Standing, ...]
+    rows: tuple[MethodRank, ...]
     sentences: int
     removal: str
     seeds: int
@@ -228,7 +239,7 @@ class Faithfulness:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         rows = [
-            {key: value._asdict() if isinstance(value, Figure) else value for key, value in vars(row).items()}
+            {key: value._asdict() if isinstance(value, MethodScore) else value for key, value in vars(row).items()}
             for row in self.rows
         ]
         return asdict(self) | {"rows": rows, "verdict": self.verdict}
@@ -271,7 +282,7 @@ class Faithfulness:
 
 def measure_faithfulness(
     model: Seq2Seq,
-    cases: Sequence[Case],
+    cases: Sequence[ExplainedPair],
     ways: Ways = EVERY_WAY,
     *,
     removal: str = "delete",
@@ -310,13 +321,13 @@ def measure_faithfulness(
     return Faithfulness(rows, len(cases), removal, seeds, seed, left_out)
 
 
-def word_map(model: Seq2Seq, case: Case, method: str, options: Mapping[str, Any]) -> Tensor:
+def word_map(model: Seq2Seq, case: ExplainedPair, method: str, options: Mapping[str, Any]) -> Tensor:
     """What a method says of the words, [T, S]; the end tokens are left out."""
     found = attribute(model, *case.pair, method, **options)
     return found.by_words(case.source, case.target).source_TS[:-1, :-1]
 
 
-def _standings(records: Mapping[str, _Record], seed: int) -> tuple[Standing, ...]:
+def _standings(records: Mapping[str, _Record], seed: int) -> tuple[MethodRank, ...]:
     reference = records.get(REFERENCE)
     rows = []
     for name, record in records.items():
@@ -325,7 +336,7 @@ def _standings(records: Mapping[str, _Record], seed: int) -> tuple[Standing, ...
         assert sufficiency is not None
         other = None if reference is record else reference
         rows.append(
-            Standing(
+            MethodRank(
                 name,
                 deletion,
                 sufficiency,
@@ -340,7 +351,7 @@ def _standings(records: Mapping[str, _Record], seed: int) -> tuple[Standing, ...
     return tuple(sorted(rows, key=lambda row: -row.deletion.mean))
 
 
-def _gain(higher: Sequence[float], lower: Sequence[float], seed: int) -> Figure | None:
+def _gain(higher: Sequence[float], lower: Sequence[float], seed: int) -> MethodScore | None:
     return bootstrap([one - other for one, other in zip(higher, lower, strict=True)], seed)
 
 

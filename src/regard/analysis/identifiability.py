@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.errors import ModelError
-from regard.layers.streams import trace_states
+from regard.layers.hooks import trace_states
 from regard.models.base import Seq2Seq, Source
 
 MAPS = ("identity", "linear", "mlp")
@@ -84,7 +84,7 @@ def _join(parts: list[TokenStates]) -> TokenStates:
 # Maps from states back to inputs
 
 
-class StateMap(nn.Module):
+class StateProjection(nn.Module):
     """A linear map of standardised states, and with `inner` also a hidden layer that adds to it."""
 
     mean_D: Tensor
@@ -126,7 +126,7 @@ def fit_map(kind: str, distance: str, x_ND: Tensor, y_NE: Tensor, steps: int = S
     """A map from states x to inputs y. Draws from torch's generator."""
     if kind == "identity":
         return nn.Identity()
-    state_map = StateMap(x_ND, y_NE, inner=2 * y_NE.shape[1] if kind == "mlp" else 0)
+    state_map = StateProjection(x_ND, y_NE, inner=2 * y_NE.shape[1] if kind == "mlp" else 0)
     if kind == "linear" and distance == "l2":
         return state_map  # nothing can be nearer on average
     optimizer = torch.optim.Adam(state_map.parameters(), lr=RATE, fused=True)
@@ -172,7 +172,7 @@ def _closeness(x_ND: Tensor, y_MD: Tensor, distance: str) -> Tensor:
     return -torch.cdist(x_ND, y_MD)
 
 
-class Interval(NamedTuple):
+class ConfidenceInterval(NamedTuple):
     """A share and where it lies with 95 % confidence."""
 
     value: float
@@ -180,7 +180,7 @@ class Interval(NamedTuple):
     high: float
 
 
-def share_with_interval(right_N: Tensor, lengths: Iterable[int]) -> Interval:
+def share_with_interval(right_N: Tensor, lengths: Iterable[int]) -> ConfidenceInterval:
     """The share of right tokens; its interval by the bootstrap over sentences, since tokens of one are no strangers.
 
     Draws from torch's generator.
@@ -190,7 +190,7 @@ def share_with_interval(right_N: Tensor, lengths: Iterable[int]) -> Interval:
     drawn_RB = torch.randint(len(length_B), (RESAMPLES, len(length_B)))
     shares_R = right_B[drawn_RB].sum(1).double() / length_B[drawn_RB].sum(1)
     low, high = shares_R.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
-    return Interval(right_N.double().mean().item(), low, high)
+    return ConfidenceInterval(right_N.double().mean().item(), low, high)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -198,12 +198,12 @@ def share_with_interval(right_N: Tensor, lengths: Iterable[int]) -> Interval:
 
 
 @dataclass(frozen=True)
-class Curve:
+class IdentifiabilityCurve:
     """The share of identified tokens by place, for one map and one distance."""
 
     map: str
     distance: str
-    share: dict[str, Interval]
+    share: dict[str, ConfidenceInterval]
     """The identity has no entry where states are not as wide as inputs."""
 
 
@@ -212,7 +212,7 @@ class Identifiability:
     """How well tokens can be traced back, layer after layer."""
 
     places: tuple[str, ...]
-    curves: tuple[Curve, ...]
+    curves: tuple[IdentifiabilityCurve, ...]
     candidates: str
     """ "sentence" or "vocabulary"."""
     chance: float
@@ -240,7 +240,7 @@ class Identifiability:
             points = [curve.share.get(place) for place in self.places]
             columns = {
                 field: [None if point is None else round(getattr(point, field), 4) for point in points]
-                for field in Interval._fields
+                for field in ConfidenceInterval._fields
             }
             curves.append({"map": curve.map, "distance": curve.distance, **columns})
         return {
@@ -264,7 +264,7 @@ def identifiability(
             for distance in DISTANCES:
                 torch.manual_seed(seed)
                 share = dict(_trace_back(kind, distance, train, test, vocabulary_VD, steps))
-                curves.append(Curve(kind, distance, share))
+                curves.append(IdentifiabilityCurve(kind, distance, share))
     sentences, tokens = len(test.lengths), len(test.ids_N)
     return Identifiability(
         places=tuple(test.states),
@@ -279,7 +279,7 @@ def identifiability(
 
 def _trace_back(
     kind: str, distance: str, train: TokenStates, test: TokenStates, vocabulary_VD: Tensor | None, steps: int
-) -> Iterator[tuple[str, Interval]]:
+) -> Iterator[tuple[str, ConfidenceInterval]]:
     wanted_ND = train.embedded_ND if vocabulary_VD is None else vocabulary_VD[train.ids_N]
     for place, state_ND in test.states.items():
         if kind == "identity" and state_ND.shape[1] != wanted_ND.shape[1]:

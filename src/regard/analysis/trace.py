@@ -10,11 +10,10 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
-from regard.decoding.searchtree import SearchTree
+from regard.decoding.search_tree import SearchTree
 from regard.errors import ModelError, nearest
-from regard.layers.streams import trace_states
-from regard.layers.taps import Tap
-from regard.layers.taps import trace as record
+from regard.layers.hooks import AttentionHook, trace_states
+from regard.layers.hooks import trace as record
 from regard.models.base import Seq2Seq, Source
 
 Span = tuple[int, int]
@@ -23,7 +22,7 @@ FORMAT = "regard.trace.1"
 
 
 @dataclass(frozen=True)
-class Side:
+class TraceSide:
     """The tokens of a sentence, the words they make up, and where they stand in the text as it was typed."""
 
     tokens: tuple[str, ...]
@@ -57,14 +56,14 @@ class Side:
         counts = torch.bincount(index, minlength=len(self.words)).to(x.dtype)
         return merged / counts.unsqueeze(-1 if dim == -2 else 0)
 
-    def by_words(self) -> Side:
+    def by_words(self) -> TraceSide:
         """The same with each word a token."""
         spans = self.word_spans if self.spans else ()
         return replace(self, tokens=self.words, word_of=tuple(range(len(self.words))), spans=spans)
 
-    def shifted(self, first: str) -> Side:
+    def shifted(self, first: str) -> TraceSide:
         """What the decoder reads while it writes this side: the start token, then all but the end."""
-        return Side(
+        return TraceSide(
             (first, *self.tokens[:-1]),
             (first, *self.words[:-1]),
             (0, *(place + 1 for place in self.word_of[:-1])),
@@ -81,14 +80,14 @@ class Trace:
     is from the step that wrote token t.
     """
 
-    source: Side
-    target: Side
+    source: TraceSide
+    target: TraceSide
     weights: dict[str, Tensor]
     """Of each attention, [heads, who looks, at what]; empty for a model without attention."""
     values: dict[str, Tensor] = field(default_factory=dict)
     """What each attention mixes, [heads, at what, head width]."""
     states: dict[str, Tensor] = field(default_factory=dict)
-    """Hidden states [tokens, width] by place, "encoder.embed" to "decoder.top" (layers/streams.py)."""
+    """Hidden states [tokens, width] by place, "encoder.embed" to "decoder.top" (layers/hooks.py)."""
     next: Tensor | None = None
     """Log-probabilities [T, V] of every token that might have stood in the place of token t, given those before it."""
     tree: SearchTree | None = None
@@ -106,20 +105,20 @@ class Trace:
             raise ModelError(f'the trace has no attention "{name}"{guess}')
         return self.weights[name]
 
-    def axes(self, name: str) -> tuple[Side, Side]:
+    def axes(self, name: str) -> tuple[TraceSide, TraceSide]:
         """Who looks in an attention of this name, and at what."""
         if name.startswith("encoder."):
             return self.source, self.source
         return self.target, self._read if name.endswith(".self") else self.source
 
-    def state_axis(self, name: str) -> Side:
+    def state_axis(self, name: str) -> TraceSide:
         """Whose states these are: at its bottom the decoder holds what it reads, above that what it will write."""
         if name.startswith("encoder."):
             return self.source
         return self._read if name == "decoder.embed" else self.target
 
     @property
-    def _read(self) -> Side:
+    def _read(self) -> TraceSide:
         return self.target.shifted("<s>")
 
     def by_words(self) -> Trace:
@@ -152,8 +151,8 @@ def record_trace(
     model: Seq2Seq,
     ids: Source,
     target_input_1T: Tensor,
-    source: Side,
-    target: Side,
+    source: TraceSide,
+    target: TraceSide,
     tree: SearchTree | None = None,
 ) -> Trace:
     """Run a model once over one sentence pair and keep what passed."""
@@ -175,7 +174,7 @@ def _outward(model: Seq2Seq) -> Iterator[tuple[str, Tensor]]:
     """By attention, the rows of its output projection that each head goes through."""
     for module in model.modules():
         tap, outward = getattr(module, "tap", None), getattr(module, "outward", None)
-        if isinstance(tap, Tap) and isinstance(outward, nn.Linear):
+        if isinstance(tap, AttentionHook) and isinstance(outward, nn.Linear):
             yield tap.name, outward.weight.detach().t().unflatten(0, (module.heads, -1))
 
 
@@ -183,7 +182,7 @@ def _outward(model: Seq2Seq) -> Iterator[tuple[str, Tensor]]:
 # Tokens, words, and the text as it was typed
 
 
-def make_side(tokens: Sequence[str], spans: Sequence[Span], words: Sequence[tuple[str, int, int]]) -> Side:
+def make_side(tokens: Sequence[str], spans: Sequence[Span], words: Sequence[tuple[str, int, int]]) -> TraceSide:
     """Join tokens and words by their places in the text that the tokens spell.
 
     A token that touches no word makes one of its own; words that share one token are one word here, "l'amico".
@@ -199,7 +198,7 @@ def make_side(tokens: Sequence[str], spans: Sequence[Span], words: Sequence[tupl
             texts.append("".join(joined) or token)
         word_of.append(len(texts) - 1)
         last = home and home[0]
-    return Side(tuple(tokens), tuple(texts), tuple(word_of), tuple(spans))
+    return TraceSide(tuple(tokens), tuple(texts), tuple(word_of), tuple(spans))
 
 
 def _home(span: Span, words: Sequence[tuple[str, int, int]]) -> range | None:
@@ -209,7 +208,7 @@ def _home(span: Span, words: Sequence[tuple[str, int, int]]) -> range | None:
     return range(touched[0], touched[-1] + 1) if touched else None
 
 
-def place_in_text(side: Side, spelled: str, text: str) -> Side:
+def place_in_text(side: TraceSide, spelled: str, text: str) -> TraceSide:
     """The same with its spans, which are places in `spelled`, as places in the text from which that was normalised."""
     origins = [*_origins(spelled, text), (len(text), len(text))]
     last = len(spelled)

@@ -11,7 +11,6 @@ import errno
 import os
 import sys
 from importlib import import_module
-from keyword import iskeyword
 from typing import NoReturn
 
 from regard.errors import RegardError, SettingsError, Terminated, nearest
@@ -38,6 +37,21 @@ COMMANDS = {
     "verify": "check the files of a run against their checksums",
     "data": "look at, clean and split a corpus",
 }
+
+HOMES = {
+    "resume": "regard.cli.train:_resume",
+    "finetune": "regard.cli.train:_finetune",
+    "import": "regard.cli.export:_import_",
+    "translate": "regard.tasks.translate.cli",
+    "score": "regard.tasks.translate.cli:_score",
+    "evaluate": "regard.tasks.translate.evaluate_cli",
+    "heads": "regard.tasks.translate.inspect.cli",
+    "chat": "regard.tasks.chat.cli",
+    "classify": "regard.tasks.classify.cli",
+    "tag": "regard.tasks.tag.cli",
+    "index": "regard.tasks.retrieve.cli",
+}
+"""Modules of the commands that do not stand in `regard/cli`, with the suffix of their two functions."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -112,14 +126,14 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(name: str, arguments: list[str]) -> int:
-    home = f"{name}_" if iskeyword(name) else name
-    module = import_module(f"regard.cli.{home}")
+    home, _, suffix = HOMES.get(name, f"regard.cli.{name}").partition(":")
+    module = import_module(home)
     parser = Parser(prog=f"regard {name}")
-    module.configure(parser)
+    getattr(module, f"configure{suffix}")(parser)
     options = parser.parse_args(arguments)
     if name != "serve":  # which does so for the runs that it opens with torch
         keep_memory()
-    code: int = module.run(options)
+    code: int = getattr(module, f"run{suffix}")(options)
     return code
 
 

@@ -9,13 +9,105 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.cli import demo_chat
+from regard.cli import demo as demo_chat
 from regard.errors import RunError
+from regard.tasks.chat.data import make_pairs, read_dialogues
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from regard.run import Run
+    from regard.tasks.chat.chatbot import Chatbot
+
+
+# `regard demo chat`: a model that talks, trained on the built-in small talk in some minutes.
+
+
+RECIPE_demo_chat: dict[str, Any] = {
+    "data": {
+        "task": "chat",
+        "train": [{"source": "smalltalk"}],
+        "valid": [{"source": "smalltalk:valid"}],
+        "test": [{"source": "smalltalk:test"}],
+        "source_language": "en",
+        "target_language": "en",
+    },
+    "tokenizer": {"vocab_size": 1400, "subword_regularization": 0.0},
+    "model": {"arch": "transformer-tiny", "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.1},
+    "train": {
+        "max_steps": 900,
+        "batch_tokens": 2048,
+        "learning_rate": 3e-3,
+        "warmup_steps": 100,
+        "schedule": "cosine",
+        "validate_every": 150,
+        "checkpoint_every": 150,
+        "validation_sentences": 100,
+        "ema_decay": 0.98,
+    },
+}
+INTRODUCTION_demo_chat = "The demo trains a small model to talk, on small talk that a grammar writes."
+SAID = (
+    "Hello!",
+    "My name is Anna.",
+    "Tomorrow I am going to the beach.",
+    "What is my name?",
+    "Should I take an umbrella?",
+    "The sun is shining.",
+    "Should I take an umbrella?",
+    "thanks",
+    "Goodbye.",
+)
+"""One side of a conversation in which nearly every reply needs what was said before."""
+
+
+def show_demo_chat(run: Run) -> None:
+    """A conversation, what the context is worth, and what to do next."""
+    from rich.console import Console
+
+    from regard.tasks.chat.chatbot import load
+    from regard.training.plan import duration
+
+    console = Console(highlight=False, soft_wrap=True)
+    chatter = load(run.folder)
+    show_conversation(chatter, console)
+    scores, seconds = run.card["scores"]["test"], run.card["training"]["seconds"]
+    alone = perplexity_of_last_turn(chatter, run)
+    console.print(
+        f"\nPerplexity [bold]{scores['perplexity']:.2f}[/] on {scores['sentences']:,} replies of conversations that it "
+        f"has never seen, after {duration(seconds)} of training.\nThe same model, shown the last turn alone: "
+        f"[bold]{alone:.2f}[/]. What was said before helps.\n"
+    )
+    command = command_name()
+    console.print(f"The report is {run.folder / 'report.html'}; open it in a browser. Then try:\n")
+    console.print(f"  {command} chat {run.folder}")
+    console.print(f"  {command} chat {run.folder} --explain --sample")
+    console.print(f"  {command} train --task chat YOUR.jsonl --arch hran --out runs/chat")
+
+
+def show_conversation(chatter: Chatbot, console: Any) -> None:
+    """One side is given, the other is the model's."""
+    from rich.markup import escape
+
+    turns: list[str] = []
+    console.print()
+    for said in SAID:
+        turns.append(said)
+        reply = chatter.reply(turns).text
+        turns.append(reply)
+        console.print(f"  [dim]you[/]    {escape(said)}\n  [dim]model[/]  [cyan]{escape(reply)}[/]")
+
+
+def perplexity_of_last_turn(chatter: Chatbot, run: Run) -> float:
+    """Of the replies of the test part, each after the turn before it and nothing else."""
+    from regard.tasks.chat.training import perplexity
+    from regard.tasks.seq2seq import mean_loss
+
+    dialogues = (dialogue for corpus in run.recipe.data.test for dialogue in read_dialogues(corpus))
+    pairs = [pair for dialogue in dialogues for pair in make_pairs(dialogue, 1)]
+    translator = chatter.translator
+    return perplexity(mean_loss(translator.model, translator.source, translator.target, pairs))
+
 
 RECIPE: dict[str, Any] = {
     "data": {
@@ -25,7 +117,7 @@ RECIPE: dict[str, Any] = {
         "source_language": "en",
         "target_language": "it",
     },
-    "tokenizer": {"size": 2000},
+    "tokenizer": {"vocab_size": 2000},
     "model": {
         "arch": "transformer-tiny",
         "encoder_layers": 3,
@@ -36,12 +128,12 @@ RECIPE: dict[str, Any] = {
         "max_steps": 900,
         "batch_tokens": 2048,
         "learning_rate": 3e-3,
-        "warmup": 200,
+        "warmup_steps": 200,
         "schedule": "cosine",
         "validate_every": 180,
-        "state_every": 100,
-        "valid_sentences": 200,
-        "average": 0.98,
+        "checkpoint_every": 100,
+        "validation_sentences": 200,
+        "ema_decay": 0.98,
     },
 }
 INTRODUCTION = "The demo trains an English-Italian translator on the built-in phrasebook."
@@ -75,9 +167,9 @@ def run(options: argparse.Namespace) -> int:
     elif folder.exists() and any(folder.iterdir()):
         raise RunError(f"{folder}: exists and is not a demo run; choose another --out")
     else:
-        print(demo_chat.INTRODUCTION if is_chat else INTRODUCTION, file=sys.stderr)
-        opened = start(resolve(demo_chat.RECIPE if is_chat else RECIPE), folder)
-    (demo_chat.show if is_chat else show)(opened)
+        print(demo_chat.INTRODUCTION_demo_chat if is_chat else INTRODUCTION, file=sys.stderr)
+        opened = start(resolve(demo_chat.RECIPE_demo_chat if is_chat else RECIPE), folder)
+    (demo_chat.show_demo_chat if is_chat else show)(opened)
     return 0
 
 
@@ -85,7 +177,7 @@ def show(run: Run) -> None:
     """Scores, a dozen translations beside their references, and what to do next."""
     from rich.console import Console
 
-    from regard.training.amounts import duration
+    from regard.training.plan import duration
 
     console = Console(highlight=False, soft_wrap=True)
     scores, training = run.card["scores"]["test"], run.card["training"]
@@ -108,7 +200,7 @@ def show_translations(run: Run, console: Console) -> None:
     from rich.table import Table
 
     from regard.data.builtin import read_phrases
-    from regard.tasks.translate import load
+    from regard.tasks.translate.translator import load
 
     unseen = [phrase for phrase in read_phrases("test") if len(phrase.source) <= LONGEST_SHOWN]
     chosen = unseen[:: len(unseen) // SHOWN][:SHOWN]

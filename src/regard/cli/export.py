@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import get_args
 
 from regard.config import Corpus
-from regard.convert.engine import Quantization, engine_folder
-from regard.convert.support import FORMATS, require_exportable
-from regard.data.corpus import Pair, read_corpus
-from regard.errors import SettingsError
+from regard.data.pairs import Pair, read_corpus
+from regard.errors import RunError, SettingsError
+from regard.export import FORMATS, require_exportable
 from regard.run import Run
+from regard.tasks.translate.engine import Quantization, engine_folder
 
 MEASURED = 1000
 """Sentences that tell the loss."""
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     home = engine_folder(opened, quantization) if options.to == "ctranslate2" else opened.folder / options.to
     folder = Path(options.out) if options.out else home
 
-    from regard.convert.folder import exporting, refuse_taken
+    from regard.export.folder import exporting, refuse_taken
 
     refuse_taken(folder)  # told before anything is loaded
     judges = _judges(opened, options) if quantization != "float32" else []
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"{folder}: {options.to}, {size / 1e6:.1f} MB")
     if quantization != "float32":
-        from regard.tasks.quantization import quantization_loss
+        from regard.tasks.translate.engine import quantization_loss
 
         known = quantization_loss(opened, folder, quantization, judges) if judges else None
         print(known or "give --source and --target to see what quantization costs")
@@ -71,15 +71,15 @@ def run(options: argparse.Namespace) -> int:
 
 def _export(run: Run, format: str, folder: Path, quantization: Quantization) -> None:
     if format == "ctranslate2":
-        from regard.convert.ctranslate2 import convert_run
+        from regard.export.ctranslate2 import convert_run
 
         convert_run(run, folder, quantization)
     elif format == "marian":
-        from regard.convert.marian import export_marian
+        from regard.export.marian import export_marian
 
         export_marian(run, folder, print)
     else:
-        from regard.convert.onnx import export_onnx
+        from regard.export.onnx import export_onnx
 
         export_onnx(run, folder)
 
@@ -94,3 +94,33 @@ def _judges(run: Run, options: argparse.Namespace) -> list[Pair]:
         if options.source or Path(corpus.source).is_file():
             return list(islice(read_corpus(corpus, data.source_language, data.target_language), MEASURED))
     return []
+
+
+# `regard import`: a model made elsewhere becomes a run folder.
+
+
+def configure_import_(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.description = (
+        "Make a run folder of a published model, which every command then takes: Marian's, e.g. those of OPUS-MT, in\n"
+        "the form of Hugging Face transformers (config.json, model.safetensors or pytorch_model.bin, source.spm,\n"
+        "target.spm, vocab.json). No code in it runs.\n\n"
+        "  regard import marian opus-mt-en-de --out runs/opus-en-de"
+    )
+    parser.add_argument("format", choices=("marian",), help="the format")
+    parser.add_argument("folder", metavar="DIR", help="the folder of the model")
+    parser.add_argument("--out", metavar="RUN", help="the run folder to make (default: runs/ and the name of DIR)")
+
+
+def run_import_(options: argparse.Namespace) -> int:
+    """Import."""
+    folder = Path(options.folder)
+    if not folder.is_dir():
+        raise RunError(f"{folder}: there is no such folder")
+    out = Run.refuse_existing(options.out or Path("runs") / folder.resolve().name)
+
+    from regard.export.marian_import import import_marian
+
+    made = import_marian(folder, out, print)
+    print(f'the run is in {made.folder}; try "regard translate {made.folder}"')
+    return 0

@@ -7,13 +7,14 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
-from regard.config import ARCHITECTURES, CLASSIFIERS, RETRIEVERS, TAGGERS, Model
+from regard.config import ARCHITECTURES, CLASSIFIERS, RETRIEVERS, TAGGERS, ModelSettings
+from regard.config.recipe import describe, find_preset
 from regard.errors import SettingsError
-from regard.recipe import describe, find_preset
 
 if TYPE_CHECKING:
     from regard.models.base import Network
     from regard.run import Run
+
 
 SHOWN_OF_TRAINING = ("step", "best_step", "seconds", "tokens", "flops", "stopped")
 SCORES = {
@@ -114,7 +115,7 @@ def arch_facts(arch: str, vocabulary: int) -> dict[str, Any]:
     }
 
 
-def _build(settings: Model, vocabulary: int) -> tuple[Network, dict[str, str]]:
+def _build(settings: ModelSettings, vocabulary: int) -> tuple[Network, dict[str, str]]:
     """The model, and the units of its input whose cost is shown, by the name that is shown."""
     from regard.models import build_classifier, build_encoder, build_model, build_tagger
 

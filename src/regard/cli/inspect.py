@@ -7,14 +7,14 @@ import json
 from itertools import islice
 from pathlib import Path
 
-from regard.cli.status import status
 from regard.config import Corpus
-from regard.data.conll import LOOKED_AT, OF_WORDS, looks_like_columns, read_words
-from regard.data.corpus import read_corpus
-from regard.data.dialogues import join_turns
-from regard.data.files import read_lines, split_suffix
+from regard.data.pairs import read_corpus
 from regard.errors import CorpusError, SettingsError
+from regard.files import read_lines, split_suffix
 from regard.run import Run
+from regard.tasks.chat.data import join_turns
+from regard.tasks.tag.data import LOOKED_AT, OF_WORDS, looks_like_columns, read_words
+from regard.terminal import status
 
 FEWEST = 20
 """Sentences below which a comparison says nothing."""
@@ -79,12 +79,12 @@ def run(options: argparse.Namespace) -> int:
     if not (options.sentence or "").strip():
         raise SettingsError("the sentence is empty; give one to look at, or --survey")
 
-    from regard.tasks.inspect_page import inspect_run, refuse_other, write_inspection
+    from regard.tasks.translate.inspect.page import inspect_run, refuse_other, write_inspection
 
     if not options.json:
         refuse_other(Path(options.out), force=options.force)
-    with status() as tell:
-        data = inspect_run(opened, _with_turns(opened, options), target, quick=options.quick, tell=tell)
+    with status() as log:
+        data = inspect_run(opened, _with_turns(opened, options), target, quick=options.quick, log=log)
     if options.json:
         print(json.dumps(data, ensure_ascii=False))
         return 0
@@ -106,9 +106,9 @@ def document(opened: Run, options: argparse.Namespace) -> int:
     if not words and not text.strip():
         raise SettingsError(f"the {'sentence' if tags else 'document'} is empty; give one to look at")
 
-    from regard.tasks.inspect_document import inspect_document
-    from regard.tasks.inspect_page import refuse_other, write_inspection
-    from regard.tasks.inspect_tags import inspect_tags
+    from regard.tasks.classify.classifier import inspect_document
+    from regard.tasks.tag.tagger import inspect_tags
+    from regard.tasks.translate.inspect.page import refuse_other, write_inspection
 
     if not options.json:
         refuse_other(Path(options.out), force=options.force)
@@ -135,10 +135,10 @@ def survey(opened: Run, options: argparse.Namespace) -> int:
     corpus = Corpus(options.pairs)
     pairs = list(read_corpus(corpus, data.source_language, data.target_language)) if options.pairs else []
 
-    from regard.tasks.survey import survey as look
+    from regard.tasks.translate.inspect.explain import survey as look
 
-    with status() as tell:
-        found = look(opened, pairs, sentences=options.sentences, tell=tell)
+    with status() as log:
+        found = look(opened, pairs, sentences=options.sentences, log=log)
     if options.json:
         facts = {"faithfulness": found.faithfulness.as_dict(), "identifiability": found.identifiability.as_dict()}
         print(json.dumps(facts, ensure_ascii=False))

@@ -7,8 +7,8 @@ import importlib.util
 from dataclasses import MISSING, fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from regard.config.recipe import describe
 from regard.errors import SettingsError
-from regard.recipe import describe
 from regard.run import Run
 from regard.server.settings import ServerSettings
 
@@ -58,7 +58,7 @@ def given_settings(options: argparse.Namespace) -> ServerSettings:
 def run(options: argparse.Namespace) -> int:
     """Serve."""
     if options.new_key:
-        from regard.server.keys import add_key
+        from regard.server.api_keys import add_key
 
         print(add_key(options.new_key))
         return 0
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
         Run.open(folder)  # a mistyped name is told at once
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
         raise SettingsError(f'serving needs {missing[0]}, which is not installed: pip install "regard[serve]"')
-    from regard.server.serving import serve
+    from regard.server.serve import serve
 
     serve(options.runs, settings, lambda line: print(line, flush=True))
     return 0

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from regard.cli.settings import add_set, add_setting, all_sections, given_settings, settings_help
+from regard.config.recipe import setting_type
 from regard.data.languages import is_language
 from regard.errors import SettingsError
-from regard.recipe import setting_type
 from regard.run import Run
+from regard.terminal import add_set, add_setting, all_sections, given_settings, settings_help
 
 if TYPE_CHECKING:
-    from regard.tasks.train import Job
+    from regard.tasks.train import TrainingJob
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +62,7 @@ def add_run(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         "--out", metavar="DIR", help="the run folder to make (default: runs/ and the languages, the file or the model)"
     )
     add_setting(run, "--seed", "train.seed", "N")
-    add_setting(run, "--minutes", "train.minutes", "N")
+    add_setting(run, "--minutes", "train.max_minutes", "N")
     add_set(run)
     run.add_argument("--dry-run", action="store_true", help="print the plan and leave")
     return run
@@ -110,21 +110,21 @@ def given_table(options: argparse.Namespace) -> dict[str, Any]:
     return table
 
 
-def follow(job: Job, options: argparse.Namespace) -> int:
+def follow(job: TrainingJob, options: argparse.Namespace) -> int:
     """Tell the plan and, unless that was all that was asked for, carry it out."""
-    from regard.tasks.train import start, tell, tell_result
+    from regard.tasks.train import log, start, tell_result
     from regard.training.device import choose_device
     from regard.training.plan import table
 
     if job.recipe.train.device == "cuda":
         choose_device(job.recipe.train, 0)  # where there is none, it is told before anything is made
     if job.examples is not None:
-        tell(job.examples.describe())
+        log(job.examples.describe())
         for line in table(job.plan):
-            tell(line)
-        tell(job.estimate().describe(job.recipe.train.minutes))
+            log(line)
+        log(job.estimate().describe(job.recipe.train.max_minutes))
     for note in job.kind.notes(job.recipe):
-        tell(note)
+        log(note)
     if not options.dry_run:
         tell_result(start(job, options.out or ""))
     return 0
@@ -147,3 +147,57 @@ def guess_languages(data: dict[str, Any]) -> None:
         code = Path(name).suffix[1:]
         if first.get("target") and is_language(code):  # "src", "tgt", "tok" and the like are none
             data.setdefault(f"{side}_language", code)
+
+
+# `regard finetune`: a trained run, other data.
+
+
+def configure_finetune(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.description = (
+        "Go on from a trained run with another corpus, into a new run folder. Architecture and vocabulary stay; the\n"
+        "schedule starts anew.\n\n"
+        "  regard finetune runs/en-de --source ours.en --target ours.de --out runs/en-de-ours"
+    )
+    parser.add_argument("base", metavar="RUN", help="the run to start from")
+    add_data(parser)
+    add_run(parser)
+
+
+def run_finetune(options: argparse.Namespace) -> int:
+    """Fine-tune."""
+    table = given_table(options)
+    if "train" not in table["data"]:
+        raise SettingsError('nothing to train on: give --source and --target (see "regard finetune --help")')
+
+    if options.out and not started_by_torchrun():
+        Run.refuse_existing(options.out)
+
+    from regard.tasks.train import resolve_finetune
+
+    return follow(resolve_finetune(options.base, table, options.set), options)
+
+
+# `regard resume`: go on exactly where a run stopped.
+
+
+def configure_resume(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.description = (
+        "Continue a run from its last state, with the very same arithmetic, whatever stopped it.\n\n"
+        "  regard resume runs/en-de\n"
+        "  regard resume runs/en-de --set train.max_steps=20000"
+    )
+    parser.add_argument("run", metavar="RUN", help="the run folder")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="A.B=C",
+        help="change a setting of the training itself, e.g. a later end; may be repeated",
+    )  # fmt: skip
+
+
+def run_resume(options: argparse.Namespace) -> int:
+    """Go on."""
+    from regard.tasks.train import resume, tell_result
+
+    tell_result(resume(options.run, options.set))
+    return 0

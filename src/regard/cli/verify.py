@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from regard.convert.folder import MARK, check_export
+from regard.export.folder import MARK, check_export
 from regard.run import CHECKED, Run
 
 

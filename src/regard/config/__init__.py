@@ -7,50 +7,57 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from regard.config.answering import Classify, Retrieve, Search, Tag
 from regard.config.architectures import (
     ARCHITECTURES,
     CLASSIFIERS,
-    HRAN,
     PRESETS,
     RETRIEVERS,
     TAGGERS,
-    Dense,
-    Encoder,
-    EncoderTagger,
-    Hierarchical,
-    Model,
-    Recurrent,
-    RecurrentTagger,
-    Transformer,
+    BiGRUCRFSettings,
+    HANSettings,
+    HRANSettings,
+    ModelSettings,
+    RecurrentSettings,
+    TextEncoderSettings,
+    TransformerClassifierSettings,
+    TransformerCRFSettings,
+    TransformerSettings,
 )
-from regard.config.data import Corpus, Data, Tokenizer
-from regard.config.training import Train
+from regard.config.sections import (
+    ClassifySettings,
+    Corpus,
+    DataSettings,
+    RetrieveSettings,
+    SearchSettings,
+    TagSettings,
+    TokenizerSettings,
+    TrainSettings,
+)
 
 __all__ = [
     "ARCHITECTURES",
     "CLASSIFIERS",
-    "HRAN",
     "PRESETS",
     "RETRIEVERS",
     "TAGGERS",
-    "Classify",
+    "BiGRUCRFSettings",
+    "ClassifySettings",
     "Corpus",
-    "Data",
-    "Dense",
-    "Encoder",
-    "EncoderTagger",
-    "Hierarchical",
-    "Model",
+    "DataSettings",
+    "HANSettings",
+    "HRANSettings",
+    "ModelSettings",
     "Recipe",
-    "Recurrent",
-    "RecurrentTagger",
-    "Retrieve",
-    "Search",
-    "Tag",
-    "Tokenizer",
-    "Train",
-    "Transformer",
+    "RecurrentSettings",
+    "RetrieveSettings",
+    "SearchSettings",
+    "TagSettings",
+    "TextEncoderSettings",
+    "TokenizerSettings",
+    "TrainSettings",
+    "TransformerCRFSettings",
+    "TransformerClassifierSettings",
+    "TransformerSettings",
 ]
 
 
@@ -58,19 +65,19 @@ __all__ = [
 class Recipe:
     """Everything that decides a run."""
 
-    data: Data = field(default_factory=Data)
+    data: DataSettings = field(default_factory=DataSettings)
     """What to learn from."""
-    tokenizer: Tokenizer = field(default_factory=Tokenizer)
+    tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
     """How text becomes tokens."""
-    model: Model = PRESETS["transformer-small"]
+    model: ModelSettings = PRESETS["transformer-small"]
     """The architecture and its sizes."""
-    train: Train = field(default_factory=Train)
+    train: TrainSettings = field(default_factory=TrainSettings)
     """How to learn."""
-    search: Search = field(default_factory=Search)
+    search: SearchSettings = field(default_factory=SearchSettings)
     """How to translate."""
-    classify: Classify = field(default_factory=Classify)
+    classify: ClassifySettings = field(default_factory=ClassifySettings)
     """How documents are read and labelled."""
-    retrieve: Retrieve = field(default_factory=Retrieve)
+    retrieve: RetrieveSettings = field(default_factory=RetrieveSettings)
     """How questions are answered from a knowledge base."""
-    tag: Tag = field(default_factory=Tag)
+    tag: TagSettings = field(default_factory=TagSettings)
     """How words are read and labelled."""

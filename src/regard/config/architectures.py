@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from regard.config.required import require
+from regard.config.ranges import require
 from regard.errors import nearest
 
 KEPT_PER_STATE = 14
@@ -15,7 +15,7 @@ KEPT_PER_STATE = 14
 
 
 @dataclass(frozen=True)
-class Transformer:
+class TransformerSettings:
     """The Transformer (Vaswani et al. 2017); `transformer-base` and `transformer-big` are the paper's."""
 
     arch: str = "transformer-base"
@@ -91,7 +91,7 @@ class Transformer:
 
 
 @dataclass(frozen=True)
-class Recurrent:
+class RecurrentSettings:
     """Recurrent encoder and decoder, from Sutskever et al. 2014 over Bahdanau and Luong to GNMT."""
 
     arch: str = "seq2seq-lstm"
@@ -139,7 +139,7 @@ class Recurrent:
 
 
 @dataclass(frozen=True)
-class HRAN:
+class HRANSettings:
     """The hierarchical recurrent attention network (Xing et al. 2017): words make turns, turns make a conversation."""
 
     arch: str = "hran"
@@ -153,7 +153,7 @@ class HRAN:
     tie: Literal["all", "target", "none"] = "all"
     """Which embeddings share one matrix: those of context, reply and output; of reply and output; none."""
     marker: int = 3
-    """Id of the token that closes a turn: tokenizer.symbols come first in a vocabulary, from 3 on."""
+    """Id of the token that closes a turn: tokenizer.special_tokens come first in a vocabulary, from 3 on."""
 
     def __post_init__(self) -> None:
         require(self.width >= 2 and self.width % 2 == 0, "model.width must be an even number")
@@ -167,7 +167,7 @@ class HRAN:
 
 
 @dataclass(frozen=True)
-class Hierarchical:
+class HANSettings:
     """The hierarchical attention network (HAN; Yang et al. 2016): words make sentences, sentences make a document."""
 
     arch: str = "han"
@@ -189,7 +189,7 @@ class Hierarchical:
 
 
 @dataclass(frozen=True)
-class Encoder:
+class TransformerClassifierSettings:
     """A Transformer encoder whose states are pooled into one vector a document."""
 
     arch: str = "encoder"
@@ -231,7 +231,7 @@ class Encoder:
 
 
 @dataclass(frozen=True)
-class RecurrentTagger:
+class BiGRUCRFSettings:
     """Words read from their pieces, GRUs over them from both ends, and a chain over their labels."""
 
     arch: str = "tagger-gru"
@@ -263,7 +263,7 @@ class RecurrentTagger:
 
 
 @dataclass(frozen=True)
-class EncoderTagger:
+class TransformerCRFSettings:
     """Words read from their pieces, Transformer encoder blocks over them, and a chain over their labels."""
 
     arch: str = "tagger-encoder"
@@ -306,7 +306,7 @@ class EncoderTagger:
         return KEPT_PER_STATE * self.encoder_layers * self.width
 
 
-def _require_reader(model: RecurrentTagger | EncoderTagger) -> None:
+def _require_reader(model: BiGRUCRFSettings | TransformerCRFSettings) -> None:
     """What both taggers read words with."""
     widths = (model.piece, model.spelling, model.words, model.embedding, model.width)
     require(min(widths) >= 1, "model: every width must be at least 1")
@@ -315,7 +315,7 @@ def _require_reader(model: RecurrentTagger | EncoderTagger) -> None:
 
 
 @dataclass(frozen=True)
-class Dense:
+class TextEncoderSettings:
     """An encoder of questions and answers: tokens make one vector a text, near to those of texts that belong to it."""
 
     arch: str = "dense"
@@ -356,38 +356,53 @@ class Dense:
         return KEPT_PER_STATE * max(self.encoder_layers, 1) * self.width
 
 
-Model = Transformer | Recurrent | HRAN | Hierarchical | Encoder | RecurrentTagger | EncoderTagger | Dense
+ModelSettings = (
+    TransformerSettings
+    | RecurrentSettings
+    | HRANSettings
+    | HANSettings
+    | TransformerClassifierSettings
+    | BiGRUCRFSettings
+    | TransformerCRFSettings
+    | TextEncoderSettings
+)
 
-PRESETS: Mapping[str, Model] = types.MappingProxyType(
+PRESETS: Mapping[str, ModelSettings] = types.MappingProxyType(
     {
-        "transformer-tiny": Transformer("transformer-tiny", 4, 4, 128, 4, inner=256, dropout=0.3, norm="before"),
-        "transformer-mini": Transformer("transformer-mini", 3, 3, 192, 4, inner=512, dropout=0.3, norm="before"),
-        "transformer-small": Transformer("transformer-small", 3, 3, 256, 4, inner=1024),
-        "transformer-base": Transformer("transformer-base"),
-        "transformer-big": Transformer("transformer-big", 6, 6, 1024, 16, inner=4096, dropout=0.3),
-        "seq2seq-lstm": Recurrent("seq2seq-lstm", reverse_source=True),
-        "bahdanau": Recurrent("bahdanau", "gru", 1, 1, directions="both", attention="bahdanau", score="concat"),
-        "luong-dot": Recurrent("luong-dot", attention="luong", score="dot"),
-        "luong-general": Recurrent("luong-general", attention="luong", score="general"),
-        "luong-concat": Recurrent("luong-concat", attention="luong", score="concat"),
-        "gnmt": Recurrent(
+        "transformer-tiny": TransformerSettings(
+            "transformer-tiny", 4, 4, 128, 4, inner=256, dropout=0.3, norm="before"
+        ),
+        "transformer-mini": TransformerSettings(
+            "transformer-mini", 3, 3, 192, 4, inner=512, dropout=0.3, norm="before"
+        ),
+        "transformer-small": TransformerSettings("transformer-small", 3, 3, 256, 4, inner=1024),
+        "transformer-base": TransformerSettings("transformer-base"),
+        "transformer-big": TransformerSettings("transformer-big", 6, 6, 1024, 16, inner=4096, dropout=0.3),
+        "seq2seq-lstm": RecurrentSettings("seq2seq-lstm", reverse_source=True),
+        "bahdanau": RecurrentSettings("bahdanau", "gru", 1, 1, directions="both", attention="bahdanau", score="concat"),
+        "luong-dot": RecurrentSettings("luong-dot", attention="luong", score="dot"),
+        "luong-general": RecurrentSettings("luong-general", attention="luong", score="general"),
+        "luong-concat": RecurrentSettings("luong-concat", attention="luong", score="concat"),
+        "gnmt": RecurrentSettings(
             "gnmt", "lstm", 8, 8, 1024, 1024, directions="both-first", attention="bahdanau", residual_from=3
         ),
-        "hran": HRAN(),
+        "hran": HRANSettings(),
     }
 )
 """Every encoder-decoder by name. A recipe starts from one of these and changes what it likes."""
 
-CLASSIFIERS: Mapping[str, Model] = types.MappingProxyType({"han": Hierarchical(), "encoder": Encoder()})
+CLASSIFIERS: Mapping[str, ModelSettings] = types.MappingProxyType(
+    {"han": HANSettings(), "encoder": TransformerClassifierSettings()}
+)
 """Every architecture that classifies documents, by name."""
 
-TAGGERS: Mapping[str, Model] = types.MappingProxyType(
-    {"tagger-gru": RecurrentTagger(), "tagger-encoder": EncoderTagger()}
+TAGGERS: Mapping[str, ModelSettings] = types.MappingProxyType(
+    {"tagger-gru": BiGRUCRFSettings(), "tagger-encoder": TransformerCRFSettings()}
 )
 """Every architecture that labels words, by name."""
 
-RETRIEVERS: Mapping[str, Model] = types.MappingProxyType({"dense": Dense()})
+RETRIEVERS: Mapping[str, ModelSettings] = types.MappingProxyType({"dense": TextEncoderSettings()})
 """Every encoder of questions and answers, by name."""
 
-ARCHITECTURES: Mapping[str, Model] = types.MappingProxyType({**PRESETS, **CLASSIFIERS, **RETRIEVERS, **TAGGERS})
+ARCHITECTURES: Mapping[str, ModelSettings] = types.MappingProxyType({**PRESETS, **CLASSIFIERS, **RETRIEVERS, **TAGGERS})
 """All of them."""

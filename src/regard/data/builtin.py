@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import bz2
 import functools
+import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -91,6 +92,15 @@ def read_conversations(part: str = "train") -> tuple[tuple[str, ...], ...]:
     The turns with even indices are a person's; those with odd indices are the program's replies.
     """
     return tuple(tuple(row["turns"]) for row in _rows("smalltalk") if row["part"] == part)
+
+
+def part_hash(name: str) -> str:
+    """SHA-256 of one part of a built-in corpus, by its name."""
+    part, digest = part_of(name), hashlib.sha256()
+    for row in _rows(corpus_of(name)):
+        if row["part"] == part:
+            digest.update(json.dumps(row, sort_keys=True).encode())
+    return digest.hexdigest()
 
 
 def _rows(corpus: str) -> Iterator[dict[str, Any]]:

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from regard.data.fingerprints import Numbering, pair_text
-from regard.data.formats import Pair
 from regard.data.languages import language_scripts
-from regard.data.scripts import common_scripts, share_in
+from regard.data.pairs import Pair
+from regard.data.split import SeenTexts, pair_text
 from regard.errors import SettingsError
+from regard.languages import common_scripts, share_in
 
 SAMPLE = 1000
 """Pairs at the head of the corpus that tell its scripts, where the languages do not."""
@@ -28,7 +28,7 @@ SHORT_ALLOWANCE = 5
 
 
 @dataclass(frozen=True)
-class Cleaning:
+class CleaningSettings:
     """What to remove from a corpus. The defaults remove what harms training and little else."""
 
     source_language: str = ""
@@ -39,7 +39,7 @@ class Cleaning:
     """Remove pairs with more words than this on either side; 0: no limit."""
     max_characters: int = 2000
     """Remove pairs with more characters than this on either side; 0: no limit."""
-    max_ratio: float = 4.0
+    max_length_ratio: float = 4.0
     """Remove pairs with one side this many times longer than the other; 0: no limit."""
     min_script: float = 0.5
     """Remove pairs with a smaller share of a side's letters than this in its language's script; 0: not checked."""
@@ -56,8 +56,8 @@ class Cleaning:
         for name in ("max_words", "max_characters"):
             if getattr(self, name) < 0:
                 raise SettingsError(f"{name} must not be negative")
-        if self.max_ratio != 0 and not self.max_ratio >= 1:
-            raise SettingsError("max_ratio must be at least 1, or 0 for no limit")
+        if self.max_length_ratio != 0 and not self.max_length_ratio >= 1:
+            raise SettingsError("max_length_ratio must be at least 1, or 0 for no limit")
         if not 0 <= self.min_script <= 1:
             raise SettingsError("min_script must be between 0 and 1")
 
@@ -66,16 +66,16 @@ Check = Callable[[Pair], bool]
 """True for a pair to remove."""
 
 
-class Rule(NamedTuple):
+class CleaningRule(NamedTuple):
     """One reason to remove a pair."""
 
     name: str
     meaning: str
-    make: Callable[[Cleaning, Sequence[Pair]], Check | None]
+    make: Callable[[CleaningSettings, Sequence[Pair]], Check | None]
     """The check under these settings, given the head of the corpus; None where the settings turn it off."""
 
 
-class Example(NamedTuple):
+class RemovedExample(NamedTuple):
     """A removed pair and its number in the corpus, counted from 1."""
 
     number: int
@@ -83,24 +83,28 @@ class Example(NamedTuple):
 
 
 @dataclass
-class Report:
+class CleaningReport:
     """What cleaning did. It fills while the pairs are drawn."""
 
     read: int = 0
     kept: int = 0
     removed: dict[str, int] = dataclasses.field(default_factory=lambda: {rule.name: 0 for rule in RULES})
     """Pairs by the first rule that matched them, in the order of the table."""
-    examples: dict[str, list[Example]] = dataclasses.field(default_factory=lambda: {rule.name: [] for rule in RULES})
+    examples: dict[str, list[RemovedExample]] = dataclasses.field(
+        default_factory=lambda: {rule.name: [] for rule in RULES}
+    )
     """The first few of them."""
 
 
-def clean(pairs: Iterable[Pair], settings: Cleaning, examples: int = 3) -> tuple[Iterator[Pair], Report]:
+def clean(
+    pairs: Iterable[Pair], settings: CleaningSettings, examples: int = 3
+) -> tuple[Iterator[Pair], CleaningReport]:
     """The pairs that pass every rule, as a stream, and the report that fills while they are drawn."""
-    report = Report()
+    report = CleaningReport()
     return _keep(iter(pairs), settings, examples, report), report
 
 
-def _keep(pairs: Iterator[Pair], settings: Cleaning, examples: int, report: Report) -> Iterator[Pair]:
+def _keep(pairs: Iterator[Pair], settings: CleaningSettings, examples: int, report: CleaningReport) -> Iterator[Pair]:
     head = list(itertools.islice(pairs, SAMPLE))
     checks = [(rule.name, check) for rule in RULES if (check := rule.make(settings, head))]
     for number, pair in enumerate(itertools.chain(head, pairs), 1):
@@ -112,7 +116,7 @@ def _keep(pairs: Iterator[Pair], settings: Cleaning, examples: int, report: Repo
             continue
         report.removed[name] += 1
         if len(report.examples[name]) < examples:
-            report.examples[name].append(Example(number, pair))
+            report.examples[name].append(RemovedExample(number, pair))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -131,17 +135,17 @@ _TAG = re.compile(
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|([A-Za-z][A-Za-z0-9]{1,30}));")
 
 
-def _empty(settings: Cleaning, head: Sequence[Pair]) -> Check:
+def _empty(settings: CleaningSettings, head: Sequence[Pair]) -> Check:
     return lambda pair: not (pair.source.strip() and pair.target.strip())
 
 
-def _control(settings: Cleaning, head: Sequence[Pair]) -> Check | None:
+def _control(settings: CleaningSettings, head: Sequence[Pair]) -> Check | None:
     if not settings.drop_control:
         return None
     return lambda pair: any(map(_CONTROL.search, pair))
 
 
-def _html(settings: Cleaning, head: Sequence[Pair]) -> Check | None:
+def _html(settings: CleaningSettings, head: Sequence[Pair]) -> Check | None:
     return (lambda pair: any(map(_has_html, pair))) if settings.drop_html else None
 
 
@@ -158,7 +162,7 @@ def _entity_names(text: str) -> Iterator[str | None]:
     return (match[1] for match in _ENTITY.finditer(text))
 
 
-def _too_long(settings: Cleaning, head: Sequence[Pair]) -> Check | None:
+def _too_long(settings: CleaningSettings, head: Sequence[Pair]) -> Check | None:
     words, characters = settings.max_words or float("inf"), settings.max_characters or float("inf")
 
     def is_too_long(text: str) -> bool:
@@ -167,16 +171,16 @@ def _too_long(settings: Cleaning, head: Sequence[Pair]) -> Check | None:
     return lambda pair: any(map(is_too_long, pair))
 
 
-def _unbalanced(settings: Cleaning, head: Sequence[Pair]) -> Check | None:
+def _unbalanced(settings: CleaningSettings, head: Sequence[Pair]) -> Check | None:
     """Lengths far apart in characters and in UTF-8 bytes.
 
     Chinese needs a third of English's characters, Russian twice its bytes: no fair pair is far apart in both.
     """
-    if not settings.max_ratio:
+    if not settings.max_length_ratio:
         return None
 
     def is_far(one: int, other: int) -> bool:
-        return max(one, other) > settings.max_ratio * (min(one, other) + SHORT_ALLOWANCE)
+        return max(one, other) > settings.max_length_ratio * (min(one, other) + SHORT_ALLOWANCE)
 
     def is_unbalanced(pair: Pair) -> bool:
         source, target = pair
@@ -185,7 +189,7 @@ def _unbalanced(settings: Cleaning, head: Sequence[Pair]) -> Check | None:
     return is_unbalanced
 
 
-def _copied(settings: Cleaning, head: Sequence[Pair]) -> Check | None:
+def _copied(settings: CleaningSettings, head: Sequence[Pair]) -> Check | None:
     if not settings.drop_copies:
         return None
     # A number or a date is rightly copied; a sentence is not.
@@ -196,7 +200,7 @@ def _folded_words(text: str) -> list[str]:
     return text.casefold().split()
 
 
-def _wrong_script(settings: Cleaning, head: Sequence[Pair]) -> Check | None:
+def _wrong_script(settings: CleaningSettings, head: Sequence[Pair]) -> Check | None:
     """Letters that the language does not write with. An unknown language is judged by the head of the corpus."""
     if not settings.min_script:
         return None
@@ -209,21 +213,21 @@ def _wrong_script(settings: Cleaning, head: Sequence[Pair]) -> Check | None:
     return is_foreign
 
 
-def _duplicate(settings: Cleaning, head: Sequence[Pair]) -> Check | None:
+def _duplicate(settings: CleaningSettings, head: Sequence[Pair]) -> Check | None:
     if not settings.drop_duplicates:
         return None
-    seen = Numbering()
+    seen = SeenTexts()
     return lambda pair: not seen.is_new(pair_text(*pair))
 
 
-RULES: tuple[Rule, ...] = (
-    Rule("empty", "nothing on one side", _empty),
-    Rule("control", "control characters, or U+FFFD where a character was lost", _control),
-    Rule("html", "HTML tags or entities left in the text", _html),
-    Rule("long", "too many words or characters", _too_long),
-    Rule("ratio", "one side much longer than the other", _unbalanced),
-    Rule("copy", "the target is the source once more", _copied),
-    Rule("script", "letters that the language is not written in", _wrong_script),
-    Rule("duplicate", "the same pair came before", _duplicate),  # last, so that only kept pairs are remembered
+RULES: tuple[CleaningRule, ...] = (
+    CleaningRule("empty", "nothing on one side", _empty),
+    CleaningRule("control", "control characters, or U+FFFD where a character was lost", _control),
+    CleaningRule("html", "HTML tags or entities left in the text", _html),
+    CleaningRule("long", "too many words or characters", _too_long),
+    CleaningRule("ratio", "one side much longer than the other", _unbalanced),
+    CleaningRule("copy", "the target is the source once more", _copied),
+    CleaningRule("script", "letters that the language is not written in", _wrong_script),
+    CleaningRule("duplicate", "the same pair came before", _duplicate),  # last, so that only kept pairs are remembered
 )
 """Every rule in the order in which they are tried."""

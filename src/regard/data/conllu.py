@@ -8,15 +8,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.data.files import read_lines
-from regard.data.tokenizer import normalize
 from regard.errors import CorpusError
+from regard.files import read_lines
+from regard.text.tokenizer import normalize
 
 FIELDS = 10
 ID, FORM, HEAD, RELATION, MISC = 0, 1, 6, 7, 9
 
 
-class Arc(NamedTuple):
+class DependencyArc(NamedTuple):
     """A relation, e.g. "nsubj", from a word to its head; both are places in the sentence's words."""
 
     dependent: int
@@ -31,7 +31,7 @@ class Parse:
     text: str
     spans: tuple[tuple[int, int], ...]
     """Where each word stands in the text. Words that are written as one ("du", "didn't") have one place."""
-    arcs: tuple[Arc, ...]
+    arcs: tuple[DependencyArc, ...]
     """Without the root, which depends on nothing."""
 
 
@@ -74,7 +74,7 @@ def _parse(rows: list[_Row], path: str | Path) -> Parse:
     found = []
     for line, dependent, head, relation in arcs:
         if head in places:
-            found.append(Arc(places[dependent], places[head], relation.partition(":")[0]))
+            found.append(DependencyArc(places[dependent], places[head], relation.partition(":")[0]))
         elif head != "0":
             raise CorpusError(path, f'the head "{head}" is no word of the sentence', line=line)
     return Parse(text, tuple(spans), tuple(found))

@@ -14,8 +14,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from regard.data.files import opened, read_lines, require, split_suffix
 from regard.errors import CorpusError, RunError
+from regard.files import opened, read_lines, require, split_suffix
 
 Find = Callable[[list[str]], Sequence[int] | None]
 """Takes the cells of a first row, stripped and in lower case, and gives the places of the wanted columns, or None."""

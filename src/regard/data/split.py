@@ -14,13 +14,82 @@ tells; a part that would stay empty is an error.
 from __future__ import annotations
 
 import random
+import unicodedata
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TypeVar
 
-from regard.data.fingerprints import Numbering, normalise
-from regard.data.formats import Pair
+from regard.config import DataSettings
+from regard.data.pairs import Pair
 from regard.errors import CorpusError, SettingsError
+
+# Telling texts apart by 8 bytes each, so that a corpus far larger than memory can be checked for repetition.
+
+
+def fingerprint(text: str) -> int:
+    """64 bits of a text, the same on every machine. Ten million texts share one with a chance of 1 in 370,000."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def pair_text(source: str, target: str) -> str:
+    """Both sides as one text that no other pair has, to be fingerprinted."""
+    return f"{len(source)} {source}{target}"
+
+
+def normalise(sentence: str) -> str:
+    """The form in which two sentences count as the same: composed (NFC), case folded, single spaces."""
+    if not sentence.isascii():
+        sentence = unicodedata.normalize("NFC", sentence)
+    return " ".join(sentence.casefold().split())
+
+
+class SeenTexts:
+    """Numbers texts 0, 1, 2, ... in the order of their first coming; a text seen again keeps its number.
+
+    Only fingerprints are kept: an open-addressing table of 4-byte numbers over a dense array of 8-byte keys, 14 to 20
+    bytes a text in all, where a dictionary would take about 150.
+    """
+
+    def __init__(self) -> None:
+        self._keys = array("Q")
+        self._table = array("I", [0]) * 1024  # number + 1; 0 is a free place
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def number(self, text: str) -> int:
+        """The number of this text, the next free one if it is new."""
+        key = fingerprint(text)
+        table, keys = self._table, self._keys
+        mask = len(table) - 1
+        place = key & mask
+        while entry := table[place]:
+            if keys[entry - 1] == key:
+                return entry - 1
+            place = (place + 1) & mask
+        keys.append(key)
+        table[place] = len(keys)
+        if 3 * len(keys) > 2 * len(table):
+            self._grow()
+        return len(keys) - 1
+
+    def is_new(self, text: str) -> bool:
+        """Whether this text comes for the first time (and never again, for it is numbered now)."""
+        known = len(self._keys)
+        return self.number(text) == known
+
+    def _grow(self) -> None:
+        mask = 2 * len(self._table) - 1
+        table = array("I", [0]) * (mask + 1)
+        for number, key in enumerate(self._keys, 1):
+            place = key & mask
+            while table[place]:
+                place = (place + 1) & mask
+            table[place] = number
+        self._table = table
+
 
 PARTS = ("train", "valid", "test")
 _TRAIN = 0
@@ -72,7 +141,7 @@ def plan_group_split(
 
     A group is its text, by which it is known when it comes again, and how many pairs it has.
     """
-    texts = Numbering()
+    texts = SeenTexts()
     first_pair, roots = array("I"), array("I")
     for text, count in groups:
         number = texts.number(normalise(text))
@@ -106,7 +175,7 @@ def _share_out(roots: array[int], valid: int | float, test: int | float, seed: i
 
 def _find_components(pairs: Iterable[Pair]) -> array[int]:
     """For each pair the number of the first pair of its component: union-find, always with the smaller as the root."""
-    sentences = Numbering()
+    sentences = SeenTexts()
     first_pair = array("I")  # by sentence: the pair in which it first stood
     parent = array("I")
     for number, pair in enumerate(pairs):
@@ -168,3 +237,38 @@ def _draw(sizes: array[int], wanted: tuple[int, int, int], generator: random.Ran
                     part_of_root[root] = part
                     room -= sizes[root]
     return part_of_root
+
+
+# Holding out: which examples training never sees, where no files of their own say so.
+
+
+SHARE = 10
+"""At most one text in so many is held out for each part."""
+Example = TypeVar("Example")
+
+
+def held_out_sizes(data: DataSettings, most: int) -> tuple[int, int]:
+    """How many examples the validation and the test part take from the training data, at most `most` each."""
+    valid = 0 if data.valid else min(data.valid_size, most)
+    test = 0 if data.valid or data.test else min(data.test_size, most)
+    if not data.valid and not valid:
+        raise SettingsError("data.valid_size = 0 and no validation file: training could not tell when to stop")
+    return valid, test
+
+
+def split_texts(texts: Sequence[str], data: DataSettings, seed: int) -> bytes:
+    """The number in `PARTS` of each text. The same text is never in two of them."""
+    valid, test = held_out_sizes(data, max(len(texts) // SHARE, 1))
+    if not valid and not test:
+        return bytes(len(texts))
+    return plan_split((Pair(text, "") for text in texts), valid, test, seed, where=data.train[0].source).parts
+
+
+def deal(corpora: Sequence[Sequence[Example]], parts: bytes) -> Iterator[dict[str, list[Example]]]:
+    """The examples of each corpus by part. `parts` has a number for each example, corpus after corpus."""
+    numbers = iter(parts)
+    for corpus in corpora:
+        dealt: dict[str, list[Example]] = {part: [] for part in PARTS}
+        for example in corpus:
+            dealt[PARTS[next(numbers)]].append(example)
+        yield dealt

@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from regard.data.fingerprints import Numbering, pair_text
-from regard.data.formats import Pair
+from regard.data.pairs import Pair
+from regard.data.split import SeenTexts, pair_text
 
 WORD_BUCKETS = (0, 5, 10, 15, 20, 25, 30, 40, 50, 75, 100)
 CHARACTER_BUCKETS = (0, 10, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500)
@@ -25,7 +25,7 @@ _PUNCTUATION = string.punctuation + "¡¿«»„“”‚‘’…–—。、�
 
 
 @dataclass(frozen=True)
-class Lengths:
+class LengthStatistics:
     """How long the sentences of one side are."""
 
     total: int
@@ -41,11 +41,11 @@ class Lengths:
 
 
 @dataclass(frozen=True)
-class Side:
+class SideStatistics:
     """One side of the corpus."""
 
-    words: Lengths
-    characters: Lengths
+    words: LengthStatistics
+    characters: LengthStatistics
     vocabulary: int
     """Distinct words."""
     distinct: int
@@ -55,7 +55,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Statistics:
+class CorpusStatistics:
     """A corpus in numbers."""
 
     pairs: int
@@ -66,14 +66,14 @@ class Statistics:
     ratio_p05: float
     """5 of 100 pairs have a smaller ratio than this."""
     ratio_p95: float
-    source: Side
-    target: Side
+    source: SideStatistics
+    target: SideStatistics
 
 
-def measure(pairs: Iterable[Pair]) -> Statistics:
+def measure(pairs: Iterable[Pair]) -> CorpusStatistics:
     """Count everything in one pass. Memory: about 60 bytes a pair, 20 a distinct word, and some 10 MB in any case."""
     source, target = _SideCounter(), _SideCounter()
-    distinct = Numbering()
+    distinct = SeenTexts()
     ratios: Counter[int] = Counter()  # in hundredths
     count = 0
     for pair in pairs:
@@ -83,7 +83,7 @@ def measure(pairs: Iterable[Pair]) -> Statistics:
         distinct.number(pair_text(*pair))
         if pair.source and pair.target:
             ratios[round(100 * len(pair.target) / len(pair.source))] += 1
-    return Statistics(
+    return CorpusStatistics(
         pairs=count,
         duplicates=count - len(distinct),
         ratio=round(_total(target.characters) / max(1, _total(source.characters)), 4),
@@ -99,8 +99,8 @@ class _SideCounter:
         self.words: Counter[int] = Counter()
         self.characters: Counter[int] = Counter()
         self.empty = 0
-        self._vocabulary = Numbering()
-        self._sentences = Numbering()
+        self._vocabulary = SeenTexts()
+        self._sentences = SeenTexts()
         self._recent: set[str] = set()  # most words come again soon, and a look here is ten times faster
 
     def add(self, sentence: str) -> None:
@@ -117,8 +117,8 @@ class _SideCounter:
         if len(self._recent) > _RECENT_WORDS:
             self._recent.clear()
 
-    def summary(self) -> Side:
-        return Side(
+    def summary(self) -> SideStatistics:
+        return SideStatistics(
             words=_lengths(self.words, WORD_BUCKETS),
             characters=_lengths(self.characters, CHARACTER_BUCKETS),
             vocabulary=len(self._vocabulary),
@@ -127,8 +127,8 @@ class _SideCounter:
         )
 
 
-def _lengths(counts: Counter[int], edges: tuple[int, ...]) -> Lengths:
-    return Lengths(
+def _lengths(counts: Counter[int], edges: tuple[int, ...]) -> LengthStatistics:
+    return LengthStatistics(
         total=_total(counts),
         mean=round(_total(counts) / max(1, counts.total()), 2),
         shortest=min(counts, default=0),

@@ -11,7 +11,7 @@ import dataclasses
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
@@ -19,14 +19,17 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from regard.errors import RunError
 from regard.system import sync_folder
 
 if TYPE_CHECKING:
-    from regard.data.corpus import Pair
-    from regard.data.tokenizer import Tokenizer
+    from regard.data.pairs import Pair
+    from regard.text.tokenizer import Tokenizer
+
 
 FORMAT = 1
 ID_TYPES = ("<u2", "<u4")
@@ -37,7 +40,7 @@ CHUNK = 4096
 Ids = NDArray[np.unsignedinteger]
 
 
-class Part(NamedTuple):
+class StorePart(NamedTuple):
     """The pairs of one corpus: those before `end` that no part before holds, each shown `weight` times an epoch."""
 
     end: int
@@ -45,7 +48,7 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Header:
+class StoreHeader:
     """What `header.json` says."""
 
     source_hash: str
@@ -61,14 +64,14 @@ class Header:
     """Pairs left out because a side had no token."""
     left_out_long: int = 0
     """Pairs left out because a side had more than `max_length` tokens."""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[StorePart, ...] = ()
     format: int = FORMAT
 
 
-class Store:
+class TokenStore:
     """Stored pairs, by number; made by `build_store` or `open_store`."""
 
-    def __init__(self, header: Header, ids: Ids, offsets: NDArray[np.int64]):
+    def __init__(self, header: StoreHeader, ids: Ids, offsets: NDArray[np.int64]):
         """`offsets` has two entries a pair, and the number of tokens at its end."""
         self.header = header
         self._ids = ids
@@ -98,7 +101,7 @@ class Store:
         return sides[0], sides[1]
 
     @property
-    def weights(self) -> tuple[Part, ...]:
+    def weights(self) -> tuple[StorePart, ...]:
         """How often the pairs of each corpus are shown in an epoch."""
         return self.header.parts
 
@@ -110,7 +113,7 @@ def build_store(
     target: Tokenizer,
     max_length: int,
     progress: Callable[[int], None] | None = None,
-) -> Store:
+) -> TokenStore:
     """Encode corpora, each with its weight, into a new folder. `progress` hears how many pairs have been read.
 
     Pairs with an empty side, or with more than `max_length` tokens on one, are left out and counted. What an
@@ -119,7 +122,7 @@ def build_store(
     if folder.exists():
         raise RunError(f"{folder}: is there already; remove it to build the token store again")
     dtype = ID_TYPES[max(source.size, target.size) > 1 << 16]
-    header = Header(source.hash(), target.hash(), max_length, dtype)
+    header = StoreHeader(source.hash(), target.hash(), max_length, dtype)
     unfinished = f"{folder.name}.tmp-"
     building = folder.with_name(f"{unfinished}{os.getpid()}")
     try:
@@ -137,19 +140,19 @@ def build_store(
     return open_store(folder)
 
 
-def open_store(folder: Path) -> Store:
+def open_store(folder: Path) -> TokenStore:
     """Map a stored folder into memory, after checking that it is complete."""
     header = _read_header(folder / "header.json")
     ids = _map(folder / "ids", np.dtype(header.dtype), header.tokens)
     offsets = _map(folder / "offsets", OFFSET, 2 * header.pairs + 1)
     if offsets[-1] != header.tokens:
         raise RunError(f"{folder}: the token store is damaged (offsets and ids disagree); remove it to build it again")
-    return Store(header, ids, offsets)
+    return TokenStore(header, ids, offsets)
 
 
 def _fill(
     folder: Path,
-    header: Header,
+    header: StoreHeader,
     corpora: Iterable[tuple[Iterable[Pair], float]],
     source: Tokenizer,
     target: Tokenizer,
@@ -166,7 +169,7 @@ def _fill(
                 )
                 if progress is not None:
                     progress(writer.read)
-            parts.append(Part(writer.pairs, weight))
+            parts.append(StorePart(writer.pairs, weight))
         _sync(ids_file)
         _sync(offsets_file)
     complete = dataclasses.replace(
@@ -186,7 +189,7 @@ def _fill(
 class _Writer:
     """Appends pairs to the files of a store in the making, and counts them."""
 
-    def __init__(self, ids: BinaryIO, offsets: BinaryIO, header: Header):
+    def __init__(self, ids: BinaryIO, offsets: BinaryIO, header: StoreHeader):
         self.ids, self.offsets, self.header = ids, offsets, header
         self.read = self.empty = self.pairs = self.tokens = 0
         self.offsets.write(np.zeros(1, OFFSET).tobytes())
@@ -217,10 +220,10 @@ def _sync(file: IO[bytes] | IO[str]) -> None:
     os.fsync(file.fileno())
 
 
-def _read_header(path: Path) -> Header:
+def _read_header(path: Path) -> StoreHeader:
     try:
         table = json.loads(path.read_text(encoding="utf-8"))
-        header = Header(**{**table, "parts": tuple(Part(*part) for part in table["parts"])})
+        header = StoreHeader(**{**table, "parts": tuple(StorePart(*part) for part in table["parts"])})
         if header.dtype not in ID_TYPES or not all(isinstance(count, int) for count in (header.pairs, header.tokens)):
             raise ValueError
     except OSError as error:
@@ -243,3 +246,166 @@ def _map(path: Path, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
         return np.memmap(path, dtype, mode="r").view(np.ndarray) if count else np.empty(0, dtype)
     except OSError as error:
         raise RunError(f"{path}: cannot read the token store ({error.strerror})") from None
+
+
+# Documents as token ids: stored in a folder, mapped into memory, joined into the tensors that a classifier gets.
+
+
+Sentences = Sequence[Ids | list[int]]
+"""The token ids of a document, sentence by sentence."""
+
+_ARRAYS = ("ids", "lengths", "sentences", "labels", "label_counts", "part_ends", "part_weights")
+
+
+class DocumentStore:
+    """Labelled documents by number."""
+
+    def __init__(self, arrays: dict[str, NDArray[np.generic]]):
+        """`ids` of all tokens, `lengths` of all sentences, numbers of `sentences` a document; `labels` likewise."""
+        self._arrays = arrays
+        self._sentence_ends = np.cumsum(arrays["sentences"], dtype=np.int64)
+        self._token_ends = np.cumsum(arrays["lengths"], dtype=np.int64)
+        self._label_ends = np.cumsum(arrays["label_counts"], dtype=np.int64)
+        starts = np.concatenate([[0], self._token_ends])
+        self.tokens: Ids = np.diff(starts[np.concatenate([[0], self._sentence_ends])]).astype(np.uint32)
+        """Numbers of tokens, document by document."""
+
+    def __len__(self) -> int:
+        return len(self._sentence_ends)
+
+    def __getitem__(self, index: int) -> tuple[list[Ids], list[int]]:
+        """Sentences and numbers of the labels of a document."""
+        first, last = self._bounds(self._sentence_ends, index)
+        ends = self._token_ends[first:last].tolist()
+        starts = [int(self._token_ends[first - 1]) if first else 0, *ends[:-1]]
+        ids: Ids = self._arrays["ids"]  # type: ignore[assignment]
+        one, other = self._bounds(self._label_ends, index)
+        labels = self._arrays["labels"][one:other].tolist()
+        return [ids[start:end] for start, end in zip(starts, ends, strict=True)], labels
+
+    def close(self) -> None:
+        """Let go of the files, so that every system can rename and remove them. Nothing can be read afterwards."""
+        self._arrays = {}
+
+    @property
+    def sentence_counts(self) -> Ids:
+        """Numbers of sentences, document by document."""
+        counts: Ids = self._arrays["sentences"]  # type: ignore[assignment]
+        return counts
+
+    @property
+    def weights(self) -> tuple[StorePart, ...]:
+        """How often the documents of each corpus are shown in an epoch."""
+        pairs = zip(self._arrays["part_ends"].tolist(), self._arrays["part_weights"].tolist(), strict=True)
+        return tuple(StorePart(end, weight) for end, weight in pairs)
+
+    def label_counts(self, labels: int) -> NDArray[np.int64]:
+        """How many documents have each label."""
+        found: NDArray[np.int64] = np.bincount(self._arrays["labels"].astype(np.int64), minlength=labels)
+        return found
+
+    @staticmethod
+    def _bounds(ends: NDArray[np.int64], index: int) -> tuple[int, int]:
+        return int(ends[index - 1]) if index else 0, int(ends[index])
+
+
+def write_documents(
+    folder: Path, documents: Iterable[tuple[Sentences, Sequence[int]]], parts: Sequence[StorePart], vocabulary: int
+) -> None:
+    """Store documents, given with the numbers of their labels, in a new folder."""
+    sentences, label_lists = zip(*documents, strict=True)
+    kind = np.uint16 if vocabulary <= 1 << 16 else np.uint32
+    every = list(chain.from_iterable(sentences))
+    content = {
+        "ids": np.fromiter(chain.from_iterable(every), kind),
+        "lengths": np.fromiter(map(len, every), np.uint32),
+        "sentences": np.fromiter(map(len, sentences), np.uint32),
+        "labels": np.fromiter(chain.from_iterable(label_lists), np.uint32),
+        "label_counts": np.fromiter(map(len, label_lists), np.uint32),
+        "part_ends": np.array([part.end for part in parts], np.int64),
+        "part_weights": np.array([part.weight for part in parts], np.float64),
+    }
+    try:
+        folder.mkdir()
+        for name in _ARRAYS:
+            np.save(folder / f"{name}.npy", content[name], allow_pickle=False)
+    except OSError as error:
+        raise RunError(f"{folder}: cannot write the documents ({error.strerror})") from None
+
+
+def open_documents(folder: Path) -> DocumentStore:
+    """Map stored documents into memory."""
+    try:
+        return DocumentStore(
+            {name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in _ARRAYS}
+        )
+    except (OSError, ValueError) as error:
+        raise RunError(f"{folder}: cannot read the documents ({error}); remove it to prepare them again") from None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Tensors
+
+
+@dataclass(frozen=True)
+class DocumentBatch:
+    """Documents of segments of tokens, and their labels if they have any."""
+
+    ids_BUS: Tensor
+    mask_BUS: Tensor
+    target_BL: Tensor
+    """1 for each label that a document has."""
+    index_B: Tensor
+    """Which documents these are."""
+
+    @property
+    def target_tokens(self) -> int:
+        """What the loss is summed over: documents."""
+        return len(self.target_BL)
+
+    def to(self, device: torch.device | str) -> DocumentBatch:
+        """The same on another device."""
+        return DocumentBatch(
+            self.ids_BUS.to(device), self.mask_BUS.to(device), self.target_BL.to(device), self.index_B.to(device)
+        )
+
+    def rows(self, index_R: Tensor) -> DocumentBatch:
+        """Some of the documents, padded as before."""
+        return DocumentBatch(
+            self.ids_BUS[index_R], self.mask_BUS[index_R], self.target_BL[index_R], self.index_B[index_R]
+        )
+
+
+def make_documents(
+    documents: Sequence[Sentences], pad: int, window: int = 0, labels: Sequence[Sequence[int]] = (), count: int = 0,
+    index: NDArray[np.int64] | None = None,
+) -> DocumentBatch:  # fmt: skip
+    """Join documents into tensors; with a `window`, sentences that fit into it together are one segment.
+
+    `labels` are those of each document, of `count` that there are.
+    """
+    segments = [_segments([len(sentence) for sentence in sentences], window) for sentences in documents]
+    lengths_BU = np.zeros((len(documents), max(map(len, segments))), np.int64)
+    for row, found in enumerate(segments):
+        lengths_BU[row, : len(found)] = found
+    mask_BUS = np.arange(lengths_BU.max()) < lengths_BU[:, :, None]
+    ids_BUS = np.full(mask_BUS.shape, pad, np.int64)
+    ids_BUS[mask_BUS] = np.concatenate([ids for sentences in documents for ids in sentences])
+    target_BL = torch.zeros(len(documents), count)
+    for row, numbers in enumerate(labels):
+        target_BL[row, list(numbers)] = 1.0
+    index_B = torch.arange(len(documents)) if index is None else torch.tensor(index, dtype=torch.int64)
+    return DocumentBatch(torch.from_numpy(ids_BUS), torch.from_numpy(mask_BUS), target_BL, index_B)
+
+
+def _segments(lengths: Sequence[int], window: int) -> Sequence[int]:
+    """Lengths of the segments: the sentences themselves, or as many neighbours as fit into a window."""
+    if not window:
+        return lengths
+    joined = [lengths[0]]
+    for length in lengths[1:]:
+        if joined[-1] + length <= window:
+            joined[-1] += length
+        else:
+            joined.append(length)
+    return joined

@@ -14,9 +14,17 @@ import torch
 from torch import Tensor, nn
 
 from regard.decoding.constraints import Constraint, constrain
-from regard.decoding.hypothesis import Form, Hypothesis, Penalty, Step, Tokens
-from regard.decoding.top import top_sums
-from regard.decoding.tree import Tree, follow_beams, keep_rows
+from regard.decoding.hypothesis import (
+    Form,
+    Hypothesis,
+    LengthPenalty,
+    Step,
+    Tokens,
+    Tree,
+    follow_beams,
+    keep_rows,
+    top_sums,
+)
 
 __all__ = ["Hypothesis", "Step", "Tokens", "beam_search"]
 
@@ -28,7 +36,7 @@ LEAVING_SHARE = 0.1
 
 
 @dataclass(frozen=True)
-class Open:
+class OpenBeams:
     """The open hypotheses of the sentences in the batch, best first; a total of minus infinity marks a dead one."""
 
     row_N: Tensor
@@ -37,7 +45,7 @@ class Open:
     total_NW: Tensor
 
     @classmethod
-    def first(cls, rows: int, device: torch.device) -> Open:
+    def first(cls, rows: int, device: torch.device) -> OpenBeams:
         """One empty hypothesis for each sentence."""
         return cls(
             torch.arange(rows, device=device),
@@ -51,17 +59,17 @@ class Open:
         """Tokens written so far."""
         return self.path_NWT.shape[-1]
 
-    def keep(self, rest: Tensor) -> Open:
+    def keep(self, rest: Tensor) -> OpenBeams:
         """Only these sentences."""
-        return Open(self.row_N[rest], self.path_NWT[rest], self.log_probs_NWT[rest], self.total_NW[rest])
+        return OpenBeams(self.row_N[rest], self.path_NWT[rest], self.log_probs_NWT[rest], self.total_NW[rest])
 
-    def close(self, done_N: Tensor) -> Open:
+    def close(self, done_N: Tensor) -> OpenBeams:
         """The same with these sentences' hypotheses dead: they may stay in the batch without doing anything."""
         return replace(self, total_NW=self.total_NW.masked_fill(done_N[:, None], -torch.inf))
 
 
 @dataclass
-class Finished:
+class FinishedBeams:
     """The best finished hypotheses of every sentence, best first; a score of minus infinity marks a free place."""
 
     score_BW: Tensor
@@ -72,7 +80,7 @@ class Finished:
     """How many have ended so far, those that fell out again included."""
 
     @classmethod
-    def none(cls, rows: int, width: int, device: torch.device) -> Finished:
+    def none(cls, rows: int, width: int, device: torch.device) -> FinishedBeams:
         """Nothing has ended yet."""
         return cls(
             torch.full((rows, width), -torch.inf, device=device),
@@ -127,7 +135,7 @@ class Expansion:
         parts = (self.beam_NC, self.token_NC, self.log_prob_NC, self.total_NC)
         return Expansion(*(part.gather(1, place_NW) for part in parts))
 
-    def path(self, live: Open, count: int) -> tuple[Tensor, Tensor]:
+    def path(self, live: OpenBeams, count: int) -> tuple[Tensor, Tensor]:
         """The whole paths of the first `count` of them, and their log-probabilities."""
         beams = self.beam_NC[:, :count, None].expand(-1, -1, live.length)
         path = torch.cat([live.path_NWT.gather(1, beams), self.token_NC[:, :count, None]], dim=-1)
@@ -136,7 +144,7 @@ class Expansion:
 
 
 @dataclass(frozen=True)
-class Moment:
+class BeamState:
     """One step of a search, for whoever watches: what was tried, what it scored where it ended, what goes on."""
 
     row_N: Tensor
@@ -148,13 +156,13 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Rules:
+class BeamRules:
     """What decides a search besides the model."""
 
     tokens: Tokens
     longest_B: Tensor
     width: int
-    penalty: Penalty
+    penalty: LengthPenalty
     stop: Stop
     best: int
     """How many hypotheses must be the best there are."""
@@ -176,13 +184,13 @@ def beam_search(
     best: int = 1,
     constraints: Sequence[Constraint] = (),
     bonus: Callable[[Tree], Tensor] | None = None,
-    watch: Callable[[Moment], None] | None = None,
+    watch: Callable[[BeamState], None] | None = None,
 ) -> list[list[Hypothesis]]:
     """Up to `width` finished hypotheses for each sentence, best first. `longest_B` limits their lengths."""
-    rules = Rules(tokens, longest_B, width, Penalty(penalty, form), stop, best, bonus)
+    rules = BeamRules(tokens, longest_B, width, LengthPenalty(penalty, form), stop, best, bonus)
     live, finished = (
-        Open.first(len(longest_B), longest_B.device),
-        Finished.none(len(longest_B), width, longest_B.device),
+        OpenBeams.first(len(longest_B), longest_B.device),
+        FinishedBeams.none(len(longest_B), width, longest_B.device),
     )
     token_NW = torch.full((len(longest_B), 1), tokens.start, device=longest_B.device)
     while True:
@@ -192,7 +200,7 @@ def beam_search(
         score_NC = retire(tried, live, finished, rules, state)
         kept_NW, beams_NW, after = select(tried, live, tokens.end, width)
         if watch is not None:
-            watch(Moment(live.row_N, tried, score_NC, kept_NW))
+            watch(BeamState(live.row_N, tried, score_NC, kept_NW))
         going_N = unfinished(after, finished, rules)
         if not going_N.any():
             return finished.hypotheses(tokens.end)
@@ -208,7 +216,7 @@ def expand(log_probs_NWV: Tensor, total_NW: Tensor, candidates: int) -> Expansio
     return Expansion(place_NC // words, place_NC % words, log_probs_NWV.flatten(1).gather(1, place_NC), total_NC)
 
 
-def retire(tried: Expansion, live: Open, finished: Finished, rules: Rules, state: Tree) -> Tensor:
+def retire(tried: Expansion, live: OpenBeams, finished: FinishedBeams, rules: BeamRules, state: Tree) -> Tensor:
     """Move hypotheses that end here, or that have reached the limit, to the finished ones; gives their scores.
 
     What ranks below the beam's width has no place in it, and so does not count as ended either.
@@ -224,15 +232,15 @@ def retire(tried: Expansion, live: Open, finished: Finished, rules: Rules, state
     return score_NC
 
 
-def select(tried: Expansion, live: Open, end: int, width: int) -> tuple[Tensor, Tensor, Open]:
+def select(tried: Expansion, live: OpenBeams, end: int, width: int) -> tuple[Tensor, Tensor, OpenBeams]:
     """The best continuations that go on: their places among those tried, the beams they come from, and themselves."""
     open_NC = tried.total_NC.masked_fill(tried.token_NC == end, -torch.inf)
     total_NW, kept_NW = open_NC.topk(min(width, open_NC.shape[1]), dim=-1)
     chosen = tried.choose(kept_NW)
-    return kept_NW, chosen.beam_NC, Open(live.row_N, *chosen.path(live, total_NW.shape[1]), total_NW)
+    return kept_NW, chosen.beam_NC, OpenBeams(live.row_N, *chosen.path(live, total_NW.shape[1]), total_NW)
 
 
-def unfinished(live: Open, finished: Finished, rules: Rules) -> Tensor:
+def unfinished(live: OpenBeams, finished: FinishedBeams, rules: BeamRules) -> Tensor:
     """Which sentences must go on: not at their limit, and an open hypothesis could still be among the best."""
     longest_N = rules.longest_B[live.row_N]
     reachable_N = rules.penalty.reachable(live.total_NW[:, 0], live.length, longest_N)
@@ -242,7 +250,9 @@ def unfinished(live: Open, finished: Finished, rules: Rules) -> Tensor:
     return going_N
 
 
-def leave(live: Open, state: Tree, memory: Tree, beams_NW: Tensor, going_N: Tensor) -> tuple[Open, Tree, Tree, Tensor]:
+def leave(
+    live: OpenBeams, state: Tree, memory: Tree, beams_NW: Tensor, going_N: Tensor
+) -> tuple[OpenBeams, Tree, Tree, Tensor]:
     """Take the sentences that are done out of the batch, when there are enough of them to be worth the copying."""
     rest = going_N.nonzero()[:, 0]
     if len(rest) > (1 - LEAVING_SHARE) * len(going_N):

@@ -39,7 +39,7 @@ def _apply(constraints: Sequence[Constraint], log_probs_NWV: Tensor, path_NWT: T
 
 
 @dataclass(frozen=True)
-class Suppress:
+class SuppressTokens:
     """These tokens are never written."""
 
     tokens: tuple[int, ...]
@@ -61,7 +61,7 @@ class MinLength:
 
 
 @dataclass(frozen=True)
-class NoRepeat:
+class NoRepeatNgram:
     """No run of `size` tokens stands twice in an output."""
 
     size: int
@@ -91,7 +91,7 @@ class RepetitionPenalty:
 
 
 @dataclass(frozen=True)
-class Prefix:
+class ForcedPrefix:
     """Each sentence's output begins with the tokens given for it, whatever the other constraints say."""
 
     token_BT: Tensor
@@ -101,7 +101,7 @@ class Prefix:
     @classmethod
     def of(
         cls, prefixes: Sequence[Sequence[int]], others: Sequence[Constraint] = (), device: torch.device | None = None
-    ) -> Prefix:
+    ) -> ForcedPrefix:
         """From lists of tokens, one a sentence; an empty one leaves its sentence free."""
         longest = max(map(len, prefixes))
         rows = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes]

@@ -14,10 +14,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from regard.decoding.beam import Moment, Stop, beam_search
+from regard.decoding.beam import BeamState, Stop, beam_search
 from regard.decoding.constraints import Constraint
-from regard.decoding.hypothesis import Form, Hypothesis, Penalty, Step, Tokens
-from regard.decoding.tree import Tree
+from regard.decoding.hypothesis import Form, Hypothesis, LengthPenalty, Step, Tokens, Tree
 
 
 class Diversity:
@@ -35,7 +34,7 @@ class Diversity:
             for token, times in self._taken[row, place].items():
                 log_probs_NWV[number, :, token] -= self.strength * times
 
-    def watch(self, moment: Moment) -> None:
+    def watch(self, moment: BeamState) -> None:
         """Hear which tokens go on, step by step, for the groups that follow. All may end where they like."""
         kept = moment.tried.choose(moment.kept_NW)
         dead = kept.total_NC == -torch.inf  # of a sentence that is done
@@ -48,7 +47,7 @@ class Diversity:
                 self._taken[row, place].update(token for token in chosen if token != self.end)
         self._heard.clear()
 
-    def undo(self, row: int, found: Hypothesis, scoring: Penalty) -> Hypothesis:
+    def undo(self, row: int, found: Hypothesis, scoring: LengthPenalty) -> Hypothesis:
         """A hypothesis of the present group with the model's own log-probabilities."""
         own = [
             log_prob + self.strength * self._taken[row, place][token]
@@ -73,7 +72,7 @@ def diverse_beam_search(
     constraints: Sequence[Constraint] = (),
 ) -> list[list[Hypothesis]]:
     """Up to `width` finished hypotheses for each sentence, all different, best first; `start` gives a fresh state."""
-    diversity, scoring, each = Diversity(strength, tokens.end), Penalty(penalty, form), width // groups
+    diversity, scoring, each = Diversity(strength, tokens.end), LengthPenalty(penalty, form), width // groups
     found: list[dict[tuple[int, ...], Hypothesis]] = [{} for _ in longest_B]
     for _ in range(groups):
         made = beam_search(

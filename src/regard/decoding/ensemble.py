@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
-from regard.decoding.tree import Tree
+from regard.decoding.hypothesis import Tree
 
 Mixing = Literal["mean", "log-mean"]
 """Mean of the probabilities, or of their logarithms (a geometric mean)."""

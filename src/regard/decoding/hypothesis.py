@@ -4,12 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from regard.decoding.tree import Tree
+# Selecting rows of a memory and beams of a state, whatever tree of tensors they are.
+#
+# A branch may bring its own `keep(rows_N)` and `follow(beams_BW)`, which then stand for doing it tensor by tensor.
+
+
+Tree = Any
+
+
+def keep_rows(tree: Tree, rows_N: Tensor) -> Tree:
+    """Only these sentences of a batch."""
+    return _map(
+        lambda leaf: leaf.index_select(0, rows_N),
+        tree,
+        lambda branch: branch.keep(rows_N) if hasattr(branch, "keep") else None,
+    )
+
+
+def follow_beams(tree: Tree, beams_BW: Tensor) -> Tree:
+    """Each new hypothesis continues the state of the old one it came from. Old and new may differ in number."""
+    rows, width = beams_BW.shape
+
+    def follow(leaf: Tensor) -> Tensor:
+        first = torch.arange(rows, device=leaf.device)[:, None] * leaf.shape[1]
+        chosen = leaf.flatten(0, 1).index_select(0, (first + beams_BW).flatten())
+        return chosen.view(rows, width, *leaf.shape[2:])
+
+    return _map(follow, tree, lambda branch: branch.follow(beams_BW) if hasattr(branch, "follow") else None)
+
+
+def _map(change: Callable[[Tensor], Tensor], tree: Tree, own_way: Callable[[Tree], Tree | None]) -> Tree:
+    if isinstance(tree, Tensor):
+        return change(tree)
+    if (done := own_way(tree)) is not None:
+        return done
+    if isinstance(tree, dict):
+        return {key: _map(change, branch, own_way) for key, branch in tree.items()}
+    if isinstance(tree, tuple):
+        branches = [_map(change, branch, own_way) for branch in tree]
+        return type(tree)(*branches) if hasattr(tree, "_fields") else tuple(branches)
+    return tree
+
 
 Step = Callable[[Tensor, Tree, Tree], tuple[Tensor, Tree]]
 """step(token_BW, state, memory) -> (logits_BWV, state). The logits are the search's own, to write into."""
@@ -38,7 +78,7 @@ class Tokens:
 
 
 @dataclass(frozen=True)
-class Penalty:
+class LengthPenalty:
     """What the log-probability of a hypothesis is divided by, so that long ones are not worse for being long."""
 
     exponent: float = 1.0
@@ -78,3 +118,43 @@ class Hypothesis:
         """From a path that may end in the end token."""
         ended = path[-1] == end
         return cls(tuple(path[:-1] if ended else path), tuple(log_probs), score, ended)
+
+
+# The best few of many scores.
+
+
+GROUP = 10
+"""Scores in a group; measured on vocabularies of 6,000 to 32,000: flat between 8 and 16."""
+
+
+def top(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The `count` best of the last axis and their places, best first, like `topk`."""
+    rows_NV = scores.reshape(-1, 1, scores.shape[-1])
+    best_NC, place_NC = top_sums(rows_NV.new_zeros(rows_NV.shape[:2]), rows_NV, count)
+    return best_NC.view(*scores.shape[:-1], -1), place_NC.view(*scores.shape[:-1], -1)
+
+
+def top_sums(total_NW: Tensor, scores_NWV: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The `count` best of `total + score` over all W and V of a row, best first, and their places in W V.
+
+    The best few lie in the groups with the best maxima, and maxima of groups are cheap: only those few groups are
+    searched, and no sum is made that is not looked at. A row is looked at alone, so that what is in the batch beside it
+    cannot decide between equal scores.
+    """
+    width, length = scores_NWV.shape[1:]
+    groups = length // GROUP
+    if width * groups < 4 * count:
+        return (total_NW[:, :, None] + scores_NWV).flatten(1).topk(count, dim=-1)
+    grouped = groups * GROUP
+    maxima_NWG = scores_NWV[:, :, :grouped].unflatten(-1, (GROUP, groups)).amax(-2)  # a group is a column
+    _, best_NC = top((total_NW[:, :, None] + maxima_NWG).flatten(1), count)
+    first_NC = best_NC // groups * length + best_NC % groups
+    device = scores_NWV.device
+    place_NP = (first_NC[:, :, None] + torch.arange(0, grouped, groups, device=device)).flatten(1)
+    if grouped < length:  # what is left over belongs to no group
+        first_W1 = torch.arange(0, width * length, length, device=device)[:, None]
+        rest = (first_W1 + torch.arange(grouped, length, device=device)).flatten()
+        place_NP = torch.cat([place_NP, rest.expand(len(place_NP), -1)], dim=-1)
+    sum_NP = total_NW.gather(1, place_NP // length) + scores_NWV.flatten(1).gather(1, place_NP)
+    best_sum_NC, among_NC = sum_NP.topk(count, dim=-1)
+    return best_sum_NC, place_NP.gather(1, among_NC)

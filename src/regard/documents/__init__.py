@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from regard.documents.markup import Answer, Piece
     from regard.documents.segment import Draft
 
+
 __all__ = ["FORMAT_NAMES", "Document", "format_of", "parse"]
 
 FORMAT_NAMES = tuple(ending.removeprefix(".") for ending in FORMATS)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
-from regard.data.words import word_texts, words
+from regard.text.words import word_texts, words
 
 MAX_DEPTH = 40
 """Greatest depth of nested elements. Tags inside deeper ones are not matched; they stay where they are."""
@@ -37,7 +37,7 @@ PROTECTED = re.compile("|".join(_KINDS))
 
 
 class Alignment(Protocol):
-    """Which target words translate which source words. `regard.tasks.answer.Alignment` is one."""
+    """Which target words translate which source words. `regard.tasks.translate.translation.Alignment` is one."""
 
     @property
     def source(self) -> Sequence[str]: ...
@@ -48,7 +48,7 @@ class Alignment(Protocol):
 
 
 class Answer(Protocol):
-    """A translation. `regard.tasks.answer.Answer` is one."""
+    """A translation. `regard.tasks.translate.translation.Translation` is one."""
 
     @property
     def text(self) -> str: ...

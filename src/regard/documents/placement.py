@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.words import word_texts
 from regard.documents.markup import Alignment, Box, Break, Element, Fixed, Marked, has_letters
+from regard.text.words import word_texts
 
 OUTSIDE = 0.5
 """Cost of a word in a span that translates something else; a word that belongs to the span counts 1."""

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from regard.data.words import words
 from regard.documents.markup import (
     MAX_NODES,
     PROTECTED,
@@ -27,6 +26,7 @@ from regard.documents.markup import (
     source_of,
 )
 from regard.documents.placement import Placed, place_marks
+from regard.text.words import words
 
 Escape = Callable[[str], str]
 

@@ -13,17 +13,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.layers.cache import Cache
-from regard.layers.initialise import glorot
-from regard.layers.positions import Rotary
-from regard.layers.taps import Seen, Tap
+from regard.layers.hooks import AttentionHook, AttentionRecord
+from regard.layers.init import glorot
+from regard.layers.kv_cache import KVCache
+from regard.layers.positional_encoding import RotaryEncoding
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Scores: how well a query matches a key. Each maps query [..., T, Kq] and key [..., S, Kk] to scores [..., T, S].
 # The dot-product kinds say so by `as_dot`, which is what the fused kernel needs to know.
 
 
-class Dot(nn.Module):
+class DotProductScore(nn.Module):
     """q . k (Luong et al. 2015, "dot")."""
 
     scale = 1.0
@@ -37,14 +37,14 @@ class Dot(nn.Module):
         return (query * scale) @ key.transpose(-1, -2)
 
 
-class ScaledDot(Dot):
+class ScaledDotProductScore(DotProductScore):
     """q . k / sqrt(K) (Vaswani et al. 2017): keeps the variance of the scores at one."""
 
     def as_dot(self, query: Tensor) -> tuple[Tensor, float]:
         return query, 1.0 / math.sqrt(query.shape[-1])
 
 
-class Bilinear(Dot):
+class BilinearScore(DotProductScore):
     """q W k (Luong et al. 2015, "general"): the query is mapped into the space of the keys."""
 
     def __init__(self, query_width: int, key_width: int):
@@ -55,7 +55,7 @@ class Bilinear(Dot):
         return self.map(query), 1.0
 
 
-class Perceptron(nn.Module):
+class AdditiveScore(nn.Module):
     """v . tanh(W q + U k) (Bahdanau et al. 2015; "concat" in Luong et al. 2015).
 
     `U k` does not depend on the query: `prepare` computes it once a sentence, and `forward` takes prepared keys.
@@ -76,7 +76,7 @@ class Perceptron(nn.Module):
         return self.score(mixed).squeeze(-1)
 
 
-SCALED_DOT = ScaledDot()
+SCALED_DOT = ScaledDotProductScore()
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -91,14 +91,14 @@ def attend(
     *,
     score: nn.Module = SCALED_DOT,
     causal: bool = False,
-    tap: Tap | None = None,
+    tap: AttentionHook | None = None,
 ) -> Tensor:
     """Score query [..., H, T, K] against key [..., H, S, K], normalise, mix value [..., H, S, Kv].
 
     `mask` is boolean, broadcasts to [..., H, T, S] and is True where a key may be seen. `causal` lets query t see keys
     up to t and stands instead of a mask. A query that may see nothing gets zeros.
     """
-    if (tap is None or tap.idle) and isinstance(score, Dot):
+    if (tap is None or tap.idle) and isinstance(score, DotProductScore):
         query, scale = score.as_dot(query)
         return _fused(query, key, value, mask, causal, scale)
     if causal:
@@ -108,7 +108,7 @@ def attend(
         weights = tap.replace(weights)
     output = weights @ value
     if tap is not None and not tap.idle:
-        tap.record(Seen(tap.name, query, key, value, weights, output))
+        tap.record(AttentionRecord(tap.name, query, key, value, weights, output))
     return output
 
 
@@ -134,7 +134,7 @@ def causal_mask(queries: int, keys: int, device: torch.device) -> Tensor:
 
 
 def attend_nearby(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, window: int, *, tap: Tap | None = None
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, window: int, *, tap: AttentionHook | None = None
 ) -> Tensor:
     """Restricted self-attention: each of n positions sees `window // 2` neighbours on either side, in O(window n d).
 
@@ -182,13 +182,13 @@ class SelfAttention(nn.Module):
 
     def __init__(
         self, width: int, heads: int, head_width: int, name: str, *, causal: bool = False, window: int = 0,
-        rotary: Rotary | None = None,
+        rotary: RotaryEncoding | None = None,
     ):  # fmt: skip
         super().__init__()
         self.heads, self.causal, self.window, self.rotary = heads, causal, window, rotary
         self.inward = glorot(nn.Linear(width, 3 * heads * head_width), parts=3)
         self.outward = glorot(nn.Linear(heads * head_width, width))
-        self.tap = Tap(name)
+        self.tap = AttentionHook(name)
 
     def forward(self, x_BTD: Tensor, mask_BT: Tensor | None = None) -> Tensor:
         """Attend over the whole sequence; a causal layer needs no mask, because padding comes last."""
@@ -203,13 +203,13 @@ class SelfAttention(nn.Module):
             mixed = attend(query, key, value, None if mask_BT is None else mask_BT[:, None, None, :], tap=self.tap)
         return self.outward(mixed.transpose(1, 2).flatten(2))
 
-    def start(self, rows: int, width: int) -> Cache:
+    def start(self, rows: int, width: int) -> KVCache:
         """An empty cache [B, W, H, 0, K] for `step`."""
         weight = self.inward.weight
         empty = weight.new_zeros(rows, width, self.heads, 0, weight.shape[0] // (3 * self.heads))
-        return Cache(empty, empty)
+        return KVCache(empty, empty)
 
-    def step(self, x_BWD: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
+    def step(self, x_BWD: Tensor, cache: KVCache) -> tuple[Tensor, KVCache]:
         """One token further for each of W hypotheses, against what each of them has seen so far."""
         inward = self.inward(x_BWD).unflatten(-1, (3, self.heads, -1))  # [B, W, 3, H, K]
         if self.rotary is not None:
@@ -237,7 +237,7 @@ class CrossAttention(nn.Module):
         self.query = glorot(nn.Linear(width, heads * head_width))
         self.memory = glorot(nn.Linear(width, 2 * heads * head_width), parts=2)
         self.outward = glorot(nn.Linear(heads * head_width, width))
-        self.tap = Tap(name)
+        self.tap = AttentionHook(name)
 
     def remember(self, memory_BSD: Tensor) -> KeyValue:
         """Keys and values [B, H, S, K] of the encoded source, shared by every query that will ever look at it."""

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 
-class Chain(nn.Module):
+class LinearChainCRF(nn.Module):
     """Learnt scores of a label after another, of the first label and of the last.
 
     Padding stands at the ends of rows, and every row has at least one word.
@@ -27,7 +27,9 @@ class Chain(nn.Module):
         self.first = nn.Parameter(torch.zeros(labels))
         self.last = nn.Parameter(torch.zeros(labels))
 
-    def surprise(self, logits_BTL: Tensor, target_BT: Tensor, mask_BT: Tensor, smoothing: float = 0.0) -> Tensor:
+    def negative_log_likelihood(
+        self, logits_BTL: Tensor, target_BT: Tensor, mask_BT: Tensor, smoothing: float = 0.0
+    ) -> Tensor:
         """Negative log-probability [B] of the right labels; smoothing gives its share to all labels alike."""
         score_BTL, after_LL = self._close(logits_BTL, mask_BT), self.after.double()
         total_B: Tensor = _Total.apply(score_BTL, after_LL, mask_BT)  # type: ignore[no-untyped-call]
@@ -68,7 +70,7 @@ class Chain(nn.Module):
         return torch.cat([inner_BTL[:, :1] + self.first.double(), inner_BTL[:, 1:]], dim=1)
 
 
-class Swept(NamedTuple):
+class ForwardBackward(NamedTuple):
     """What a pass in each direction found."""
 
     total_B: Tensor
@@ -81,7 +83,7 @@ class Swept(NamedTuple):
     """The same before the step to this label is taken; zero at the first place and on padding."""
 
 
-def sweep(score_BTL: Tensor, after_LL: Tensor, mask_BT: Tensor) -> Swept:
+def sweep(score_BTL: Tensor, after_LL: Tensor, mask_BT: Tensor) -> ForwardBackward:
     """Sum over all paths, forwards and backwards."""
     peak_BT, top = score_BTL.amax(-1), after_LL.max()
     weights = (score_BTL - peak_BT[:, :, None]).exp().unbind(1)
@@ -108,7 +110,7 @@ def sweep(score_BTL: Tensor, after_LL: Tensor, mask_BT: Tensor) -> Swept:
         behind.append(come_BL if real_B1 is None else torch.where(real_B1, come_BL, 1.0))
     onward.append(torch.zeros_like(weights[0]))
     total_B = ((torch.cat(scales, dim=1).log() + peak_BT) * mask_BT).sum(1) + (mask_BT.sum(1) - 1) * top
-    return Swept(total_B, *(torch.stack(found, dim=1) for found in (before, behind[::-1], onward[::-1])))
+    return ForwardBackward(total_B, *(torch.stack(found, dim=1) for found in (before, behind[::-1], onward[::-1])))
 
 
 class _Total(torch.autograd.Function):

@@ -110,7 +110,7 @@ class Dropout(nn.Module):
         return f"rate={self.dropped / 256:.3g}"
 
 
-def weaken(model: nn.Module, strength: float) -> None:
+def set_dropout_strength(model: nn.Module, strength: float) -> None:
     """Let all dropout of a model work at this share of its rate."""
     for module in model.modules():
         if isinstance(module, Dropout):

@@ -8,7 +8,7 @@
 `step` repeated equals `forward`: tests/laws holds every registered architecture to it. A memory or a state is a tree of
 tuples, dictionaries and tensors whose first axis is the batch (and second, in a state, the beam), so that search can
 select and reorder rows without knowing what they mean. A branch may know a faster way and bring it as `keep(rows_N)`
-and `follow(beams_BW)`, as a cache does (layers/cache.py). A state is good for one step; the logits are the caller's.
+and `follow(beams_BW)`, as a cache does (layers/kv_cache.py). A state is good for one step; the logits are the caller's.
 
 A classifier of documents stops after `encode`, which gives one vector a document; `forward` scores the labels. A tagger
 has one vector a word, and a chain of labels on top.
@@ -25,8 +25,8 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from regard.layers.crf import Chain
-from regard.layers.taps import Seen
+from regard.layers.crf import LinearChainCRF
+from regard.layers.hooks import AttentionRecord
 
 
 class Source(Protocol):
@@ -45,7 +45,7 @@ Tree = Any
 """Nested tuples and dictionaries of tensors."""
 
 
-class Memory(NamedTuple):
+class EncoderOutput(NamedTuple):
     """An encoded source: its states, which of them are real, and what the architecture keeps beside them."""
 
     states_BSD: Tensor
@@ -105,15 +105,15 @@ class Seq2Seq(Network):
     """An encoder-decoder. A subclass writes `encode`, `start`, `step` and `hidden`, and owns `output`."""
 
     @abstractmethod
-    def encode(self, source: Source) -> Memory:
+    def encode(self, source: Source) -> EncoderOutput:
         """Read the source."""
 
     @abstractmethod
-    def start(self, memory: Memory) -> Tree:
+    def start(self, memory: EncoderOutput) -> Tree:
         """The state before the first token, one hypothesis a sentence."""
 
     @abstractmethod
-    def step(self, token_BW: Tensor, state: Tree, memory: Memory) -> tuple[Tensor, Tree]:
+    def step(self, token_BW: Tensor, state: Tree, memory: EncoderOutput) -> tuple[Tensor, Tree]:
         """Scores of the next token [B, W, V] after `token_BW`, and the state from there."""
 
     @abstractmethod
@@ -145,7 +145,7 @@ class Documents(Protocol):
         """True where a token is real. The first token of a document always is."""
 
 
-class Classifier(Network):
+class ClassifierModel(Network):
     """Documents to scores of labels. A subclass writes `encode` and `shading`, and owns `output`."""
 
     @abstractmethod
@@ -164,7 +164,7 @@ class Classifier(Network):
             yield Example(partial(self, documents), amounts)
 
     @abstractmethod
-    def shading(self, tape: Mapping[str, Seen], documents: Documents) -> Tensor:
+    def shading(self, tape: Mapping[str, AttentionRecord], documents: Documents) -> Tensor:
         """Each token's share of what was looked at [B, U, S], from what a trace of `forward` saw; they sum to one."""
 
 
@@ -180,10 +180,10 @@ class Words(Protocol):
         """True where a piece is real. The first piece of a word always is, and so is the first word of a sentence."""
 
 
-class Tagger(Network):
+class TaggerModel(Network):
     """Words to scores of labels. A subclass writes `encode`, and owns `output` and `chain`."""
 
-    chain: Chain
+    chain: LinearChainCRF
     """What the labels of neighbours have to do with each other."""
 
     @abstractmethod
@@ -208,7 +208,7 @@ class Tagger(Network):
 Layer = TypeVar("Layer", bound=nn.Module)
 
 
-class Layers(nn.ModuleList, Generic[Layer]):
+class LayerNames(nn.ModuleList, Generic[Layer]):
     """A list of layers that knows of which kind they are."""
 
     def __init__(self, layers: Iterable[Layer]):

@@ -15,23 +15,25 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 
 from regard.layers.dropout import Dropout
-from regard.layers.initialise import glorot
-from regard.layers.packed import PackedGRU, Packing
-from regard.layers.pool import ContextAttention
-from regard.layers.taps import Seen
-from regard.models.base import Classifier, Documents, visible
+from regard.layers.hooks import AttentionRecord
+from regard.layers.init import glorot
+from regard.layers.pooling import AttentionPooling
+from regard.layers.rnn_cells import PackedGRU, PackedLayout
+from regard.models.base import ClassifierModel, Documents, visible
 
 
-class Level(nn.Module):
+class HANLevel(nn.Module):
     """Sequences in, one vector each: a GRU from both ends, then attention with a context vector."""
 
     def __init__(self, inputs: int, width: int, dropout: float, name: str):
         super().__init__()
         self.drop = Dropout(dropout)
         self.read = PackedGRU(inputs, width)
-        self.attend = ContextAttention(2 * width, name)
+        self.attend = AttentionPooling(2 * width, name)
 
-    def forward(self, x_PD: Tensor, packing: Packing, mask_NS: Tensor, document_P: Tensor, documents: int) -> Tensor:
+    def forward(
+        self, x_PD: Tensor, packing: PackedLayout, mask_NS: Tensor, document_P: Tensor, documents: int
+    ) -> Tensor:
         """Vectors [N, D] of packed sequences; `document_P` says to which document each token belongs."""
         if self.training:
             keep_BD = self.drop(x_PD.new_ones(documents, x_PD.shape[-1]))
@@ -41,15 +43,15 @@ class Level(nn.Module):
         return self.attend(packing.unpack(states_PD), packing.unpack(keys_PD), visible(mask_NS))
 
 
-class Hierarchical(Classifier):
+class HAN(ClassifierModel):
     """Words to sentences to a document."""
 
     def __init__(self, vocabulary: int, labels: int, *, embedding: int, width: int, dropout: float):
         super().__init__()
         self.embed = nn.Embedding(vocabulary, embedding)
         nn.init.uniform_(self.embed.weight, -0.1, 0.1)
-        self.words = Level(embedding, width, dropout, "word")
-        self.sentences = Level(2 * width, width, dropout, "sentence")
+        self.words = HANLevel(embedding, width, dropout, "word")
+        self.sentences = HANLevel(2 * width, width, dropout, "sentence")
         self.drop = Dropout(dropout)
         self.output = glorot(nn.Linear(2 * width, labels))
 
@@ -58,15 +60,15 @@ class Hierarchical(Classifier):
         mask_BU = documents.mask_BUS.any(-1)
         rows, places = mask_BU.nonzero(as_tuple=True)
         mask_NS, ids_NS = documents.mask_BUS[rows, places], documents.ids_BUS[rows, places]
-        words = Packing(mask_NS)
+        words = PackedLayout(mask_NS)
         x_PE = self.embed(words.pack(ids_NS))
         sentence_ND = self.words(x_PE, words, mask_NS, rows[words.row_P], len(mask_BU))
-        order = Packing(mask_BU)
+        order = PackedLayout(mask_BU)
         flat_of = mask_BU.flatten().cumsum(0) - 1  # the number of each sentence among the real ones
         x_PD = sentence_ND.index_select(0, flat_of[order.place_P])
         return self.drop(self.sentences(x_PD, order, mask_BU, order.row_P, len(mask_BU)))
 
-    def shading(self, tape: Mapping[str, Seen], documents: Documents) -> Tensor:
+    def shading(self, tape: Mapping[str, AttentionRecord], documents: Documents) -> Tensor:
         """Weight of a word in its sentence times that of its sentence in the document."""
         mask_BU = documents.mask_BUS.any(-1)
         word_NS = tape["word"].weights_BHTS[:, 0, 0]

@@ -15,7 +15,7 @@ word encoder together are as wide as the other states; the embeddings of both si
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -25,20 +25,160 @@ from torch.nn import functional as F
 
 from regard.layers.attention import KeyValue
 from regard.layers.dropout import Dropout
-from regard.layers.initialise import glorot
-from regard.layers.recurrent import GRU, Layer, Look
-from regard.layers.streams import Stream
-from regard.layers.taps import Tap
-from regard.models.base import Memory, Seq2Seq, Source, visible
-from regard.models.rnn import Embedding
-from regard.models.witness import Taps, Witness
+from regard.layers.hooks import AttentionHook, AttentionRecord, HiddenStateHook, Listener
+from regard.layers.init import glorot
+from regard.layers.rnn_cells import GRU, RecurrentAttention, RecurrentLayer
+from regard.models.base import EncoderOutput, Seq2Seq, Source, visible
+from regard.models.recurrent import RecurrentEmbedding
+
+# Looking at two levels of attention as though they were one: HRAN's words and utterances, for the taps.
+#
+# Every tool for looking inside knows weights over the tokens of the source. So both levels are laid out over these:
+#
+# "decoder.word"       the weights of the words in their utterances; they sum to 1 in each
+# "decoder.utterance"  the weights of the utterances, at the tokens that close them
+# "decoder.cross"      their product, which sums to 1; what replaces it is taken apart into the two again
+#
+# Utterances have other states at each step, so what is recorded as keys and values are the word states. Who listens
+# to
+# words is asked once an utterance, the weights of the others being 0.
+
+
+Context = Callable[[Tensor, AttentionHook, AttentionHook], Tensor]
+"""context(state_ND, word, utterance): what is seen from a state, [N, D]; each tap is asked about its level."""
+
+
+class TwoLevelHooks(NamedTuple):
+    """What may be listened to."""
+
+    word: AttentionHook
+    utterance: AttentionHook
+    both: AttentionHook
+
+    @property
+    def idle(self) -> bool:
+        """Nobody looks."""
+        return all(tap.idle for tap in self)
+
+
+class TwoLevelAttentionRecorder:
+    """Runs the steps of one pass for those who look, and tells them when it is over."""
+
+    def __init__(self, taps: TwoLevelHooks, context: Context, memory: EncoderOutput, places: Sequence[Tensor]):
+        """`places` [B, L]: where the words of each utterance stand among the S source tokens; S for none."""
+        self.taps, self._context, self._memory, self._places = taps, context, memory, places
+        self._size = memory.mask_BS.shape[1]
+        ends = [place_BL.masked_fill(place_BL == self._size, -1).amax(-1) for place_BL in places]
+        self._ends_BU = torch.stack([end_B.masked_fill(end_B < 0, self._size) for end_B in ends], dim=1)
+        self._queries: list[Tensor] = []
+        self._steps: dict[AttentionHook, list[Tensor]] = {tap: [] for tap in taps}
+
+    def context(self, state_ND: Tensor) -> Tensor:
+        """One step, its weights shown and, if somebody wishes, replaced."""
+        words: list[Tensor] = []
+        shares: list[Tensor] = []
+        context_ND = self._run(state_ND, self._hear_words(words), self._hear_utterances(shares))
+        [share] = shares
+        joint = self._join(words, share)
+        other = self.taps.both.replace(joint)
+        if other is not joint:
+            words, share = self._take_apart(other, words)
+            context_ND = self._run(state_ND, _giving(words), _giving([_by_row(share)]))
+        parts = [self._spread(found, place) for found, place in zip(words, self._places, strict=True)]
+        shown = TwoLevelAttention(torch.stack(parts).sum(0), self._spread(share, self._ends_BU), other)
+        for tap, weights in zip(self.taps, shown, strict=True):
+            self._steps[tap].append(weights)
+        self._queries.append(state_ND.unflatten(0, (len(self._ends_BU), 1, -1)))
+        return context_ND
+
+    def tell(self) -> None:
+        """The steps as one pass, for those who record."""
+        states = self._memory.states_BSD.unsqueeze(1)
+        query = torch.cat(self._queries, dim=-2)
+        for tap, steps in self._steps.items():
+            weights = torch.cat(steps, dim=-2)
+            tap.record(AttentionRecord(tap.name, query, states, states, weights, weights @ states))
+
+    def _run(self, state_ND: Tensor, words: Listener, utterances: Listener) -> Tensor:
+        word, utterance = AttentionHook("word"), AttentionHook("utterance")
+        with word.attached(words), utterance.attached(utterances):
+            return self._context(state_ND, word, utterance)
+
+    def _hear_words(self, found: list[Tensor]) -> Listener:
+        def listen(name: str, weights: Tensor) -> Tensor:
+            found.append(self._asked(self.taps.word, weights, self._places[len(found)]))
+            return found[-1]
+
+        return listen
+
+    def _hear_utterances(self, found: list[Tensor]) -> Listener:
+        def listen(name: str, weights_N11U: Tensor) -> Tensor:
+            by_context = weights_N11U.reshape(len(self._ends_BU), 1, -1, weights_N11U.shape[-1])  # [B, 1, W, U]
+            found.append(self._asked(self.taps.utterance, by_context, self._ends_BU))
+            return _by_row(found[-1])
+
+        return listen
+
+    def _asked(self, tap: AttentionHook, weights: Tensor, place_BL: Tensor) -> Tensor:
+        """The weights, or what a listener puts in their place."""
+        return _gather(tap.replace(self._spread(weights, place_BL)), place_BL) if tap.listeners else weights
+
+    def _join(self, words: Sequence[Tensor], share: Tensor) -> Tensor:
+        """The weight of each token: of the word in its utterance, times that of the utterance."""
+        shares = share.split(1, dim=-1)
+        parts = zip(words, shares, self._places, strict=True)
+        return torch.stack([self._spread(found * part, place) for found, part, place in parts]).sum(0)
+
+    def _take_apart(self, joint: Tensor, words: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
+        """Weights of words and of utterances whose product is `joint`.
+
+        The words of an utterance that has lost all its weight keep those that they had.
+        """
+        parts = [_gather(joint, place_BL) for place_BL in self._places]
+        shares = [part.sum(-1, keepdim=True) for part in parts]
+        found = [
+            torch.where(share == 0, before, part / share)
+            for before, part, share in zip(words, parts, shares, strict=True)
+        ]
+        return found, torch.cat(shares, dim=-1)
+
+    def _spread(self, weights: Tensor, place_BL: Tensor) -> Tensor:
+        """Weights [B, 1, W, L] at their places among the source tokens, [B, 1, W, S]."""
+        empty = weights.new_zeros(*weights.shape[:-1], self._size + 1)
+        return empty.scatter(-1, place_BL[:, None, None].expand_as(weights), weights)[..., : self._size]
+
+
+class TwoLevelAttention(NamedTuple):
+    """Weights over the source tokens [B, 1, W, S], in the order of `Taps`."""
+
+    word: Tensor
+    utterance: Tensor
+    both: Tensor
+
+
+def _gather(flat_B1WS: Tensor, place_BL: Tensor) -> Tensor:
+    """Back from the source tokens to the words of an utterance; 0 where there is none."""
+    index = place_BL[:, None, None].expand(*flat_B1WS.shape[:-1], -1)
+    return F.pad(flat_B1WS, (0, 1)).gather(-1, index)
+
+
+def _by_row(weights_B1WU: Tensor) -> Tensor:
+    """[B, 1, W, U] to [N, 1, 1, U]: to the decoder, hypotheses are rows."""
+    return weights_B1WU.reshape(-1, 1, 1, weights_B1WU.shape[-1])
+
+
+def _giving(weights: Sequence[Tensor]) -> Listener:
+    """A listener that puts given weights in the place of others, call after call."""
+    left: Iterator[Tensor] = iter(weights)
+    return lambda name, there: next(left)
+
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Where the utterances are: in the source tokens stand one after the other [B, S]; attention wants them by utterance,
 # [B, U, L], the last utterance first.
 
 
-class Layout(NamedTuple):
+class TurnLayout(NamedTuple):
     """The utterances of a batch of contexts."""
 
     place_BUL: Tensor
@@ -54,7 +194,7 @@ class Layout(NamedTuple):
         return self.place_BUL < self.turn_BS.shape[1]
 
 
-def find_utterances(ids_BS: Tensor, mask_BS: Tensor, marker: int) -> Layout:
+def find_utterances(ids_BS: Tensor, mask_BS: Tensor, marker: int) -> TurnLayout:
     """Cut contexts after every marker. A marker belongs to the utterance that it closes, so none is empty."""
     rows, size = ids_BS.shape
     place_BS = torch.arange(size, device=ids_BS.device).expand(rows, -1)
@@ -67,7 +207,7 @@ def find_utterances(ids_BS: Tensor, mask_BS: Tensor, marker: int) -> Layout:
     place_BUL = place_BS.new_full((rows, turns, longest), size)
     row_BS = torch.arange(rows, device=ids_BS.device)[:, None].expand(-1, size)
     place_BUL[row_BS[mask_BS], turn_BS[mask_BS], within_BS[mask_BS]] = place_BS[mask_BS]
-    return Layout(place_BUL, turn_BS, within_BS)
+    return TurnLayout(place_BUL, turn_BS, within_BS)
 
 
 def by_utterance(x_BSD: Tensor, place_BUL: Tensor) -> Tensor:
@@ -82,18 +222,18 @@ def by_utterance(x_BSD: Tensor, place_BUL: Tensor) -> Tensor:
 # Encoder
 
 
-class Encoder(nn.Module):
+class HRANEncoder(nn.Module):
     """The word encoder: a GRU from both ends of each utterance, all utterances of the batch side by side."""
 
     def __init__(self, vocabulary: int, width: int, embedding: int, dropout: float, marker: int):
         super().__init__()
         self.marker = marker
-        self.embed = Embedding(vocabulary, embedding)
+        self.embed = RecurrentEmbedding(vocabulary, embedding)
         self.drop = Dropout(dropout)
-        self.words = Layer("gru", embedding, width // 2, (False, True))
-        self.stream = Stream("encoder")
+        self.words = RecurrentLayer("gru", embedding, width // 2, (False, True))
+        self.stream = HiddenStateHook("encoder")
 
-    def forward(self, source: Source) -> tuple[Tensor, Tensor, Layout]:
+    def forward(self, source: Source) -> tuple[Tensor, Tensor, TurnLayout]:
         """Word states [B, S, D], the last ones [B, D] of the last utterance, and where the utterances are."""
         x_BSE = self.stream.see("embed", self.embed(source.ids_BS))
         rows = len(x_BSE)  # those of the source, or as many as a listener has made of one
@@ -119,7 +259,7 @@ class Turn(NamedTuple):
     """Where the words stand in the source; S where there is none."""
 
 
-class Recall(NamedTuple):
+class DecoderContext(NamedTuple):
     """What the decoder keeps of a context beside the word states."""
 
     first_BD: Tensor
@@ -131,7 +271,7 @@ class Recall(NamedTuple):
 # Decoder
 
 
-class Heard(NamedTuple):
+class TurnMemory(NamedTuple):
     """A turn as N = B W hypotheses attend to it. Where nothing is missing, a mask is None."""
 
     words: KeyValue
@@ -139,28 +279,28 @@ class Heard(NamedTuple):
     there_N1: Tensor | None
 
 
-class Decoder(nn.Module):
+class HRANDecoder(nn.Module):
     """Two levels of attention and a GRU that reads the last word and what they saw."""
 
     def __init__(self, width: int, embedding: int, dropout: float):
         super().__init__()
-        self.look = Look("concat", 2 * width, width, "decoder.word", inner=width)
+        self.look = RecurrentAttention("concat", 2 * width, width, "decoder.word", inner=width)
         self.climb = GRU(width, width)
-        self.utterance = Look("concat", width, width, "decoder.utterance")
+        self.utterance = RecurrentAttention("concat", width, width, "decoder.utterance")
         self.after_last = nn.Parameter(torch.empty(width))
         nn.init.normal_(self.after_last, std=width**-0.5)
         self.drop = Dropout(dropout, rows=-2)
         self.cell = GRU(embedding, width, fed=width)
         self.deep = glorot(nn.Linear(2 * width + embedding, 2 * width), parts=2)
-        self.tap = Tap("decoder.cross")
+        self.tap = AttentionHook("decoder.cross")
 
-    def forward(self, x_TNE: Tensor, state_ND: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
+    def forward(self, x_TNE: Tensor, state_ND: Tensor, memory: EncoderOutput) -> tuple[Tensor, Tensor]:
         """T readouts [T, N, D] after T embedded tokens, and the state from there."""
         turns, taps = self._hear(memory.extra.turns, len(state_ND)), self.taps
         witness = None
         if not taps.idle:
             places = [turn.place_BL for turn in memory.extra.turns]
-            witness = Witness(taps, partial(self.context, turns), memory, places)
+            witness = TwoLevelAttentionRecorder(taps, partial(self.context, turns), memory, places)
         contexts, states = [], []
         for read_NG in self.cell.read(self.drop(x_TNE)).unbind(0):
             context_ND = witness.context(state_ND) if witness else self.context(turns, state_ND)
@@ -173,12 +313,16 @@ class Decoder(nn.Module):
         return torch.maximum(*self.deep(read).chunk(2, dim=-1)), state_ND
 
     @property
-    def taps(self) -> Taps:
+    def taps(self) -> TwoLevelHooks:
         """Where one can look: at words, at utterances, at both as one."""
-        return Taps(self.look.tap, self.utterance.tap, self.tap)
+        return TwoLevelHooks(self.look.tap, self.utterance.tap, self.tap)
 
     def context(
-        self, turns: Sequence[Heard], state_ND: Tensor, word: Tap | None = None, utterance: Tap | None = None
+        self,
+        turns: Sequence[TurnMemory],
+        state_ND: Tensor,
+        word: AttentionHook | None = None,
+        utterance: AttentionHook | None = None,
     ) -> Tensor:
         """What is seen of the context from this state, [N, D]. The taps are shown the weights of their level."""
         above_ND = self.after_last.repeat(len(state_ND), 1)
@@ -193,16 +337,16 @@ class Decoder(nn.Module):
         (key_NUD,) = self.utterance.prepare(level_NUD)
         return self.utterance(state_ND, KeyValue(key_NUD, level_NUD), _there(turns), utterance)
 
-    def _hear(self, turns: Sequence[Turn], rows: int) -> list[Heard]:
+    def _hear(self, turns: Sequence[Turn], rows: int) -> list[TurnMemory]:
         heard = []
         for turn in turns:
             there_B = turn.mask_BL.any(-1)
             there_N1 = None if bool(there_B.all()) else there_B.repeat_interleave(rows // len(there_B))[:, None]
-            heard.append(Heard(KeyValue(turn.key_BLD, turn.value_BLD), visible(turn.mask_BL), there_N1))
+            heard.append(TurnMemory(KeyValue(turn.key_BLD, turn.value_BLD), visible(turn.mask_BL), there_N1))
         return heard
 
 
-def _there(turns: Sequence[Heard]) -> Tensor | None:
+def _there(turns: Sequence[TurnMemory]) -> Tensor | None:
     """Which utterances there are, [N, U]; None if all are."""
     missing = [turn.there_N1 for turn in turns if turn.there_N1 is not None]
     if not missing:
@@ -230,9 +374,9 @@ class HRAN(Seq2Seq):
         marker: int,
     ):
         super().__init__()
-        self.encoder = Encoder(source_vocabulary, width, embedding, dropout, marker)
-        self.embed = Embedding(target_vocabulary, embedding)
-        self.decoder = Decoder(width, embedding, dropout)
+        self.encoder = HRANEncoder(source_vocabulary, width, embedding, dropout, marker)
+        self.embed = RecurrentEmbedding(target_vocabulary, embedding)
+        self.decoder = HRANDecoder(width, embedding, dropout)
         self.drop = Dropout(dropout)
         self.output = nn.Linear(width, target_vocabulary, bias=False)
         nn.init.normal_(self.output.weight, std=width**-0.5)
@@ -240,9 +384,9 @@ class HRAN(Seq2Seq):
             self.output.weight = self.embed.tokens.weight
         if tie == "all":
             self.encoder.embed.tokens.weight = self.embed.tokens.weight
-        self.stream = Stream("decoder")
+        self.stream = HiddenStateHook("decoder")
 
-    def encode(self, source: Source) -> Memory:
+    def encode(self, source: Source) -> EncoderOutput:
         """Read the words of every utterance; prepare their keys, once."""
         states_BSD, first_BD, layout = self.encoder(source)
         (key_BSD,) = self.decoder.look.prepare(states_BSD)
@@ -252,13 +396,13 @@ class HRAN(Seq2Seq):
             Turn(*(part[:, turn, :length] for part in (key_BULD, value_BULD, layout.mask_BUL, layout.place_BUL)))
             for turn, length in enumerate(longest_U)
         )
-        return Memory(states_BSD, source.mask_BS, Recall(first_BD, turns))
+        return EncoderOutput(states_BSD, source.mask_BS, DecoderContext(first_BD, turns))
 
-    def start(self, memory: Memory) -> tuple[Tensor]:
+    def start(self, memory: EncoderOutput) -> tuple[Tensor]:
         """The last word states of the last utterance."""
         return (memory.extra.first_BD.unsqueeze(1),)
 
-    def step(self, token_BW: Tensor, state: tuple[Tensor], memory: Memory) -> tuple[Tensor, tuple[Tensor]]:
+    def step(self, token_BW: Tensor, state: tuple[Tensor], memory: EncoderOutput) -> tuple[Tensor, tuple[Tensor]]:
         """One token further."""
         x_BWE = self.stream.see("embed", self.embed(token_BW))
         top_TND, after_ND = self.decoder(x_BWE.flatten(0, 1)[None], state[0].flatten(0, 1), memory)

@@ -9,7 +9,7 @@ from torch import nn
 
 
 @dataclass(frozen=True)
-class Row:
+class LayerRow:
     """Layers of one shape: where they stand, how many, and their weights."""
 
     name: str
@@ -19,9 +19,9 @@ class Row:
     """Of all of them together."""
 
 
-def summarise(model: nn.Module) -> list[Row]:
+def summarise(model: nn.Module) -> list[LayerRow]:
     """One row for each kind of layer; blocks that repeat are counted in one row, e.g. "encoder.blocks.*.feed.widen"."""
-    rows: dict[tuple[str, tuple[tuple[int, ...], ...]], Row] = {}
+    rows: dict[tuple[str, tuple[tuple[int, ...], ...]], LayerRow] = {}
     seen: set[int] = set()
     for name, module in model.named_modules():
         own = [parameter for parameter in module.parameters(recurse=False) if id(parameter) not in seen]
@@ -30,7 +30,7 @@ def summarise(model: nn.Module) -> list[Row]:
         seen |= {id(parameter) for parameter in own}
         shapes = tuple(tuple(parameter.shape) for parameter in own)
         place = re.sub(r"\.\d+\b", ".*", name)
-        before = rows.get((place, shapes), Row(place, 0, shapes, 0))
+        before = rows.get((place, shapes), LayerRow(place, 0, shapes, 0))
         size = sum(parameter.numel() for parameter in own)
-        rows[place, shapes] = Row(place, before.count + 1, shapes, before.parameters + size)
+        rows[place, shapes] = LayerRow(place, before.count + 1, shapes, before.parameters + size)
     return list(rows.values())

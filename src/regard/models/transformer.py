@@ -17,12 +17,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.layers.attention import CrossAttention, KeyValue, SelfAttention
-from regard.layers.cache import Cache
 from regard.layers.dropout import Dropout
-from regard.layers.initialise import glorot, silence
-from regard.layers.positions import Rotary, position_layer
-from regard.layers.streams import Stream
-from regard.models.base import Layers, Memory, Seq2Seq, Source, visible
+from regard.layers.hooks import HiddenStateHook
+from regard.layers.init import glorot, silence
+from regard.layers.kv_cache import KVCache
+from regard.layers.positional_encoding import RotaryEncoding, position_layer
+from regard.models.base import EncoderOutput, LayerNames, Seq2Seq, Source, visible
 
 
 class Shape(NamedTuple):
@@ -89,7 +89,7 @@ class Residual(nn.Module):
         return x if self.before else self.norm(x)
 
 
-def start_quietly(model: nn.Module) -> None:
+def zero_init_residual(model: nn.Module) -> None:
     """Let every sub-layer add nothing to the stream at first: what is learnt first is what the words say by themselves.
 
     With norms before the sub-layers a small corpus is learnt in fewer updates (docs/log.md).
@@ -101,7 +101,7 @@ def start_quietly(model: nn.Module) -> None:
             silence(part.narrow)
 
 
-class Constant(nn.Module):
+class PrunedSublayer(nn.Module):
     """What is left of a linear map that reads nothing: its bias."""
 
     def __init__(self, width: int):
@@ -109,12 +109,12 @@ class Constant(nn.Module):
         self.bias = nn.Parameter(torch.zeros(width))
 
 
-class Headless(nn.Module):
+class FullyPrunedAttention(nn.Module):
     """Attention, to itself or to the source, that has lost all its heads: it says the same whatever there is to see."""
 
     def __init__(self, width: int):
         super().__init__()
-        self.outward = Constant(width)
+        self.outward = PrunedSublayer(width)
 
     def forward(self, x: Tensor, *seen: object) -> Tensor:
         """The bias of the output, at every position."""
@@ -124,17 +124,17 @@ class Headless(nn.Module):
         """Nothing."""
         return ()
 
-    def start(self, rows: int, width: int) -> Cache:
+    def start(self, rows: int, width: int) -> KVCache:
         """A cache of nothing, by which the length of the output is known all the same."""
         empty = self.outward.bias.new_zeros(rows, width, 1, 0, 1)
-        return Cache(empty, empty)
+        return KVCache(empty, empty)
 
-    def step(self, x_BWD: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
+    def step(self, x_BWD: Tensor, cache: KVCache) -> tuple[Tensor, KVCache]:
         """One token further."""
         return self(x_BWD), cache.add(x_BWD.new_zeros(*x_BWD.shape[:2], 2, 1, 1))
 
 
-class Block(nn.Module):
+class EncoderBlock(nn.Module):
     """Self-attention, then feed-forward: a layer of the encoder or, when causal, of a language model."""
 
     def __init__(self, shape: Shape, name: str, *, causal: bool = False):
@@ -148,7 +148,7 @@ class Block(nn.Module):
         x_BSD = self.around_attend.leave(x_BSD, self.attend(self.around_attend.enter(x_BSD), mask_BS))
         return self.around_feed.leave(x_BSD, self.feed(self.around_feed.enter(x_BSD)))
 
-    def step(self, x_BWD: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
+    def step(self, x_BWD: Tensor, cache: KVCache) -> tuple[Tensor, KVCache]:
         """One layer up for the newest token of each hypothesis."""
         update, cache = self.attend.step(self.around_attend.enter(x_BWD), cache)
         x_BWD = self.around_attend.leave(x_BWD, update)
@@ -174,7 +174,7 @@ class DecoderBlock(nn.Module):
         x_BTD = self.around_attend.leave(x_BTD, self.attend(self.around_attend.enter(x_BTD)))
         return self._look_and_feed(x_BTD, memory, mask_BS)
 
-    def step(self, x_BWD: Tensor, cache: Cache, memory: Remembered, mask_BS: Tensor | None) -> tuple[Tensor, Cache]:
+    def step(self, x_BWD: Tensor, cache: KVCache, memory: Remembered, mask_BS: Tensor | None) -> tuple[Tensor, KVCache]:
         """One layer up for the newest token of each hypothesis."""
         update, cache = self.attend.step(self.around_attend.enter(x_BWD), cache)
         return self._look_and_feed(self.around_attend.leave(x_BWD, update), memory, mask_BS), cache
@@ -184,10 +184,10 @@ class DecoderBlock(nn.Module):
         return self.around_feed.leave(x, self.feed(self.around_feed.enter(x)))
 
 
-def _self_attention(shape: Shape, name: str, causal: bool) -> SelfAttention | Headless:
+def _self_attention(shape: Shape, name: str, causal: bool) -> SelfAttention | FullyPrunedAttention:
     heads = shape.heads_in(f"{name}.self")
     if not heads:
-        return Headless(shape.width)
+        return FullyPrunedAttention(shape.width)
     return SelfAttention(
         shape.width,
         heads,
@@ -195,13 +195,17 @@ def _self_attention(shape: Shape, name: str, causal: bool) -> SelfAttention | He
         f"{name}.self",
         causal=causal,
         window=0 if causal else shape.window,
-        rotary=Rotary(shape.head_width) if shape.rotary else None,
+        rotary=RotaryEncoding(shape.head_width) if shape.rotary else None,
     )
 
 
-def _cross_attention(shape: Shape, name: str) -> CrossAttention | Headless:
+def _cross_attention(shape: Shape, name: str) -> CrossAttention | FullyPrunedAttention:
     heads = shape.heads_in(f"{name}.cross")
-    return CrossAttention(shape.width, heads, shape.head_width, f"{name}.cross") if heads else Headless(shape.width)
+    return (
+        CrossAttention(shape.width, heads, shape.head_width, f"{name}.cross")
+        if heads
+        else FullyPrunedAttention(shape.width)
+    )
 
 
 class Embedding(nn.Module):
@@ -235,23 +239,23 @@ class Encoder(nn.Module):
     def __init__(self, embed: Embedding, layers: int, shape: Shape):
         super().__init__()
         self.embed = embed
-        self.blocks = Layers(Block(shape, f"encoder.{layer}") for layer in range(layers))
+        self.blocks = LayerNames(EncoderBlock(shape, f"encoder.{layer}") for layer in range(layers))
         self.norm = _last_norm(shape)
-        self.stream = Stream("encoder")
+        self.stream = HiddenStateHook("encoder")
 
-    def forward(self, source: Source) -> Memory:
+    def forward(self, source: Source) -> EncoderOutput:
         """States of the source."""
         mask_BS = visible(source.mask_BS)
         x_BSD = self.stream.see("embed", self.embed(source.ids_BS))
         for layer, block in enumerate(self.blocks):
             x_BSD = self.stream.see(layer, block(x_BSD, mask_BS))
-        return Memory(self.stream.see("top", self.norm(x_BSD)), source.mask_BS)
+        return EncoderOutput(self.stream.see("top", self.norm(x_BSD)), source.mask_BS)
 
 
 class State(NamedTuple):
     """Where a decoding stands: what each layer has seen so far."""
 
-    caches: tuple[Cache, ...]
+    caches: tuple[KVCache, ...]
 
     @property
     def length(self) -> int:
@@ -298,7 +302,7 @@ class Transformer(Seq2Seq):
             embed_target = Embedding(target_vocabulary, shape, position_layer(positions, join, width, max_positions))
         self.encoder = Encoder(embed_source, encoder_layers, shape)
         self.embed = embed_target
-        self.decoder = Layers(DecoderBlock(shape, f"decoder.{layer}") for layer in range(decoder_layers))
+        self.decoder = LayerNames(DecoderBlock(shape, f"decoder.{layer}") for layer in range(decoder_layers))
         self.norm = _last_norm(shape)
         self.output = nn.Linear(width, target_vocabulary, bias=output_bias)
         nn.init.normal_(self.output.weight, std=width**-0.5)
@@ -306,18 +310,18 @@ class Transformer(Seq2Seq):
             nn.init.zeros_(self.output.bias)
         if tie != "none":
             self.output.weight = embed_target.tokens.weight
-        self.stream = Stream("decoder")
+        self.stream = HiddenStateHook("decoder")
 
-    def encode(self, source: Source) -> Memory:
+    def encode(self, source: Source) -> EncoderOutput:
         """Read the source; project it for every decoder layer, once."""
-        memory: Memory = self.encoder(source)
+        memory: EncoderOutput = self.encoder(source)
         return memory._replace(extra=tuple(block.cross.remember(memory.states_BSD) for block in self.decoder))
 
-    def start(self, memory: Memory) -> State:
+    def start(self, memory: EncoderOutput) -> State:
         """Nothing seen yet."""
         return State(tuple(block.attend.start(memory.states_BSD.shape[0], 1) for block in self.decoder))
 
-    def step(self, token_BW: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
+    def step(self, token_BW: Tensor, state: State, memory: EncoderOutput) -> tuple[Tensor, State]:
         """One token further. All hypotheses are equally long, so all stand at the same position."""
         x_BWD = self.embed(token_BW.flatten()[:, None], state.length).view(*token_BW.shape, -1)
         x_BWD = self.stream.see("embed", x_BWD)
@@ -345,22 +349,22 @@ class LanguageModel(Seq2Seq):
     def __init__(self, vocabulary: int, *, layers: int, positions: str, join: str, max_positions: int, shape: Shape):
         super().__init__()
         self.embed = Embedding(vocabulary, shape, position_layer(positions, join, shape.width, max_positions))
-        self.decoder = Layers(Block(shape, f"decoder.{layer}", causal=True) for layer in range(layers))
+        self.decoder = LayerNames(EncoderBlock(shape, f"decoder.{layer}", causal=True) for layer in range(layers))
         self.norm = _last_norm(shape)
         self.output = nn.Linear(shape.width, vocabulary, bias=False)
         self.output.weight = self.embed.tokens.weight
-        self.stream = Stream("decoder")
+        self.stream = HiddenStateHook("decoder")
 
-    def encode(self, source: Source) -> Memory:
+    def encode(self, source: Source) -> EncoderOutput:
         """There is nothing to remember."""
         rows = source.ids_BS.shape[0]
-        return Memory(self.output.weight.new_zeros(rows, 0, 0), source.mask_BS)
+        return EncoderOutput(self.output.weight.new_zeros(rows, 0, 0), source.mask_BS)
 
-    def start(self, memory: Memory) -> State:
+    def start(self, memory: EncoderOutput) -> State:
         """Nothing seen yet."""
         return State(tuple(block.attend.start(memory.states_BSD.shape[0], 1) for block in self.decoder))
 
-    def step(self, token_BW: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
+    def step(self, token_BW: Tensor, state: State, memory: EncoderOutput) -> tuple[Tensor, State]:
         """One token further."""
         x_BWD = self.embed(token_BW.flatten()[:, None], state.length).view(*token_BW.shape, -1)
         x_BWD = self.stream.see("embed", x_BWD)

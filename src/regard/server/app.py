@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,36 +12,52 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
 from regard import __version__
-from regard.server import chat, libretranslate, v1
-from regard.server.fleet import Fleet
-from regard.server.headers import SafeHeaders
-from regard.server.keys import Keys
-from regard.server.limits import Bounds, Doorkeeper
-from regard.server.logs import Observer
-from regard.server.memory import give_back_now_and_then
-from regard.server.metrics import CONTENT_TYPE, Metrics
+from regard.server import libretranslate, v1
+from regard.server import openai as chat
+from regard.server.api_keys import ApiKeys
+from regard.server.errors import add_problem_handlers
+from regard.server.fast_path import FastPath, FastRoute
+from regard.server.metrics import CONTENT_TYPE, ServerMetrics
+from regard.server.middleware import HostCheck, RequestLimits, RequestLog, SafeHeaders
 from regard.server.page import page_routes
-from regard.server.problems import add_problem_handlers
 from regard.server.reference import describe_api, reference_routes
+from regard.server.runs import ServedRuns
 from regard.server.schemas import PlainTranslateRequest, TranslateRequest
 from regard.server.service import Service, TheService
 from regard.server.settings import ServerSettings
-from regard.server.shortcut import BusyRoute, Shortcut
+from regard.system import give_back
+
+# Memory of a process that lives long and is asked for sentences of every length.
+
+
+INTERVAL = 10.0
+"""Seconds. Giving back takes some milliseconds, in which no thread can ask for memory."""
+
+
+async def give_back_now_and_then(worked: Callable[[], int], every: float = INTERVAL) -> None:
+    """Give memory back every so many seconds in which something was done; `worked` counts what was, since the start."""
+    before = worked()
+    while True:
+        await asyncio.sleep(every)
+        if (now := worked()) != before:
+            before = now
+            await asyncio.to_thread(give_back)
+
 
 NO_TELEMETRY: Any = {"auto_configure": False, "tracing": False, "metrics": False, "logs": False}
 """FastAPI can tell collectors of requests and their contents. Ours tells nobody, whatever the environment says."""
 
 BUSY = (
-    BusyRoute("/translate", libretranslate.translate, PlainTranslateRequest),
-    BusyRoute("/v1/translate", v1.translate, TranslateRequest, key_first=True),
+    FastRoute("/translate", libretranslate.translate, PlainTranslateRequest),
+    FastRoute("/v1/translate", v1.translate, TranslateRequest, key_first=True),
 )
 """Routes that most requests are for."""
 
 
-def create_app(fleet: Fleet, settings: ServerSettings) -> FastAPI:
+def create_app(fleet: ServedRuns, settings: ServerSettings) -> FastAPI:
     """The server as an ASGI application. When it stops, the fleet finishes what it took."""
-    keys = Keys.read(settings.keys) if settings.keys else None
-    service = Service(fleet, settings, keys, Metrics(fleet))
+    keys = ApiKeys.read(settings.keys) if settings.keys else None
+    service = Service(fleet, settings, keys, ServerMetrics(fleet))
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -75,16 +91,16 @@ def _middleware(service: Service) -> list[Middleware]:
     settings = service.settings
     layers = [
         Middleware(SafeHeaders),
-        Middleware(Observer, metrics=service.metrics),
-        Middleware(Doorkeeper, settings=settings),
+        Middleware(RequestLog, metrics=service.metrics),
+        Middleware(HostCheck, settings=settings),
     ]
     if settings.allow_origin:
         headers = ["Authorization", "Content-Type"]
         layers.append(
             Middleware(CORSMiddleware, allow_origins=settings.allow_origin, allow_methods=["*"], allow_headers=headers)
         )
-    bounds = Middleware(Bounds, settings=settings, full_for=service.fleet.full_for)
-    return [*layers, bounds, Middleware(Shortcut, service=service, routes=BUSY)]
+    bounds = Middleware(RequestLimits, settings=settings, full_for=service.fleet.full_for)
+    return [*layers, bounds, Middleware(FastPath, service=service, routes=BUSY)]
 
 
 async def give_metrics(request: Request, service: TheService) -> Response:

@@ -17,7 +17,7 @@ from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.types import Message
 
-from regard.server.problems import Problem
+from regard.server.errors import ApiError
 
 JSON, FORM, MULTIPART = "application/json", "application/x-www-form-urlencoded", "multipart/form-data"
 MOST_FIELDS = 1000
@@ -42,7 +42,7 @@ class JsonRoute(APIRoute):
     async def read(self, request: Request) -> Request:
         """The request, if its body is of a kind that this route takes."""
         if content_type(request) != JSON:
-            raise Problem(415, f"send the body as {JSON}")
+            raise ApiError(415, f"send the body as {JSON}")
         return JsonRequest(request.scope, request.receive)
 
 
@@ -55,7 +55,7 @@ class FormRoute(JsonRoute):
         if kind == JSON:
             return JsonRequest(request.scope, request.receive)
         if kind not in (FORM, MULTIPART):
-            raise Problem(415, f"send the body as {JSON}, {FORM} or {MULTIPART}")
+            raise ApiError(415, f"send the body as {JSON}, {FORM} or {MULTIPART}")
         body = json.dumps(_fields(await _read_form(request, kind))).encode()
 
         async def receive() -> Message:
@@ -79,11 +79,11 @@ class JsonRequest(Request):
             if _HALF.search(text):
                 json.dumps(made, ensure_ascii=False).encode()
         except UnicodeError:
-            raise Problem(400, "the body is not UTF-8, or holds half of a character") from None
+            raise ApiError(400, "the body is not UTF-8, or holds half of a character") from None
         except RecursionError:
-            raise Problem(400, "the JSON is nested too deeply") from None
+            raise ApiError(400, "the JSON is nested too deeply") from None
         except ValueError:  # or a number of thousands of digits
-            raise Problem(400, "the body is not valid JSON") from None
+            raise ApiError(400, "the body is not valid JSON") from None
         return made
 
 
@@ -94,9 +94,9 @@ async def _read_form(request: Request, kind: str) -> list[tuple[str, str]]:
         if kind == FORM:
             return parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
     except UnicodeError:
-        raise Problem(400, "the form is not UTF-8") from None
+        raise ApiError(400, "the form is not UTF-8") from None
     except ValueError:
-        raise Problem(400, f"a form may have at most {MOST_FIELDS} fields") from None
+        raise ApiError(400, f"a form may have at most {MOST_FIELDS} fields") from None
     async with request.form(max_files=0, max_fields=MOST_FIELDS) as form:
         return [(name, str(value)) for name, value in form.multi_items()]
 
@@ -122,18 +122,18 @@ def content_type(request: Request) -> str:
 async def read_upload(request: Request, most: int) -> tuple[dict[str, str], str, bytes]:
     """The fields of a multipart form, and the name and the content of its one file, which never leaves the memory."""
     if content_type(request) != MULTIPART:
-        raise Problem(415, f"send the file as {MULTIPART}")
+        raise ApiError(415, f"send the file as {MULTIPART}")
     parser = MultiPartParser(request.headers, request.stream(), max_files=1, max_fields=20)
     parser.spool_max_size = most  # above this size the parser would write the file to the disk
     try:
         form = await parser.parse()
     except MultiPartException as error:
-        raise Problem(400, error.message) from None
+        raise ApiError(400, error.message) from None
     try:
         fields = {name: value for name, value in form.items() if isinstance(value, str)}
         upload = form.get("file")
         if not isinstance(upload, UploadFile):
-            raise Problem(400, "file: send the file to translate in this field", param="file")
+            raise ApiError(400, "file: send the file to translate in this field", param="file")
         return fields, upload.filename or "", await upload.read()
     finally:
         await form.close()

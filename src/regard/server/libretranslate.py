@@ -12,9 +12,8 @@ from fastapi import APIRouter, Request, Response
 from regard.data.languages import language_name
 from regard.registry import FORMATS
 from regard.server.bodies import FORM, MULTIPART, FormRoute
-from regard.server.documents import UPLOAD, translate_documents, translate_upload
-from regard.server.parcels import as_attachment
-from regard.server.problems import Json, Problem
+from regard.server.errors import ApiError, Json
+from regard.server.files import UPLOAD, translate_documents, translate_upload
 from regard.server.schemas import (
     Detection,
     DetectRequest,
@@ -24,9 +23,9 @@ from regard.server.schemas import (
     PlainError,
     PlainTranslateRequest,
     PlainTranslation,
-    TranslatedFile,
+    TranslatedFileAnswer,
 )
-from regard.server.service import Service, TheService
+from regard.server.service import Service, TheService, as_attachment
 
 MISHAPS = (400, 403, 408, 413, 415, 429, 503)
 ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": PlainError} for status in MISHAPS}
@@ -136,7 +135,7 @@ async def frontend_settings(service: TheService) -> Response:
     )
 
 
-@router.post("/translate_file", response_model=TranslatedFile, responses=ERRORS, openapi_extra=UPLOAD)
+@router.post("/translate_file", response_model=TranslatedFileAnswer, responses=ERRORS, openapi_extra=UPLOAD)
 async def translate_file(request: Request, service: TheService) -> Response:
     """Translate a file: plain text, HTML, Markdown, subtitles (SRT) or messages (PO); fetched at another address."""
     name, made = await translate_upload(request, service)
@@ -150,5 +149,5 @@ async def download_file(token: str, service: TheService) -> Response:
     """Fetch a translated file. Whoever knows its address may, for ten minutes."""
     parcel = service.parcels.find(token)
     if parcel is None:
-        raise Problem(404, "there is no such file, or no longer")
+        raise ApiError(404, "there is no such file, or no longer")
     return Response(parcel.content, media_type="application/octet-stream", headers=as_attachment(parcel.name))

@@ -10,8 +10,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
-    from regard.server.fleet import Fleet
-    from regard.tasks.answer import Answer
+    from regard.server.runs import ServedRuns
+    from regard.tasks.translate.translation import Translation
+
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -19,10 +20,10 @@ OTHER = "other"
 """Stands for every address that is no route: what clients make up must not become a label."""
 
 
-class Metrics:
+class ServerMetrics:
     """What the server counts."""
 
-    def __init__(self, fleet: Fleet):
+    def __init__(self, fleet: ServedRuns):
         registry = self.registry = CollectorRegistry()
         labels = ["method", "route", "status"]
         self.requests = Counter("regard_requests", "Requests answered", labels, registry=registry)
@@ -39,7 +40,7 @@ class Metrics:
         self.requests.labels(method, route, str(status)).inc()
         self.seconds.labels(route).observe(seconds)
 
-    def wrote(self, model: str, answers: Iterable[Answer]) -> None:
+    def wrote(self, model: str, answers: Iterable[Translation]) -> None:
         """These answers were given."""
         for answer in answers:
             self.texts.labels(model).inc()
@@ -56,7 +57,7 @@ class _Queues(Collector):
     The mean size of a batch is the rate of `regard_batch_items_total` over that of `regard_batches_total`.
     """
 
-    def __init__(self, fleet: Fleet):
+    def __init__(self, fleet: ServedRuns):
         self.fleet = fleet
 
     def collect(self) -> Iterator[Metric]:

@@ -11,22 +11,22 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 from pydantic_core import PydanticCustomError
 
-from regard.config import Search
+from regard.config import SearchSettings
+from regard.config.recipe import describe
 from regard.errors import nearest
-from regard.recipe import describe
 
-_HELP = describe(Search)
+_HELP = describe(SearchSettings)
 UNKNOWN_FIELD = "unknown_field"
 """The kind of error that tells of a field that is not known."""
 
 
-class Asked(BaseModel):
+class RequestBody(BaseModel):
     """A request."""
 
     model_config = ConfigDict(strict=True)
 
 
-class AskedExactly(Asked):
+class StrictRequestBody(RequestBody):
     """A request in our own form, where a field that is not known is a mistake, and not something for others."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
@@ -50,10 +50,10 @@ def _count(name: str, least: int, most: int) -> Any:
     return Field(None, ge=least, le=most, description=_HELP[name])
 
 
-class SearchOptions(AskedExactly):
+class SearchOptions(StrictRequestBody):
     """Settings of the search; what is left out is as the run has it."""
 
-    beam: int | None = _count("beam", 1, 16)
+    beam_size: int | None = _count("beam_size", 1, 16)
     length_penalty: float | None = _option("length_penalty", 0, 5)
     coverage_penalty: float | None = _option("coverage_penalty", 0, 5)
     sample: bool | None = Field(default=None, description=_HELP["sample"])
@@ -62,7 +62,7 @@ class SearchOptions(AskedExactly):
     top_p: float | None = _option("top_p", 0.01, 1)
     seed: int | None = _count("seed", 0, 2**31 - 1)
     min_length: int | None = _count("min_length", 0, 20)
-    no_repeat: int | None = _count("no_repeat", 0, 10)
+    no_repeat_ngram_size: int | None = _count("no_repeat_ngram_size", 0, 10)
     repetition_penalty: float | None = _option("repetition_penalty", 1, 5)
 
     def given(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class SearchOptions(AskedExactly):
 # LibreTranslate
 
 
-class PlainTranslateRequest(Asked):
+class PlainTranslateRequest(RequestBody):
     """A translation as LibreTranslate's clients ask for it."""
 
     q: str | list[str] = Field(description="The text, or several.")
@@ -84,7 +84,7 @@ class PlainTranslateRequest(Asked):
     api_key: str = Field("", description="Where the server asks for one.")
 
 
-class DetectRequest(Asked):
+class DetectRequest(RequestBody):
     """A text whose language is asked for."""
 
     q: str = Field(description="The text.")
@@ -147,7 +147,7 @@ class FrontendSettings(BaseModel):
     supportedFilesFormat: list[str]
 
 
-class TranslatedFile(BaseModel):
+class TranslatedFileAnswer(BaseModel):
     """Where the translated file can be fetched, for some minutes."""
 
     translatedFileUrl: str
@@ -163,7 +163,7 @@ class PlainError(BaseModel):
 # /v1
 
 
-class TranslateRequest(AskedExactly):
+class TranslateRequest(StrictRequestBody):
     """A translation with everything that Regard knows."""
 
     q: str | list[str] = Field(description="The text, or several.")
@@ -211,7 +211,7 @@ Head = Annotated[tuple[str, int], Strict(strict=False)]
 """An attention and a place in it. JSON has no tuples: a list may stand for one."""
 
 
-class InspectRequest(AskedExactly):
+class InspectRequest(StrictRequestBody):
     """A sentence to look inside."""
 
     text: str = Field(description="The sentence.")
@@ -223,7 +223,7 @@ class InspectRequest(AskedExactly):
     quick: bool = Field(True, description="Leave out what takes seconds: attribution and mixing.")
 
 
-class ClassifyRequest(AskedExactly):
+class ClassifyRequest(StrictRequestBody):
     """Texts to classify."""
 
     q: str | list[str] = Field(description="The text, or several.")
@@ -231,14 +231,14 @@ class ClassifyRequest(AskedExactly):
     explain: bool = Field(False, description="Say how much each sentence and word weighed.")
 
 
-class Verdicts(BaseModel):
+class Classifications(BaseModel):
     """A verdict for each text."""
 
     model: str
     verdicts: list[dict[str, Any]]
 
 
-class TagRequest(AskedExactly):
+class TagRequest(StrictRequestBody):
     """Sentences whose words shall be labelled."""
 
     q: str | list[str] = Field(description="The sentence, or several.")
@@ -296,14 +296,14 @@ class Error(BaseModel):
 # OpenAI
 
 
-class ContentPart(Asked):
+class ContentPart(RequestBody):
     """A part of a message; only text is understood."""
 
     type: Literal["text"]
     text: str
 
 
-class Message(Asked):
+class Message(RequestBody):
     """One turn of a conversation."""
 
     role: Literal["system", "developer", "user", "assistant"]
@@ -315,13 +315,13 @@ class Message(Asked):
         return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
 
 
-class StreamOptions(Asked):
+class StreamOptions(RequestBody):
     """What a stream should tell besides its text."""
 
     include_usage: bool | None = False
 
 
-class ChatRequest(Asked):
+class ChatRequest(RequestBody):
     """A completion as OpenAI's client asks for it. What it sends beyond this is ignored."""
 
     model: str = Field(description="Name of a run.")
@@ -338,7 +338,7 @@ class ChatRequest(Asked):
     logprobs: bool | None = Field(None, description="Refused, unless false.")
 
 
-class Said(BaseModel):
+class ChatMessage(BaseModel):
     """The reply."""
 
     role: Literal["assistant"]
@@ -349,7 +349,7 @@ class ChatChoice(BaseModel):
     """One reply and how it ended."""
 
     index: int
-    message: Said
+    message: ChatMessage
     finish_reason: Literal["stop", "length"]
 
 
@@ -361,7 +361,7 @@ class Usage(BaseModel):
     total_tokens: int
 
 
-class Found(BaseModel):
+class ChatSource(BaseModel):
     """Where an answer from a knowledge base is from."""
 
     question: str = Field(description="The known question that is nearest to the one asked.")
@@ -378,4 +378,4 @@ class ChatCompletion(BaseModel):
     model: str
     choices: list[ChatChoice]
     usage: Usage
-    found: Found | None = Field(None, description="Of a run that answers from a knowledge base.")
+    found: ChatSource | None = Field(None, description="Of a run that answers from a knowledge base.")

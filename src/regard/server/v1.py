@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request, Response
+from pydantic_core import to_json
+from starlette.responses import StreamingResponse
 
 from regard.server.bodies import JsonRoute
-from regard.server.documents import UPLOAD, translate_upload
-from regard.server.parcels import as_attachment
-from regard.server.problems import Json, Problem
+from regard.server.errors import ApiError, Json, as_problem, problem_body
+from regard.server.files import UPLOAD, translate_upload
+from regard.server.runs import ServedRun
 from regard.server.schemas import (
+    Classifications,
     ClassifyRequest,
     Error,
     InspectRequest,
@@ -21,12 +25,47 @@ from regard.server.schemas import (
     TagRequest,
     TranslateRequest,
     Translations,
-    Verdicts,
 )
-from regard.server.served import Served
-from regard.server.service import Service, TheService, admitted, bearer
-from regard.server.streams import MEDIA_TYPE, stream_events
-from regard.tasks.answer import Answer
+from regard.server.service import Service, TheService, admitted, as_attachment, bearer
+from regard.tasks.translate.translation import Translation
+
+# Server-sent events: `data:` lines of JSON, and `data: [DONE]` at the end, as OpenAI's clients read them.
+
+
+DONE = b"data: [DONE]\n\n"
+MEDIA_TYPE = "text/event-stream"
+UNBUFFERED = {"X-Accel-Buffering": "no"}
+"""Asks nginx to pass each event on at once."""
+
+
+async def stream_events(path: str, events: AsyncGenerator[Any, None]) -> StreamingResponse:
+    """An answer of these events.
+
+    The first one is waited for, so that what is wrong from the start is told by a status; what goes wrong later becomes
+    an event, because the status is gone by then.
+    """
+    first = await anext(events, None)
+
+    async def lines() -> AsyncIterator[bytes]:
+        try:
+            async with aclosing(events):
+                if first is not None:
+                    yield _line(first)
+                async for event in events:
+                    yield _line(event)
+        except Exception as error:
+            problem = as_problem(error)
+            if problem.status_code == 500:
+                raise
+            yield _line(problem_body(path, problem))
+        yield DONE
+
+    return StreamingResponse(lines(), media_type=MEDIA_TYPE, headers=UNBUFFERED)
+
+
+def _line(event: Any) -> bytes:
+    return b"data: " + to_json(event, inf_nan_mode="null") + b"\n\n"
+
 
 MISHAPS = (400, 401, 404, 408, 413, 415, 429, 503)
 """What may come instead of an answer."""
@@ -34,7 +73,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": Error} for status i
 EVENT = {"type": "object", "required": ["data"], "properties": {"data": {"type": "string"}}}
 STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {MEDIA_TYPE: {"schema": EVENT}}}}
 
-ONE_BY_ONE: dict[str, Any] = {"join_up_to": 1}
+ONE_BY_ONE: dict[str, Any] = {"max_joined_tokens": 1}
 """Settings of a search that never takes two sentences together, so that a stream has something to give soon."""
 
 router = APIRouter(prefix="/v1", route_class=JsonRoute, tags=["Regard"], responses=ERRORS)
@@ -57,7 +96,7 @@ async def show_model(name: str, request: Request, service: TheService) -> Respon
     return Json(model_facts(service.named(name)))
 
 
-def model_facts(served: Served) -> dict[str, Any]:
+def model_facts(served: ServedRun) -> dict[str, Any]:
     """A run, in OpenAI's form and with more."""
     return {"object": "model", "owned_by": "regard"} | served.about()
 
@@ -70,7 +109,7 @@ async def translate(asked: TranslateRequest, request: Request, service: TheServi
     search = asked.search.given()
     if asked.stream:
         if asked.nbest > 1 or asked.align or asked.scores:
-            raise Problem(400, "stream: gives the best translation alone, without align, scores or nbest")
+            raise ApiError(400, "stream: gives the best translation alone, without align, scores or nbest")
         return await stream_events(request.url.path, sentences(service, served, texts, search))
     answers = await served.translate(
         texts,
@@ -85,7 +124,7 @@ async def translate(asked: TranslateRequest, request: Request, service: TheServi
     return Json({"model": served.name, "translations": facts})
 
 
-def translation_facts(answer: Answer, *, scores: bool = False) -> dict[str, Any]:
+def translation_facts(answer: Translation, *, scores: bool = False) -> dict[str, Any]:
     """A translation for JSON, without the figures of its tokens where nobody asked: one engine has them anyway."""
     made = answer.as_dict()
     if not scores:
@@ -94,20 +133,20 @@ def translation_facts(answer: Answer, *, scores: bool = False) -> dict[str, Any]
     return made
 
 
-def choose_translator(service: Service, model: str, source: str, target: str, texts: Sequence[str]) -> Served:
+def choose_translator(service: Service, model: str, source: str, target: str, texts: Sequence[str]) -> ServedRun:
     """The run for a translation: by its name, else by the languages, else the only one."""
     if model or not (source or target):
         return service.chosen(model, "translate")
     if source in ("", "auto"):
         found = sorted({guess["language"] for guess in service.detect(texts or [""])})
         if len(found) > 1:
-            raise Problem(400, f"q: texts in several languages ({', '.join(found)}); send them apart", param="q")
+            raise ApiError(400, f"q: texts in several languages ({', '.join(found)}); send them apart", param="q")
         [source] = found
     return service.fleet.by_pair(source, target)
 
 
 async def sentences(
-    service: Service, served: Served, texts: Sequence[str], search: dict[str, Any]
+    service: Service, served: ServedRun, texts: Sequence[str], search: dict[str, Any]
 ) -> AsyncGenerator[dict[str, Any], None]:
     """Events: the place of the text, and the translation of its next sentence."""
     for place, text in enumerate(texts):
@@ -123,14 +162,14 @@ async def inspect(asked: InspectRequest, service: TheService) -> Response:
     for field, text in (("text", asked.text), ("target", asked.target or "")):
         if len(text) > service.settings.traced:
             most = f"{field}: at most {service.settings.traced} characters to look inside, not {len(text):,}"
-            raise Problem(400, most, param=field)
+            raise ApiError(400, most, param=field)
     found = await served.inspect(
         asked.text, asked.target, off=asked.off, quick=asked.quick, deadline=service.settings.timeout
     )
     return Json(found)
 
 
-@router.post("/classify", response_model=Verdicts, dependencies=needs_key)
+@router.post("/classify", response_model=Classifications, dependencies=needs_key)
 async def classify(asked: ClassifyRequest, service: TheService) -> Response:
     """Classify one text or several; say why."""
     texts = service.texts(asked.q)

@@ -10,13 +10,13 @@ from typing import Any
 
 from regard import __version__
 from regard.analysis.trace import Trace
-from regard.data.dialogues import TURN, readable
+from regard.config.recipe import to_table
 from regard.data.languages import language_name
 from regard.pages import render_page
-from regard.recipe import to_table
 from regard.run import Run
-from regard.tasks.translate import Translator
-from regard.training.amounts import amount, duration
+from regard.tasks.chat.data import TURN, readable
+from regard.tasks.translate.translator import Translator
+from regard.training.plan import amount, duration
 
 SHOWN_SAMPLES = 40
 

@@ -21,29 +21,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 import torch
 
 from regard import __version__
-from regard.config import Recipe, Train
-from regard.data.corpus import content_hash
-from regard.durable import write_atomically
+from regard.config import Recipe, TrainSettings
+from regard.config.recipe import make_recipe, read_table, to_table, with_overrides
+from regard.data.pairs import content_hash
 from regard.errors import RunError, SettingsError, VocabularySizeError, VocabularyTooSmallError
+from regard.files import write_atomically
 from regard.models.base import Network
-from regard.models.transformer import start_quietly
-from regard.recipe import make_recipe, read_table, to_table, with_overrides
+from regard.models.transformer import zero_init_residual
 from regard.run import METRICS, PREPARING, Run
-from regard.tasks.kinds import Examples, Kind, kind_of
-from regard.tasks.open import open_run
-from regard.training.device import choose_device
-from regard.training.distributed import Team, this_team
-from regard.training.estimate import Estimate
-from regard.training.loop import Trainer
-from regard.training.machine import look_at_machine
-from regard.training.plan import Choice, merge
-from regard.training.rehearsal import rehearse
+from regard.tasks import open_run
+from regard.tasks.contract import Examples, Kind, kind_of
+from regard.training.checkpoint import has_state, last_step
+from regard.training.device import check_memory, choose_device, look_at_machine
+from regard.training.distributed import ProcessGroup, this_team
+from regard.training.metrics_log import make_watchers
+from regard.training.plan import Estimate, PlannedSetting, merge
 from regard.training.signals import StopRequest
-from regard.training.state import has_state, last_step
-from regard.training.watch import make_watchers
+from regard.training.trainer import Trainer
 
 if TYPE_CHECKING:
-    from regard.tasks.open import Opened
+    from regard.tasks import Opened
+
 
 MOST_SIZES = 4
 """Sizes of a vocabulary that are tried: each side may find the size too small, then too large."""
@@ -60,7 +58,7 @@ def train(
     recipe: str | Path | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Opened:
-    """Train a model and give it back, ready to use. `settings` are nested tables such as {"train": {"minutes": 20}}.
+    """Train a model and return it, ready to use. `settings` are nested tables: {"train": {"max_minutes": 20}}.
 
     `source` and `target` are the two sides to translate between; other tasks take one file, as `source`.
     """
@@ -74,13 +72,13 @@ def train(
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainingJob:
     """A recipe that is ready to run: every setting decided, the data looked at."""
 
     recipe: Recipe
     examples: Examples | None
     """None in all processes but the first, which alone prepares them."""
-    plan: list[Choice]
+    plan: list[PlannedSetting]
     base: Run | None = None
     """The run whose vocabulary and weights this one starts from."""
 
@@ -93,31 +91,31 @@ class Job:
         """What it will take on this machine; for the first process."""
         return self.kind.estimate(self.recipe, self.examples, look_at_machine(self.recipe.train.device))
 
-    def with_vocabulary(self, error: VocabularySizeError) -> Job:
+    def with_vocabulary(self, error: VocabularySizeError) -> TrainingJob:
         """The same with a vocabulary that the data supports, if it was the plan that chose its size."""
-        planned = self.recipe.tokenizer.size
-        if not any(choice.name == "tokenizer.size" for choice in self.plan):
+        planned = self.recipe.tokenizer.vocab_size
+        if not any(choice.name == "tokenizer.vocab_size" for choice in self.plan):
             raise error
-        size = Choice("tokenizer.size", error.possible, "the largest that the data supports")
+        size = PlannedSetting("tokenizer.vocab_size", error.possible, "the largest that the data supports")
         if isinstance(error, VocabularyTooSmallError):
             reason = f"every character of the text, and {planned:,} subwords"
-            size = Choice("tokenizer.size", error.possible + planned, reason)
+            size = PlannedSetting("tokenizer.vocab_size", error.possible + planned, reason)
         plan = [size if choice.name == size.name else choice for choice in self.plan]
-        tokenizer = dataclasses.replace(self.recipe.tokenizer, size=size.value)
+        tokenizer = dataclasses.replace(self.recipe.tokenizer, vocab_size=size.value)
         return dataclasses.replace(self, recipe=dataclasses.replace(self.recipe, tokenizer=tokenizer), plan=plan)
 
 
 P = ParamSpec("P")
 
 
-def _by_the_first(make: Callable[P, Job]) -> Callable[P, Job]:
+def _by_the_first(make: Callable[P, TrainingJob]) -> Callable[P, TrainingJob]:
     """A function that the first process carries out. The others get its job without the examples."""
 
     @functools.wraps(make)
-    def call(*arguments: P.args, **named: P.kwargs) -> Job:
-        made: list[Job] = []
+    def call(*arguments: P.args, **named: P.kwargs) -> TrainingJob:
+        made: list[TrainingJob] = []
 
-        def without_examples() -> Job:
+        def without_examples() -> TrainingJob:
             made.append(make(*arguments, **named))
             return dataclasses.replace(made[0], examples=None)
 
@@ -129,7 +127,7 @@ def _by_the_first(make: Callable[P, Job]) -> Callable[P, Job]:
 
 
 @_by_the_first
-def resolve(table: Mapping[str, Any], recipe: str | Path | None = None, overrides: Iterable[str] = ()) -> Job:
+def resolve(table: Mapping[str, Any], recipe: str | Path | None = None, overrides: Iterable[str] = ()) -> TrainingJob:
     """Decide every setting. A recipe file stands as it is; without one, the plan fills in what was not said."""
     given = with_overrides(_join(read_table(recipe), table) if recipe else table, overrides)
     where = str(recipe) if recipe else "settings"
@@ -138,9 +136,9 @@ def resolve(table: Mapping[str, Any], recipe: str | Path | None = None, override
     kind.check(checked)
     examples = kind.read(checked)
     if recipe:
-        return Job(checked, examples, [])
+        return TrainingJob(checked, examples, [])
     plan = kind.plan(examples, look_at_machine(checked.train.device), given, where)
-    return Job(make_recipe(_join(kind.defaults, merge(plan, given)), where=where), examples, plan)
+    return TrainingJob(make_recipe(_join(kind.defaults, merge(plan, given)), where=where), examples, plan)
 
 
 def _kind_asked(given: Mapping[str, Any], where: str) -> Kind[Any, Any]:
@@ -151,7 +149,7 @@ def _kind_asked(given: Mapping[str, Any], where: str) -> Kind[Any, Any]:
 
 
 @_by_the_first
-def resolve_finetune(base: str | Path, table: Mapping[str, Any], overrides: Iterable[str] = ()) -> Job:
+def resolve_finetune(base: str | Path, table: Mapping[str, Any], overrides: Iterable[str] = ()) -> TrainingJob:
     """Decide the settings of a run that goes on from another one's weights with other data: its architecture, tokenizer
     and search stay; the schedule starts anew, with a third of the learning rates and a short warm-up. When to validate
     and to stop is planned for the new data, and the precision for this machine.
@@ -167,9 +165,13 @@ def resolve_finetune(base: str | Path, table: Mapping[str, Any], overrides: Iter
     before, third = run.recipe.train, f"a third of what trained {base}"
     chosen = {
         "learning_rate": (before.learning_rate / 3, third),
-        **({"matrix_rate": (before.matrix_rate / 3, third)} if before.optimizer == "muon" else {}),
-        "warmup": (100, "the weights are good already"),
-        **({"ease_in": (0, "what knows something can learn by heart at once")} if before.ease_in else {}),
+        **({"muon_learning_rate": (before.muon_learning_rate / 3, third)} if before.optimizer == "muon" else {}),
+        "warmup_steps": (100, "the weights are good already"),
+        **(
+            {"regularization_warmup": (0, "what knows something can learn by heart at once")}
+            if before.regularization_warmup
+            else {}
+        ),
         **({"r_drop": (0.0, "one pass a batch: the weights are good already")} if before.r_drop else {}),
     }
     below["train"] = {key: value for key, value in below["train"].items() if key not in PLANNED_ANEW}
@@ -180,16 +182,16 @@ def resolve_finetune(base: str | Path, table: Mapping[str, Any], overrides: Iter
     if checked.data.task != run.recipe.data.task:
         raise SettingsError(f"data.task comes from {base} and cannot change when it is fine-tuned")
     examples, said = kind.read(checked), given.get("train", {})
-    plan = [Choice(f"train.{key}", value, why) for key, (value, why) in chosen.items() if key not in said]
+    plan = [PlannedSetting(f"train.{key}", value, why) for key, (value, why) in chosen.items() if key not in said]
     anew = kind.plan(examples, look_at_machine(checked.train.device), tables, str(base))
-    return Job(make_recipe(merge(anew, tables)), examples, [*plan, *anew], run)
+    return TrainingJob(make_recipe(merge(anew, tables)), examples, [*plan, *anew], run)
 
 
-PLANNED_ANEW = ("minutes", "max_steps", "validate_every", "state_every", "patience", "precision")
+PLANNED_ANEW = ("max_minutes", "max_steps", "validate_every", "checkpoint_every", "patience", "precision")
 """Settings of training that belong to the data and the machine, not to the weights."""
 
 
-def start(job: Job, out: str | Path = "") -> Run:
+def start(job: TrainingJob, out: str | Path = "") -> Run:
     """Make the run folder, prepare the data and train. Bad input leaves no folder behind.
 
     Started again by torchrun after a failure, it goes on in the folder that it had made.
@@ -200,7 +202,7 @@ def start(job: Job, out: str | Path = "") -> Run:
         return ready.run
 
 
-class Ready(NamedTuple):
+class PreparedRun(NamedTuple):
     """What training starts from."""
 
     run: Run
@@ -209,26 +211,26 @@ class Ready(NamedTuple):
     model: Network
 
 
-def _for_all(team: Team, make: Callable[[], Ready]) -> Ready:
+def _for_all(team: ProcessGroup, make: Callable[[], PreparedRun]) -> PreparedRun:
     """What the first process makes ready; the others open it then."""
     if team.is_first:
         ready = make()
         team.once(lambda: ready.run.folder)
         return ready
     run = Run.open(team.once(Path))
-    return Ready(run, _kind(run).reopen(run, tell), _first_model(run))
+    return PreparedRun(run, _kind(run).reopen(run, log), _first_model(run))
 
 
 def _kind(run: Run) -> Kind[Any, Any]:
     return kind_of(run.recipe.data.task)
 
 
-def _make(job: Job, folder: Path) -> Ready:
+def _make(job: TrainingJob, folder: Path) -> PreparedRun:
     """A new run; or the one that this launch had made before it was started again."""
     if _made_by_this_launch(job, folder):
         run = Run(folder)
         if run.card and not (folder / PREPARING).is_file():
-            tell(f"started again: going on in {folder}")
+            log(f"started again: going on in {folder}")
             return _reopen(run, ())
         with run.locked():
             shutil.rmtree(folder)  # the launch was interrupted while it prepared the data
@@ -243,24 +245,24 @@ def _make(job: Job, folder: Path) -> Ready:
                 run.write_weights(dict(job.base.load_network().named_parameters()))
             run.write_card(first_card(job, prepared))
             model = _first_model(run)
-            rehearse(model, job.kind.task(job.recipe, prepared, model), job.recipe.train)
+            check_memory(model, job.kind.task(job.recipe, prepared, model), job.recipe.train)
     except BaseException:
         run.discard()
         raise
-    return Ready(run, prepared, model)
+    return PreparedRun(run, prepared, model)
 
 
-def _prepare(run: Run, job: Job) -> tuple[Job, Any]:
+def _prepare(run: Run, job: TrainingJob) -> tuple[TrainingJob, Any]:
     """The data of a job, and the job with the size of vocabulary that the data supports."""
     for _ in range(MOST_SIZES):
         try:
-            return job, job.kind.prepare(run, job.recipe, job.examples, tell, job.base)
+            return job, job.kind.prepare(run, job.recipe, job.examples, log, job.base)
         except VocabularySizeError as error:
             job = job.with_vocabulary(error)
-    return job, job.kind.prepare(run, job.recipe, job.examples, tell, job.base)
+    return job, job.kind.prepare(run, job.recipe, job.examples, log, job.base)
 
 
-def _made_by_this_launch(job: Job, folder: Path) -> bool:
+def _made_by_this_launch(job: TrainingJob, folder: Path) -> bool:
     """Whether torchrun started this process for the same job before."""
     launch, mark = _launch(), folder / LAUNCH
     if not launch or not mark.is_file() or mark.read_text(encoding="utf-8") != launch:
@@ -277,7 +279,7 @@ def _launch() -> str:
     return f"none {platform.node()} {os.getppid()}" if name == "none" else name
 
 
-def _agree(job: Job, recipe: Recipe) -> bool:
+def _agree(job: TrainingJob, recipe: Recipe) -> bool:
     """Whether a recipe is that of the job, but for what the plan chose: it may choose otherwise another time."""
     planned = {choice.name for choice in job.plan}
     wanted, found = to_table(job.recipe), to_table(recipe)
@@ -303,7 +305,7 @@ def resume(folder: str | Path, overrides: Iterable[str] = ()) -> Run:
             raise RunError(f'{run.folder}: {lacking}; "regard finetune" goes on from its weights')
         if not changed and team.once(lambda: run.is_finished):
             reason = run.card["training"]["stopped"]
-            tell(f"{run.folder}: finished already ({reason}); --set {_later_end(run.recipe.train, reason)} goes on")
+            log(f"{run.folder}: finished already ({reason}); --set {_later_end(run.recipe.train, reason)} goes on")
             return run
         _fit(team, _for_all(team, lambda: _reopen(run, changed)))
         return run
@@ -318,20 +320,20 @@ def _why_stateless(run: Run) -> str:
     return "is finished, and its states were removed" if run.is_finished else ""
 
 
-def _later_end(settings: Train, reason: str) -> str:
+def _later_end(settings: TrainSettings, reason: str) -> str:
     """A setting that lets a finished run go on, by what ended it."""
     if "minutes" in reason:
-        return f"train.minutes={2 * settings.minutes:g}"
+        return f"train.max_minutes={2 * settings.max_minutes:g}"
     if "no better" in reason:
         return f"train.patience={2 * settings.patience}"
     return f"train.max_steps={2 * settings.max_steps}"
 
 
-LASTING = ("seed", "optimizer", "metric", "average", "checkpoints")
+LASTING = ("seed", "optimizer", "metric", "ema_decay", "average_checkpoints")
 """Settings of training that what was trained so far hangs on: its order, its moments, its averages, its best score."""
 
 
-def _reopen(run: Run, changed: Iterable[str]) -> Ready:
+def _reopen(run: Run, changed: Iterable[str]) -> PreparedRun:
     """A run as it was left, but for the changed settings."""
     with run.locked():
         before, recipe = run.recipe, make_recipe(with_overrides(to_table(run.recipe), changed))
@@ -349,7 +351,7 @@ def _reopen(run: Run, changed: Iterable[str]) -> Ready:
             _refuse_changed_data(run)
         if recipe != before:
             run.write_recipe(recipe)
-        return Ready(run, _kind(run).reopen(run, tell), _first_model(run))
+        return PreparedRun(run, _kind(run).reopen(run, log), _first_model(run))
 
 
 def _refuse_changed_data(run: Run) -> None:
@@ -364,10 +366,10 @@ def _refuse_changed_data(run: Run) -> None:
 def tell_result(run: Run) -> None:
     """Where a finished run lies and how good it is."""
     for line in _kind(run).result(run):
-        tell(line)
+        log(line)
 
 
-def tell(message: str) -> None:
+def log(message: str) -> None:
     """A line about what is going on, from the first process."""
     if os.environ.get("RANK", "0") == "0":
         print(message, file=sys.stderr, flush=True)
@@ -380,12 +382,12 @@ def _first_model(run: Run) -> Network:
         return run.load_network().requires_grad_(True).to(device)
     torch.manual_seed(run.recipe.train.seed)
     network = run.build_network()
-    if run.recipe.train.quiet_start:
-        start_quietly(network)
+    if run.recipe.train.zero_init_residual:
+        zero_init_residual(network)
     return network.to(device)
 
 
-def _fit(team: Team, ready: Ready) -> None:
+def _fit(team: ProcessGroup, ready: PreparedRun) -> None:
     run, prepared, model = ready
     settings, kind = run.recipe.train, _kind(run)
     task = kind.task(run.recipe, prepared, model, team)
@@ -394,17 +396,17 @@ def _fit(team: Team, ready: Ready) -> None:
     # The team once more, inside: torchrun asks the survivors of a failure to stop, which must not end them too early.
     with run.locked() if team.is_first else nullcontext(), StopRequest() as stop, team:
         trainer = Trainer(model, task, settings, run.folder / "states", watchers, team)
-        trainer.progress.first_loss = kind.usual_loss(run.recipe, prepared)
+        trainer.progress.first_loss = kind.expected_initial_loss(run.recipe, prepared)
         progress = trainer.fit(run.write_weights, stop)
         if not progress.stopped:
-            tell(f'stopped at update {progress.step:,}; "regard resume {run.folder}" goes on from there')
+            log(f'stopped at update {progress.step:,}; "regard resume {run.folder}" goes on from there')
             team.leave()
             raise stop.interruption() if team.is_first else SystemExit(143 if stop.terminated else 130)
-        tell(f"done: {progress.stopped}, best at update {progress.best_step:,}")
-        team.once(lambda: kind.finish(run, prepared, progress, tell))
+        log(f"done: {progress.stopped}, best at update {progress.best_step:,}")
+        team.once(lambda: kind.finish(run, prepared, progress, log))
 
 
-def first_card(job: Job, prepared: Any) -> dict[str, Any]:
+def first_card(job: TrainingJob, prepared: Any) -> dict[str, Any]:
     """What is known before the first update."""
     recipe = job.recipe
     return {

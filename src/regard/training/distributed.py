@@ -40,7 +40,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class Member(NamedTuple):
+class GroupMember(NamedTuple):
     """A process of a team."""
 
     rank: int
@@ -48,13 +48,13 @@ class Member(NamedTuple):
     pid: int
 
 
-class Team:
+class ProcessGroup:
     """The processes that train one model together. While entered, an error on one of them ends all."""
 
     def __init__(self, rank: int = 0, size: int = 1, local_rank: int = 0):
         self.rank, self.size, self.local_rank = rank, size, local_rank
         self.is_first = rank == 0
-        self.pulse: Pulse | None = None
+        self.pulse: Heartbeat | None = None
         self._rounds = 0
 
     def sum(self, *values: float) -> list[float]:
@@ -118,7 +118,7 @@ class Team:
         if in_peace:
             dist.destroy_process_group()
 
-    def __enter__(self) -> Team:
+    def __enter__(self) -> ProcessGroup:
         return self
 
     def __exit__(
@@ -133,18 +133,18 @@ class Team:
 
 
 @functools.cache
-def this_team() -> Team:
+def this_team() -> ProcessGroup:
     """The team of this process, joined when first asked for."""
     rank, size, local = (int(os.environ.get(name, default)) for name, default in _PLACE)
-    team = Team(rank, size, local)
+    team = ProcessGroup(rank, size, local)
     if size > 1:
         store, *_ = next(rendezvous("env://"))
         session = agree(store, rank, size)
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         dist.init_process_group(backend, store=PrefixStore(session, store), rank=rank, world_size=size)
-        members: list[Member] = [Member(0, "", 0)] * size
-        dist.all_gather_object(members, Member(rank, socket.gethostname(), os.getpid()))
-        team.pulse = Pulse(members, rank, session, speaks=local == 0)
+        members: list[GroupMember] = [GroupMember(0, "", 0)] * size
+        dist.all_gather_object(members, GroupMember(rank, socket.gethostname(), os.getpid()))
+        team.pulse = Heartbeat(members, rank, session, speaks=local == 0)
         atexit.register(team.leave)
     return team
 
@@ -174,13 +174,13 @@ def agree(store: Store, rank: int, size: int) -> str:
 _PLACE = (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
 
 
-class Pulse:
+class Heartbeat:
     """Signs of life in the launcher's store. Each process watches the next; one that finds it silent ends all."""
 
     advice = "start again"
     """What to do when a process is gone."""
 
-    def __init__(self, members: Sequence[Member], rank: int, session: str, *, speaks: bool):
+    def __init__(self, members: Sequence[GroupMember], rank: int, session: str, *, speaks: bool):
         """`speaks`: say what happened even when another process found it out; one a machine should."""
         self.me, self.watched, self.size = members[rank], members[(rank + 1) % len(members)], len(members)
         self.session, self.speaks = session, speaks

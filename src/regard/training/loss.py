@@ -111,8 +111,8 @@ def _turn_to_gradient(scores_NV: Tensor, target_N: Tensor, smoothing: float, agr
     scores_NV.exp_()
     total = scores_NV.sum(-1, keepdim=True)
     log_total = (total.log() + top)[:, 0]
-    surprise = log_total - true_score
-    loss = ((1 - smoothing) * surprise + smoothing * (log_total - mean_score)).sum(dtype=torch.float64)
+    negative_log_likelihood = log_total - true_score
+    loss = ((1 - smoothing) * negative_log_likelihood + smoothing * (log_total - mean_score)).sum(dtype=torch.float64)
     probabilities = scores_NV.div_(total)
     pull = None
     if agreement:
@@ -124,7 +124,7 @@ def _turn_to_gradient(scores_NV: Tensor, target_N: Tensor, smoothing: float, agr
     gradient.scatter_add_(1, target_N[:, None], gradient.new_full((1, 1), smoothing - 1).expand(len(target_N), 1))
     if pull is not None:
         gradient.add_(pull, alpha=agreement / 2)
-    return loss, surprise.sum(dtype=torch.float64)
+    return loss, negative_log_likelihood.sum(dtype=torch.float64)
 
 
 def _disagreement(probabilities: Tensor, log_probabilities: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.config import Train
-from regard.layers.initialise import stacked
+from regard.config import TrainSettings
+from regard.layers.init import stacked
 from regard.models.base import Network
-from regard.training.precision import product_type
+from regard.training.device import product_type
 
 MOMENTUM = 0.95
 ROUNDS = 5
@@ -82,7 +82,7 @@ def orthogonal(matrices_NRC: Tensor, product: torch.dtype = torch.float32) -> Te
     return x if wide else x.mT
 
 
-class Together:
+class CombinedOptimizer:
     """Several optimizers as one. The rate is one number; each group has its share of it."""
 
     def __init__(self, *parts: torch.optim.Optimizer):
@@ -121,7 +121,7 @@ class Together:
         return (group for part in self._parts for group in part.param_groups)
 
 
-def make_optimizer(model: Network, settings: Train) -> Together:
+def make_optimizer(model: Network, settings: TrainSettings) -> CombinedOptimizer:
     """As the settings say. Weights of matrices decay; biases and norms do not."""
     inner = inner_matrices(model) if settings.optimizer == "muon" else []
     theirs = {matrix for matrix, _ in inner}
@@ -130,14 +130,14 @@ def make_optimizer(model: Network, settings: Train) -> Together:
     adam = torch.optim.AdamW(
         [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": vectors, "weight_decay": 0.0}],
         lr=settings.learning_rate,
-        betas=settings.betas,
-        eps=settings.epsilon,
+        betas=settings.adam_betas,
+        eps=settings.adam_epsilon,
         fused=True,
     )
     if not inner:
-        return Together(adam)
+        return CombinedOptimizer(adam)
     product = product_type(settings, inner[0][0].device)
-    return Together(adam, Muon(inner, settings.matrix_rate, settings.weight_decay, product))
+    return CombinedOptimizer(adam, Muon(inner, settings.muon_learning_rate, settings.weight_decay, product))
 
 
 def inner_matrices(model: Network) -> list[tuple[Tensor, int]]:

@@ -7,6 +7,8 @@ import os
 import signal
 import stat
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -64,3 +66,30 @@ def _leave_closed_terminal() -> None:
             if stat.S_ISCHR(os.fstat(descriptor).st_mode) and not os.isatty(descriptor):
                 os.dup2(null, descriptor)
     os.close(null)
+
+
+# SIGTERM and SIGHUP like Ctrl-C: what is done is kept, worker processes end, and a line says how to go on.
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """While entered, SIGTERM or SIGHUP raises `Terminated`; when interrupted, processes started here end at once."""
+    if threading.current_thread() is not threading.main_thread():  # signals reach no other thread
+        yield
+        return
+    before = {number: signal.signal(number, _terminate) for number in STOP_SIGNALS if number != signal.SIGINT}
+    try:
+        yield
+    except KeyboardInterrupt:
+        import multiprocessing
+
+        for child in multiprocessing.active_children():
+            child.terminate()
+        raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _terminate(number: int, frame: object) -> None:
+    raise Terminated

@@ -1,0 +1,163 @@
+"""Hidden token attribution: how much of each input token is in a hidden state, and how far tokens spread.
+
+After "On Identifiability in Transformers", Brunner et al. 2020: the norm of the Jacobian of hidden state j at a layer
+with respect to input embedding i, divided by the sum over all inputs,
+
+    share[j, i] = |d h_j / d x_i| / sum_k |d h_j / d x_k|        (Frobenius norm of the D by D matrix).
+
+Cost: an input of S tokens of width D takes S D passes, each a forward pass with a derivative riding on it. Forward mode
+is used because one such pass serves every layer at once, where reverse mode needs T D backward passes for each layer.
+Passes run side by side in chunks whose states hold at most `CHUNK` numbers, so memory does not grow with the length.
+The first call of a process also pays for what torch then imports, some seconds.
+
+The fused attention kernel has neither a forward derivative nor a rule for batching its backward pass: a listener on
+every tap makes attention take its open path, which has both.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.func import jvp, vmap
+
+from regard.errors import ModelError
+from regard.layers.hooks import listen, listen_to_states, trace_states
+from regard.models.base import Seq2Seq, Source
+
+CHUNK = 1 << 19
+"""Numbers that the states of one layer may hold, over all passes that run side by side."""
+
+
+@dataclass(frozen=True)
+class HiddenTokenAttribution:
+    """Where the states of one side of a model come from, layer after layer."""
+
+    share: dict[str, Tensor]
+    """For each place, as "encoder.0", the share [T, S] of input i in state j; rows sum to one."""
+    states: str
+    inputs: str
+    passes: int
+    """How many passes it took."""
+
+    def own(self, place: str) -> Tensor:
+        """What each state [T] has kept of its own token."""
+        return self._square(place).diagonal()
+
+    def own_is_largest(self, place: str) -> float:
+        """How many states have no larger part than their own token, as a share of all."""
+        square_TT = self._square(place)
+        return (square_TT.argmax(-1) == torch.arange(len(square_TT))).double().mean().item()
+
+    def by_distance(self, place: str) -> Tensor:
+        """What a state has on average of the tokens 0, 1, 2, ... places away, both sides together; sums to one."""
+        square_TT = self._square(place)
+        place_T = torch.arange(len(square_TT))
+        distance_TT = (place_T[:, None] - place_T).abs()
+        sums = square_TT.new_zeros(len(square_TT)).index_add_(0, distance_TT.flatten(), square_TT.flatten())
+        return sums / len(square_TT)
+
+    def _square(self, place: str) -> Tensor:
+        if self.states != self.inputs:
+            raise ModelError(f"{place}: a {self.states} state has no token of its own among the {self.inputs}'s inputs")
+        return self.share[place]
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        layers: list[dict[str, object]] = []
+        for place, share_TS in self.share.items():
+            layer: dict[str, object] = {"name": place, "share": share_TS.round(decimals=4).tolist()}
+            if self.states == self.inputs:
+                layer["own"] = self.own(place).round(decimals=4).tolist()
+                layer["own_mean"] = round(self.own(place).mean().item(), 4)
+                layer["own_is_largest"] = round(self.own_is_largest(place), 4)
+                layer["by_distance"] = self.by_distance(place).round(decimals=4).tolist()
+            layers.append(layer)
+        return {"states": self.states, "inputs": self.inputs, "passes": self.passes, "layers": layers}
+
+
+def hidden_token_attribution(
+    model: Seq2Seq,
+    source: Source,
+    target_1T: Tensor | None = None,
+    *,
+    states: str = "encoder",
+    inputs: str | None = None,
+    chunk: int = CHUNK,
+) -> HiddenTokenAttribution:
+    """Attribute the states of a side of the model to the embeddings that it, or the other side, reads; one sentence.
+
+    `states` is "encoder", or "decoder" with what it reads as `target_1T`. `inputs` is the same side, or "encoder" for
+    decoder states: what they have of each source token.
+    """
+    inputs = inputs or states
+    _check(model, source, target_1T, states, inputs)
+
+    def run(inputs_SD: Tensor | None) -> dict[str, Tensor]:
+        """States [T, D] of every place; with other inputs, if any are given."""
+        given = None if inputs_SD is None else inputs_SD[None]
+        wanted = {f"{inputs}.embed", f"{states}.*"}
+        with listen_to_states(model, f"{inputs}.embed", lambda name, x: given), trace_states(model, wanted) as seen:
+            if target_1T is None:
+                model.encode(source)
+            else:
+                model.hidden(source, target_1T)
+        return {name: state_1TD[0] for name, state_1TD in seen.items()}
+
+    with torch.no_grad(), listen(model, "*", lambda name, weights: None):
+        start = run(None)
+        start_SD = start[f"{inputs}.embed"]
+        places = [name for name in start if name.startswith(f"{states}.")]
+        if states != inputs:
+            places.remove(f"{states}.embed")  # nothing of the other side is in it yet
+        squares = _squared_norms(lambda x: _choose(run(x), places), start_SD, chunk)
+    norms = {place: squares[place].mT.sqrt() for place in places}
+    share = {place: norm_TS / norm_TS.sum(-1, keepdim=True) for place, norm_TS in norms.items()}
+    return HiddenTokenAttribution(share, states, inputs, start_SD.numel())
+
+
+def _choose(seen: dict[str, Tensor], places: list[str]) -> dict[str, Tensor]:
+    return {place: seen[place] for place in places}
+
+
+def _squared_norms(run: Callable[[Tensor], dict[str, Tensor]], start_SD: Tensor, chunk: int) -> dict[str, Tensor]:
+    """Squared Frobenius norms [S, T] of the Jacobian of each state T with respect to each input S, for every place."""
+
+    def push(tangent_SD: Tensor) -> dict[str, Tensor]:
+        """How far each state moves when the input moves along a tangent, squared: [T]."""
+        moved: dict[str, Tensor] = jvp(run, (start_SD,), (tangent_SD,))[1]
+        return {name: move_TD.double().square().sum(-1) for name, move_TD in moved.items()}
+
+    totals: dict[str, Tensor] = {}
+    for numbers_C in torch.arange(start_SD.numel(), device=start_SD.device).split(max(1, chunk // start_SD.numel())):
+        tangents = torch.zeros(len(numbers_C), start_SD.numel(), dtype=start_SD.dtype, device=start_SD.device)
+        tangents.scatter_(1, numbers_C[:, None], 1.0)
+        with _without_jit_notice():
+            pushed = vmap(push)(tangents.unflatten(1, start_SD.shape))
+        for name, square_CT in pushed.items():
+            total_ST = totals.setdefault(name, square_CT.new_zeros(len(start_SD), square_CT.shape[1]))
+            total_ST.index_add_(0, numbers_C // start_SD.shape[1], square_CT)
+    return totals
+
+
+@contextmanager
+def _without_jit_notice() -> Iterator[None]:
+    """When first used, torch's forward mode scripts some functions of its own, and says that this is outdated."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"`torch\.jit\.script", category=DeprecationWarning)
+        yield
+
+
+def _check(model: Seq2Seq, source: Source, target_1T: Tensor | None, states: str, inputs: str) -> None:
+    if model.training:
+        raise ModelError("hidden token attribution needs a model without dropout: call model.eval() first")
+    if (states, inputs) not in (("encoder", "encoder"), ("decoder", "decoder"), ("decoder", "encoder")):
+        raise ModelError(f'{states} states do not depend on {inputs} inputs; sides are "encoder" and "decoder"')
+    if states == "decoder" and target_1T is None:
+        raise ModelError("decoder states need the target that the decoder reads")
+    if source.ids_BS.shape[0] != 1 or not bool(source.mask_BS.all()):
+        raise ModelError("hidden token attribution takes one sentence without padding")

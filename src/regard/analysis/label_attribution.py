@@ -1,0 +1,97 @@
+"""Which words made a label likely? The gradient, its integral, and what is lost without a word.
+
+A document's tokens get ids of their own, 0, 1, ..., and the embedding matrix is replaced by their vectors, row by row:
+so each place has a vector of its own, and no method need know how an architecture lays out what it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from regard.errors import ModelError, nearest
+from regard.models.base import ClassifierModel, Documents
+
+STEPS = 16
+"""On the way from no words to these ones; the sum of the shares tells whether they suffice."""
+
+Score = Callable[[Tensor], Tensor]
+"""Vectors of the tokens [P, E] to the log-probability of a label."""
+
+
+class RenumberedInput(NamedTuple):
+    """A document whose tokens are numbered through."""
+
+    ids_BUS: Tensor
+    mask_BUS: Tensor
+
+
+def attribute_label(
+    model: ClassifierModel, document: Documents, label: int, method: str = "integrated", *, several: bool = False
+) -> Tensor:
+    """Signed shares of each token of one document in the log-probability of a label, [P] in the order of the text.
+
+    What is absent has an embedding of zeros. `several`: labels are decided each on its own.
+    """
+    if method not in METHODS:
+        raise ModelError(f'there is no method "{method}"{nearest(method, METHODS)} (choose from {", ".join(METHODS)})')
+    if len(document.ids_BUS) != 1:
+        raise ModelError("attribute_label looks at one document at a time")
+    name, embedding = _embedding(model)
+    mask_BUS = document.mask_BUS
+    vectors_PE = embedding.weight.detach()[document.ids_BUS[mask_BUS]]
+    numbered = RenumberedInput(torch.zeros_like(document.ids_BUS), mask_BUS)
+    numbered.ids_BUS[mask_BUS] = torch.arange(len(vectors_PE), device=mask_BUS.device)
+
+    def score(vectors_PE: Tensor) -> Tensor:
+        logits_L = functional_call(model, {f"{name}.weight": vectors_PE}, (numbered,))[0]
+        shares_L: Tensor = nn.functional.logsigmoid(logits_L) if several else logits_L.log_softmax(-1)
+        return shares_L[label]
+
+    return METHODS[method](score, vectors_PE)
+
+
+def gradient(score: Score, vectors_PE: Tensor) -> Tensor:
+    """The gradient times the vector: what a small change of its length would do (Shrikumar et al. 2016)."""
+    return (_slope(score, vectors_PE) * vectors_PE).sum(-1)
+
+
+def integrated(score: Score, vectors_PE: Tensor) -> Tensor:
+    """The same, averaged on the way from zeros; sums to what all words together did (Sundararajan et al. 2017)."""
+    slope_PE = torch.zeros_like(vectors_PE)
+    for step in range(STEPS):
+        slope_PE += _slope(score, (step + 0.5) / STEPS * vectors_PE)
+    return (slope_PE / STEPS * vectors_PE).sum(-1)
+
+
+@torch.no_grad()
+def occlusion(score: Score, vectors_PE: Tensor) -> Tensor:
+    """What the label loses when a word is taken away. A forward pass a word."""
+    whole, lost = score(vectors_PE), []
+    for place in range(len(vectors_PE)):
+        without = vectors_PE.clone()
+        without[place] = 0.0
+        lost.append(whole - score(without))
+    return torch.stack(lost)
+
+
+METHODS: dict[str, Callable[[Score, Tensor], Tensor]] = {
+    "gradient": gradient,
+    "integrated": integrated,
+    "occlusion": occlusion,
+}
+
+
+def _slope(score: Score, vectors_PE: Tensor) -> Tensor:
+    leaf = vectors_PE.detach().requires_grad_()
+    with torch.enable_grad():
+        (slope,) = torch.autograd.grad(score(leaf), leaf)
+    return slope
+
+
+def _embedding(model: ClassifierModel) -> tuple[str, nn.Embedding]:
+    return next((name, part) for name, part in model.named_modules() if isinstance(part, nn.Embedding))

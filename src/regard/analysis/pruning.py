@@ -1,0 +1,198 @@
+"""Gates on heads, learnt: "Learning Sparse Neural Networks through L0 Regularization", Louizos et al. 2018.
+
+Voita et al. 2019 put one on the output of every head of a trained Transformer. A gate z is drawn anew each time,
+
+    s = sigmoid((log u - log(1 - u) + log_alpha) / BETA),   u uniform in (0, 1)
+    z = clamp(s (ZETA - GAMMA) + GAMMA, 0, 1)
+
+so it is exactly 0 or exactly 1 with some probability, and log_alpha still gets a gradient. Training adds the expected
+number of open gates, times a penalty, to the loss. Attention weights are multiplied by the gate, which multiplies the
+head's output by it. A difference to the paper: a gate is drawn for each sentence, not for each batch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from regard import config
+from regard.errors import ModelError, nearest
+from regard.layers.attention import CrossAttention, SelfAttention
+from regard.layers.hooks import listen
+from regard.models.base import EncoderOutput, Seq2Seq, Source, Tree
+
+BETA, GAMMA, ZETA = 2 / 3, -0.1, 1.1  # temperature and stretch, as in Louizos et al.
+START = 2.0  # log_alpha at first: nearly open, not so far that its gradient vanishes
+
+
+def draw_gates(log_alpha: Tensor, uniform: Tensor) -> Tensor:
+    """Gates between 0 and 1 from numbers drawn uniformly from the same interval."""
+    noise = uniform.log() - (-uniform).log1p()
+    return _stretch(((noise + log_alpha) / BETA).sigmoid())
+
+
+def settled_gates(log_alpha: Tensor) -> Tensor:
+    """Gates without chance, for a model that is not being trained."""
+    return _stretch(log_alpha.sigmoid())
+
+
+def open_probability(log_alpha: Tensor) -> Tensor:
+    """P(z > 0): what the penalty counts."""
+    return (log_alpha - BETA * math.log(-GAMMA / ZETA)).sigmoid()
+
+
+def _stretch(s: Tensor) -> Tensor:
+    return (s * (ZETA - GAMMA) + GAMMA).clamp(0.0, 1.0)
+
+
+class HeadGates(nn.Module):
+    """A gate for each head, attached to a model as a listener to its taps."""
+
+    def __init__(self, heads: Mapping[str, int], gain: float = 1.0):
+        """`heads`: how many there are, by the name of their attention. log_alpha is `gain` times the parameter: it has
+        far to go, at a learning rate that suits the model's weights.
+        """
+        super().__init__()
+        self.heads, self.gain = dict(heads), gain
+        self.position = nn.Parameter(torch.full((sum(heads.values()),), START / gain))
+
+    @property
+    def log_alpha(self) -> Tensor:
+        """Of all heads, one attention after the other."""
+        return self.position * self.gain
+
+    def by_attention(self) -> dict[str, Tensor]:
+        """log_alpha [H] of each attention: the higher, the more open."""
+        return dict(zip(self.heads, self.log_alpha.split(list(self.heads.values())), strict=True))
+
+    def settled(self) -> dict[str, Tensor]:
+        """The gates [H] of each attention, without chance."""
+        return {name: settled_gates(log_alpha_H) for name, log_alpha_H in self.by_attention().items()}
+
+    def open_share(self) -> Tensor:
+        """Share of the heads that are expected to be open."""
+        return open_probability(self.log_alpha).mean()
+
+    def forward(self, name: str, weights_BHTS: Tensor) -> Tensor:
+        """The weights times the gates: drawn while training, for each sentence; settled otherwise."""
+        log_alpha_H = self.by_attention()[name]
+        if not self.training:
+            return weights_BHTS * settled_gates(log_alpha_H)[:, None, None]
+        tiny = torch.finfo(log_alpha_H.dtype).eps
+        uniform_BH = torch.rand(weights_BHTS.shape[:2], device=log_alpha_H.device).clamp(tiny, 1 - tiny)
+        return weights_BHTS * draw_gates(log_alpha_H, uniform_BH)[..., None, None]
+
+
+class GatedModel(Seq2Seq):
+    """A model whose heads pass through gates; both learn, or the gates alone."""
+
+    def __init__(self, model: Seq2Seq, gates: HeadGates, *, weights_follow: bool = True):
+        super().__init__()
+        self.model, self.gates = model.requires_grad_(weights_follow), gates
+        self.output = model.output
+
+    def encode(self, source: Source) -> EncoderOutput:
+        """As the model does, through the gates."""
+        with listen(self.model, "*", self.gates):
+            return self.model.encode(source)
+
+    def start(self, memory: EncoderOutput) -> Tree:
+        """The model's own."""
+        return self.model.start(memory)
+
+    def step(self, token_BW: Tensor, state: Tree, memory: EncoderOutput) -> tuple[Tensor, Tree]:
+        """As the model does, through the gates."""
+        with listen(self.model, "*", self.gates):
+            return self.model.step(token_BW, state, memory)
+
+    def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
+        """As the model does, through the gates."""
+        with listen(self.model, "*", self.gates):
+            return self.model.hidden(source, target_BT)
+
+
+# Taking heads out of a Transformer for good: the matrices really get smaller.
+#
+# A head owns rows of the maps that make queries, keys and values, and the columns of the output map that read it.
+# Without
+# a head all of these go; the bias of the output map stays, and is all that an attention without heads still says.
+
+
+Kept = Mapping[str, Sequence[int]]
+"""The heads that stay, by the name of their attention; an attention that is not named keeps all."""
+
+Attention = SelfAttention | CrossAttention
+
+INWARD = {SelfAttention: ("inward",), CrossAttention: ("query", "memory")}
+"""The maps whose rows belong to heads; "outward" is the one whose columns do."""
+
+
+def attentions(model: Seq2Seq) -> dict[str, tuple[str, Attention]]:
+    """The attentions that heads can be taken from, by the name of their tap: the module's name, and the module."""
+    return {
+        module.tap.name: (name, module)
+        for name, module in model.named_modules()
+        if isinstance(module, SelfAttention | CrossAttention)
+    }
+
+
+@torch.no_grad()
+def scale_heads(model: Seq2Seq, factors: Mapping[str, Tensor]) -> None:
+    """Multiply what each head says by a factor, for good: by its gate, before the gate is taken away."""
+    for name, (_, module) in attentions(model).items():
+        module.outward.weight.unflatten(1, (module.heads, -1)).mul_(factors[name][:, None])
+
+
+def pruned_weights(model: Seq2Seq, kept: Kept) -> dict[str, Tensor]:
+    """The weights of the model with these heads alone, under the names that `pruned_settings` gives rise to."""
+    weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    known = attentions(model)
+    for name, heads in kept.items():
+        if name not in known:
+            raise ModelError(f'there is no attention "{name}" to prune{nearest(name, known)}')
+        place, module = known[name]
+        if any(not 0 <= head < module.heads for head in heads) or len(set(heads)) != len(heads):
+            raise ModelError(f"{name}: has heads 0 to {module.heads - 1}, of which {list(heads)} cannot be kept")
+        if len(heads) < module.heads:
+            weights = dict(_cut(weights, f"{place}.", module, torch.tensor(sorted(heads), dtype=torch.long)))
+    return weights
+
+
+def pruned_settings(settings: config.TransformerSettings, kept: Kept) -> config.TransformerSettings:
+    """The settings of the model with these heads alone."""
+    counts = dict(settings.kept_heads) | {name: len(heads) for name, heads in kept.items()}
+    fewer = [(name, counts[name]) for name in settings.attentions if counts.get(name, settings.heads) < settings.heads]
+    return dataclasses.replace(settings, kept_heads=tuple(fewer))
+
+
+def strongest(scores: Mapping[str, Tensor], count: int) -> dict[str, tuple[int, ...]]:
+    """The heads with the highest scores, so many of all attentions together. Of equals, the earlier one."""
+    order = [(-float(score), place, head, name) for place, (name, head, score) in enumerate(_each(scores))]
+    chosen = {(name, head) for _, _, head, name in sorted(order)[:count]}
+    return {
+        name: tuple(head for head in range(len(score_H)) if (name, head) in chosen) for name, score_H in scores.items()
+    }
+
+
+def _each(scores: Mapping[str, Tensor]) -> Iterator[tuple[str, int, Tensor]]:
+    return ((name, head, score) for name, score_H in scores.items() for head, score in enumerate(score_H))
+
+
+def _cut(weights: Mapping[str, Tensor], place: str, module: Attention, heads: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """The weights with fewer heads in the attention at this place. One without heads has no maps, only a bias."""
+    inward = tuple(f"{place}{name}." for name in INWARD[type(module)])
+    head_width = module.outward.in_features // module.heads
+    for name, tensor in weights.items():
+        if name.startswith(inward):
+            if len(heads):
+                by_head = tensor.unflatten(0, (-1, module.heads, head_width))  # one part each for query, key, value
+                yield name, by_head.index_select(1, heads).flatten(0, 2)
+        elif name == f"{place}outward.weight":
+            if len(heads):
+                yield name, tensor.unflatten(1, (module.heads, head_width)).index_select(1, heads).flatten(1, 2)
+        else:
+            yield name, tensor

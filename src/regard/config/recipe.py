@@ -1,0 +1,182 @@
+"""Recipes: TOML tables that hold differences from the defaults, read into settings.
+
+Every key must exist in `config/` and every value fit its type; what does not is told with the nearest right name.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import inspect
+import textwrap
+import tomllib
+import types
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from regard.config import ARCHITECTURES, ModelSettings, Recipe
+from regard.errors import SettingsError, nearest
+
+Settings = TypeVar("Settings")
+
+
+def load_recipe(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
+    """Read a recipe file, then apply `section.key=value` overrides."""
+    return make_recipe(with_overrides(read_table(path), overrides), where=str(path))
+
+
+def read_table(path: str | Path) -> dict[str, Any]:
+    """A recipe file as nested tables, not yet checked."""
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise SettingsError(f"{path}: cannot read the recipe ({reason})") from None
+    except tomllib.TOMLDecodeError as error:
+        hint = "" if str(path).endswith(".toml") else " (a recipe is TOML; sentences are given with --source)"
+        raise SettingsError(f"{path}: not valid TOML: {error}{hint}") from None
+
+
+def with_overrides(table: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
+    """Nested tables with `section.key=value` overrides on top."""
+    merged = {key: dict(value) if isinstance(value, Mapping) else value for key, value in table.items()}
+    for override in overrides:
+        section, key, value = _parse_override(override)
+        home = merged.setdefault(section, {})
+        if not isinstance(home, dict):
+            raise SettingsError(f"--set {override}: {section} is not a table of settings")
+        home[key] = value
+    return merged
+
+
+def make_recipe(table: Mapping[str, Any], *, where: str = "settings") -> Recipe:
+    """Build a recipe from nested tables, checking every name and every value."""
+    return _build(Recipe, table, where, "")
+
+
+def to_table(settings: Any) -> dict[str, Any]:
+    """Settings as nested tables that `make_recipe` reads back."""
+    return _plain(dataclasses.asdict(settings))
+
+
+def describe(settings: type) -> dict[str, str]:
+    """The help text of each field: the string that stands under it in the source."""
+    return dict(_field_texts(settings))
+
+
+def setting_type(path: str) -> tuple[Any, str]:
+    """Type and help of one setting by its dotted name, e.g. "train.seed"."""
+    section, key = path.split(".")
+    home = type(getattr(Recipe(), section))
+    return get_type_hints(home)[key], describe(home)[key]
+
+
+def _parse_override(text: str) -> tuple[str, str, Any]:
+    name, sign, raw = text.partition("=")
+    section, dot, key = name.strip().partition(".")
+    if not (sign and dot and section and key):
+        raise SettingsError(f'--set {text}: write it as section.key=value, e.g. "--set train.seed=2"')
+    try:
+        value = tomllib.loads(f"value = {raw}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = raw.strip()  # a bare word is a string
+    return section, key, value
+
+
+def _build(cls: type[Settings], table: Any, where: str, prefix: str) -> Settings:
+    """Make the dataclass `cls` from a table, checking every name and type."""
+    if not isinstance(table, Mapping):
+        raise SettingsError(f"{where}: {prefix.rstrip('.') or 'recipe'} must be a table of settings")
+    hints = get_type_hints(cls)
+    for key in table:
+        if key not in hints:
+            guess = nearest(prefix + key, (prefix + name for name in hints))
+            raise SettingsError(f'{where}: unknown setting "{prefix}{key}"{guess}')
+    values = {key: _convert(value, hints[key], where, prefix + key) for key, value in table.items()}
+    try:
+        return cls(**values)
+    except SettingsError as error:
+        raise SettingsError(f"{where}: {error}") from None
+
+
+def _convert(value: Any, hint: Any, where: str, name: str) -> Any:
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):  # the only union of settings is the choice of architecture
+        return _build_model(value, where)
+    if dataclasses.is_dataclass(hint):
+        return _build(hint, value, where, name + ".")  # type: ignore[arg-type]
+    if origin is Literal:
+        if value not in get_args(hint):
+            choices = ", ".join(str(choice) for choice in get_args(hint))
+            guess = nearest(str(value), map(str, get_args(hint)))
+            raise SettingsError(f'{where}: {name} cannot be "{value}" (choose from {choices}){guess}')
+        return value
+    if origin is tuple:
+        return _convert_tuple(value, get_args(hint), where, name)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (hint is not bool and isinstance(value, bool)):
+        kind = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}[hint]
+        raise SettingsError(f"{where}: {name} must be {kind}, not {value!r}")
+    return value
+
+
+def _convert_tuple(value: Any, kinds: tuple[Any, ...], where: str, name: str) -> tuple[Any, ...]:
+    if not isinstance(value, list | tuple):
+        raise SettingsError(f"{where}: {name} must be a list, not {value!r}")
+    if len(kinds) == 2 and kinds[1] is Ellipsis:
+        return tuple(_convert(item, kinds[0], where, f"{name}[{place}]") for place, item in enumerate(value))
+    if len(value) != len(kinds):
+        raise SettingsError(f"{where}: {name} must hold {len(kinds)} values, not {len(value)}")
+    return tuple(_convert(item, kind, where, name) for item, kind in zip(value, kinds, strict=True))
+
+
+def _build_model(table: Any, where: str) -> ModelSettings:
+    if not isinstance(table, Mapping):
+        raise SettingsError(f"{where}: model must be a table of settings")
+    arch = table.get("arch", Recipe.model.arch)
+    preset = find_preset(arch, where)
+    hints = get_type_hints(type(preset))
+    for key in table:
+        if key not in hints:
+            guess = nearest(f"model.{key}", (f"model.{name}" for name in hints))
+            raise SettingsError(f'{where}: {arch} has no setting "model.{key}"{guess}')
+    changes = {key: _convert(value, hints[key], where, f"model.{key}") for key, value in table.items()}
+    try:
+        return dataclasses.replace(preset, **changes)
+    except SettingsError as error:
+        raise SettingsError(f"{where}: {error}") from None
+
+
+def find_preset(arch: str, where: str = "--arch") -> ModelSettings:
+    """The architecture of this name."""
+    if arch not in ARCHITECTURES:
+        guess = nearest(str(arch), ARCHITECTURES) or f"; choose from {', '.join(ARCHITECTURES)}"
+        raise SettingsError(f'{where}: there is no architecture "{arch}"{guess}')
+    return ARCHITECTURES[arch]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+@functools.cache
+def _field_texts(settings: type) -> tuple[tuple[str, str], ...]:
+    body = ast.parse(textwrap.dedent(inspect.getsource(settings))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    texts = []
+    for statement, following in zip(body.body, body.body[1:], strict=False):
+        if (
+            isinstance(statement, ast.AnnAssign)
+            and isinstance(statement.target, ast.Name)
+            and isinstance(following, ast.Expr)
+            and isinstance(following.value, ast.Constant)
+        ):
+            texts.append((statement.target.id, " ".join(str(following.value.value).split())))
+    return tuple(texts)

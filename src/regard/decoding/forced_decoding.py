@@ -1,0 +1,57 @@
+"""Forced decoding: what a given target costs, token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from regard.decoding.constraints import Constraint, constrain
+from regard.decoding.hypothesis import Form, Hypothesis, LengthPenalty, Step, Tokens, Tree
+
+
+def force(
+    step: Step,
+    state: Tree,
+    memory: Tree,
+    targets: Sequence[Sequence[int]],
+    tokens: Tokens,
+    *,
+    device: torch.device | None = None,
+    penalty: float = 1.0,
+    form: Form = "plain",
+    constraints: Sequence[Constraint] = (),
+    bonus: Callable[[Tree], Tensor] | None = None,
+) -> list[Hypothesis]:
+    """The hypotheses that searches would have found had they chosen these targets (without the end token).
+
+    `constraints`: those that change scores. `bonus`: what is added to a score where an output ends, by the state.
+    """
+    paths = [[*target, tokens.end] for target in targets]
+    longest = max(map(len, paths))
+    path_BT = torch.tensor([path + [tokens.end] * (longest - len(path)) for path in paths], device=device)
+    row_B = torch.arange(len(paths), device=path_BT.device)
+    token_B1, parts, extras = torch.full_like(path_BT[:, :1], tokens.start), [], []
+    for place, next_B1 in enumerate(path_BT.split(1, dim=1)):
+        logits_B1V, state = step(token_B1, state, memory)
+        log_probs_B1V = _log_probs(logits_B1V[:, 0], next_B1, tokens)[:, None]
+        log_probs_B1V = constrain(constraints, log_probs_B1V, path_BT[:, None, :place], row_B, tokens.end)
+        parts.append(log_probs_B1V[:, 0].gather(-1, next_B1))
+        extras.append(bonus(state) if bonus else torch.zeros_like(parts[-1]))
+        token_B1 = next_B1
+    made = []
+    for path, log_probs, extra in zip(paths, torch.cat(parts, 1).tolist(), torch.cat(extras, 1).tolist(), strict=True):
+        length = len(path)
+        score = sum(log_probs[:length]) / float(LengthPenalty(penalty, form).divisor(length)) + extra[length - 1]
+        made.append(Hypothesis.of(path, log_probs[:length], score, tokens.end))
+    return made
+
+
+def _log_probs(logits_BV: Tensor, next_B1: Tensor, tokens: Tokens) -> Tensor:
+    """Of all tokens. A next one that no search would write, such as an unknown word, is counted in for this once."""
+    if not tokens.never:
+        return logits_BV.log_softmax(-1)
+    own_B1 = logits_BV.gather(-1, next_B1)
+    never = torch.tensor(tokens.never, device=logits_BV.device)
+    return logits_BV.index_fill(-1, never, -torch.inf).scatter_(-1, next_B1, own_B1).log_softmax(-1)

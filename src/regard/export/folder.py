@@ -1,0 +1,133 @@
+"""The folder that an export writes: whole or not there at all, and marked as an export."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from regard import __version__
+from regard.errors import RunError, UnwritableError
+from regard.files import concerns, draft_of, file_sha256
+from regard.run import WEIGHTS, Run
+from regard.system import one_at_a_time, rename_folder, sync_folder
+
+MARK = "export.json"
+"""What was exported, and from which weights. A folder that holds it may be replaced by another export."""
+LOCK = ".convert.lock"
+"""File in a run folder that is held by the process that writes an export there."""
+_DRAFT = re.compile(r"\.(ctranslate2-\w+|marian|onnx)\.\d+-[0-9a-f]{8}\.(part|old)")
+"""Names of unfinished exports, and of old ones that were about to be replaced."""
+
+
+@contextlib.contextmanager
+def export_folder(run: Run, folder: Path, facts: dict[str, Any]) -> Iterator[Path]:
+    """A folder to write into that takes its name when the block ends well; an error removes it.
+
+    An earlier export of that name is replaced; anything else that stands there is refused. Of several that
+    are written at once, the last one stays.
+    """
+    refuse_taken(folder)
+    if folder.is_symlink() and folder.parent.resolve() == run.folder.resolve():
+        # Whoever made the run decides where a link in it leads: only a folder that the user names is followed.
+        raise RunError(f"{folder}: is a link, and what it leads to may not be an export; remove it, or use --out")
+    folder = folder.resolve()  # a link stays, and what it leads to is replaced
+    draft, inside = draft_of(folder), False
+    try:
+        draft.mkdir(parents=True)
+        inside = True
+        yield draft
+        mark = {"regard": __version__, **facts, "fingerprint": fingerprint(run)}
+        inside = False
+        _finish(draft, folder, mark)
+    except OSError as error:
+        if inside and not concerns(error, draft):
+            raise
+        raise UnwritableError(f"{folder}: cannot be written ({error.strerror})") from None
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _finish(draft: Path, folder: Path, mark: dict[str, Any]) -> None:
+    """Write the mark, with a checksum of every file, and give the draft its name."""
+    files = {str(path.relative_to(draft)): file_sha256(path) for path in sorted(draft.rglob("*")) if path.is_file()}
+    mark = mark | {"sha256": files}
+    (draft / MARK).write_text(json.dumps(mark, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    for path in draft.iterdir():
+        _sync(path)
+    while not _take_name(draft, folder):
+        pass
+    sync_folder(folder.parent)
+
+
+def _take_name(draft: Path, folder: Path) -> bool:
+    """Put the draft in the place of what stands there; False when another came in between."""
+    aside = draft.with_suffix(".old")
+    with contextlib.suppress(FileNotFoundError):
+        rename_folder(folder, aside)
+    try:
+        os.rename(draft, folder)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.rename(aside, folder)
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        return False
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return True
+
+
+def refuse_taken(folder: Path) -> None:
+    """Say so where something other than an earlier export stands."""
+    if folder.is_dir() and ((folder / MARK).is_file() or not any(folder.iterdir())):
+        return
+    if folder.exists():
+        raise RunError(f"{folder}: exists already and is no earlier export; choose another --out")
+
+
+def read_mark(folder: Path) -> dict[str, Any]:
+    """What an export says of itself; empty if there is none."""
+    try:
+        mark = json.loads((folder / MARK).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return mark if isinstance(mark, dict) else {}
+
+
+def fingerprint(run: Run) -> str:
+    """A hash of the weights and the architecture, by which an export of other weights is recognised."""
+    run.require_weights()
+    return hashlib.sha256(f"{run.checksums.check(WEIGHTS)} {run.recipe.model!r}".encode()).hexdigest()
+
+
+def check_export(folder: Path) -> dict[str, str]:
+    """What is wrong with each file of an export, by name; an empty text where nothing is."""
+    expected = read_mark(folder).get("sha256", {})
+    found = {}
+    for name, digest in expected.items():
+        there = (folder / name).is_file()
+        found[name] = "missing" if not there else "" if file_sha256(folder / name) == digest else "damaged"
+    return found
+
+
+@contextlib.contextmanager
+def exporting(run: Run) -> Iterator[None]:
+    """Write exports into the run folder one process at a time, and remove what killed processes have left there."""
+    with one_at_a_time(run.folder / LOCK):
+        for path in run.folder.glob(".*-*"):
+            if _DRAFT.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+        yield
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

@@ -1,0 +1,285 @@
+"""Marian's layout as Hugging Face `transformers` keeps it: the table of names, and a run written as such a folder.
+
+Four things differ in form. Marian writes positions as [sin | cos] halves where ours interleave sine and cosine, so the
+dimensions of the residual stream stand in another order, in every matrix that reads or writes it. Marian keeps query,
+key and value apart. Marian adds a bias to the scores of the vocabulary, which ours may lack. And Marian's attentions
+all have one number of heads: those that ours have lost are filled up with zeros.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.config import Recipe, SearchSettings, TransformerSettings
+from regard.errors import RunError
+from regard.export import require_exportable
+from regard.export.folder import export_folder
+from regard.export.weights import LayerNames, NamePair, fill_heads, pairs_of, to_theirs
+from regard.run import Run
+from regard.text.subword import MappedTokenizer, SubwordTokenizer
+from regard.text.tokenizer import EOS, SOS, UNK, Tokenizer
+
+# A run's search in the words of `generate` of Hugging Face `transformers`, and back.
+#
+# Only what means the same on both sides is taken over; of the rest both directions give the names, to be told. Their
+# `min_length` counts the start token. They normalise, if at all, after everything was forbidden, where we normalise
+# before: a score of ours stays the model's own opinion. Their `repetition_penalty` is ours in a beam search that does
+# not
+# normalise; a greedy one applies it to logits.
+
+
+UNKNOWN_TO_THEM = ("length_penalty_form", "coverage_penalty", "beam_groups", "sample", "replace_unknown")
+UNKNOWN_TO_US = {
+    "do_sample": False,
+    "num_beam_groups": 1,
+    "encoder_no_repeat_ngram_size": 0,
+    "encoder_repetition_penalty": 1.0,
+    "exponential_decay_length_penalty": None,
+    "forced_bos_token_id": None,
+    "begin_suppress_tokens": None,
+    "sequence_bias": None,
+}
+"""What changes their search, with the values that change nothing."""
+NUMBERS = (
+    "num_beams",
+    "length_penalty",
+    "no_repeat_ngram_size",
+    "min_length",
+    "min_new_tokens",
+    "repetition_penalty",
+)
+RENORMALIZE = "renormalize_logits"
+
+
+def to_generation(search: SearchSettings, target: Tokenizer) -> tuple[dict[str, Any], list[str]]:
+    """Our search as they write it down, and what they cannot say."""
+    chosen = [target.tokens.index(token) for token in search.suppress_tokens if token in target.tokens]
+    said = {
+        "num_beams": search.beam_size,
+        "length_penalty": search.length_penalty,
+        "early_stopping": True if search.stop == "enough" else "never",
+        "suppress_tokens": list(dict.fromkeys([UNK, SOS, target.pad, *chosen])),
+    }
+    lost = [name for name in UNKNOWN_TO_THEM if getattr(search, name) != getattr(SearchSettings(), name)]
+    if "length_penalty_form" in lost and not search.length_penalty:
+        lost.remove("length_penalty_form")  # both forms divide by one
+    if search.no_repeat_ngram_size:
+        said["no_repeat_ngram_size"] = search.no_repeat_ngram_size
+    if search.min_length:
+        said["min_length"] = search.min_length + 1
+    if search.repetition_penalty != 1 and search.beam_size > 1:
+        said["repetition_penalty"] = search.repetition_penalty
+    elif search.repetition_penalty != 1:
+        lost.append("repetition_penalty")
+    # What is never written leaves its probability to the others; what is forbidden in some places does not.
+    forbids = search.no_repeat_ngram_size or search.min_length or chosen or "repetition_penalty" in said
+    said[RENORMALIZE] = not forbids
+    return said, [f"search.{name} = {json.dumps(getattr(search, name))}" for name in lost]
+
+
+def from_generation(
+    said: Mapping[str, Any], tokens: Mapping[int, str], *, where: str
+) -> tuple[dict[str, Any], list[str]]:
+    """Their search as our settings, and what these cannot say. `tokens`: by their ids, all but the special ones."""
+    given = {name: value for name, value in said.items() if value is not None}
+    for name in NUMBERS:
+        if isinstance(value := given.get(name, 0), bool) or not isinstance(value, int | float):
+            raise RunError(f"{where}: {name} = {json.dumps(value)} is not a number")
+    search = {
+        "beam_size": given.get("num_beams", 1),
+        "length_penalty": given.get("length_penalty", 1.0),
+        "no_repeat_ngram_size": given.get("no_repeat_ngram_size", 0),
+        "min_length": given.get("min_new_tokens", max(given.get("min_length", 0) - 1, 0)),
+        "suppress_tokens": [tokens[id] for id in _forbidden(given, where) if id in tokens],
+    }
+    lost = [name for name, plain in UNKNOWN_TO_US.items() if given.get(name, plain) != plain]
+    if any(len(ids) > 1 for ids in given.get("bad_words_ids", [])):
+        lost.append("bad_words_ids")
+    if stop := _stop(given, search["beam_size"], search["length_penalty"]):
+        search["stop"] = stop
+    elif "early_stopping" in given and search["beam_size"] > 1:
+        lost.append("early_stopping")
+    if (factor := given.get("repetition_penalty", 1.0)) > 1 and search["beam_size"] > 1 and not given.get(RENORMALIZE):
+        search["repetition_penalty"] = factor
+    elif factor != 1:
+        lost.append("repetition_penalty")
+    return search, [f"{name} = {json.dumps(given[name])}" for name in lost]
+
+
+def _stop(given: Mapping[str, Any], beam: int, penalty: float) -> str:
+    """Ours, if one of them ends where theirs does; else nothing."""
+    early = given.get("early_stopping", False)
+    if early is True:
+        return "enough"
+    # Theirs asks whether the open hypotheses would win at the length they have; without a reward for length, none can
+    # win later that cannot win now.
+    return "exact" if early == "never" or (beam > 1 and penalty <= 0) else ""
+
+
+def _forbidden(given: Mapping[str, Any], where: str) -> list[int]:
+    """Tokens that are never written, each once."""
+    try:
+        alone = [ids[0] for ids in given.get("bad_words_ids", []) if len(ids) == 1]
+        return list(dict.fromkeys([*given.get("suppress_tokens", []), *alone]))
+    except TypeError:
+        raise RunError(f"{where}: suppress_tokens and bad_words_ids are not lists of ids") from None
+
+
+LONGEST = 1024
+"""Positions that the exported model is prepared for."""
+BIAS = "final_logits_bias"
+
+BLOCK = (
+    LayerNames("attend.inward", ("self_attn.q_proj.", "self_attn.k_proj.", "self_attn.v_proj."), "reads"),
+    LayerNames("attend.outward", ("self_attn.out_proj.",), "writes"),
+    LayerNames("around_attend.norm", ("self_attn_layer_norm.",), "norm"),
+    LayerNames("feed.widen", ("fc1.",), "reads"),
+    LayerNames("feed.narrow", ("fc2.",), "writes"),
+    LayerNames("around_feed.norm", ("final_layer_norm.",), "norm"),
+)
+CROSS = (
+    LayerNames("cross.query", ("encoder_attn.q_proj.",), "reads"),
+    LayerNames("cross.memory", ("encoder_attn.k_proj.", "encoder_attn.v_proj."), "reads"),
+    LayerNames("cross.outward", ("encoder_attn.out_proj.",), "writes"),
+    LayerNames("around_cross.norm", ("encoder_attn_layer_norm.",), "norm"),
+)
+EMBEDDINGS = {
+    "all": (("encoder.embed.tokens.weight", "model.shared.weight"),),
+    "target": (
+        ("encoder.embed.tokens.weight", "model.encoder.embed_tokens.weight"),
+        ("embed.tokens.weight", "model.decoder.embed_tokens.weight"),
+    ),
+    "none": (
+        ("encoder.embed.tokens.weight", "model.encoder.embed_tokens.weight"),
+        ("embed.tokens.weight", "model.decoder.embed_tokens.weight"),
+        ("output.weight", "lm_head.weight"),
+    ),
+}
+"""By `model.tie`: the matrices that are stored, each under the one name that both sides keep it under."""
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish"}
+"""Our names and Marian's."""
+
+
+def pairs(settings: TransformerSettings) -> Iterator[NamePair]:
+    """The table: our names and Marian's."""
+    for layer in range(settings.encoder_layers):
+        yield from pairs_of(f"encoder.blocks.{layer}.", f"model.encoder.layers.{layer}.", BLOCK)
+    for layer in range(settings.decoder_layers):
+        yield from pairs_of(f"decoder.{layer}.", f"model.decoder.layers.{layer}.", (*BLOCK, *CROSS))
+    for ours, theirs in EMBEDDINGS[settings.tie]:
+        yield NamePair(ours, (theirs,), (1,))
+
+
+def stream_order(width: int) -> Tensor:
+    """For each dimension of Marian's residual stream the one of ours: first the sines, then the cosines."""
+    return torch.arange(width).view(-1, 2).T.flatten()
+
+
+def export_marian(run: Run, folder: Path, log: Callable[[str], None] | None = None) -> Path:
+    """Write a run as a folder that `transformers` opens as MarianMTModel and MarianTokenizer.
+
+    `tell` hears what of the run's search does not go with it.
+    """
+    from safetensors.torch import save_file
+
+    settings = require_exportable(run.recipe, "marian", where=run.folder)
+    source, target = run.tokenizers
+    weights = to_marian(settings, dict(run.load_model().named_parameters()), target.size)
+    search, lost = to_generation(run.recipe.search, target)
+    generation = {**_special_ids(target), "max_length": LONGEST // 2, **search}
+    with export_folder(run, folder, {"format": "marian", "tokenizer": source.kind}) as draft:
+        save_file(weights, draft / "model.safetensors", metadata={"format": "pt"})
+        _write_json(draft / "config.json", _config(settings, source, target))
+        _write_json(draft / "generation_config.json", generation)
+        _write_tokenizers(draft, run.recipe, source, target)
+    if lost and log:
+        log(f"`generate` of transformers has no such settings and goes without: {', '.join(lost)}")
+    return folder
+
+
+def to_marian(settings: TransformerSettings, weights: Mapping[str, Tensor], vocabulary: int) -> dict[str, Tensor]:
+    """Our weights under Marian's names, in Marian's order."""
+    rest = fill_heads(settings, weights, dict.fromkeys(settings.attentions, settings.heads))
+    bias_V = rest.pop("output.bias", torch.zeros(vocabulary))
+    named = to_theirs(pairs(settings), rest, stream_order(settings.width)) | {BIAS: bias_V[None]}
+    return {name: tensor.detach().contiguous() for name, tensor in named.items()}
+
+
+def _config(settings: TransformerSettings, source: Tokenizer, target: Tokenizer) -> dict[str, Any]:
+    sides = {
+        f"{side}_{name}": value
+        for side, layers in (("encoder", settings.encoder_layers), ("decoder", settings.decoder_layers))
+        for name, value in {"layers": layers, "attention_heads": settings.heads, "ffn_dim": settings.inner}.items()
+    }
+    return {
+        "architectures": ["MarianMTModel"],
+        "model_type": "marian",
+        "d_model": settings.width,
+        **sides,
+        "activation_function": ACTIVATIONS[settings.activation],
+        "dropout": settings.dropout,
+        "attention_dropout": 0.0,
+        "activation_dropout": 0.0,
+        "max_position_embeddings": LONGEST,
+        "scale_embedding": True,
+        "static_position_embeddings": True,
+        "normalize_before": False,
+        "normalize_embedding": False,
+        "share_encoder_decoder_embeddings": settings.tie == "all",
+        "tie_word_embeddings": settings.tie != "none",
+        "vocab_size": source.size,
+        "decoder_vocab_size": target.size,
+        **_special_ids(target),
+        "dtype": "float32",
+    }
+
+
+def _special_ids(target: Tokenizer) -> dict[str, int | None]:
+    return {
+        "eos_token_id": EOS,
+        "bos_token_id": None,
+        "pad_token_id": target.pad,
+        "decoder_start_token_id": SOS,
+        "forced_eos_token_id": None,
+    }
+
+
+def _write_tokenizers(folder: Path, recipe: Recipe, source: Tokenizer, target: Tokenizer) -> None:
+    separate = source.tokens != target.tokens
+    _write_json(folder / "vocab.json", {token: id for id, token in enumerate(source.tokens)})
+    if separate:
+        _write_json(folder / "target_vocab.json", {token: id for id, token in enumerate(target.tokens)})
+    (folder / "source.spm").write_bytes(_spm(source))
+    (folder / "target.spm").write_bytes(_spm(target))
+    described = {
+        "tokenizer_class": "MarianTokenizer",
+        "source_lang": recipe.data.source_language or None,
+        "target_lang": recipe.data.target_language or None,
+        "separate_vocabs": separate,
+        "bos_token": source.token(SOS),  # special, so that it is left out of what is decoded
+        "model_max_length": LONGEST,
+        "clean_up_tokenization_spaces": False,
+    }
+    _write_json(folder / "tokenizer_config.json", described)
+
+
+SQUEEZE_SPACES = b"\x1a\x02\x20\x01"
+"""Field 3 of a SentencePiece model (how it normalises) with its field 4 (no extra spaces) true. Protocol buffers merge
+what is appended. We squeeze spaces before SentencePiece sees them; Marian's tokenizer leaves that to SentencePiece."""
+
+
+def _spm(tokenizer: Tokenizer) -> bytes:
+    if isinstance(tokenizer, MappedTokenizer):
+        return tokenizer.model
+    assert isinstance(tokenizer, SubwordTokenizer)
+    return tokenizer.model + SQUEEZE_SPACES
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,297 @@
+"""A published Marian model (OPUS-MT, as `transformers` keeps it) made into a run folder.
+
+Marian has no start token: its decoder starts from the padding token. Ours gets a row of its own, a copy of that one,
+so that the ids are laid out as everywhere here: end, unknown, start, the tokens, padding.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard import __version__
+from regard.config import Recipe, TransformerSettings
+from regard.config.recipe import make_recipe
+from regard.errors import RunError
+from regard.export.folder import read_mark
+from regard.export.marian import ACTIVATIONS, BIAS, SQUEEZE_SPACES, from_generation, pairs, stream_order
+from regard.export.weights import to_ours
+from regard.layers.positional_encoding import sinusoids
+from regard.run import Run
+from regard.text import subword
+from regard.text import subword as mapped
+from regard.text.tokenizer import FIRST_SPECIALS, PAD_TOKEN, SOS, Tokenizer
+
+END, UNKNOWN, START = FIRST_SPECIALS
+ALIASES = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")
+POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
+FIXED = {
+    "model_type": "marian",
+    "scale_embedding": True,
+    "static_position_embeddings": True,
+    "normalize_before": False,
+    "normalize_embedding": False,
+    "add_final_layer_norm": False,
+}
+"""What a configuration must say, where it says anything, for the model to be one of ours."""
+
+Vocabulary = Mapping[str, int]
+
+
+def import_marian(folder: Path, out: Path, log: Callable[[str], None] | None = None) -> Run:
+    """Make a run of a Marian folder. What is missing, left over or not understood is an error, and leaves nothing.
+
+    `tell` hears what of its search has no counterpart here.
+    """
+    if not (folder / "config.json").is_file():
+        raise RunError(f"{folder}: has no config.json; give the folder of a Marian model as a model hub keeps it")
+    config, described = _read_json(folder / "config.json"), _read_json(folder / "tokenizer_config.json", optional=True)
+    vocabulary = _read_json(folder / "vocab.json")
+    separate = bool(described.get("separate_vocabs"))
+    target_vocabulary = _read_json(folder / "target_vocab.json") if separate else vocabulary
+    start = config["decoder_start_token_id"]
+    source_rows = _rows(vocabulary, vocabulary.get(START) if separate else start, folder)
+    target_rows = _rows(target_vocabulary, start, folder)
+    stored = _read_weights(folder)
+    generation = {**config, **_read_json(folder / "generation_config.json", optional=True)}
+    search, lost = from_generation(generation, _tokens(target_vocabulary, target_rows), where=str(folder))
+    biased = bool(stored.get(BIAS, torch.zeros(1)).any())
+    recipe = _recipe(folder, config, described, search, joint=not separate, biased=biased)
+    weights = from_marian(recipe, stored, source_rows, target_rows, where=str(folder))
+    run = Run.create(out)
+    try:
+        run.write_recipe(recipe)
+        run.write_tokenizers(*_tokenizers(folder, vocabulary, source_rows, target_vocabulary, target_rows))
+        run.write_weights(weights)
+        run.write_card(_card(folder, recipe, len(source_rows), len(target_rows)))
+        run.load_model()  # whatever does not fit is told now
+    except BaseException:
+        run.discard()
+        raise
+    if lost and log:
+        log(f"no setting here does the same, so the run goes without: {', '.join(lost)}")
+    return run
+
+
+def from_marian(
+    recipe: Recipe, stored: Mapping[str, Tensor], source_rows: list[int], target_rows: list[int], *, where: str
+) -> dict[str, Tensor]:
+    """Marian's weights under our names, in our order, with our rows of the vocabulary."""
+    settings = recipe.model
+    assert isinstance(settings, TransformerSettings)
+    theirs = {name: tensor.float() for name, tensor in stored.items()}
+    _drop_computed(theirs, settings, where)
+    bias_1V = theirs.pop(BIAS, None)
+    ours = to_ours(pairs(settings), theirs, stream_order(settings.width), where=where)
+    for name, rows in (
+        ("encoder.embed.tokens.weight", source_rows),
+        ("embed.tokens.weight", target_rows),
+        ("output.weight", target_rows),
+    ):
+        if name in ours:
+            if len(ours[name]) != max(rows) + 1:
+                raise RunError(f"{where}: {max(rows) + 1} tokens in the vocabulary for {len(ours[name])} embeddings")
+            ours[name] = ours[name][rows]
+    if bias_1V is not None and bias_1V.any():
+        ours["output.bias"] = bias_1V[0, target_rows]
+    return ours
+
+
+def _drop_computed(weights: dict[str, Tensor], settings: TransformerSettings, where: str) -> None:
+    """Take out what is stored twice, or can be computed, after checking that it is what it should be."""
+    for name in POSITIONS:
+        if (rows := weights.pop(name, None)) is not None:
+            expected = sinusoids(len(rows), settings.width)[:, stream_order(settings.width)]
+            if (rows - expected).abs().max() > 1e-3:
+                raise RunError(f'{where}: "{name}" are not the sinusoids that Marian adds')
+    shared = weights.get("model.shared.weight")
+    if settings.tie == "target":
+        _drop_alias(weights, "lm_head.weight", weights.get("model.decoder.embed_tokens.weight"), where)
+    elif shared is not None:
+        for name in ALIASES:
+            _drop_alias(weights, name, shared, where)
+
+
+def _drop_alias(weights: dict[str, Tensor], name: str, original: Tensor | None, where: str) -> None:
+    alias = weights.pop(name, original)
+    if alias is not None and original is not None and not torch.equal(alias, original):
+        raise RunError(f'{where}: "{name}" is said to be shared, but differs from what it is shared with')
+
+
+def _read_weights(folder: Path) -> dict[str, Tensor]:
+    if (path := folder / "model.safetensors").is_file():
+        from safetensors.torch import load_file
+
+        try:
+            return load_file(path)
+        except Exception as error:  # safetensors raises its own untyped errors
+            raise RunError(f"{path}: damaged ({error})") from None
+    if (path := folder / "pytorch_model.bin").is_file():
+        return read_torch_file(path)
+    raise RunError(f"{folder}: has neither model.safetensors nor pytorch_model.bin")
+
+
+def read_torch_file(path: Path) -> dict[str, Tensor]:
+    """Read the weights of a torch file (`pytorch_model.bin`) by name, with torch's restricted unpickler."""
+    try:
+        _refuse_compressed(path)
+        weights = torch.load(path, map_location="cpu", weights_only=True)
+    except RunError:
+        raise
+    except Exception as error:  # damaged and crafted files raise many types, some with messages of many lines
+        raise RunError(
+            f"{path}: not a torch file of plain weights ({type(error).__name__}); get model.safetensors instead"
+        ) from None
+    if not isinstance(weights, dict) or not all(isinstance(name, str) for name in weights):
+        raise RunError(f"{path}: does not hold tensors by name; get model.safetensors instead")
+    for name, weight in weights.items():
+        if not _is_plain(weight):
+            raise RunError(f"{path}: {json.dumps(name)} is not a plain floating-point tensor; use model.safetensors")
+    return dict(weights)
+
+
+def _refuse_compressed(path: Path) -> None:
+    """Refuse a zip archive with compressed entries: torch never writes them, and a small file could fill the memory."""
+    if not zipfile.is_zipfile(path):
+        return
+    with zipfile.ZipFile(path) as archive:
+        for entry in archive.infolist():
+            if entry.compress_type != zipfile.ZIP_STORED:
+                raise RunError(f"{path}: compressed entries, which torch never writes; get model.safetensors instead")
+
+
+def _is_plain(weight: object) -> bool:
+    """Whether this is a dense floating-point tensor that has a stored number for each element.
+
+    A crafted tensor of stride 0 can have a trillion elements on four numbers; copying it would fill the memory.
+    """
+    return (
+        isinstance(weight, Tensor)
+        and weight.layout == torch.strided
+        and weight.device.type == "cpu"
+        and weight.is_floating_point()
+        and weight.numel() * weight.element_size() <= weight.untyped_storage().nbytes()
+    )
+
+
+def _recipe(
+    folder: Path,
+    config: Mapping[str, Any],
+    described: Mapping[str, Any],
+    search: Mapping[str, Any],
+    *,
+    joint: bool,
+    biased: bool,
+) -> Recipe:
+    """The settings that say what the configuration says."""
+    for key, wanted in FIXED.items():
+        if config.get(key, wanted) != wanted:
+            raise RunError(f"{folder}: {key} = {json.dumps(config[key])} in config.json is not supported")
+    for name in ("attention_heads", "ffn_dim"):
+        if config[f"encoder_{name}"] != config[f"decoder_{name}"]:
+            raise RunError(f"{folder}: encoder and decoder differ in {name}, which is not supported")
+    shared = config.get("share_encoder_decoder_embeddings", True)
+    tied = config.get("tie_word_embeddings", True)
+    activation = {"silu": "swish"}.get(config["activation_function"], config["activation_function"])
+    model = {
+        "arch": "transformer-base",
+        "encoder_layers": config["encoder_layers"],
+        "decoder_layers": config["decoder_layers"],
+        "width": config["d_model"],
+        "heads": config["encoder_attention_heads"],
+        "inner": config["encoder_ffn_dim"],
+        "dropout": float(config.get("dropout", 0.1)),
+        "activation": {theirs: ours for ours, theirs in ACTIVATIONS.items()}.get(activation, activation),
+        "tie": "all" if shared and tied else "target" if tied else "none",
+        **({"output_bias": True} if biased else {}),
+    }
+    languages = {f"{side}_language": described.get(f"{side}_lang") or "" for side in ("source", "target")}
+    tokenizer = {"kind": read_mark(folder).get("tokenizer", "unigram"), "size": config["vocab_size"], "joint": joint}
+    if tokenizer["kind"] == "sentencepiece":
+        tokenizer["kind"] = "unigram"
+    table = {"model": model, "tokenizer": tokenizer, "search": search, "data": languages}
+    return make_recipe(table, where=str(folder))
+
+
+def _rows(vocabulary: Vocabulary, start: int | None, folder: Path) -> list[int]:
+    """Which of their ids stands at each of ours: end, unknown, start, the tokens in their order, padding."""
+    if {id for id in vocabulary.values() if isinstance(id, int)} != set(range(len(vocabulary))):
+        raise RunError(f"{folder}: the ids in its vocabulary do not run from 0 to {len(vocabulary) - 1}")
+    for token in (END, UNKNOWN, PAD_TOKEN):
+        if token not in vocabulary:
+            raise RunError(f'{folder}: its vocabulary has no "{token}"')
+    end, unknown, padding = vocabulary[END], vocabulary[UNKNOWN], vocabulary[PAD_TOKEN]
+    start = padding if start is None else start
+    if start not in range(len(vocabulary)):
+        raise RunError(f"{folder}: decoder_start_token_id {start} in config.json is no token of its vocabulary")
+    special = {end, unknown, start, padding}
+    return [end, unknown, start, *(id for id in range(len(vocabulary)) if id not in special), padding]
+
+
+def _tokens(vocabulary: Vocabulary, rows: list[int]) -> dict[int, str]:
+    """All but the special ones, by their ids, as we spell them: one of theirs named as ours that starts is not it."""
+    by_id = {id: token for token, id in vocabulary.items()}
+    return {id: by_id[id] if by_id[id] != START else f"<s:{id}>" for id in rows[SOS + 1 : -1]}
+
+
+def _tokenizers(
+    folder: Path, source: Vocabulary, source_rows: list[int], target: Vocabulary, target_rows: list[int]
+) -> tuple[Tokenizer, Tokenizer]:
+    opened = _tokenizer(folder, "source", source, source_rows)
+    same = source_rows == target_rows and (folder / "source.spm").read_bytes() == (folder / "target.spm").read_bytes()
+    return opened, opened if same else _tokenizer(folder, "target", target, target_rows)
+
+
+def _tokenizer(folder: Path, side: str, vocabulary: Vocabulary, rows: list[int]) -> Tokenizer:
+    """SentencePiece with the vocabulary's table; our own kind where both say the same, as in what we have exported."""
+    path = folder / f"{side}.spm"
+    if not path.is_file():
+        raise RunError(f"{folder}: has no {path.name}")
+    opened = mapped.load_mapped(path, list(_tokens(vocabulary, rows).values()))
+    kind = read_mark(folder).get("tokenizer")
+    if kind in ("bpe", "unigram"):
+        ours = subword.SubwordTokenizer(kind, False, opened.model.removesuffix(SQUEEZE_SPACES))
+        if ours.tokens == opened.tokens:
+            return ours
+    return opened
+
+
+def _card(folder: Path, recipe: Recipe, source: int, target: int) -> dict[str, Any]:
+    return {
+        "imported": {"from": folder.name, "format": "marian"},
+        "languages": {"source": recipe.data.source_language, "target": recipe.data.target_language},
+        "arch": recipe.model.arch,
+        "vocabulary": {"source": source, "target": target},
+        "versions": {"regard": __version__, "torch": torch.__version__},
+    }
+
+
+class _Table(dict[str, Any]):
+    """What a JSON file says; asking for what it does not say is an error of that file."""
+
+    def __init__(self, path: Path, content: Mapping[str, Any]):
+        super().__init__(content)
+        self.path = path
+
+    def __missing__(self, key: str) -> Any:
+        raise RunError(f'{self.path} has no "{key}"')
+
+
+def _read_json(path: Path, *, optional: bool = False) -> _Table:
+    if optional and not path.is_file():
+        return _Table(path, {})
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read ({error.strerror})") from None
+    except ValueError:
+        raise RunError(f"{path}: not JSON") from None
+    if not isinstance(content, dict):
+        raise RunError(f"{path}: not a table")
+    return _Table(path, content)

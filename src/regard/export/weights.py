@@ -1,0 +1,127 @@
+"""Weights under other names: one table of pairs a format, read both ways. Nothing may be missing or left over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.config import TransformerSettings
+from regard.errors import RunError
+
+
+class NamePair(NamedTuple):
+    """One of our tensors and what it is called elsewhere."""
+
+    ours: str
+    theirs: tuple[str, ...]
+    """Several where they keep apart what we keep together: joined along the first axis, they are ours."""
+    stream: tuple[int, ...] = ()
+    """Axes that lie on the residual stream, whose dimensions may stand in another order elsewhere."""
+
+
+class LayerNames(NamedTuple):
+    """A linear map or a norm: our name, theirs, and what it does to the residual stream."""
+
+    ours: str
+    theirs: tuple[str, ...]
+    role: Literal["reads", "writes", "norm"]
+
+
+WEIGHT_AND_BIAS = ("weight", "bias")
+
+
+def pairs_of(
+    ours: str, theirs: str, layers: Iterable[LayerNames], norm_parts: tuple[str, str] = WEIGHT_AND_BIAS
+) -> Iterator[NamePair]:
+    """The pairs of these layers, under our prefix and theirs. `norm_parts` are their names for a norm's two vectors."""
+    for layer in layers:
+        names = norm_parts if layer.role == "norm" else WEIGHT_AND_BIAS
+        streams = ((1,), ()) if layer.role == "reads" else ((0,), (0,))
+        for our_part, their_part, stream in zip(WEIGHT_AND_BIAS, names, streams, strict=True):
+            joined = tuple(f"{theirs}{name}{their_part}" for name in layer.theirs)
+            yield NamePair(f"{ours}{layer.ours}.{our_part}", joined, stream)
+
+
+def to_theirs(
+    pairs: Iterable[NamePair], weights: Mapping[str, Tensor], order: Tensor | None = None
+) -> dict[str, Tensor]:
+    """Our weights under their names. `order` lists, for each dimension of their stream, the one of ours."""
+    left, made = dict(weights), dict[str, Tensor]()
+    for pair in pairs:
+        tensor = _reorder(_take(left, pair.ours, "the run"), pair.stream, order)
+        made |= zip(pair.theirs, tensor.chunk(len(pair.theirs)), strict=True)
+    _refuse_rest(left, "the run")
+    return made
+
+
+def to_ours(
+    pairs: Iterable[NamePair], weights: Mapping[str, Tensor], order: Tensor | None = None, *, where: str
+) -> dict[str, Tensor]:
+    """Their weights under our names: the way back from `to_theirs`, with the same `order`."""
+    left, made = dict(weights), dict[str, Tensor]()
+    back = None if order is None else order.argsort()
+    for pair in pairs:
+        parts = [_take(left, name, where) for name in pair.theirs]
+        made[pair.ours] = _reorder(torch.cat(parts) if len(parts) > 1 else parts[0], pair.stream, back)
+    _refuse_rest(left, where)
+    return made
+
+
+def _take(weights: dict[str, Tensor], name: str, where: str) -> Tensor:
+    if name not in weights:
+        raise RunError(f'{where}: lacks the weights "{name}"')
+    return weights.pop(name)
+
+
+def _refuse_rest(left: Mapping[str, Tensor], where: str) -> None:
+    if left:
+        raise RunError(f'{where}: holds the weights "{min(left)}", which have no place on the other side')
+
+
+def _reorder(tensor: Tensor, axes: tuple[int, ...], order: Tensor | None) -> Tensor:
+    if order is None:
+        return tensor
+    for axis in axes:
+        tensor = tensor.index_select(axis, order)
+    return tensor
+
+
+# Pruned attentions in formats that want one number of heads: the missing ones are filled up with zeros.
+#
+# A head of zeros looks everywhere alike, finds nothing, and adds nothing: the translations stay the same. What
+# pruning
+# saved is lost as far as heads are filled up.
+
+
+MAPS = {"self": {"inward": 3}, "cross": {"query": 1, "memory": 2}}
+"""The maps whose rows belong to heads, and how many are stacked in each; by kind of attention."""
+
+
+def fill_heads(
+    settings: TransformerSettings, weights: Mapping[str, Tensor], wanted: Mapping[str, int]
+) -> dict[str, Tensor]:
+    """The weights with so many heads in each attention. Those that are wanted are never fewer than there are."""
+    filled = dict(weights)
+    for name in settings.attentions:
+        kept, missing = settings.heads_in(name), wanted[name] - settings.heads_in(name)
+        if missing:
+            _fill(filled, name, settings.width, settings.head_width or settings.width // settings.heads, kept, missing)
+    return filled
+
+
+def _fill(weights: dict[str, Tensor], name: str, width: int, head_width: int, kept: int, missing: int) -> None:
+    """Put heads of zeros after those that an attention has. One that has none has no maps either."""
+    side, layer, kind = name.split(".")
+    block = f"encoder.blocks.{layer}" if side == "encoder" else f"decoder.{layer}"
+    place = f"{block}.{'attend' if kind == 'self' else 'cross'}"
+    for map_name, parts in MAPS[kind].items():
+        for part, columns in (("weight", (width,)), ("bias", ())):
+            full = f"{place}.{map_name}.{part}"
+            there = weights.get(full, torch.zeros(0, *columns)).unflatten(0, (parts, kept, head_width))
+            zeros = there.new_zeros(parts, missing, head_width, *columns)
+            weights[full] = torch.cat([there, zeros], dim=1).flatten(0, 2)
+    outward = weights.get(f"{place}.outward.weight", torch.zeros(width, 0))
+    weights[f"{place}.outward.weight"] = torch.cat([outward, outward.new_zeros(width, missing * head_width)], dim=1)

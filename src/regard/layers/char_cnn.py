@@ -1,0 +1,76 @@
+"""Words from their pieces: what the tokenizer cut a word into becomes one vector a word.
+
+A word is known in two ways. Its spelling is read by a convolution over three neighbouring pieces and the strongest
+answer to each question (Collobert et al. 2011; Ma and Hovy 2016), which serves words never seen before. And it has a
+vector of its own, found by hashing its pieces twice (Svenstrup et al. 2017), so that no list of words is needed.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.layers.dropout import Dropout
+from regard.layers.init import glorot
+
+FACTOR = 0x2545F4914F6CDD1D
+MIXERS = (0x1D8E4E27C47D124F, 0x369DEA0F31A53F85)
+"""Odd numbers with no pattern in their bits; their products wrap around at 64 bits."""
+SPREAD = 0.3
+"""Of the first vectors of whole words."""
+
+
+class CharacterWordEncoder(nn.Module):
+    """Pieces of words in, a vector a word out."""
+
+    def __init__(self, vocabulary: int, *, piece: int, spelling: int, words: int, embedding: int, word_dropout: float):
+        super().__init__()
+        self.width = spelling + embedding
+        self.pieces = nn.Embedding(vocabulary, piece)
+        self.convolve = glorot(nn.Linear(3 * piece, spelling))
+        self.words = nn.Embedding(words, embedding)
+        nn.init.uniform_(self.words.weight, -SPREAD, SPREAD)
+        self.hide = Dropout(word_dropout)
+
+    def forward(self, ids_BTS: Tensor, mask_BTS: Tensor) -> Tensor:
+        """Vectors [B, T, D] of words, zero where there is none. A word that comes again is read once."""
+        mask_BT = mask_BTS[:, :, 0]
+        ids_NS, mask_NS = ids_BTS[mask_BT], mask_BTS[mask_BT]
+        key_U, number_N = torch.unique(fingerprint(ids_NS, mask_NS), return_inverse=True)
+        some_U = key_U.new_zeros(len(key_U)).scatter_(0, number_N, torch.arange(len(number_N), device=key_U.device))
+        spelt_UD = self.spell(ids_NS[some_U], mask_NS[some_U])
+        places_U, others_U = (mix(key_U, mixer) % self.words.num_embeddings for mixer in MIXERS)
+        whole_UD = self.words(places_U) + self.words(others_U)
+        both_UD = torch.cat([spelt_UD, whole_UD], dim=-1)
+        both_BTD = both_UD.new_zeros(*mask_BT.shape, self.width)
+        both_BTD[mask_BT] = both_UD[number_N]
+        if not self.training:
+            return both_BTD
+        spelt_BTD, whole_BTD = both_BTD.split([spelt_UD.shape[1], whole_UD.shape[1]], dim=-1)
+        return torch.cat([spelt_BTD, whole_BTD * self.hide(whole_BTD.new_ones(*mask_BT.shape, 1))], dim=-1)
+
+    def spell(self, ids_US: Tensor, mask_US: Tensor) -> Tensor:
+        """What is read from the pieces alone, [U, D]."""
+        mask_US = mask_US.to(self.pieces.weight.device)
+        x_USE = self.pieces(ids_US) * mask_US[:, :, None]
+        near_USE = torch.cat([F.pad(x_USE[:, :-1], (0, 0, 1, 0)), x_USE, F.pad(x_USE[:, 1:], (0, 0, 0, 1))], dim=-1)
+        answers_USD = F.relu(self.convolve(near_USE))
+        return (answers_USD * mask_US[:, :, None]).amax(1)
+
+
+def fingerprint(ids_NS: Tensor, mask_NS: Tensor) -> Tensor:
+    """A number [N] that stands for all pieces of a word in their order: a polynomial, modulo 2^64."""
+    powers = torch.tensor([_signed(pow(FACTOR, place, 1 << 64)) for place in range(ids_NS.shape[1])])
+    return ((ids_NS + 1) * powers.to(ids_NS.device) * mask_NS).sum(1)
+
+
+def mix(key_U: Tensor, mixer: int) -> Tensor:
+    """Another number whose low bits depend on all bits of the first."""
+    mixed_U = (key_U ^ (key_U >> 29)) * mixer
+    return mixed_U ^ (mixed_U >> 32)
+
+
+def _signed(number: int) -> int:
+    """As the 64 bits of a signed number."""
+    return number - (1 << 64) if number >= 1 << 63 else number

@@ -1,0 +1,321 @@
+"""Recurrent cells, the loop that runs one over a sequence, and attention from inside such a loop.
+
+Inside this file time comes first ([S, B, D]): a step of the loop is then one contiguous slice. What a cell reads from
+below is projected for all steps in one product before the loop; only what depends on the step before stays inside.
+Gates stand in the order of `torch.nn.LSTM` and `torch.nn.GRU`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import accumulate
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.errors import SettingsError
+from regard.layers.attention import (
+    AdditiveScore,
+    BilinearScore,
+    DotProductScore,
+    KeyValue,
+    ScaledDotProductScore,
+    attend,
+)
+from regard.layers.hooks import AttentionHook, AttentionRecord
+from regard.layers.init import glorot, stack
+
+CellState = tuple[Tensor, ...]
+"""What a cell carries from step to step, each [N, D]; the first is the hidden state that others read."""
+
+
+class RecurrentCell(nn.Module):
+    """A recurrent cell. `fed` is the width of what reaches it only during the loop, such as an attended context."""
+
+    gates: int
+    carried: int
+
+    def __init__(self, inputs: int, width: int, fed: int = 0):
+        super().__init__()
+        self.width = width
+        self.inward = glorot(nn.Linear(inputs, self.gates * width), self.gates)
+        self.feed = glorot(nn.Linear(fed, self.gates * width, bias=False), self.gates) if fed else None
+        self.recur = stack(nn.Linear(width, self.gates * width, bias=False), self.gates)
+        for gate in self.recur.weight.chunk(self.gates):
+            nn.init.orthogonal_(gate)
+
+    def read(self, x: Tensor) -> Tensor:
+        """The part of the gates that comes from below: any number of steps and rows at once."""
+        return self.inward(x)
+
+    def feed_in(self, read_NG: Tensor, fed_ND: Tensor) -> Tensor:
+        """Add what came up during the loop to what was read before it."""
+        assert self.feed is not None
+        return torch.addmm(read_NG, fed_ND, self.feed.weight.t())
+
+    def start(self, rows: int) -> CellState:
+        """A state of zeros."""
+        return (self.recur.weight.new_zeros(rows, self.width),) * self.carried
+
+    @abstractmethod
+    def forward(self, read_NG: Tensor, state: CellState) -> CellState:
+        """One step."""
+
+
+class LSTM(RecurrentCell):
+    """Long short-term memory (Hochreiter and Schmidhuber 1997) with a forget gate that starts open."""
+
+    gates, carried = 4, 2
+
+    def __init__(self, inputs: int, width: int, fed: int = 0):
+        super().__init__(inputs, width, fed)
+        nn.init.ones_(self.inward.bias[width : 2 * width])
+
+    def forward(self, read_NG: Tensor, state: CellState) -> CellState:
+        """One step: forget, write, show."""
+        hidden, memory = state
+        gates = torch.addmm(read_NG, hidden, self.recur.weight.t())
+        keep, candidate, show = gates.split([2 * self.width, self.width, self.width], dim=-1)
+        write, forget = keep.sigmoid().chunk(2, dim=-1)
+        memory = torch.addcmul(forget * memory, write, candidate.tanh())
+        return show.sigmoid() * memory.tanh(), memory
+
+
+class GRU(RecurrentCell):
+    """Gated recurrent unit (Cho et al. 2014), with the reset gate after the recurrent product, as in cuDNN."""
+
+    gates, carried = 3, 1
+
+    def __init__(self, inputs: int, width: int, fed: int = 0):
+        super().__init__(inputs, width, fed)
+        self.candidate_bias = nn.Parameter(torch.zeros(width))
+
+    def forward(self, read_NG: Tensor, state: CellState) -> CellState:
+        """One step: between the old state and a candidate made of what the reset gate lets through."""
+        (hidden,) = state
+        split = [2 * self.width, self.width]
+        read, candidate = read_NG.split(split, dim=-1)
+        recur, recalled = F.linear(hidden, self.recur.weight).split(split, dim=-1)
+        reset, update = (read + recur).sigmoid().chunk(2, dim=-1)
+        candidate = torch.addcmul(candidate, reset, recalled + self.candidate_bias).tanh()
+        return (torch.lerp(candidate.to(hidden.dtype), hidden, update.to(hidden.dtype)),)  # may differ under autocast
+
+
+CELLS: dict[str, type[RecurrentCell]] = {"lstm": LSTM, "gru": GRU}
+
+
+def unroll(
+    cell: RecurrentCell, read_SBG: Tensor, state: CellState, mask_SB: Tensor | None = None, *, backward: bool = False
+) -> tuple[Tensor, CellState]:
+    """Run a cell over a sequence it has read: hidden states [S, B, D] in the order of the sequence, and the last state.
+
+    Where the mask is False the state stands still: padding changes nothing, whichever direction the cell comes from.
+    """
+    reads = read_SBG.unbind(0)
+    padded = [] if mask_SB is None else (~mask_SB.all(dim=1)).tolist()
+    outputs: list[Tensor] = [read_SBG] * len(reads)
+    for place in reversed(range(len(reads))) if backward else range(len(reads)):
+        new = cell(reads[place], state)
+        if mask_SB is not None and padded[place]:
+            real = mask_SB[place].unsqueeze(-1)
+            new = tuple(torch.where(real, after, before) for after, before in zip(new, state, strict=True))
+        state = new
+        outputs[place] = state[0]
+    return torch.stack(outputs), state
+
+
+class RecurrentLayer(nn.Module):
+    """One cell over a sequence, or two from both ends whose states stand side by side."""
+
+    def __init__(self, kind: str, inputs: int, width: int, backward: tuple[bool, ...]):
+        super().__init__()
+        self.backward = backward
+        self.cells = nn.ModuleList(CELLS[kind](inputs, width) for _ in backward)
+        self.width = width * len(backward)
+
+    def forward(self, x_SBD: Tensor, mask_SB: Tensor | None) -> tuple[Tensor, CellState]:
+        """States [S, B, D] and the last state of each direction, joined."""
+        outputs, lasts = [], []
+        for cell, backward in zip(self.cells, self.backward, strict=True):
+            assert isinstance(cell, RecurrentCell)
+            output, last = unroll(cell, cell.read(x_SBD), cell.start(x_SBD.shape[1]), mask_SB, backward=backward)
+            outputs.append(output)
+            lasts.append(last)
+        joined = tuple(torch.cat(parts, dim=-1) for parts in zip(*lasts, strict=True))
+        return torch.cat(outputs, dim=-1), joined
+
+
+class RecurrentAttention(nn.Module):
+    """Single-headed attention from inside a loop: N queries a step, the same number for each of B sentences."""
+
+    def __init__(self, score: str, query_width: int, memory_width: int, name: str, inner: int = 0):
+        """`inner`: the width of a perceptron; 0: that of the query."""
+        super().__init__()
+        self.memory_width = memory_width
+        if score in ("dot", "scaled") and query_width != memory_width:
+            raise SettingsError(
+                f'model.score = "{score}" needs states of one width, not {query_width} in the decoder and'
+                f' {memory_width} in the encoder; choose "general" or "concat"'
+            )
+        self.score: DotProductScore | AdditiveScore
+        if score == "concat":
+            self.score = AdditiveScore(query_width, memory_width, inner or query_width)
+        elif score == "general":
+            self.score = BilinearScore(query_width, memory_width)
+        else:
+            self.score = ScaledDotProductScore() if score == "scaled" else DotProductScore()
+        self.tap = AttentionHook(name)
+
+    def prepare(self, states_BSD: Tensor) -> tuple[Tensor, ...]:
+        """The keys' own part of the score, once a sentence; a dot product has none and takes the states as they are."""
+        return (self.score.prepare(states_BSD),) if isinstance(self.score, AdditiveScore) else ()
+
+    def forward(self, query_ND: Tensor, source: KeyValue, mask_BS: Tensor | None, tap: AttentionHook | None) -> Tensor:
+        """What the queries see, [N, D]."""
+        query = query_ND.unflatten(0, (source.value.shape[0], 1, -1))  # [B, 1 head, N / B, D]
+        mask = None if mask_BS is None else mask_BS[:, None, None, :]
+        key, value = source.key.unsqueeze(1), source.value.unsqueeze(1)
+        return attend(query, key, value, mask, score=self.score, tap=tap).flatten(0, 2)
+
+    @contextmanager
+    def one_pass(self) -> Iterator[AttentionHook]:
+        """A tap for the steps of a loop, which are recorded as one pass when the loop is over.
+
+        Listeners are asked at every step: what they change decides what the next step sees.
+        """
+        if self.tap.idle:
+            yield self.tap
+            return
+        steps: list[AttentionRecord] = []
+        each = AttentionHook(self.tap.name)
+        each.listeners = self.tap.listeners
+        with each.attached(recorder=steps.append):
+            yield each
+        query = torch.cat([seen.query_BHTK for seen in steps], dim=-2)
+        weights = torch.cat([seen.weights_BHTS for seen in steps], dim=-2)
+        output = torch.cat([seen.output_BHTK for seen in steps], dim=-2)
+        self.tap.record(AttentionRecord(self.tap.name, query, steps[0].key_BHSK, steps[0].value_BHSK, weights, output))
+
+
+# Gated recurrent units over many sequences of different lengths, without a step on padding.
+#
+# The sentences of some documents are a few words long or fifty. Sorted by length, longest first, those that still go
+# on
+# at step t are the first rows, so their tokens lie one step after the other without a gap: [P, D], P tokens in all. A
+# step is then a product of a few hundred rows, and what autograd would do for each of its dozen operations is written
+# out
+# here: a step keeps six numbers a state, and the gradient of the recurrent weights is one product over all tokens.
+
+
+class PackedLayout:
+    """How the real tokens of padded sequences [N, S] lie when they are packed. Padding stands at the ends."""
+
+    def __init__(self, mask_NS: Tensor):
+        rows, steps = mask_NS.shape
+        self.shape = (rows, steps)
+        order_N = mask_NS.sum(1).argsort(descending=True, stable=True)
+        step_P, rank_P = mask_NS[order_N].t().nonzero(as_tuple=True)
+        self.row_P = order_N[rank_P]
+        """The sequence that each token belongs to."""
+        self.place_P = self.row_P * steps + step_P
+        """Its place in the padded sequences, laid out flat."""
+        self.sizes = [size for size in mask_NS.sum(0).tolist() if size]
+        """Sequences that are still there, step by step."""
+
+    def pack(self, x_NSD: Tensor) -> Tensor:
+        """The real tokens alone, [P, ...]."""
+        return x_NSD.flatten(0, 1).index_select(0, self.place_P.to(x_NSD.device))
+
+    def unpack(self, x_PD: Tensor) -> Tensor:
+        """Padded sequences [N, S, D], zero where nothing is real."""
+        rows, steps = self.shape
+        flat = x_PD.new_zeros(rows * steps, x_PD.shape[-1]).index_copy(0, self.place_P.to(x_PD.device), x_PD)
+        return flat.unflatten(0, (rows, steps))
+
+
+class PackedGRU(nn.Module):
+    """Two cells over packed sequences, from both ends; their states stand side by side."""
+
+    def __init__(self, inputs: int, width: int):
+        super().__init__()
+        self.forwards, self.backwards = GRU(inputs, width), GRU(inputs, width)
+
+    def forward(self, x_PD: Tensor, sizes: list[int]) -> Tensor:
+        """States [P, 2 D] of every token."""
+        return torch.cat(
+            [run_packed(self.forwards, x_PD, sizes), run_packed(self.backwards, x_PD, sizes, backward=True)], dim=-1
+        )
+
+
+def run_packed(cell: GRU, x_PD: Tensor, sizes: list[int], *, backward: bool = False) -> Tensor:
+    """Hidden states [P, D] of a cell that starts from zeros in every sequence, at its first token or at its last."""
+    states_PD: Tensor = _Run.apply(  # type: ignore[no-untyped-call]
+        cell.read(x_PD), cell.recur.weight, cell.candidate_bias, sizes, backward
+    )
+    return states_PD
+
+
+def _steps(sizes: list[int], backward: bool) -> list[slice]:
+    """Where the tokens of each step lie, in the order in which the cell meets them."""
+    steps = [slice(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
+    return steps[::-1] if backward else steps
+
+
+class _Run(torch.autograd.Function):
+    """One step is h' = n + z (h - n), with reset and update gates r, z = s(read + U h) and n = tanh(read + r m).
+
+    m = U h + b is what the cell recalls. Going forwards the rows of a step are the first of those of the step before;
+    going backwards, rows that were not there yet start from zeros.
+    """
+
+    @staticmethod
+    def forward(
+        context: Any, read_PG: Tensor, recur_GD: Tensor, bias_D: Tensor, sizes: list[int], backward: bool
+    ) -> Tensor:
+        tokens, width = read_PG.shape[0], recur_GD.shape[1]
+        recur_GD = recur_GD.to(read_PG.dtype)  # under autocast what was read is short
+        before_PD, after_PD = read_PG.new_empty(tokens, width), read_PG.new_empty(tokens, width)
+        gates_PG, recalled_PD = read_PG.clone(), read_PG.new_empty(tokens, width)
+        state_ND = read_PG.new_zeros(sizes[0], width)
+        for step in _steps(sizes, backward):
+            rows = state_ND[: step.stop - step.start]
+            before_PD[step] = rows
+            product = rows @ recur_GD.t()
+            gates, recalled = gates_PG[step], recalled_PD[step]
+            both, candidate = gates[:, : 2 * width], gates[:, 2 * width :]
+            both.add_(product[:, : 2 * width]).sigmoid_()
+            torch.add(product[:, 2 * width :], bias_D, out=recalled)
+            candidate.addcmul_(both[:, :width], recalled).tanh_()
+            torch.lerp(candidate, rows, both[:, width:], out=after_PD[step])
+            rows.copy_(after_PD[step])
+        context.save_for_backward(recur_GD, before_PD, gates_PG, recalled_PD)
+        context.sizes, context.backwards = sizes, backward
+        return after_PD
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        recur_GD, before_PD, gates_PG, recalled_PD = context.saved_tensors
+        width = recur_GD.shape[1]
+        reset_PD, update_PD, candidate_PD = gates_PG.split(width, dim=1)
+        # What does not depend on the gradient that a step hands to the one before it, for all steps at once.
+        slope_PG = gates_PG.new_empty(gates_PG.shape)
+        slope_reset, slope_update, slope_candidate = slope_PG.split(width, dim=1)
+        torch.mul(1 - update_PD, 1 - candidate_PD * candidate_PD, out=slope_candidate)
+        torch.mul(before_PD - candidate_PD, update_PD * (1 - update_PD), out=slope_update)
+        torch.mul(slope_candidate, recalled_PD * (reset_PD * (1 - reset_PD)), out=slope_reset)
+        grad_read, grad_recur = torch.empty_like(slope_PG), torch.empty_like(slope_PG)
+        carry_ND = slope_PG.new_zeros(context.sizes[0], width)
+        for step in reversed(_steps(context.sizes, context.backwards)):
+            rows = carry_ND[: step.stop - step.start]
+            rows.add_(gradients[0][step])
+            torch.mul(slope_PG[step].unflatten(1, (3, width)), rows[:, None], out=grad_read[step].view(-1, 3, width))
+            through = grad_recur[step]
+            through[:, : 2 * width] = grad_read[step][:, : 2 * width]
+            torch.mul(grad_read[step][:, 2 * width :], reset_PD[step], out=through[:, 2 * width :])
+            rows.mul_(update_PD[step]).addmm_(through, recur_GD)
+        grad_bias = grad_recur[:, 2 * width :].sum(0)
+        return grad_read, grad_recur.t() @ before_PD, grad_bias, None, None

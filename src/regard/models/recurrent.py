@@ -1,0 +1,351 @@
+"""Recurrent encoder-decoders, one family from 2014 to 2016: one encoder, three decoders.
+
+`PassOn`, without attention: "Sequence to Sequence Learning with Neural Networks", Sutskever et al. 2014. The last state
+of each encoder layer starts the decoder layer of the same height; the source is read from its end. Departures: the
+source's end token is read in reverse with the rest, and the target has a start token of its own.
+
+`Bahdanau`, attend and then step: "Neural Machine Translation by Jointly Learning to Align and Translate", Bahdanau et
+al. 2015. Departures: the reset gate acts after the recurrent product; the first state sees the last states of both
+directions, not of the backward one alone; the deep output reads the new state, as section 3.1 has it, where the
+appendix has the old one, and its maxout layer is as wide as the state instead of half as wide.
+
+`Luong`, step and then attend: "Effective Approaches to Attention-based Neural Machine Translation", Luong et al. 2015,
+global attention with input feeding. Departures: no local attention and no location score; a scaled dot product beside
+the paper's scores; the source is read forwards unless `reverse_source` is set.
+
+GNMT: "Google's Neural Machine Translation System", Wu et al. 2016. It is `Bahdanau` made deep: the bottom layer alone
+attends and every layer reads the context, so that only the bottom layer needs a loop with attention in it. Departures:
+the decoder starts from the encoder's last states; Bahdanau's deep output stands before the softmax.
+
+In all of them: orthogonal recurrent weights (Bahdanau et al.), Glorot's spread elsewhere and a forget gate that starts
+open, instead of small random numbers; embeddings times the root of their width; dropout on what each layer and the
+output map read, never on what a cell carries. The presets are smaller than the papers' models; the recipes name both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import SettingsError
+from regard.layers.attention import KeyValue
+from regard.layers.dropout import Dropout
+from regard.layers.hooks import HiddenStateHook
+from regard.layers.init import glorot
+from regard.layers.rnn_cells import CELLS, CellState, RecurrentAttention, RecurrentLayer, unroll
+from regard.models.base import EncoderOutput, LayerNames, Seq2Seq, Source, visible
+
+
+class RecurrentShape(NamedTuple):
+    """The numbers that every part of a recurrent model shares."""
+
+    cell: str
+    width: int
+    embedding: int
+    dropout: float
+    residual_from: int
+
+    def adds_input(self, layer: int, inputs: int, outputs: int) -> bool:
+        """Whether this layer, counted from 1, adds its input to its output."""
+        wanted = 0 < self.residual_from <= layer
+        if wanted and inputs != outputs:
+            raise SettingsError(
+                f"model.residual_from = {self.residual_from}: layer {layer} reads {inputs} numbers and gives {outputs};"
+                " start from a higher layer"
+            )
+        return wanted
+
+
+class RecurrentContext(NamedTuple):
+    """What the decoder keeps of a source beside its states: where to start, and keys if the states are not the keys."""
+
+    first: tuple[CellState, ...]
+    keys: tuple[Tensor, ...] = ()
+
+
+class RecurrentState(NamedTuple):
+    """Where a decoding stands: what each layer carries, and (Luong) the combined state that is fed back."""
+
+    layers: tuple[CellState, ...]
+    fed: tuple[Tensor, ...] = ()
+
+
+class RecurrentEmbedding(nn.Module):
+    """Token vectors times sqrt(width): deep stacks read numbers near one, a tied output matrix holds small ones."""
+
+    def __init__(self, vocabulary: int, width: int):
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary, width)
+        nn.init.normal_(self.tokens.weight, std=width**-0.5)
+        self.scale = math.sqrt(width)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Vectors of tokens in any layout."""
+        return self.tokens(ids) * self.scale
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Encoder
+
+
+class RecurrentEncoder(nn.Module):
+    """Embedding and recurrent layers. `reverse` reads from the end; states stay at the places of their tokens."""
+
+    def __init__(self, vocabulary: int, layers: int, directions: str, reverse: bool, shape: RecurrentShape):
+        super().__init__()
+        self.embed = RecurrentEmbedding(vocabulary, shape.embedding)
+        self.drop = Dropout(shape.dropout, rows=-2)
+        stack: list[RecurrentLayer] = []
+        self.residual: list[bool] = []
+        inputs = shape.embedding
+        for number in range(1, layers + 1):
+            both = directions == "both" or (directions == "both-first" and number == 1)
+            layer = RecurrentLayer(shape.cell, inputs, shape.width, (reverse, not reverse) if both else (reverse,))
+            self.residual.append(shape.adds_input(number, inputs, layer.width))
+            stack.append(layer)
+            inputs = layer.width
+        self.layers = LayerNames(stack)
+        self.width = inputs
+        self.stream = HiddenStateHook("encoder")
+
+    def forward(self, source: Source) -> tuple[Tensor, list[CellState]]:
+        """States [B, S, D] of the top layer, and the last state of every layer."""
+        mask_BS = visible(source.mask_BS)
+        mask_SB = None if mask_BS is None else mask_BS.t()
+        x_SBD = self._see("embed", self.embed(source.ids_BS.t()))
+        lasts = []
+        for height, (layer, adds_input) in enumerate(zip(self.layers, self.residual, strict=True)):
+            output_SBD, last = layer(self.drop(x_SBD), mask_SB)
+            x_SBD = self._see(height, x_SBD + output_SBD if adds_input else output_SBD)
+            lasts.append(last)
+        return self._see("top", x_SBD).transpose(0, 1), lasts
+
+    def _see(self, place: str | int, x_SBD: Tensor) -> Tensor:
+        return self.stream.see(place, x_SBD.transpose(0, 1)).transpose(0, 1)
+
+
+class Bridge(nn.Module):
+    """The first state of a decoder layer from the last of an encoder layer: tanh(W h), or itself if widths agree."""
+
+    def __init__(self, cell: str, encoder_width: int, width: int):
+        super().__init__()
+        parts = 0 if encoder_width == width else CELLS[cell].carried
+        self.maps = nn.ModuleList(glorot(nn.Linear(encoder_width, width)) for _ in range(parts))
+
+    def forward(self, last: CellState) -> CellState:
+        """Pass a state on."""
+        if not self.maps:
+            return last
+        return tuple(torch.tanh(map_part(part)) for map_part, part in zip(self.maps, last, strict=True))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Decoders. Each takes a state and T embedded tokens [T, N, E] of N rows; it gives T readouts [T, N, D] and a new state.
+# Teacher forcing is one call with the whole target (N = B), search one call a token (T = 1, N = B W).
+
+
+class RecurrentStack(nn.Module):
+    """Decoder layers that wait for nothing from above: each runs over all steps before the next one starts."""
+
+    def __init__(self, shape: RecurrentShape, layers: range, inputs: int, beside: int = 0):
+        super().__init__()
+        widths = [inputs if layer == layers.start else shape.width for layer in layers]
+        self.cells = LayerNames(CELLS[shape.cell](width + beside, shape.width) for width in widths)
+        self.residual = [
+            shape.adds_input(layer, width, shape.width) for layer, width in zip(layers, widths, strict=True)
+        ]
+        self.drop = Dropout(shape.dropout, rows=-2)
+
+    def forward(
+        self, x_TND: Tensor, states: Sequence[CellState], beside_TND: Tensor | None = None
+    ) -> tuple[Tensor, tuple[CellState, ...]]:
+        """States of the top layer and what each layer carries; every layer also reads what is given `beside`."""
+        lasts = []
+        for cell, adds_input, state in zip(self.cells, self.residual, states, strict=True):
+            read = self.drop(x_TND)
+            read = read if beside_TND is None else torch.cat([read, beside_TND], dim=-1)
+            output_TND, last = unroll(cell, cell.read(read), state)
+            x_TND = x_TND + output_TND if adds_input else output_TND
+            lasts.append(last)
+        return x_TND, tuple(lasts)
+
+
+class NoAttentionDecoder(nn.Module):
+    """Sutskever et al.: all that the decoder knows of the source is the state it starts from."""
+
+    def __init__(self, shape: RecurrentShape, layers: int):
+        super().__init__()
+        self.stack = RecurrentStack(shape, range(1, layers + 1), shape.embedding)
+
+    def forward(self, x_TNE: Tensor, state: RecurrentState, memory: EncoderOutput) -> tuple[Tensor, RecurrentState]:
+        """Read T tokens."""
+        top_TND, layers = self.stack(x_TNE, state.layers)
+        return top_TND, RecurrentState(layers)
+
+
+class BahdanauDecoder(nn.Module):
+    """Bahdanau et al.: the bottom cell's last state looks, then the cell reads [token; context].
+
+    Layers above it read [state below; context] (Wu et al.).
+    """
+
+    def __init__(self, shape: RecurrentShape, layers: int, score: str, memory_width: int):
+        super().__init__()
+        self.look = RecurrentAttention(score, shape.width, memory_width, "decoder.cross")
+        self.drop = Dropout(shape.dropout, rows=-2)
+        self.bottom = CELLS[shape.cell](shape.embedding, shape.width, memory_width)
+        self.adds_input = shape.adds_input(1, shape.embedding, shape.width)
+        self.above = RecurrentStack(shape, range(2, layers + 1), shape.width, memory_width)
+        self.deep = glorot(nn.Linear(shape.width + shape.embedding + memory_width, 2 * shape.width), parts=2)
+
+    def forward(self, x_TNE: Tensor, state: RecurrentState, memory: EncoderOutput) -> tuple[Tensor, RecurrentState]:
+        """Read T tokens."""
+        bottom, *above = state.layers
+        source, mask_BS = _key_value(memory), visible(memory.mask_BS)
+        contexts, outputs = [], []
+        with self.look.one_pass() as tap:
+            for read_NG in self.bottom.read(self.drop(x_TNE)).unbind(0):
+                context_ND = self.look(bottom[0], source, mask_BS, tap)
+                bottom = self.bottom(self.bottom.feed_in(read_NG, context_ND), bottom)
+                contexts.append(context_ND)
+                outputs.append(bottom[0])
+        context_TND, x_TND = torch.stack(contexts), torch.stack(outputs)
+        top_TND, layers = self.above(x_TND + x_TNE if self.adds_input else x_TND, above, context_TND)
+        return self._maxout(torch.cat([top_TND, x_TNE, context_TND], dim=-1)), RecurrentState((bottom, *layers))
+
+    def _maxout(self, x: Tensor) -> Tensor:
+        return torch.maximum(*self.deep(x).chunk(2, dim=-1))
+
+
+class LuongDecoder(nn.Module):
+    """Luong et al.: the top state looks, tanh(W [context; state]) speaks and is fed to the bottom cell's next step."""
+
+    def __init__(self, shape: RecurrentShape, layers: int, score: str, memory_width: int):
+        super().__init__()
+        self.look = RecurrentAttention(score, shape.width, memory_width, "decoder.cross")
+        self.drop = Dropout(shape.dropout, rows=-2)
+        kind, width = CELLS[shape.cell], shape.width
+        self.bottom = kind(shape.embedding, width, fed=width)
+        self.above = LayerNames(kind(width, width) for _ in range(1, layers))
+        self.residual = [shape.adds_input(1, shape.embedding, width)]
+        self.residual += [shape.adds_input(layer, width, width) for layer in range(2, layers + 1)]
+        self.combine = glorot(nn.Linear(memory_width + width, width, bias=False))
+
+    def forward(self, x_TNE: Tensor, state: RecurrentState, memory: EncoderOutput) -> tuple[Tensor, RecurrentState]:
+        """Read T tokens."""
+        layers, (fed_ND,) = state
+        source, mask_BS = _key_value(memory), visible(memory.mask_BS)
+        tops = []
+        with self.look.one_pass() as tap:
+            for x_NE, read_NG in zip(x_TNE, self.bottom.read(self.drop(x_TNE)).unbind(0), strict=True):
+                top_ND, layers = self._climb(x_NE, self.bottom.feed_in(read_NG, fed_ND), layers)
+                context_ND = self.look(top_ND, source, mask_BS, tap)
+                fed_ND = torch.tanh(self.combine(torch.cat([context_ND, top_ND], dim=-1)))
+                tops.append(fed_ND)
+        return torch.stack(tops), RecurrentState(layers, (fed_ND,))
+
+    def _climb(self, x: Tensor, read_NG: Tensor, layers: tuple[CellState, ...]) -> tuple[Tensor, tuple[CellState, ...]]:
+        """One step of every layer, from the bottom up."""
+        states = [self.bottom(read_NG, layers[0])]
+        x = x + states[0][0] if self.residual[0] else states[0][0]
+        for cell, adds_input, state in zip(self.above, self.residual[1:], layers[1:], strict=True):
+            states.append(cell(cell.read(self.drop(x)), state))
+            x = x + states[-1][0] if adds_input else states[-1][0]
+        return x, tuple(states)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The model
+
+
+class Recurrent(Seq2Seq):
+    """Recurrent encoder and one of the three decoders."""
+
+    def __init__(
+        self,
+        source_vocabulary: int,
+        target_vocabulary: int,
+        *,
+        cell: str,
+        encoder_layers: int,
+        decoder_layers: int,
+        width: int,
+        embedding: int,
+        directions: str,
+        attention: str,
+        score: str,
+        reverse_source: bool,
+        residual_from: int,
+        dropout: float,
+        tie: str,
+    ):
+        super().__init__()
+        shape = RecurrentShape(cell, width, embedding, dropout, residual_from)
+        self.encoder = RecurrentEncoder(source_vocabulary, encoder_layers, directions, reverse_source, shape)
+        lowest = encoder_layers - decoder_layers  # stacks of different height are aligned at the top
+        self.origins = [max(0, lowest + layer) for layer in range(decoder_layers)]
+        widths = [layer.width for layer in self.encoder.layers]
+        self.bridges = LayerNames(Bridge(cell, widths[origin], width) for origin in self.origins)
+        self.embed = RecurrentEmbedding(target_vocabulary, embedding)
+        self.decoder: NoAttentionDecoder | BahdanauDecoder | LuongDecoder
+        if attention == "none":
+            self.decoder = NoAttentionDecoder(shape, decoder_layers)
+        elif attention == "bahdanau":
+            self.decoder = BahdanauDecoder(shape, decoder_layers, score, self.encoder.width)
+        else:
+            self.decoder = LuongDecoder(shape, decoder_layers, score, self.encoder.width)
+        self.drop = Dropout(dropout)
+        self.output = nn.Linear(width, target_vocabulary, bias=False)
+        nn.init.normal_(self.output.weight, std=width**-0.5)
+        if tie == "target":
+            self.output.weight = self.embed.tokens.weight
+        self.stream = HiddenStateHook("decoder")
+
+    def encode(self, source: Source) -> EncoderOutput:
+        """Read the source; prepare keys and first states, once."""
+        states_BSD, lasts = self.encoder(source)
+        first = tuple(bridge(lasts[origin]) for bridge, origin in zip(self.bridges, self.origins, strict=True))
+        keys = () if isinstance(self.decoder, NoAttentionDecoder) else self.decoder.look.prepare(states_BSD)
+        return EncoderOutput(states_BSD, source.mask_BS, RecurrentContext(first, keys))
+
+    def start(self, memory: EncoderOutput) -> RecurrentState:
+        """The encoder's last states; nothing fed back yet."""
+        layers = tuple(tuple(part.unsqueeze(1) for part in layer) for layer in memory.extra.first)
+        return RecurrentState(
+            layers, (torch.zeros_like(layers[0][0]),) if isinstance(self.decoder, LuongDecoder) else ()
+        )
+
+    def step(self, token_BW: Tensor, state: RecurrentState, memory: EncoderOutput) -> tuple[Tensor, RecurrentState]:
+        """One token further."""
+        x_BWE = self.stream.see("embed", self.embed(token_BW))
+        top_TND, after = self.decoder(x_BWE.flatten(0, 1)[None], _rows(state), memory)
+        top_BWD = self.stream.see("top", top_TND[0].unflatten(0, token_BW.shape))
+        return self.output(top_BWD), _beams(after, token_BW.shape)
+
+    def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
+        """Decoder readouts with the whole target given."""
+        memory = self.encode(source)
+        x_BTE = self.stream.see("embed", self.embed(target_BT))
+        top_TBD, _ = self.decoder(x_BTE.transpose(0, 1), _rows(self.start(memory)), memory)
+        return self.drop(self.stream.see("top", top_TBD.transpose(0, 1)))
+
+
+def _key_value(memory: EncoderOutput) -> KeyValue:
+    """What the decoder attends to."""
+    return KeyValue(memory.extra.keys[0] if memory.extra.keys else memory.states_BSD, memory.states_BSD)
+
+
+def _rows(state: RecurrentState) -> RecurrentState:
+    """[B, W, ...] to [B W, ...]: to a cell, beams are rows."""
+    layers = tuple(tuple(part.flatten(0, 1) for part in layer) for layer in state.layers)
+    return RecurrentState(layers, tuple(part.flatten(0, 1) for part in state.fed))
+
+
+def _beams(state: RecurrentState, shape: torch.Size) -> RecurrentState:
+    """[B W, ...] back to [B, W, ...]."""
+    layers = tuple(tuple(part.unflatten(0, shape) for part in layer) for layer in state.layers)
+    return RecurrentState(layers, tuple(part.unflatten(0, shape) for part in state.fed))

@@ -1,0 +1,61 @@
+"""An encoder of questions and answers: the Transformer's encoder, its states pooled, one vector of length one a text.
+
+The product of two vectors is the cosine of their angle, and says how near the texts are. Both sides of a pair are read
+by the same weights (Reimers and Gurevych 2019), for most are questions on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.layers.dropout import Dropout
+from regard.layers.init import glorot
+from regard.layers.pooling import AttentionPooling, MeanPooling
+from regard.layers.positional_encoding import position_layer
+from regard.models.base import Example, ExampleSource, Network, Source, example_ids, visible
+from regard.models.transformer import Embedding, Encoder, Shape
+
+
+class TextEncoder(Network):
+    """Encoder, pooling, direction."""
+
+    def __init__(
+        self,
+        vocabulary: int,
+        *,
+        encoder_layers: int,
+        width: int,
+        heads: int,
+        inner: int,
+        dropout: float,
+        norm: str,
+        activation: str,
+        positions: str,
+        pool: str,
+        vector: int,
+    ):
+        super().__init__()
+        shape = Shape(width, heads, width // heads, inner, dropout, norm, activation, positions == "rotary", window=0)
+        place = position_layer(positions, "add", width, 0)
+        self.encoder = Encoder(Embedding(vocabulary, shape, place), encoder_layers, shape)
+        self.pool: AttentionPooling | MeanPooling = (
+            AttentionPooling(width, "pool") if pool == "attention" else MeanPooling("pool")
+        )
+        self.drop = Dropout(dropout)
+        self.output = glorot(nn.Linear(width, vector))
+
+    def examples(self) -> Iterator[Example]:
+        """Units: a text, a token, and pairs of tokens."""
+        for size in (1, 2, 3):
+            texts = ExampleSource(*example_ids(1, size))
+            yield Example(partial(self, texts), {"text": 1, "token": size, "pair": size**2})
+
+    def forward(self, texts: Source) -> Tensor:
+        """Vectors of length one [B, V]."""
+        states_BSD = self.encoder(texts).states_BSD
+        pooled_BD = self.pool(states_BSD, self.pool.keys(states_BSD), visible(texts.mask_BS))
+        return F.normalize(self.output(self.drop(pooled_BD)), dim=-1)

@@ -1,0 +1,85 @@
+"""API keys: a file of JSON lines that holds a salted hash of each, never the key.
+
+A key is a name and 256 random bits, `rg-NAME-SECRET`. Guessing such a secret is hopeless at any speed, so the hash need
+not be slow as it must be for passwords; each has a salt of its own, and is compared in constant time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+from pathlib import Path
+
+from regard.errors import RegardError, SettingsError
+
+_KEY = re.compile(r"rg-(?P<name>[0-9a-f]{8})-(?P<secret>[A-Za-z0-9_-]{43})")
+
+
+class KeyFileError(RegardError):
+    """A file of keys that cannot be read or written."""
+
+
+class ApiKeys:
+    """The keys that open the door."""
+
+    def __init__(self, hashes: dict[str, tuple[bytes, bytes]]):
+        """Salt and hash by the name of the key."""
+        self._hashes = hashes
+        # An unknown name takes as long as a known one.
+        self._decoy = (secrets.token_bytes(16), secrets.token_bytes(32))
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    @classmethod
+    def read(cls, path: str | Path) -> ApiKeys:
+        """The keys of a file."""
+        try:
+            lines = Path(path).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            how = f'"regard serve --new-key {path}" makes one'
+            raise KeyFileError(f"{path}: cannot read the keys ({_reason(error)}); {how}") from None
+        hashes = {}
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                try:
+                    entry = json.loads(line)
+                    hashes[str(entry["name"])] = (bytes.fromhex(entry["salt"]), bytes.fromhex(entry["hash"]))
+                except (ValueError, KeyError, TypeError):
+                    raise KeyFileError(f"{path}:{number}: not a key as --new-key writes it; remove the line") from None
+        if not hashes:
+            raise KeyFileError(f'{path}: holds no key; "regard serve --new-key {path}" adds one')
+        return cls(hashes)
+
+    def fits(self, key: str) -> bool:
+        """Whether this is one of them."""
+        found = _KEY.fullmatch(key)
+        if not found:
+            return False
+        salt, stored = self._hashes.get(found["name"], self._decoy)
+        return hmac.compare_digest(_hash(found["secret"], salt), stored)
+
+
+def add_key(path: str | Path) -> str:
+    """Make a key, add its hash to the file, which only its owner may read, and give back the key: the only time."""
+    name, secret, salt = secrets.token_hex(4), secrets.token_urlsafe(32), secrets.token_bytes(16)
+    entry = {"name": name, "salt": salt.hex(), "hash": _hash(secret, salt).hex()}
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(descriptor, "a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+    except OSError as error:
+        raise SettingsError(f"--new-key {path}: cannot write there ({_reason(error)})") from None
+    return f"rg-{name}-{secret}"
+
+
+def _hash(secret: str, salt: bytes) -> bytes:
+    return hashlib.blake2b(secret.encode(), key=salt, digest_size=32).digest()
+
+
+def _reason(error: OSError | UnicodeDecodeError) -> str:
+    return (error.strerror or "unreadable") if isinstance(error, OSError) else "not UTF-8"

@@ -1,0 +1,166 @@
+"""Conversations: files of them as streams of turns, and the pairs of context and reply that a model learns from.
+
+A context is one text in which `TURN` closes every turn but the last: "How are you?<turn> Fine, and you?<turn> Me too."
+The mark is one token (`tokenizer.special_tokens`), so everything made for sentence pairs
+takes conversations as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from regard.config import Corpus
+from regard.data.builtin import corpus_of, part_of, read_conversations
+from regard.data.pairs import READERS, Pair
+from regard.data.records import read_json_lines
+from regard.errors import CorpusError
+from regard.files import read_lines, split_suffix
+
+TURN = "<turn>"
+"""Closes a turn inside a context. In what people write it is made harmless by a space."""
+FORMATS = '.jsonl (objects with "turns" or "messages", or lists of strings), or text with one turn a line'
+
+_LITERAL = re.compile(re.escape(TURN), re.IGNORECASE)
+_WRITER = "assistant"
+"""Where messages have roles, the one whose turns are learnt."""
+
+
+class Dialogue(NamedTuple):
+    """The turns of a conversation, and which of them are replies to learn."""
+
+    turns: tuple[str, ...]
+    replies: tuple[int, ...]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Contexts
+
+
+def join_turns(turns: Sequence[str]) -> str:
+    """Turns as one context. Empty ones are left out; what looks like the mark is kept from being one."""
+    return f"{TURN} ".join(clean for turn in turns if (clean := neutral(turn)))
+
+
+def split_turns(context: str) -> list[str]:
+    """The turns of a context."""
+    return [turn.strip() for turn in context.split(TURN)]
+
+
+def readable(context: str) -> str:
+    """A context for people, with strokes between its turns."""
+    return " / ".join(split_turns(context))
+
+
+def neutral(text: str) -> str:
+    """A text on one line that holds no mark, in whatever case."""
+    return " ".join(_LITERAL.sub(lambda found: f"{found[0][:-1]} >", text).split())
+
+
+def fit(context: str, size: Callable[[str], int], most: int) -> str:
+    """A context of at most `most` tokens by `size`: its oldest turns are dropped; a single turn keeps its end."""
+    if len(context.encode()) < most:  # no token is shorter than a byte, but for one mark of a space
+        return context
+    turns = split_turns(context)
+    while len(turns) > 1 and size(f"{TURN} ".join(turns)) > most:
+        del turns[0]
+    return f"{TURN} ".join(turns) if len(turns) > 1 else _end_of(turns[0], size, most)
+
+
+def _end_of(turn: str, size: Callable[[str], int], most: int) -> str:
+    """As many of its last words as fit; of a word that is too long itself, as many characters as surely do."""
+    words = turn.split()[-most:]
+    kept = bisect_right(range(len(words) + 1), most, key=lambda count: size(" ".join(words[len(words) - count :]))) - 1
+    return " ".join(words[len(words) - kept :]) if kept else turn[-max(most // 4, 1) :]
+
+
+def make_pairs(dialogue: Dialogue, most: int) -> Iterator[Pair]:
+    """Each reply with at most so many turns before it."""
+    for place in dialogue.replies:
+        yield Pair(join_turns(dialogue.turns[max(0, place - most) : place]), neutral(dialogue.turns[place]))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Files
+
+
+def read_dialogues(corpus: Corpus) -> Iterator[Dialogue]:
+    """Stream the conversations of a file, those with at least two turns."""
+    if corpus.target:
+        raise CorpusError(corpus.target, "a conversation holds both sides; leave out --target")
+    if not corpus.source:
+        raise CorpusError("--source", "no file given")
+    if corpus_of(corpus.source) == "smalltalk":
+        return _smalltalk(corpus.source)
+    path = Path(corpus.source)
+    suffix = split_suffix(path)[0]
+    if suffix in READERS and suffix != ".jsonl":
+        raise CorpusError(path, f"not a file of conversations; they come as {FORMATS}")
+    return (found for found in (_read_jsonl if suffix == ".jsonl" else _read_text)(path) if found.replies)
+
+
+def _read_text(path: Path) -> Iterator[Dialogue]:
+    """One turn a line, blank lines between conversations."""
+    turns: list[str] = []
+    for line in read_lines(path):
+        if line.strip():
+            turns.append(line.strip())
+        elif turns:
+            yield _dialogue(turns)
+            turns = []
+    if turns:
+        yield _dialogue(turns)
+
+
+def _read_jsonl(path: Path) -> Iterator[Dialogue]:
+    """One conversation a line."""
+    return (_from_record(value, path, number) for number, value in read_json_lines(path))
+
+
+def _from_record(record: Any, path: Path, number: int) -> Dialogue:
+    if isinstance(record, dict) and isinstance(record.get("messages"), list):
+        return _from_messages(record["messages"], path, number)
+    turns = record.get("turns") if isinstance(record, dict) else record
+    if not isinstance(turns, list):
+        problem = 'no conversation here; a line is {"turns": [...]}, {"messages": [...]} or a list of strings'
+        raise CorpusError(path, problem, line=number)
+    return _dialogue([_text(turn, path, number) for turn in turns])
+
+
+def _from_messages(messages: list[Any], path: Path, number: int) -> Dialogue:
+    """Turns from messages with roles: one role's messages in a row are one turn, and the system has none."""
+    turns: list[str] = []
+    roles: list[str] = []
+    for message in messages:
+        if not (isinstance(message, dict) and isinstance(message.get("role"), str)):
+            raise CorpusError(path, 'a message is an object with "role" and "content"', line=number)
+        text = _text(message.get("content"), path, number)
+        if message["role"] == "system" or not text:
+            continue
+        if roles and roles[-1] == message["role"]:
+            turns[-1] += f" {text}"
+        else:
+            turns.append(text)
+            roles.append(message["role"])
+    return Dialogue(tuple(turns), tuple(place for place in range(1, len(turns)) if roles[place] == _WRITER))
+
+
+def _text(turn: Any, path: Path, number: int) -> str:
+    if not isinstance(turn, str):
+        raise CorpusError(path, f"{json.dumps(turn)[:40]} is no turn; turns are text", line=number)
+    return turn.strip().encode(errors="replace").decode()  # half a surrogate pair is no character
+
+
+def _dialogue(turns: Sequence[str]) -> Dialogue:
+    """Where nothing is known of the speakers, every turn but the first is a reply."""
+    real = tuple(turn for turn in turns if turn)
+    return Dialogue(real, tuple(range(1, len(real))))
+
+
+def _smalltalk(name: str) -> Iterator[Dialogue]:
+    """Every second turn is the program's, and these are the replies to learn."""
+    return (Dialogue(turns, tuple(range(1, len(turns), 2))) for turns in read_conversations(part_of(name)))

@@ -1,0 +1,233 @@
+"""Classification: documents in, verdicts out, with the words and sentences that were looked at if asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard import __version__
+from regard.analysis.label_attribution import attribute_label
+from regard.config import Recipe
+from regard.data.batches import in_batches
+from regard.data.store import make_documents
+from regard.errors import RunError, nearest
+from regard.layers.hooks import trace
+from regard.models import base
+from regard.run import Run
+from regard.tasks.classify.data import LabelledDocument, ShownDocument, encode_document, show_document
+from regard.tasks.classify.training import score_documents, target_of, window_of
+from regard.tasks.labels import LabelScores, score_labels, to_probabilities
+from regard.text.tokenizer import Tokenizer
+from regard.text.words import words
+
+__all__ = ["Classification", "Classifier", "ShadedSentence", "ShadedWord", "load"]
+
+
+class ShadedWord(NamedTuple):
+    """A word and its share of what was looked at in its sentence."""
+
+    text: str
+    weight: float
+
+
+@dataclass(frozen=True)
+class ShadedSentence:
+    """A sentence and its share of what was looked at in the document."""
+
+    text: str
+    weight: float
+    words: tuple[ShadedWord, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"text": self.text, "weight": self.weight, "words": [word._asdict() for word in self.words]}
+
+
+@dataclass(frozen=True)
+class Classification:
+    """What a document was found to be. It becomes JSON once, and everything that shows it draws that."""
+
+    text: str
+    label: str
+    """The likeliest label; empty where each is decided on its own and none is likely enough."""
+    probability: float
+    """Of the likeliest label, calibrated."""
+    probabilities: dict[str, float]
+    """Of every label, in the order in which the run keeps them."""
+    labels: tuple[str, ...]
+    """The labels given, likeliest first: one, unless a document may have several."""
+    left_out: int = 0
+    """Tokens that were not read because the document is too long."""
+    sentences: tuple[ShadedSentence, ...] | None = None
+    """What was read and where it was looked, when it was asked for. Sentences that were left out are not there."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON. The sentences are there only when they were asked for."""
+        made: dict[str, Any] = {
+            "text": self.text,
+            "label": self.label,
+            "probability": self.probability,
+            "probabilities": self.probabilities,
+            "labels": list(self.labels),
+            "left_out": self.left_out,
+        }
+        if self.sentences is not None:
+            made["sentences"] = [sentence.as_dict() for sentence in self.sentences]
+        return made
+
+    def shares(self) -> list[tuple[ShadedWord, float]]:
+        """Every word of an explained verdict with its share of the whole document, in the order of the text."""
+        found = self.sentences or ()
+        return [(word, sentence.weight * word.weight) for sentence in found for word in sentence.words]
+
+
+class Classifier:
+    """A trained model with its tokenizer and labels. `regard.load` makes one from a run folder."""
+
+    def __init__(self, model: base.ClassifierModel, tokenizer: Tokenizer, labels: Sequence[str], recipe: Recipe):
+        self.model, self.tokenizer, self.labels, self.recipe = model, tokenizer, tuple(labels), recipe
+
+    def __repr__(self) -> str:
+        size = sum(parameter.numel() for parameter in self.model.parameters())
+        return f"<Classifier: {type(self.model).__name__}, {size:,} parameters, {len(self.labels)} labels>"
+
+    def classify(self, texts: str | Sequence[str], *, explain: bool = False) -> list[Classification]:
+        """Label one document or many, given back in order. `explain` adds the words and sentences looked at."""
+        texts = [texts] if isinstance(texts, str) else list(texts)
+        encoded = [encode_document(text, self.tokenizer, self.recipe.classify) for text in texts]
+        documents = [one.sentences for one in encoded]
+        if explain:
+            logits_BL, explained = self._explain(texts, documents)
+        else:
+            logits_BL, explained = score_documents(self.model, documents, self.tokenizer.pad, self.recipe), []
+        settings = self.recipe.classify
+        shares = to_probabilities(logits_BL, settings.temperature, several=settings.multi_label).tolist()
+        return [
+            self._verdict(text, shares[place], encoded[place].left_out, explained[place] if explain else None)
+            for place, text in enumerate(texts)
+        ]
+
+    def attribute(self, text: str, label: str = "", method: str = "integrated") -> list[ShadedWord]:
+        """The words that were read, each with what it did for the log-probability of a label, by default the likeliest.
+
+        Negative weights spoke against it. `method` is "gradient", "integrated" or "occlusion"
+        (analysis/label_attribution.py).
+        """
+        settings = self.recipe.classify
+        if label and label not in self.labels:
+            raise RunError(f'the label "{label}" is unknown to this run{nearest(label, self.labels)}')
+        sentences = encode_document(text, self.tokenizer, settings).sentences
+        document = make_documents([sentences], self.tokenizer.pad, window_of(self.recipe))
+        document = document.to(self.model.output.weight.device)
+        with torch.no_grad():
+            number = self.labels.index(label) if label else int(self.model(document)[0].argmax())
+        shares = attribute_label(self.model, document, number, method, several=settings.multi_label).tolist()
+        shown = show_document(text, self.tokenizer, settings)
+        return [ShadedWord(word, share) for one in join_pieces(shown, shares) for word, share in one]
+
+    def logits(self, texts: Sequence[str]) -> Tensor:
+        """Scores [B, L] before they become probabilities."""
+        documents = [encode_document(text, self.tokenizer, self.recipe.classify).sentences for text in texts]
+        return score_documents(self.model, documents, self.tokenizer.pad, self.recipe)
+
+    def score(self, documents: Sequence[LabelledDocument]) -> LabelScores:
+        """Compare with the right labels."""
+        unknown = sorted({label for document in documents for label in document.labels} - set(self.labels))
+        if unknown:
+            raise RunError(f'the label "{unknown[0]}" is unknown to this run; it knows {", ".join(self.labels[:8])}')
+        settings = self.recipe.classify
+        logits_BL = self.logits([document.text for document in documents])
+        probability_BL = to_probabilities(logits_BL, settings.temperature, several=settings.multi_label).numpy()
+        target_BL = target_of(documents, self.labels).numpy() > 0
+        return score_labels(
+            probability_BL, target_BL, self.labels, several=settings.multi_label, threshold=settings.threshold
+        )
+
+    def _verdict(
+        self, text: str, shares: list[float], left_out: int, sentences: tuple[ShadedSentence, ...] | None
+    ) -> Classification:
+        settings = self.recipe.classify
+        probabilities = dict(zip(self.labels, shares, strict=True))
+        ranked = sorted(self.labels, key=lambda label: -probabilities[label])
+        likely = [label for label in ranked if probabilities[label] >= settings.threshold]
+        given = likely if settings.multi_label else ranked[:1]
+        label = given[0] if given else ""
+        return Classification(text, label, probabilities[ranked[0]], probabilities, tuple(given), left_out, sentences)
+
+    @torch.no_grad()
+    def _explain(
+        self, texts: Sequence[str], documents: Sequence[list[list[int]]]
+    ) -> tuple[Tensor, list[tuple[ShadedSentence, ...]]]:
+        """Scores, and where was looked, from one pass."""
+        device = self.model.output.weight.device
+        logits_BL = torch.zeros(len(texts), len(self.labels))
+        explained: list[tuple[ShadedSentence, ...]] = [()] * len(texts)
+        for places in in_batches([sum(map(len, one)) for one in documents], self.recipe.classify.batch_tokens):
+            chosen = [documents[place] for place in places]
+            batch = make_documents(chosen, self.tokenizer.pad, window_of(self.recipe)).to(device)
+            with trace(self.model) as tape:
+                logits_BL[places] = self.model(batch).float().cpu()
+            shares_BUS = self.model.shading(tape, batch).float().cpu()
+            for place, shares_US, mask_US in zip(places, shares_BUS, batch.mask_BUS.cpu(), strict=True):
+                shown = show_document(texts[place], self.tokenizer, self.recipe.classify)
+                explained[place] = shade(shown, shares_US[mask_US].tolist())
+        return logits_BL, explained
+
+
+def shade(sentences: Sequence[ShownDocument], shares: Sequence[float]) -> tuple[ShadedSentence, ...]:
+    """Sentences and words with their weights, from the share that each token has of the document, in order."""
+    shaded = []
+    for sentence, words_of in zip(sentences, join_pieces(sentences, shares), strict=True):
+        total = sum(share for _, share in words_of)
+        scale = 1 / total if total else 0.0
+        shaded.append(
+            ShadedSentence(sentence.text, total, tuple(ShadedWord(text, share * scale) for text, share in words_of))
+        )
+    return tuple(shaded)
+
+
+def join_pieces(sentences: Sequence[ShownDocument], shares: Sequence[float]) -> list[list[tuple[str, float]]]:
+    """The words of each sentence with the sum of what their tokens have, given token by token through the document."""
+    joined, first = [], 0
+    for text, pieces in sentences:
+        found = words(text)
+        sums = [0.0] * len(found)
+        place = 0
+        for piece, share in zip(pieces, shares[first : first + len(pieces)], strict=True):
+            while place + 1 < len(found) and found[place].end <= piece.start:
+                place += 1
+            sums[place] += share
+        first += len(pieces)
+        joined.append([(word.text, share) for word, share in zip(found, sums, strict=True)])
+    return joined
+
+
+def load(run: str | Path, *others: str | Path) -> Classifier:
+    """Open a run folder for classifying."""
+    opened = Run.open(run).require("classify")
+    if others:
+        raise RunError(f"{others[0]}: classifiers do not join in an ensemble; give one run")
+    model = opened.load_network()
+    assert isinstance(model, base.ClassifierModel)
+    return Classifier(model, opened.tokenizers[0], opened.labels, opened.recipe)
+
+
+# The inspection of a document: the verdict of a run with all that was looked at, for the page and for JSON.
+
+
+def inspect_document(run: Run, text: str) -> dict[str, Any]:
+    """Label and shade one document."""
+    [verdict] = load(run.folder).classify([text], explain=True)
+    title = " and ".join(verdict.labels) or "no label"
+    return {
+        "title": title[:1].upper() + title[1:],
+        "run": run.folder.name,
+        "version": __version__,
+        "model": {"arch": run.recipe.model.arch},
+        "verdict": verdict.as_dict(),
+    }

@@ -1,0 +1,123 @@
+"""Texts to vectors of length one: by an encoder trained here, or by a sentence-embedding model from a folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from regard.config import RetrieveSettings
+from regard.data.batches import in_batches, make_sources
+from regard.errors import RunError, SettingsError
+from regard.models.base import Network
+from regard.run import WEIGHTS, Run
+from regard.text.tokenizer import Tokenizer
+
+Vectors = NDArray[np.float32]
+
+
+class Embedder(Protocol):
+    """Whatever makes vectors of texts."""
+
+    @property
+    def mark(self) -> str:
+        """Another one, or other weights, have another mark: vectors can be told to be out of date."""
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """One vector of length one a text, in order."""
+
+
+def open_embedder(run: Run, settings: RetrieveSettings) -> Embedder:
+    """The encoder that a run compares texts with."""
+    if settings.encoder:
+        return FolderEmbedder(Path(settings.encoder), settings)
+    if not run.recipe.data.train:
+        raise RunError(f'{run.folder}: has no encoder; it was made without training, and compares by "bm25" alone')
+    model = run.load_network()
+    mark = hashlib.sha256((run.folder / WEIGHTS).read_bytes()).hexdigest()
+    return TrainedEmbedder(model, run.tokenizers[0], settings, mark)
+
+
+class TrainedEmbedder:
+    """An encoder trained here."""
+
+    def __init__(self, model: Network, tokenizer: Tokenizer, settings: RetrieveSettings, mark: str = ""):
+        self.model, self.tokenizer, self.settings, self.mark = model, tokenizer, settings, mark
+
+    @torch.no_grad()
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """Texts of similar length are read together."""
+        device = self.model.output.weight.device
+        ids = [one[: self.settings.max_tokens] for one in self.tokenizer.encode_many(list(texts))]
+        vectors = np.zeros((len(texts), self.model.output.out_features), np.float32)
+        for places in in_batches([len(one) + 1 for one in ids], self.settings.batch_tokens):
+            batch = make_sources([ids[place] for place in places], self.tokenizer.pad)
+            vectors[places] = self.model(batch.to(device)).float().cpu().numpy()
+        return vectors
+
+
+class FolderEmbedder:
+    """A model in the layout of Hugging Face or sentence-transformers: its last states, their mean or the first of them.
+
+    Only safetensors are read, nothing is fetched, and no code of the folder is run.
+    """
+
+    def __init__(self, folder: Path, settings: RetrieveSettings):
+        self.settings = settings
+        config = folder / "config.json"
+        if not config.is_file():
+            raise SettingsError(f"retrieve.encoder: {folder} is not the folder of a model (it has no config.json)")
+        self._by_first = _pools_by_first(folder)
+        self._tokenizer, self._model = _open_folder(folder)
+        sizes = [f"{path.name} {path.stat().st_size}" for path in sorted(folder.glob("*.safetensors"))]
+        self.mark = hashlib.sha256(config.read_bytes() + " ".join(sizes).encode()).hexdigest()
+
+    @torch.no_grad()
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """Texts of similar length are read together."""
+        most = self.settings.max_tokens
+        made: dict[int, Vectors] = {}
+        for places in in_batches([min(len(text) // 4 + 3, most) for text in texts], self.settings.batch_tokens):
+            chosen = [texts[place] for place in places]
+            batch = self._tokenizer(chosen, padding=True, truncation=True, max_length=most, return_tensors="pt")
+            states_BSD = self._model(**batch).last_hidden_state.float()
+            real_BS1 = batch["attention_mask"][..., None].float()
+            mean_BD = (states_BSD * real_BS1).sum(1) / real_BS1.sum(1).clamp(min=1.0)
+            pooled_BD = states_BSD[:, 0] if self._by_first else mean_BD
+            made |= zip(places, torch.nn.functional.normalize(pooled_BD, dim=-1).numpy(), strict=True)
+        return np.stack([made[place] for place in range(len(texts))])
+
+
+def _open_folder(folder: Path) -> tuple[Any, Any]:
+    try:
+        from transformers import AutoModel, AutoTokenizer
+    except ImportError:
+        raise SettingsError(
+            'retrieve.encoder needs transformers, which is not installed: pip install "regard[embed]"'
+        ) from None
+    safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(str(folder), **safe)
+        model = AutoModel.from_pretrained(str(folder), use_safetensors=True, **safe)
+    except Exception as error:  # it raises errors of many kinds, for whatever a folder may lack
+        reason = " ".join(str(error).split())[:200]
+        raise SettingsError(f"retrieve.encoder: {folder} cannot be opened ({reason})") from None
+    return tokenizer, model.eval().requires_grad_(False)
+
+
+def _pools_by_first(folder: Path) -> bool:
+    """Whether sentence-transformers' file says that the first state stands for the text; else it is their mean."""
+    path = folder / "1_Pooling" / "config.json"
+    if not path.is_file():
+        return False
+    said = json.loads(path.read_text(encoding="utf-8"))
+    modes = {name for name, value in said.items() if name.startswith("pooling_mode_") and value is True}
+    if not modes <= {"pooling_mode_mean_tokens", "pooling_mode_cls_token"}:
+        raise SettingsError(f"retrieve.encoder: {path} asks for {', '.join(sorted(modes))}; there is mean and first")
+    return "pooling_mode_cls_token" in modes

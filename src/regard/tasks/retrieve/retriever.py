@@ -1,0 +1,217 @@
+"""Retrieval: a question in, the nearest known ones with their answers out, or that it is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from regard.config import RetrieveSettings
+from regard.data.pairs import Pair
+from regard.errors import RunError
+from regard.run import Run
+from regard.tasks.retrieve.index import KnowledgeIndex, Scores, open_index
+from regard.tasks.retrieve.scores import TOGETHER, RetrievalScores, compare_all, right_entries, score
+from regard.tasks.translate.translation import Translation
+from regard.text.words import word_texts
+
+if TYPE_CHECKING:
+    from regard.tasks.classify.classifier import ShadedSentence
+
+
+__all__ = ["Reply", "RetrievalMatch", "Retriever", "load"]
+
+FEW_WORDS = 4
+"""A turn of at most so many words may need the one before it to be understood: "And on Sundays?"."""
+HINT = 0.4
+"""Its own words must lead to the answer as well: their score reaches this share of the threshold."""
+RIVAL = 0.5
+"""And this share of the best score that they have alone, so that a new topic is not drawn back to the old one."""
+
+
+@dataclass(frozen=True)
+class RetrievalMatch:
+    """A known question that is near to the one asked, and its answer."""
+
+    question: str
+    answer: str
+    score: float
+    bm25: float | None
+    """By words alone; None where they were not compared."""
+    dense: float | None
+    """By vectors alone; None where they were not compared."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What is said to a question, and where it is from."""
+
+    source: str
+    """What was looked for."""
+    text: str
+    """The answer, or that it is not known."""
+    score: float
+    """Of the best match, whether it is good enough or not."""
+    known: bool
+    matches: tuple[RetrievalMatch, ...]
+    """The best first, good enough or not."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self) | {"matches": [match.as_dict() for match in self.matches]}
+
+
+class Retriever:
+    """A knowledge base that answers. `regard.load` makes one from a run folder."""
+
+    turns = 3
+    """Turns of a conversation that are looked at: the last, and the one before it of the same speaker."""
+
+    def __init__(self, index: KnowledgeIndex, settings: RetrieveSettings | None = None):
+        """`settings`: how scores are weighed and judged, if not as the index has it."""
+        self.index, self.settings = index, settings or index.settings
+
+    def __repr__(self) -> str:
+        questions = sum(len(entry.questions) for entry in self.index.entries)
+        return (
+            f"<Retriever: {questions:,} questions, {len(self.index.entries):,} answers, {self.index.settings.method}>"
+        )
+
+    def search(self, questions: str | Sequence[str], k: int = 0) -> list[list[RetrievalMatch]]:
+        """The best `k` answers to each question, in order, good enough or not; 0: as many as the run's settings say.
+
+        Fewer, where fewer have anything in common with it.
+        """
+        questions = [questions] if isinstance(questions, str) else list(questions)
+        size = max(TOGETHER // max(len(self.index.texts), 1), 1)
+        chunks = (questions[start : start + size] for start in range(0, len(questions), size))
+        return [found for chunk in chunks for found in self._search(chunk, k or self.settings.matches)]
+
+    def reply(self, turns: str | Sequence[str]) -> Reply:
+        """The answer to what was said last; if that is short, with what was said before, where this fits better."""
+        turns = [turns] if isinstance(turns, str) else list(turns)
+        last = turns[-1] if turns else ""
+        alone = self._reply(last)
+        is_short = len([word for word in word_texts(last) if any(map(str.isalnum, word))]) <= FEW_WORDS
+        if not is_short or not last.strip() or len(turns) < self.turns:
+            return alone
+        longer = self._reply(f"{turns[-self.turns]} {last}")
+        return longer if self._fits_better(longer, alone) else alone
+
+    def _fits_better(self, longer: Reply, alone: Reply) -> bool:
+        """Whether a turn is to be understood with the one before."""
+        own = {match.answer: match.score for match in alone.matches}.get(longer.text, 0.0)
+        is_hinted = own >= max(HINT * self.settings.threshold, RIVAL * alone.score) and own > 0
+        return longer.known and is_hinted and (not alone.known or longer.score > alone.score)
+
+    def explain(self, reply: Reply) -> list[ShadedSentence]:
+        """The words of a question that met those of the match, by their shares of its BM25 score: one part."""
+        if self.index.settings.method == "dense" or not reply.matches:
+            return []
+        from regard.tasks.classify.classifier import ShadedSentence, ShadedWord
+
+        best = reply.matches[0]
+        places = [place for place, text in enumerate(self.index.texts) if text in (best.question, best.answer)]
+        scores = self.index.words.scores(reply.source)
+        place = max(places, key=lambda place: float(scores[place]))
+        parts = self.index.words.explain(reply.source, place)
+        total = sum(part.share for part in parts)
+        if not total:
+            return []
+        return [ShadedSentence(reply.source, 1.0, tuple(ShadedWord(part.text, part.share / total) for part in parts))]
+
+    def score(self, pairs: Sequence[Pair]) -> RetrievalScores:
+        """Compare with the right answers, all of which must be known."""
+        right = right_entries(self.index.entries, pairs)
+        numbers = [number for number in right if number is not None]
+        if len(numbers) < len(pairs):
+            unknown = pairs[right.index(None)].target
+            raise RunError(f'the answer "{unknown[:60]}" is not in the knowledge base, so that no question can find it')
+        totals = compare_all(self.index, [pair.source for pair in pairs]).total(self.settings.dense_weight)
+        return score(totals, numbers, self.settings.threshold)
+
+    def _reply(self, question: str) -> Reply:
+        matches = tuple(self.search([question])[0]) if question.strip() else ()
+        best = matches[0].score if matches else 0.0
+        known = bool(matches) and best >= self.settings.threshold and best > 0
+        text = matches[0].answer if known else self.settings.fallback_text
+        return Reply(question, text, best, known, matches)
+
+    def _search(self, questions: Sequence[str], k: int) -> list[list[RetrievalMatch]]:
+        by_text = self.index.compare(questions)
+        by_entry = self.index.by_entry(questions, by_text)
+        weight = self.settings.dense_weight
+        totals_QE, totals_QT = by_entry.total(weight), by_text.total(weight)
+        found = []
+        for row, totals_E in enumerate(totals_QE):
+            order = [number for number in np.argsort(-totals_E, kind="stable")[:k] if totals_E[number] > 0]
+            parts = [None if part is None else part[row] for part in by_entry]
+            found.append([self._match(int(number), totals_E, parts, totals_QT[row]) for number in order])
+        return found
+
+    def _match(self, number: int, totals_E: Scores, parts: list[Scores | None], totals_T: Scores) -> RetrievalMatch:
+        entry = self.index.entries[number]
+        own = np.flatnonzero(self.index.owner_T == number)
+        nearest = self.index.texts[own[totals_T[own].argmax()]] if len(own) else entry.answer
+        question = nearest if nearest in entry.questions else next(iter(entry.questions), "")
+        bm25, dense = (None if part is None else float(part[number]) for part in parts)
+        return RetrievalMatch(question, entry.answer, float(totals_E[number]), bm25, dense)
+
+
+def load(run: str | Path, *others: str | Path, **settings: Any) -> Retriever:
+    """Open a run folder for answering. Keywords override `retrieve` settings, e.g. method="bm25"."""
+    opened = Run.open(run).require("retrieve")
+    if others:
+        raise RunError(f"{others[0]}: knowledge bases do not join in an ensemble; give one run")
+    return Retriever(open_index(opened, chosen(opened, settings)))
+
+
+def chosen(run: Run, given: dict[str, Any]) -> RetrieveSettings:
+    """The settings of a run with others on top; another method has the threshold that was found for it."""
+    found = run.card.get("tuned", {}).get(given.get("method", ""), {})
+    return replace(run.recipe.retrieve, **(found | given))
+
+
+# A knowledge base as one who talks: what it finds is a reply like any other, and says where it is from.
+
+
+@dataclass(frozen=True)
+class RetrievedReply(Translation):
+    """An answer that was not written, but found."""
+
+    question: str = ""
+    """The known question that is nearest to the one asked; empty where there is none."""
+    known: bool = False
+    """Whether it is near enough."""
+
+    @property
+    def found(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"question": self.question, "score": self.score, "known": self.known}
+
+
+class RetrieverChat:
+    """Replies from a knowledge base. How a model would search is no concern of it."""
+
+    def __init__(self, retriever: Retriever):
+        self.retriever = retriever
+
+    def reply(self, turns: Sequence[str], **search: Any) -> RetrievedReply:
+        """The answer to what was said last."""
+        found = self.retriever.reply(turns)
+        tokens = tuple(word_texts(found.text))
+        question = found.matches[0].question if found.matches else ""
+        return RetrievedReply(
+            found.source, found.text, found.score, tokens, (), True, question=question, known=found.known
+        )
+
+    def stream(self, turns: Sequence[str], **search: Any) -> Iterator[str]:
+        """The same, all at once."""
+        yield self.retriever.reply(turns).text

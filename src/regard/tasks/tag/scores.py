@@ -1,0 +1,121 @@
+"""How good labels of words are: F1 of spans as the CoNLL shared tasks count it, accuracy, and what is taken for what.
+
+A span counts as found where its type and both of its ends are right, as in conlleval; tests compare with seqeval's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from regard.tasks.labels import reliability
+from regard.tasks.tag.spans import OUTSIDE, Scheme, Span, find_spans
+
+
+@dataclass(frozen=True)
+class TagScores:
+    """Scores over a set of sentences. Labels mark spans, or are plain, such as parts of speech."""
+
+    accuracy: float
+    """Share of the words whose label is right."""
+    f1: float
+    """Mean of the types' F1, or of the labels', each counting the same however rare it is."""
+    words: int
+    sentences: int
+    span_f1: float | None = None
+    """Of all spans together; None where labels are plain."""
+    precision: float | None = None
+    """Share of the spans given that are right."""
+    recall: float | None = None
+    """Share of the right spans that were given."""
+    by_label: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Precision, recall, F1 and number of spans of each type; where labels are plain, of the words of each label."""
+    names: tuple[str, ...] = ()
+    """Types, O among them; or the labels."""
+    confusion: list[list[int]] = field(default_factory=list)
+    """Words by their right type (row) and the one given (column), in the order of `names`."""
+    calibration_error: float = 0.0
+    """Mean gap between how sure the model was of a word's label and how often it was right."""
+    reliability: list[dict[str, float]] = field(default_factory=list)
+    """Bins of probability: mean confidence, share that was right, number of words."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON, without what does not apply."""
+        return {key: value for key, value in asdict(self).items() if value is not None} | {"names": list(self.names)}
+
+
+def score_tags(
+    right: Sequence[Sequence[str]],
+    given: Sequence[Sequence[str]],
+    scheme: Scheme,
+    sure: Sequence[Sequence[float]] = (),
+) -> TagScores:
+    """Compare labels of sentences with the right ones.
+
+    `scheme` is the run's own: the right labels of a small part may hold no span. `sure`: the probability of each
+    label given.
+    """
+    marks_spans = scheme != "plain"
+    counts = _count(right, given, find_spans if marks_spans else _single)
+    by_label = {name: _figures(*count) for name, count in sorted(counts.items())}
+    whole = _figures(*(sum(column) for column in zip(*counts.values(), strict=True))) if counts else _figures(0, 0, 0)
+    pairs = [pair for one, other in zip(right, given, strict=True) for pair in zip(one, other, strict=True)]
+    hits = np.array([one == other for one, other in pairs], np.bool_)
+    types = [(type_of(one), type_of(other)) for one, other in pairs] if marks_spans else pairs
+    names = tuple(sorted({name for pair in types for name in pair}))
+    error, bins = reliability(np.array([p for row in sure for p in row]), hits) if sure else (0.0, [])
+    return TagScores(
+        accuracy=float(hits.mean()) if len(hits) else 0.0,
+        f1=sum(one["f1"] for one in by_label.values()) / max(len(by_label), 1),
+        words=len(pairs),
+        sentences=len(right),
+        span_f1=whole["f1"] if marks_spans else None,
+        precision=whole["precision"] if marks_spans else None,
+        recall=whole["recall"] if marks_spans else None,
+        by_label=by_label,
+        names=names,
+        confusion=_confusion(types, names),
+        calibration_error=error,
+        reliability=bins,
+    )
+
+
+def type_of(label: str) -> str:
+    """What a label of a span says beside its place in it: of B-NP and I-NP, NP."""
+    return OUTSIDE if label == OUTSIDE else label.partition("-")[2] or label
+
+
+def _single(labels: Sequence[str]) -> list[Span]:
+    """Plain labels, as spans of a word each."""
+    return [Span(label, place, place + 1) for place, label in enumerate(labels)]
+
+
+def _count(
+    right: Sequence[Sequence[str]], given: Sequence[Sequence[str]], read: Callable[[Sequence[str]], list[Span]]
+) -> dict[str, tuple[int, int, int]]:
+    """Of each type: spans given that are right, spans given, right spans."""
+    hits, found, wanted = Counter[str](), Counter[str](), Counter[str]()
+    for one, other in zip(right, given, strict=True):
+        spans, others = set(read(one)), set(read(other))
+        for counter, part in ((hits, spans & others), (found, others), (wanted, spans)):
+            counter.update(span.type for span in part)
+    return {name: (hits[name], found[name], wanted[name]) for name in found | wanted}
+
+
+def _figures(hits: int, found: int, wanted: int) -> dict[str, float]:
+    """0 where there is nothing to divide by."""
+    return {
+        "precision": hits / max(found, 1),
+        "recall": hits / max(wanted, 1),
+        "f1": 2 * hits / max(found + wanted, 1),
+        "count": wanted,
+    }
+
+
+def _confusion(pairs: Iterable[tuple[str, str]], names: Sequence[str]) -> list[list[int]]:
+    counts = Counter(pairs)
+    return [[counts[row, column] for column in names] for row in names]

@@ -1,0 +1,151 @@
+"""Text divided into words as treebanks and CoNLL files have them: what a tagger that learnt from such words must read.
+
+Beside `words.py`, which shares its words with translations: here numbers, abbreviations, compounds and addresses stay
+whole, and English clitics are parted ("did n't") where the training data parts them.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+from regard.text.words import ABBREVIATIONS, Word, words
+
+CLITICS = ("n't", "'s", "'ll", "'re", "'ve", "'d", "'m")
+"""English words that are written onto the word before."""
+MOST_CLITICS = 3
+"""At the end of one word."""
+_SHORT = (
+    f"{ABBREVIATIONS} Inc Corp Co Cos Ltd Bros Messrs Sen Rep Reps Pres Maj Cpl Ft Ave Blvd Rd Dept Univ Assn approx "
+    "Jan Feb Apr Aug Sept Oct Nov Dec Calif Mass Conn Ariz Fla Mich Ill Colo Ky Pa Md Okla Tenn Va Wash Ont"
+)
+_CLOSING = " \t\"'”’»)]"
+_PART, _LETTER, _APOSTROPHE = r"[^\W_]", r"[^\W\d_]", "['’]"
+# Lengths are limited where nothing else keeps the time from growing with the square of the text.
+_ADDRESS = (
+    r"(?:[A-Za-z][A-Za-z0-9+.-]{1,15}://|www\.)\S*[^\s.,;:!?'\"’”»)\]}>]"  # not the punctuation that follows it
+    r"|[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+"
+)
+# Where a word of another script stands, only these are kept whole.
+_ANYWHERE = re.compile(rf"{_ADDRESS}|(?<!\d)\d++(?:[.,:/-]\d++)+")
+
+
+def treebank_words(text: str, clitics: Sequence[str] = ()) -> list[Word]:
+    """The words of `text`, in order; together they cover every character that is not a space, once.
+
+    `clitics`, some of `CLITICS`, are parted from their words. Where there are any, the text is English, in which other
+    apostrophes do not end a word ("O'Brien"); else they do, as in `words` ("l'", "amico").
+    """
+    last = len(text.rstrip(_CLOSING))
+    found: list[Word] = []
+    for chunk in re.finditer(r"\S+", text):
+        if _needs_other_rules(chunk.group()):
+            found += _between(text, *chunk.span())
+        else:
+            found += _divide(text, *chunk.span(), tuple(clitics), last)
+    return found
+
+
+def find_clitics(counts: Mapping[str, int]) -> tuple[str, ...]:
+    """The clitics that are mostly words of their own among these words, which were counted."""
+    alone, attached = dict.fromkeys(CLITICS, 0), dict.fromkeys(CLITICS, 0)
+    for word, count in counts.items():
+        plain = word.lower().replace("’", "'")
+        if "'" in plain:
+            for clitic in CLITICS:
+                if plain.endswith(clitic):
+                    (alone if plain == clitic else attached)[clitic] += count
+    return tuple(clitic for clitic in CLITICS if alone[clitic] > attached[clitic])
+
+
+def _needs_other_rules(chunk: str) -> bool:
+    """Whether there are letters other than Latin, Greek and Cyrillic ones, or marks that join what is before them."""
+    return not chunk.isascii() and any(
+        (c.isalpha() and not (c < "\u0530" or "\u1e00" <= c < "\u2000"))
+        or unicodedata.category(c) in ("Mn", "Mc", "Me", "Cf")
+        for c in chunk
+    )
+
+
+def _between(text: str, start: int, end: int) -> Iterator[Word]:
+    """Addresses and numbers, and the usual words of what is between them."""
+    for match in _ANYWHERE.finditer(text, start, end):
+        yield from _moved(text[start : match.start()], start)
+        yield Word(match.group(), *match.span())
+        start = match.end()
+    yield from _moved(text[start:end], start)
+
+
+def _moved(text: str, start: int) -> Iterator[Word]:
+    return (Word(word.text, start + word.start, start + word.end) for word in words(text))
+
+
+def _divide(text: str, start: int, end: int, clitics: tuple[str, ...], last: int) -> Iterator[Word]:
+    """The words of a stretch without spaces. `last`: where the text ends but for what closes."""
+    for match in _pattern(clitics).finditer(text, start, end):
+        cuts = [*match.span()]
+        if match.lastgroup == "short" and (match.end() >= last or not _is_short(match)):
+            cuts.insert(1, match.end() - 1)  # the last period ends the sentence, too: treebanks then give it to that
+        elif match.lastgroup == "word":
+            cuts[1:1] = _clitic_starts(match, clitics)
+        for one, other in pairwise(cuts):
+            yield Word(text[one:other], one, other)
+
+
+def _is_short(match: re.Match[str]) -> bool:
+    """Whether the period shortens a word: "No." is one only before a number."""
+    return match.group() != "No." or match.string[match.end() : match.end() + 2].strip().isdecimal()
+
+
+def _clitic_starts(match: re.Match[str], clitics: tuple[str, ...]) -> list[int]:
+    """Where the clitics at the end of a word begin: should|n't|'ve."""
+    starts: list[int] = []
+    end = match.end()
+    rest = match.group().lower().replace("’", "'") if clitics else ""
+    if len(rest) != end - match.start():  # a few letters are longer when small
+        return starts
+    for _ in range(MOST_CLITICS):
+        ending = next((clitic for clitic in clitics if rest.endswith(clitic) and rest != clitic), "")
+        if not ending:
+            break
+        rest = rest.removesuffix(ending)
+        starts.insert(0, match.start() + len(rest))
+    return starts
+
+
+@functools.lru_cache(maxsize=16)
+def _pattern(clitics: tuple[str, ...]) -> re.Pattern[str]:
+    """One word at a time, from the left."""
+    joined = [
+        f"-{_PART}++",  # long-term, 2024-01-15
+        rf"(?<=\d)[.,:/](?=\d){_PART}++",  # 3,000.50, 10:30, 1/2
+        rf"\.(?=[a-z0-9]){_PART}++",  # example.com, v2.0
+        f"(?<=[A-Z])&(?=[A-Z]){_PART}++",  # AT&T
+    ]
+    usual = f"(?i:{_APOSTROPHE}(?:s|t|m|d|re|ve|ll)(?!{_PART}))"
+    end = "" if clitics else f"(?:{usual})*"
+    if clitics:
+        kinds = [f"(?P<word>{_PART}++(?:{'|'.join([*joined, f'{_APOSTROPHE}{_PART}++'])})*+)"]
+        after = "|".join(clitic[1:] for clitic in clitics if clitic[0] == "'")
+        kinds += [rf"(?<=[\w.]){_APOSTROPHE}(?:{after})(?!{_PART})"] if after else []  # the U.S.|'s
+    else:
+        whole = f"{_PART}++(?:{'|'.join(joined)})*+"  # never tried in another way: 1.1.1.1 could be read in many
+        kinds = [f"{whole}(?:{usual})+", f"[Pp]o{_APOSTROPHE}(?!{_PART})", f"{whole}{_APOSTROPHE}(?={_PART})", whole]
+    return re.compile(
+        "|".join(
+            [
+                _ADDRESS,
+                rf"{_LETTER}(?:\.{_LETTER})++(?!\w)(?:\.(?!\w))?(?:-{_PART}+)*{end}",  # U.S., U.S.-based
+                r"Ph\.D\b\.?",
+                rf"(?P<short>(?:No|{_SHORT.replace(' ', '|')})\.(?![a-z])|[A-HJ-ZÀ-ÖØ-ÞА-Я]\.(?![\w.]))",
+                *kinds,
+                rf"(?<!\w){_APOSTROPHE}\d\ds(?!\w)",  # the '90s
+                r"(?<!\w)\.\d+",  # .5
+                r"\.{2,}|-{2,}|[!?]{2,}|={2,}|\*{2,}|_{2,}|``|''",
+                r"\S",
+            ]
+        )
+    )

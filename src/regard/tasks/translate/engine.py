@@ -1,0 +1,440 @@
+"""CTranslate2 as an engine: token ids in, hypotheses out, and torch never imported.
+
+The search is ours: log-probabilities over what may be written, summed, divided by length ** penalty with the end token
+counted. CTranslate2 stops when enough hypotheses have ended; for the exact stop, no number is enough.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack
+
+from regard.config import SearchSettings
+from regard.data.pairs import Pair
+from regard.errors import ModelError, SettingsError, UnwritableError
+from regard.export import exportable
+from regard.export.folder import check_export, exporting, fingerprint, read_mark
+from regard.run import Run
+from regard.system import usable_cores
+from regard.tasks.translate.translation import Translation, find_flags, target_scripts, try_again
+from regard.tasks.translate.translator import in_pieces
+from regard.text.tokenizer import EOS, SOS, Tokenizer
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from ctranslate2 import TranslationResult
+
+
+Quantization = Literal["int8", "int16", "float32"]
+
+LONGEST = 1024
+"""Positions that an exported model knows, unless it has learned fewer."""
+BATCH = 32
+"""Sentences a batch: one-thread workers are no faster with more."""
+
+
+class EngineOptions(TypedDict, total=False):
+    """How to search."""
+
+    beam: int
+    penalty: float
+    """Exponent of the length that scores are divided by."""
+    stop: Literal["exact", "enough"]
+    hypotheses: int
+    """How many are wanted of each sentence."""
+    no_repeat_ngram_size: int
+    """No run of so many tokens stands twice; 0: any may."""
+    min_length: int
+    """At least so many tokens, the end not counted."""
+
+
+class EngineHypothesis(NamedTuple):
+    """One finished output: its tokens without the end token, its score, and whether it ended by itself."""
+
+    tokens: tuple[int, ...]
+    score: float
+    """Sum of log-probabilities, the end token's with them, divided by length ** penalty."""
+    ended: bool
+
+
+class Engine:
+    """A converted model, run by as many one-thread workers as there are processors: faster than one with many."""
+
+    def __init__(self, folder: Path, source: Tokenizer, target: Tokenizer, *, workers: int = 0):
+        ctranslate2 = import_ctranslate2()
+        self.source, self.target = source, target
+        mark, workers = read_mark(folder), workers or usable_cores()
+        try:
+            self._translator = ctranslate2.Translator(
+                str(folder), compute_type=_compute_type(ctranslate2, mark), inter_threads=workers, intra_threads=1
+            )
+        except (RuntimeError, ValueError) as error:
+            raise ModelError(f"{folder}: CTranslate2 cannot open it ({error}); export the run again") from None
+        self.longest = int(mark.get("longest", LONGEST))
+        self._ids = {token: id for id, token in enumerate(target.tokens)}
+        self._never = [[target.token(SOS)]]  # the unknown token has an option of its own, padding is not there
+
+    def translate(
+        self, sources: Sequence[Sequence[int]], longest: Sequence[int], **search: Unpack[EngineOptions]
+    ) -> list[list[EngineHypothesis]]:
+        """The best hypotheses for each sentence, best first. `longest` limits their lengths, the end token counted."""
+        found = dict(self.as_they_come(sources, longest, **search))
+        return [found[place] for place in range(len(sources))]
+
+    def as_they_come(
+        self, sources: Sequence[Sequence[int]], longest: Sequence[int], **search: Unpack[EngineOptions]
+    ) -> Iterator[tuple[int, list[EngineHypothesis]]]:
+        """The same, with the place of the sentence, while the workers go on with the others."""
+        if sources and (most := max(map(len, sources)) + 1) > self.longest:
+            raise ModelError(
+                f"a sentence of {most} tokens is longer than the {self.longest} that CTranslate2 was given"
+            )
+        longest = [min(limit, self.longest) for limit in longest]
+        exact, hypotheses = search.get("stop", "exact") == "exact", search.get("hypotheses", 1)
+        options = {
+            "beam_size": search.get("beam_size", 5),
+            "length_penalty": search.get("penalty", 1.0),
+            "patience": float(self.longest if exact else 1),
+            "no_repeat_ngram_size": search.get("no_repeat_ngram_size", 0),
+            "min_decoding_length": search.get("min_length", 0),
+        }
+        cut_short: list[list[int]] = []
+        # An exact search always goes to the limit of its batch, so it needs batches of one limit.
+        batches = _by_length(sources, longest, one_limit=exact)
+        for batch, results in self._run(batches, sources, longest, options):
+            shared = max(longest[place] for place in batch)
+            for place, result in zip(batch, results, strict=True):
+                # A batch shares the limit of its longest sentence. Who reached a limit of its own is run alone.
+                if longest[place] < shared and max(map(len, result.hypotheses)) >= longest[place]:
+                    cut_short.append([place])
+                else:
+                    yield place, self._read(result, hypotheses)
+        for [place], [result] in self._run(cut_short, sources, longest, options):
+            yield place, self._read(result, hypotheses)
+
+    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
+        """Log-probability of each token of each given target, and last of the end token."""
+        pairs = [self._spell(sources, self.source), self._spell(targets, self.target)]
+        return [result.log_probs for result in self._translator.score_batch(*pairs, max_batch_size=BATCH)]
+
+    def _run(
+        self,
+        batches: Sequence[Sequence[int]],
+        sources: Sequence[Sequence[int]],
+        longest: Sequence[int],
+        search: Mapping[str, Any],
+    ) -> Iterator[tuple[Sequence[int], list[TranslationResult]]]:
+        """All batches at once to the workers, then their answers in turn."""
+        limits = [max(longest[place] for place in batch) for batch in batches]
+        waiting = [
+            self._translator.translate_batch(
+                self._spell([sources[place] for place in batch], self.source),
+                **{**search, "min_decoding_length": min(search["min_decoding_length"], limit)},  # else it refuses
+                num_hypotheses=search["beam_size"],  # all that ended: they tell how far the search went
+                max_decoding_length=limit,
+                max_input_length=0,
+                disable_unk=True,
+                suppress_sequences=self._never,
+                return_end_token=True,  # counted in the length, as ours is
+                return_scores=True,
+                asynchronous=True,
+            )
+            for batch, limit in zip(batches, limits, strict=True)
+        ]
+        for batch, answers in zip(batches, waiting, strict=True):
+            yield batch, [answer.result() for answer in answers]
+
+    def _spell(self, sentences: Sequence[Sequence[int]], tokenizer: Tokenizer) -> list[list[str]]:
+        return [[tokenizer.tokens[id] for id in ids] for ids in sentences]
+
+    def _read(self, result: TranslationResult, hypotheses: int) -> list[EngineHypothesis]:
+        """The best of them, as ids."""
+        found = []
+        for tokens, score in zip(result.hypotheses[:hypotheses], result.scores[:hypotheses], strict=True):
+            ids = tuple(self._ids[token] for token in tokens)
+            ended = ids[-1:] == (EOS,)
+            found.append(EngineHypothesis(ids[:-1] if ended else ids, score, ended))
+        return found
+
+
+def open_engine(run: Run, quantization: Quantization = "int8", *, workers: int = 0) -> Engine:
+    """The engine of a run. The model is converted into the run folder when it is first asked for, or has changed."""
+    convert_if_new(run, quantization)
+    return Engine(engine_folder(run, quantization), *run.tokenizers, workers=workers)
+
+
+def convert_if_new(run: Run, quantization: Quantization, log: Callable[[str], None] | None = None) -> bool:
+    """Convert the run, unless a sound conversion of these very weights is there; returns whether it was done.
+
+    Processes that ask at the same time wait for the first and use what it has made. `log` gets a line where a file of
+    the conversion is damaged.
+    """
+    folder = engine_folder(run, quantization)
+    if _is_current(folder, run, log):
+        return False
+    if not os.access(run.folder, os.W_OK):
+        raise UnwritableError(f"{folder}: cannot be written (no permission)")  # before a long conversion
+    with exporting(run):
+        if _is_current(folder, run):
+            return False
+        from regard.export.ctranslate2 import convert_run
+
+        convert_run(run, folder, quantization)
+    return True
+
+
+def _is_current(folder: Path, run: Run, log: Callable[[str], None] | None = None) -> bool:
+    """Whether the folder holds a conversion of the run's weights, and each file has the content that was written."""
+    if read_mark(folder).get("fingerprint") != fingerprint(run):
+        return False
+    wrong = [f"{name} is {problem}" for name, problem in check_export(folder).items() if problem]
+    if wrong and log:
+        log(f"{folder}: {', '.join(wrong)}; converting again")
+    return not wrong
+
+
+def engine_folder(run: Run, quantization: Quantization) -> Path:
+    """Where a run keeps its converted model."""
+    return run.folder / f"ctranslate2-{quantization}"
+
+
+def _by_length(sources: Sequence[Sequence[int]], longest: Sequence[int], *, one_limit: bool) -> list[list[int]]:
+    """The places of the sentences in batches of like length, longest first; all of one limit, if asked for."""
+    batches: list[list[int]] = []
+    for place in sorted(range(len(sources)), key=lambda place: (-len(sources[place]), -longest[place])):
+        full = not batches or len(batches[-1]) == BATCH
+        if full or (one_limit and longest[place] != longest[batches[-1][0]]):
+            batches.append([])
+        batches[-1].append(place)
+    return batches
+
+
+def _compute_type(ctranslate2: ModuleType, mark: Mapping[str, Any]) -> str:
+    """That of the weights; where the processor lacks it (int16 mostly), full precision and not a coarser one."""
+    wanted = mark.get("quantization", "float32")
+    return wanted if wanted in ctranslate2.get_supported_compute_types("cpu") else "float32"
+
+
+def import_ctranslate2() -> ModuleType:
+    """The library, or a line that says how to get it."""
+    try:
+        import ctranslate2
+    except ImportError:
+        raise SettingsError('CTranslate2 is not installed; pip install "regard[ctranslate2]"') from None
+    return ctranslate2
+
+
+# Translation by CTranslate2, for runs that can be converted and searches that it knows. Torch is never imported.
+
+
+EngineName = Literal["auto", "torch", "ctranslate2"]
+SUPPORTED = frozenset(
+    {
+        "beam_size",
+        "length_penalty",
+        "stop",
+        "min_length",
+        "max_length_ratio",
+        "max_length_extra",
+        "no_repeat_ngram_size",
+    }
+)
+"""Search settings that CTranslate2 follows."""
+OUTSIDE = frozenset({"retry_failures", "max_source_tokens", "long_lines", "max_joined_tokens", "batch_tokens"})
+"""Settings that do not concern the search of one sentence: retries and long lines are handled in this module."""
+DEPENDENT = frozenset(
+    {"temperature", "top_k", "top_p", "epsilon_cutoff", "seed", "diversity_penalty", "ensemble_average"}
+)
+"""Settings without effect unless `sample`, `groups` or an ensemble is asked for. Each of these needs torch."""
+
+
+class FastTranslator:
+    """A converted run. Answers as `Translator` gives them; log-probabilities of tokens only when asked for."""
+
+    def __init__(self, engine: Engine, search: SearchSettings, scripts: frozenset[str] | None = None):
+        self.engine, self.search, self.scripts = engine, search, scripts
+
+    def translate(
+        self, texts: Sequence[str], *, nbest: int = 1, details: bool = False, **search: Any
+    ) -> list[Translation]:
+        """Translate texts, given back in order. Keywords override `search` settings, e.g. beam=1."""
+        settings = replace(self.search, **search)
+        return in_pieces(texts, self.engine.source, settings, lambda parts: self._all(parts, settings, nbest, details))
+
+    def _all(self, texts: Sequence[str], settings: SearchSettings, nbest: int, details: bool) -> list[Translation]:
+        """Answers, with loops and empty ones tried again."""
+        answers = self._answer(texts, settings, nbest, details)
+        if not settings.retry_failures:
+            return answers
+        return try_again(
+            answers, settings, lambda places, safer: self._answer([texts[p] for p in places], safer, nbest, details)
+        )
+
+    def _answer(self, texts: Sequence[str], settings: SearchSettings, nbest: int, details: bool) -> list[Translation]:
+        encoded = self.engine.source.encode_many(list(texts))
+        answers = [Translation(text, "", 0.0, (), (), True) for text in texts]
+        places = [place for place, ids in enumerate(encoded) if ids]
+        sources = [encoded[place] for place in places]
+        found: Iterable[tuple[int, list[EngineHypothesis]]] = self.engine.as_they_come(
+            sources,
+            [max(int(settings.max_length_ratio * len(ids)) + settings.max_length_extra, 1) for ids in sources],
+            beam=settings.beam_size,
+            penalty=settings.length_penalty,
+            stop=settings.stop,
+            hypotheses=nbest,
+            no_repeat_ngram_size=settings.no_repeat_ngram_size,
+            min_length=settings.min_length,
+        )
+        forbids = settings.no_repeat_ngram_size > 0 or settings.min_length > 0
+        known = self._log_probs(sources, found := list(found)) if details or forbids else {}
+        if forbids:
+            found = [(number, _by_own_scores(number, some, known, settings)) for number, some in found]
+        for number, hypotheses in found:  # while the workers go on with the others
+            text = texts[places[number]]
+            made = [self._make(text, one, known.get((number, one.tokens), ()) if details else ()) for one in hypotheses]
+            answers[places[number]] = replace(made[0], alternatives=tuple(made[1:])) if made[1:] else made[0]
+        return answers
+
+    def _log_probs(
+        self, sources: Sequence[list[int]], found: Sequence[tuple[int, list[EngineHypothesis]]]
+    ) -> dict[tuple[int, tuple[int, ...]], tuple[float, ...]]:
+        """Of the tokens of each hypothesis and of its end, if it came, by the place of its sentence."""
+        asked = [(number, one) for number, hypotheses in found for one in hypotheses]
+        scores = self.engine.score([sources[number] for number, _ in asked], [one.tokens for _, one in asked])
+        return {
+            (number, one.tokens): tuple(values if one.ended else values[:-1])
+            for (number, one), values in zip(asked, scores, strict=True)
+        }
+
+    def _make(self, source: str, found: EngineHypothesis, log_probs: tuple[float, ...]) -> Translation:
+        target = self.engine.target
+        text = target.decode(found.tokens)
+        flags = find_flags(source, text, found.ended, self.scripts)
+        tokens = tuple(target.token(id) for id in found.tokens)
+        return Translation(source, text, found.score, tokens, log_probs, found.ended, flags)
+
+
+def _by_own_scores(
+    number: int,
+    hypotheses: Sequence[EngineHypothesis],
+    known: Mapping[tuple[int, tuple[int, ...]], tuple[float, ...]],
+    search: SearchSettings,
+) -> list[EngineHypothesis]:
+    """Hypotheses with the model's own scores, best first: what CTranslate2 forbids makes it surer of all the rest."""
+    made = []
+    for one in hypotheses:
+        values = known[number, one.tokens]
+        made.append(one._replace(score=sum(values) / len(values) ** search.length_penalty))
+    return sorted(made, key=lambda one: -one.score)
+
+
+def open_fast(
+    wanted: EngineName,
+    run: Run,
+    search: SearchSettings,
+    asked: Sequence[str] = (),
+    *,
+    quantization: Quantization = "int8",
+    log: Callable[[str], None] | None = None,
+) -> FastTranslator | None:
+    """Open the run with CTranslate2 if `choose_engine` selects it; None means: use torch.
+
+    If the run has to be converted and its folder cannot be written, "auto" falls back to torch and logs the reason.
+    """
+    if choose_engine(wanted, run, search, asked) == "torch":
+        return None
+    try:
+        return load_fast(run, quantization, log)
+    except UnwritableError as error:
+        if wanted == "ctranslate2":
+            raise
+        if log:
+            log(f"{error}; translating with torch")
+        return None
+
+
+def load_fast(
+    run: Run, quantization: Quantization = "int8", log: Callable[[str], None] | None = None
+) -> FastTranslator:
+    """Open a run with CTranslate2. The run is converted once, on first use; `log` then gets one line about it."""
+    folder = engine_folder(run, quantization)
+    if convert_if_new(run, quantization, log) and log and quantization != "float32":
+        how = f"regard export {run.folder} --to ctranslate2 --quantization {quantization}"
+        log(f'converted for CTranslate2 in {quantization}; "{how}" measures the effect on BLEU')
+    return FastTranslator(Engine(folder, *run.tokenizers), run.recipe.search, target_scripts(run))
+
+
+def choose_engine(wanted: EngineName, run: Run, search: SearchSettings, asked: Sequence[str] = ()) -> EngineName:
+    """The engine to take: CTranslate2 where it can do what is asked, else torch. `asked`: options beyond the search.
+
+    Only where it is asked for does CTranslate2 stop exactly, which it is slow at, or forbid, where it may find other
+    texts than torch.
+    """
+    left_alone = search.no_repeat_ngram_size or search.min_length or search.stop == "exact"
+    if wanted == "torch" or (wanted == "auto" and left_alone):
+        return "torch"
+    reason = why_not(run, search, asked)
+    if not reason:
+        return "ctranslate2"
+    if wanted == "ctranslate2":
+        raise SettingsError(f"--engine ctranslate2: {reason}; use --engine torch")
+    return "torch"
+
+
+def why_not(run: Run, search: SearchSettings, asked: Sequence[str] = ()) -> str:
+    """Why CTranslate2 cannot do it; empty when it can.
+
+    A setting that is in none of the three lists above must have its default value: a new one goes to torch.
+    """
+    for setting in fields(search):
+        name = setting.name
+        if name not in SUPPORTED | OUTSIDE | DEPENDENT and getattr(search, name) != setting.default:
+            return f"CTranslate2 does not support search.{name}"
+    if asked:
+        return f"CTranslate2 does not support {asked[0]}"
+    if reason := exportable(run.recipe)["ctranslate2"]:
+        return reason
+    return "" if importlib.util.find_spec("ctranslate2") else 'it is not installed; pip install "regard[ctranslate2]"'
+
+
+# What coarser arithmetic costs: BLEU of a quantized model beside that of full precision.
+
+
+@dataclass(frozen=True)
+class QuantizationLoss:
+    """BLEU of both, by CTranslate2 with the search of the run."""
+
+    quantization: Quantization
+    sentences: int
+    full: float
+    small: float
+
+    def __str__(self) -> str:
+        change = self.small - self.full
+        scores = f"float32 {self.full:.2f}, {self.quantization} {self.small:.2f} ({change:+.2f})"
+        return f"BLEU on {self.sentences:,} sentences: {scores}"
+
+
+def quantization_loss(run: Run, folder: Path, quantization: Quantization, pairs: Sequence[Pair]) -> QuantizationLoss:
+    """Translate these pairs with the quantized model in `folder` and with full precision."""
+    from regard.export.ctranslate2 import convert_run
+    from regard.tasks.translate.evaluate import score_translations
+
+    search, (source, target) = run.recipe.search, run.tokenizers
+    ids = source.encode_many([pair.source for pair in pairs])
+    longest = [int(search.max_length_ratio * len(row)) + search.max_length_extra for row in ids]
+    bleu = []
+    with tempfile.TemporaryDirectory() as place:
+        for model in (convert_run(run, Path(place) / "full", "float32"), folder):
+            found = Engine(model, source, target).translate(
+                ids, longest, beam=search.beam_size, penalty=search.length_penalty, stop="enough"
+            )
+            texts = [target.decode(best.tokens) for [best] in found]
+            bleu.append(score_translations(texts, [pair.target for pair in pairs]).bleu)
+    return QuantizationLoss(quantization, len(pairs), *bleu)

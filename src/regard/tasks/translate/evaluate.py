@@ -1,0 +1,438 @@
+"""Scores of translations against references, each with the signature that makes the number travel."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard import __version__
+from regard.data.languages import language_scripts
+from regard.data.pairs import Languages, Pair
+from regard.errors import CorpusError
+from regard.tasks.translate.translation import Flag, Translation, find_flags, texts_of
+
+# How sure a score is, and whether one system is better than another: a test set, resampled (Koehn 2004).
+#
+# Draws, intervals and p-values are those of `sacrebleu --paired-bs`, and tests hold them to it. Its `PairedTest`
+# itself
+# gives no interval of the difference, takes the seed from the environment, and keeps all resamples in memory at once.
+
+
+Array = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+METRICS = {
+    "bleu": {"label": "BLEU", "better": "higher"},
+    "chrf": {"label": "chrF", "better": "higher"},
+    "ter": {"label": "TER", "better": "lower"},
+}
+SAMPLES, SEED = 1000, 12345
+"""Test sets that are drawn, and where the draws begin: what sacreBLEU takes, too."""
+SIGNIFICANT = 0.05
+"""A difference with a smaller p-value is called one."""
+BUCKETS = {"0": 0, "1-10": 10, "11-20": 20, "21-30": 30, "31-50": 50, "over 50": 10**9}
+"""Lengths of the source, in what stands between white space: name and longest. The first holds empty lines."""
+FEW = 20
+"""Of fewer sentences than these, resampling says nothing worth saying: no interval, no p-value."""
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What a metric counts in each sentence (N), in so many columns (C). Scores of any selection follow from sums."""
+
+    of_totals: Callable[[Array], float]
+    """The score that follows from the sums of the columns."""
+    signature: str
+    """sacreBLEU's: version and settings of the metric."""
+    counts_NC: Array
+
+    def score(self, times_N: Array | None = None) -> float:
+        """Score of the whole, or of a test set in which each sentence stands so many times."""
+        return self.of_totals(self.counts_NC.sum(0) if times_N is None else times_N @ self.counts_NC)
+
+    def each(self) -> list[float]:
+        """Score of every sentence by itself."""
+        return [self.of_totals(counts_C) for counts_C in self.counts_NC]
+
+    def part(self, rows: Rows) -> Metric:
+        """The same metric over some of the sentences."""
+        return replace(self, counts_NC=self.counts_NC[rows])
+
+
+Measures = dict[str, Metric]
+
+
+def measure(translations: Sequence[str], references: Sequence[str]) -> Measures:
+    """BLEU, chrF and TER over translations with one reference each."""
+    pairs = list(zip(translations, references, strict=True))
+    return {"bleu": _bleu(pairs), "chrf": _chrf(pairs), "ter": _ter(pairs)}
+
+
+def _bleu(pairs: Sequence[tuple[str, str]]) -> Metric:
+    """Columns: length, reference length, then matching and all n-grams by order."""
+    from sacrebleu import BLEU
+
+    counter = BLEU(effective_order=True)  # the counts are the same; without it a sentence alone gives a warning
+    scores = [counter.sentence_score(one, [reference]) for one, reference in pairs]
+    rows = [[score.sys_len, score.ref_len, *score.counts, *score.totals] for score in scores]
+    metric = BLEU()
+
+    def of_totals(totals_C: Array) -> float:
+        sys_len, ref_len, *counts = totals_C.tolist()
+        order = len(counts) // 2
+        found = metric.compute_bleu(
+            counts[:order],
+            counts[order:],
+            int(sys_len),
+            int(ref_len),
+            smooth_method=metric.smooth_method,
+            smooth_value=metric.smooth_value,
+        )
+        return float(found.score)
+
+    return Metric(of_totals, _signature(metric), _counts(rows, 2 + 2 * metric.max_ngram_order))
+
+
+def _chrf(pairs: Sequence[tuple[str, str]]) -> Metric:
+    """Columns: by order, n-grams of the translation, of the reference, and those that match (Popović 2015).
+
+    sacreBLEU keeps these counts private. Tests compare with its scores.
+    """
+    from sacrebleu import CHRF
+
+    metric = CHRF()
+    orders = range(1, metric.char_order + 1)
+    rows = []
+    for pair in pairs:
+        one, reference = ("".join(text.split()) for text in pair)
+        row: list[int] = []
+        for order in orders:
+            made, wanted = _ngrams(one, order), _ngrams(reference, order)
+            row += [made.total() if wanted else 0, wanted.total(), (made & wanted).total()]
+        rows.append(row)
+
+    def of_totals(totals_C: Array) -> float:
+        made_O, wanted_O, right_O = totals_C.reshape(-1, 3).T
+        counted_O = (made_O > 0) & (wanted_O > 0)
+        if not right_O[counted_O].any():
+            return 0.0
+        precision = float((right_O[counted_O] / made_O[counted_O]).mean())
+        recall = float((right_O[counted_O] / wanted_O[counted_O]).mean())
+        weight = metric.beta**2
+        return 100 * (1 + weight) * precision * recall / (weight * precision + recall)
+
+    return Metric(of_totals, _signature(metric), _counts(rows, 3 * metric.char_order))
+
+
+def _ngrams(text: str, order: int) -> Counter[str]:
+    return Counter(text[place : place + order] for place in range(len(text) - order + 1))
+
+
+def _ter(pairs: Sequence[tuple[str, str]]) -> Metric:
+    """Columns: edits, reference length."""
+    from sacrebleu import TER
+
+    metric = TER()
+    scores = [metric.sentence_score(one, [reference]) for one, reference in pairs]
+
+    def of_totals(totals_C: Array) -> float:
+        edits, length = totals_C.tolist()
+        return 100 * (edits / length if length else float(edits > 0))
+
+    return Metric(of_totals, _signature(metric), _counts([[one.num_edits, one.ref_length] for one in scores], 2))
+
+
+def _signature(metric: Any) -> str:  # sacreBLEU has no types
+    metric.corpus_score([""], [[""]])  # tells the metric that there is one reference
+    return str(metric.get_signature())
+
+
+def _counts(rows: Sequence[Sequence[float]], columns: int) -> Array:
+    return np.array(rows, dtype=np.float64).reshape(len(rows), columns)
+
+
+@dataclass(frozen=True)
+class ScoredSystem:
+    """A score, and what it would be on other test sets like this one."""
+
+    score: float
+    resampled_R: Array
+    """Empty where there are too few sentences."""
+
+    @property
+    def interval(self) -> Interval | None:
+        """What holds 95 % of the resampled scores."""
+        return interval(self.resampled_R)
+
+
+def score_all(systems: Sequence[Measures]) -> list[dict[str, ScoredSystem]]:
+    """Score every metric of every system; all of them see the same draws, so that they can be compared."""
+    measures = [one for system in systems for one in system.values()]
+    resampled = iter(resample(measures))
+    return [{name: ScoredSystem(one.score(), next(resampled)) for name, one in system.items()} for system in systems]
+
+
+def resample(measures: Sequence[Metric]) -> list[Array]:
+    """Scores of each measure on every resample [R]."""
+    draws, sentences = np.random.default_rng(SEED), len(measures[0].counts_NC)
+    samples = SAMPLES if sentences >= FEW else 0
+    scores = [np.empty(samples) for _ in measures]
+    for sample in range(samples):
+        drawn = draws.choice(sentences, size=sentences)
+        times_N = np.bincount(drawn, minlength=sentences).astype(np.float64)
+        for found_R, one in zip(scores, measures, strict=True):
+            found_R[sample] = one.score(times_N)
+    return scores
+
+
+def interval(scores_R: Array) -> Interval | None:
+    """What holds 95 % of the resampled scores; None where there are none."""
+    if not len(scores_R):
+        return None
+    outside = len(scores_R) // 40
+    ordered = np.sort(scores_R)
+    return float(ordered[outside]), float(ordered[-1 - outside])
+
+
+@dataclass(frozen=True)
+class Difference:
+    """By how much the first score is above the second, and how sure that is."""
+
+    difference: float
+    interval: Interval | None
+    p: float | None
+    better: int | None
+    """0 or 1 for the first or second system; None where chance may have made the difference."""
+
+
+def compare(name: str, first: ScoredSystem, second: ScoredSystem) -> Difference:
+    """Compare two systems by a metric."""
+    apart, apart_R = first.score - second.score, first.resampled_R - second.resampled_R
+    p = p_value(apart, apart_R) if len(apart_R) else None
+    is_first_better = (apart > 0) == (METRICS[name]["better"] == "higher")
+    around = interval(apart_R)
+    is_sure = p is not None and p < SIGNIFICANT and around is not None and (around[0] > 0 or around[1] < 0)
+    return Difference(apart, around, p, int(not is_first_better) if is_sure else None)
+
+
+def p_value(apart: float, apart_R: Array) -> float:
+    """How often chance would make a difference as large as this one."""
+    if not apart_R.any():
+        return 1.0  # where sacreBLEU says 0.001: two systems that say the same do not differ
+    sizes_R = np.abs(apart_R)
+    larger = np.count_nonzero(sizes_R - sizes_R.mean() > abs(apart))
+    return (int(larger) + 1) / (len(apart_R) + 1)
+
+
+def by_length(sources: Sequence[str]) -> dict[str, Rows]:
+    """Places of the sentences in each bucket of lengths that holds any."""
+    lengths = [len(source.split()) for source in sources]
+    found = np.searchsorted(list(BUCKETS.values()), lengths)
+    groups = {name: np.flatnonzero(found == place) for place, name in enumerate(BUCKETS)}
+    return {name: rows for name, rows in groups.items() if len(rows)}
+
+
+Json = dict[str, Any]
+UNSAID = Languages("", "")
+
+
+@dataclass(frozen=True)
+class Scores:
+    """BLEU, chrF and TER of a set of translations, as sacreBLEU computes them."""
+
+    bleu: float
+    chrf: float
+    ter: float
+    sentences: int
+    signatures: dict[str, str] = field(default_factory=dict)
+
+    def as_dict(self) -> Json:
+        """For JSON."""
+        return asdict(self)
+
+
+def score_translations(translations: Sequence[str], references: Sequence[str]) -> Scores:
+    """Score translations against one reference each."""
+    from sacrebleu import BLEU, CHRF, TER
+
+    if len(translations) != len(references):
+        raise CorpusError("references", f"{len(references)} lines for {len(translations)} translations")
+    if not translations:
+        raise CorpusError("references", "there is nothing to score")
+    metrics = {"bleu": BLEU(), "chrf": CHRF(), "ter": TER()}
+    values = {name: metric.corpus_score(translations, [references]).score for name, metric in metrics.items()}
+    signatures = {name: str(metric.get_signature()) for name, metric in metrics.items()}
+    return Scores(**values, sentences=len(translations), signatures=signatures)
+
+
+def quick_scores(translations: Sequence[str], references: Sequence[str]) -> dict[str, float]:
+    """BLEU and chrF alone: what a validation during training needs (TER is slow)."""
+    from sacrebleu import BLEU, CHRF
+
+    return {
+        "bleu": BLEU().corpus_score(translations, [references]).score,
+        "chrf": CHRF().corpus_score(translations, [references]).score,
+    }
+
+
+def count_flags(flags: Iterable[Iterable[Flag]]) -> dict[str, int]:
+    """How many translations carry each flag, the commonest first."""
+    return dict(Counter(flag for found in flags for flag in found).most_common())
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# All that can be said about the translations of a test set, by one system or by two
+
+
+@dataclass(frozen=True)
+class System:
+    """Who translated the test set, and what came of it."""
+
+    name: str
+    translations: Sequence[str]
+    flags: Sequence[tuple[Flag, ...]]
+    made: Mapping[str, Any] = field(default_factory=dict)
+    """How: architecture and search of a run; nothing is known of a file."""
+
+    @classmethod
+    def of_answers(cls, name: str, answers: Sequence[Translation], made: Mapping[str, Any]) -> System:
+        """A run, by what it answered."""
+        return cls(name, texts_of(answers), [answer.flags for answer in answers], made)
+
+    @classmethod
+    def of_texts(cls, name: str, texts: Sequence[str], pairs: Sequence[Pair], language: str) -> System:
+        """Translations that were made elsewhere, with those flags that can be seen from outside."""
+        scripts = language_scripts(language)
+        flags = [
+            find_flags(pair.source, text, True, scripts) if pair.source.strip() else ()
+            for pair, text in zip(pairs, texts, strict=True)
+        ]
+        return cls(name, texts, flags)
+
+
+def evaluation(
+    pairs: Sequence[Pair],
+    system: System,
+    against: System | None = None,
+    *,
+    languages: Languages = UNSAID,
+    test: Mapping[str, str] | None = None,
+    notes: Sequence[str] = (),
+) -> Json:
+    """Scores with intervals, by length and sentence by sentence; with a second system, how the two differ.
+
+    `test` names the files of the test set. The terminal, the page and `--json` all show this (docs/evaluation.md).
+    """
+    systems = [one for one in (system, against) if one]
+    measures = [measure(one.translations, [pair.target for pair in pairs]) for one in systems]
+    whole = score_all(measures)
+    groups = by_length([pair.source for pair in pairs])
+    buckets = {
+        name: (len(rows), score_all([{metric: one.part(rows) for metric, one in found.items()} for found in measures]))
+        for name, rows in groups.items()
+    }
+    facts = [
+        _facts(one, whole[place], {name: (count, found[place]) for name, (count, found) in buckets.items()})
+        for place, one in enumerate(systems)
+    ]
+    bucket_of = {place: name for name, rows in groups.items() for place in rows.tolist()}
+    each = [[round(score, 2) for score in found["chrf"].each()] for found in measures]
+    apart = {name: compare(name, whole[0][name], whole[1][name]) for name in METRICS} if against else {}
+    return {
+        **facts[0],
+        "sentences": len(pairs),
+        "signatures": {name: one.signature for name, one in measures[0].items()},
+        "against": facts[1] if against else None,
+        "differences": _differences(systems, apart) if against else None,
+        "verdict": _verdict(system.name, against.name, apart) if against else None,
+        "metrics": METRICS,
+        "bootstrap": {"samples": SAMPLES, "seed": SEED},
+        "languages": languages._asdict(),
+        "test": dict(test or {}),
+        "notes": list(notes),
+        "title": " against ".join(one.name for one in systems),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "version": __version__,
+        "lines": [
+            {"source": pair.source, "reference": pair.target, "bucket": bucket_of[place]} | _line(place, systems, each)
+            for place, pair in enumerate(pairs)
+        ],
+    }
+
+
+def _facts(
+    system: System, whole: Mapping[str, ScoredSystem], buckets: Mapping[str, tuple[int, Mapping[str, ScoredSystem]]]
+) -> Json:
+    """What is known of one system."""
+
+    def scores(found: Mapping[str, ScoredSystem]) -> Json:
+        intervals = {name: one.interval for name, one in found.items()}
+        return {name: one.score for name, one in found.items()} | {"intervals": intervals}
+
+    return {
+        **scores(whole),
+        "name": system.name,
+        "made": dict(system.made),
+        "flags": count_flags(system.flags),
+        "buckets": [{"words": name, "sentences": count, **scores(found)} for name, (count, found) in buckets.items()],
+    }
+
+
+def _differences(systems: Sequence[System], apart: Mapping[str, Difference]) -> Json:
+    """By each metric: how far apart, the interval, the p-value, and which is better if one is."""
+    return {
+        name: asdict(one) | {"better": None if one.better is None else systems[one.better].name}
+        for name, one in apart.items()
+    }
+
+
+def _verdict(first: str, second: str, apart: Mapping[str, Difference]) -> str:
+    """Which is better, and by what, in words."""
+    if all(one.p == 1 for one in apart.values()):
+        return f"{first} and {second} are the same by every measure."
+    if any(one.p is None for one in apart.values()):
+        return f"Fewer than {FEW} sentences cannot tell {first} and {second} apart."
+
+    def labels(place: int | None) -> str:
+        *most, last = ["", *(METRICS[name]["label"] for name, one in apart.items() if one.better == place)]
+        return " and ".join(filter(None, (", ".join(filter(None, most)), last)))
+
+    said = [
+        f"{who} is better than {other} by {labels(place)}"
+        for place, (who, other) in enumerate(((first, second), (second, first)))
+        if labels(place)
+    ]
+    if not said:
+        return f"Chance may have made every difference between {first} and {second}."
+    if labels(None):
+        said.append(f"by {labels(None)}, chance may have made the difference")
+    return "; ".join(said) + "."
+
+
+def _line(place: int, systems: Sequence[System], each: Sequence[Sequence[float]]) -> Json:
+    """The translations of one sentence, with their chrF: on single sentences steadier than BLEU."""
+    made: list[Json] = [
+        {"translation": one.translations[place], "chrf": scores[place], "flags": list(one.flags[place])}
+        for one, scores in zip(systems, each, strict=True)
+    ]
+    if len(made) == 1:
+        return made[0]
+    return made[0] | {"against": made[1], "difference": round(made[0]["chrf"] - made[1]["chrf"], 2)}
+
+
+def most_telling(lines: Sequence[Json], count: int) -> list[tuple[int, Json]]:
+    """The sentences to look at first, with their numbers from 1: where two systems differ most, or one is worst."""
+
+    def rank(item: tuple[int, Json]) -> float:
+        line = item[1]
+        return -abs(line["difference"]) if "difference" in line else line["chrf"]
+
+    return sorted(enumerate(lines, 1), key=rank)[:count]

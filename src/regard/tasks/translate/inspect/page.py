@@ -1,0 +1,413 @@
+"""A look inside one translation: everything that is known about it, as data that a page draws."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from regard import __version__
+from regard.analysis.attribution import METHODS, attribute
+from regard.analysis.effective_attention import effective_attention, seen_keys
+from regard.analysis.embedding_maps import embedding_table, picture_positions, plane
+from regard.analysis.entropy import attention_entropy, next_tokens
+from regard.analysis.hidden_token_attribution import hidden_token_attribution
+from regard.analysis.trace import Trace, TraceSide
+from regard.config import SearchSettings
+from regard.data.batches import Batch, make_batch
+from regard.decoding.hypothesis import LengthPenalty
+from regard.errors import ModelError, RunError, SettingsError
+from regard.export.folder import fingerprint
+from regard.files import write_atomically
+from regard.models.base import count_parameters
+from regard.pages import PAGES, render_page
+from regard.run import Run
+from regard.tasks.translate.inspect.explain import FAITHFULNESS, HEADS, IDENTIFIABILITY
+from regard.tasks.translate.translation import find_flags
+from regard.tasks.translate.translator import Translator, load
+
+LIKELY_TOKENS = 8
+"""Next tokens kept at each step."""
+SHOWN_PLACES, SHOWN_DIMENSIONS = 48, 128
+"""Position encodings are drawn for this many places, or for the sentence if it is longer, and so many dimensions."""
+MIXING_WORK = 1e11
+"""Hidden token attribution takes a pass for each number of the input; above so many multiplications it is left out."""
+LEVELS = ("decoder.word", "decoder.utterance")
+"""HRAN's two attentions, which are drawn as one: their product, "decoder.cross"."""
+GRADIENT_WORK = 2e11
+"""Integrated gradients take dozens of backward passes for each output token; likewise."""
+TITLES = {"gradient": "gradient × input", "integrated": "integrated gradients", "alti": "ALTI"}
+
+Json = dict[str, Any]
+Log = Callable[[str], None]
+"""Hears what is being done."""
+
+
+def inspection(
+    translator: Translator,
+    text: str,
+    target: str | None = None,
+    *,
+    heads: Sequence[Mapping[str, Any]] = (),
+    faithfulness: Mapping[str, Any] | None = None,
+    quick: bool = False,
+    log: Log = lambda doing: None,
+) -> Json:
+    """What happened while `target`, or the model's own translation, was written: the data that the page draws.
+
+    Weights and shares are rounded to three digits. `heads` are the heads with their roles (`Head.as_dict`) and
+    `faithfulness` the table of `compare_explanations` (`as_dict`), where they are known. `quick` leaves out what takes
+    seconds: attribution and mixing. `tell` hears what is being done.
+    """
+    _check(translator, text, target)
+    log("translating")
+    trace = translator.trace(text, target)
+    if len(trace.target.tokens) == 1:
+        raise SettingsError(
+            "the model wrote nothing for this sentence, so there is nothing to look at; give a --target"
+        )
+    batch = _batch(translator, trace)
+    there = {(name, head) for name, weights in trace.weights.items() for head in range(len(weights))}
+    roles = [_role(head) for head in heads if (head["attention"], head["head"]) in there]
+    made = _facts(translator, trace, batch, given=target is not None)
+    made |= {"roles": roles, "start": _start(translator, roles, there)}
+    if not quick:
+        made["attribution"] = _attribution(translator, batch, faithfulness, log)
+        made["mixing"] = _mixing(translator, trace, batch, log)
+    return made
+
+
+def _facts(translator: Translator, trace: Trace, batch: Batch, *, given: bool) -> Json:
+    """All that one run of the model told."""
+    text = trace.source.text
+    return {
+        "title": text if len(text) <= 80 else f"{text[:79]}…",
+        "version": __version__,
+        "model": {"parameters": count_parameters(translator.model)},
+        "translation": _translation(translator, trace, batch, given=given),
+        "source": _side(trace.source),
+        "target": _side(trace.target),
+        "attention": list(_attentions(trace)),
+        "next": _next(translator, trace, batch),
+        "tree": trace.tree.as_dict() if trace.tree else None,
+        "scoring": _scoring(translator.search),
+        "planes": list(_planes(translator, trace, batch)),
+        "positions": _positions(translator, max(len(trace.source.tokens), len(trace.target.tokens))),
+    }
+
+
+def _check(translator: Translator, text: str, target: str | None) -> None:
+    """Refuse what no page can show."""
+    if not text.strip():
+        raise SettingsError("the sentence is empty; give one to look at")
+    if target is not None and not target.strip():
+        raise SettingsError("the target is empty; leave it out to look at the model's own translation")
+    limit = translator.search.max_source_tokens
+    for name, tokenizer, side in (("sentence", translator.source, text), ("target", translator.target, target or "")):
+        size = len(tokenizer.encode(side))
+        if size > limit:
+            raise SettingsError(
+                f"the {name} has {size:,} tokens, more than search.max_source_tokens = {limit}; "
+                "look at one sentence at a time"
+            )
+
+
+def _batch(translator: Translator, trace: Trace) -> Batch:
+    """The very tokens of the trace, as a model reads them."""
+    source, target = translator.source, translator.target
+    ids = {token: id for id, token in reversed(list(enumerate(target.tokens)))}
+    pair = source.encode(trace.source.text), [ids[token] for token in trace.target.tokens[:-1]]
+    return make_batch([pair], source.pad, target.pad).to(translator.model.output.weight.device)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The parts
+
+
+def _side(side: TraceSide) -> Json:
+    return asdict(side)
+
+
+def _translation(translator: Translator, trace: Trace, batch: Batch, *, given: bool) -> Json:
+    written_T = _written(trace, batch)
+    finished = [node.score for node in (trace.tree.nodes if trace.tree else ()) if node.score is not None]
+    return {
+        "text": trace.target.text,
+        "log_prob": round(written_T.sum().item(), 4),
+        "score": round(max(finished), 4) if finished else None,
+        "flags": list(find_flags(trace.source.text, trace.target.text, True, translator.scripts)),
+        "given": given,
+    }
+
+
+def _scoring(search: SearchSettings) -> str:
+    """How the search compares finished translations, in a sentence."""
+    divisor = LengthPenalty(search.length_penalty, search.length_penalty_form).formula
+    divided = f" divided by {divisor}, with the end token counted" if divisor else ""
+    coverage = f", plus {search.coverage_penalty:g} times the coverage penalty" if search.coverage_penalty else ""
+    return f"The score of a finished translation is its log-probability{divided}{coverage}."
+
+
+def _attentions(trace: Trace) -> Iterator[Json]:
+    """Every attention: who looks at what, how widely, and what of it has an effect."""
+    for name, weights_HTS in trace.weights.items():
+        if name in LEVELS:
+            continue
+        kind = "encoder" if name.startswith("encoder.") else "decoder" if name.endswith(".self") else "cross"
+        yield {
+            "name": name,
+            "kind": kind,
+            "layer": _layer(name),
+            "rows": "source" if kind == "encoder" else "target",
+            "columns": {"encoder": "source", "decoder": "prefix", "cross": "source"}[kind],
+            "head_width": trace.values[name].shape[-1],
+            "weights": _rounded(weights_HTS),
+            "entropy": _rounded(attention_entropy(weights_HTS).bits_H),
+            "effective": _effective(trace, name),
+        }
+
+
+def _effective(trace: Trace, name: str) -> Json:
+    """Effective weights; none where they are the raw ones."""
+    weights_HTS = trace.weights[name]
+    found = effective_attention(weights_HTS, trace.values[name], trace.outward.get(name), seen_keys(weights_HTS))
+    facts = found.as_dict() | {"keys": weights_HTS.shape[-1]}
+    del facts["effective"], facts["head_width"]
+    return facts | {"weights": None if bool(found.identifiable_H.all()) else _rounded(found.effective_HTS)}
+
+
+def _start(translator: Translator, roles: Sequence[Json], there: Collection[tuple[str, int]]) -> Json | None:
+    """The head to begin with: the first of those that were chosen to align words, or else the one that does it best."""
+    aligning = sorted((role for role in roles if role["role"] == "alignment"), key=lambda role: -role["share"])
+    for attention, head in [*translator.alignment.heads, *((role["name"], role["head"]) for role in aligning)]:
+        if (attention, head) in there:
+            return {"kind": "cross", "layer": _layer(attention), "head": head}
+    return None
+
+
+def _layer(attention: str) -> int | None:
+    """The number in a name; the one attention of a recurrent model has none."""
+    found = re.search(r"\.(\d+)\.", attention)
+    return int(found[1]) if found else None
+
+
+def _written(trace: Trace, batch: Batch) -> Tensor:
+    """Log-probability [T] of each token that was written."""
+    assert trace.next is not None
+    return trace.next.gather(-1, batch.target_output_BT[0][:, None])[:, 0]
+
+
+def _next(translator: Translator, trace: Trace, batch: Batch) -> Json:
+    """What was likely at each place, and what was written there."""
+    assert trace.next is not None
+    written_T = _written(trace, batch)
+    rank_T = (trace.next > written_T[:, None]).sum(-1) + 1
+    table = next_tokens(trace.next, translator.target.token, LIKELY_TOKENS).as_dict()
+    written = [
+        {"probability": round(share, 4), "rank": rank}
+        for share, rank in zip(written_T.exp().tolist(), rank_T.tolist(), strict=True)
+    ]
+    return table | {"written": written}
+
+
+def _attribution(translator: Translator, batch: Batch, faithfulness: Mapping[str, Any] | None, log: Log) -> Json:
+    """Every method that fits the model; and which to trust, if that was measured."""
+    methods = []
+    work = 64.0 * batch.target_tokens**2 * count_parameters(translator.model)
+    for name, method in METHODS.items():
+        if name == "integrated" and work > GRADIENT_WORK:
+            continue
+        log(f"attribution by {TITLES.get(name, name)}")
+        try:
+            found = attribute(translator.model, batch.source, batch.target_input_BT, batch.target_output_BT, name)
+        except ModelError:  # e.g. rollout, where there is no self-attention
+            continue
+        even = found.normalised()
+        methods.append(
+            {
+                "name": name,
+                "title": TITLES.get(name, name),
+                "about": method.about,
+                "signed": found.signed,
+                "source": _rounded(even.source_TS),
+                "target": _rounded(even.target_TT),
+            }
+        )
+    return {"methods": methods, "faithfulness": dict(faithfulness) if faithfulness else None}
+
+
+def _role(head: Mapping[str, Any]) -> Json:
+    """One head as the page lists it, with the role that has the strongest evidence."""
+    facts = {
+        "name": head["attention"],
+        "head": head["head"],
+        "confidence": round(head["confidence"], 3),
+        "ablation": round(head["ablation"], 4),
+        "role": None,
+    }
+    for role in head["roles"][:1]:
+        evidence = role["evidence"]
+        facts |= {"role": role["kind"], "of": role["name"]}
+        facts |= {"share": round(evidence["share"], 3), "baseline": round(evidence["baseline"], 3)}
+    return facts
+
+
+def _planes(translator: Translator, trace: Trace, batch: Batch) -> Iterator[Json]:
+    """Both sides in two dimensions: as the vocabulary has them, then layer by layer."""
+    ids = {"source": batch.source.ids_BS[0], "target": batch.target_output_BT[0]}
+    vectors: dict[str, dict[str, Tensor]] = {"vocabulary": {}}
+    for side, part in (("source", "encoder"), ("target", "decoder")):
+        try:
+            vectors["vocabulary"][side] = embedding_table(translator.model, part)[ids[side]]
+        except ModelError:
+            continue
+    for name, states_TD in trace.states.items():
+        part, _, place = name.partition(".")
+        shown = {"embed": "with position", "top": "top"}.get(place, f"layer {place}")
+        vectors.setdefault(shown, {})["source" if part == "encoder" else "target"] = states_TD
+    order = sorted(vectors, key=lambda name: (name == "top", name.startswith("layer"), name == "with position"))
+    for name in order:
+        flat = {side: plane(vectors_TD).as_dict() for side, vectors_TD in vectors[name].items()}
+        yield {"name": name, "reads": name == "with position", **flat}
+
+
+def _mixing(translator: Translator, trace: Trace, batch: Batch, log: Log) -> Json | None:
+    """How the tokens of the source mix, unless that would take too long."""
+    if "encoder.embed" not in trace.states:
+        return None
+    size, width = trace.states["encoder.embed"].shape
+    encoder = translator.model.get_submodule("encoder")
+    weights = sum(weight.numel() for name, weight in encoder.named_parameters() if not name.startswith("embed."))
+    if 2.0 * size * width * size * weights > MIXING_WORK:
+        return None
+    log("mixing of tokens")
+    found = hidden_token_attribution(translator.model, batch.source)
+    layers = [
+        {
+            "name": place,
+            "share": _rounded(share_TS),
+            "own_mean": round(found.own(place).mean().item(), 3),
+            "by_distance": _rounded(found.by_distance(place)),
+        }
+        for place, share_TS in found.share.items()
+    ]
+    return {"passes": found.passes, "layers": layers}
+
+
+def _positions(translator: Translator, length: int) -> Json | None:
+    """The places of the sentence, and some more."""
+    found = None
+    for places in (max(length, SHOWN_PLACES), length):  # learned places may be few
+        with contextlib.suppress(ModelError):
+            found = found or picture_positions(translator.model, places)
+    if found is None:
+        return None
+    pairs = found.rows_TD.shape[1] // 2
+    every = max(1, -(-2 * pairs // SHOWN_DIMENSIONS))
+    rows_TD = found.rows_TD.unflatten(1, (pairs, 2))[:, ::every].flatten(1) if every > 1 else found.rows_TD
+    return {
+        "kind": found.kind,
+        "rotates": found.rotation_DD is not None,
+        "every": every,
+        "rows": _rounded(rows_TD),
+        "dots": _rounded(found.dots_TT),
+    }
+
+
+def _rounded(values: Tensor) -> list[Any]:
+    """Numbers for JSON, to three digits: what an eye can see."""
+    found: list[Any] = (values.double().round(decimals=3) + 0.0).tolist()  # + 0.0: no "-0.0"
+    return found
+
+
+# The inspection of a run as a page: what is known of the run joins what is known of the sentence.
+
+
+MARK = f'<meta name="generator" content="{PAGES["inspect"].command}">'.encode()
+"""By this line in its head a page of ours is known."""
+KEPT = {
+    HEADS: {"heads"},
+    FAITHFULNESS: {"rows", "sentences", "verdict"},
+    IDENTIFIABILITY: {"places", "curves", "chance"},
+}
+"""What may have been measured before and kept in the run's folder, and what must be in it."""
+
+
+def inspect_run(
+    run: Run,
+    text: str,
+    target: str | None = None,
+    *,
+    quick: bool = False,
+    log: Log = lambda doing: None,
+    translator: Translator | None = None,
+    measured: Mapping[str, Json] | None = None,
+) -> Json:
+    """The inspection of a sentence by the model of a run.
+
+    What was measured over many sentences joins it, if it was kept in the run's folder and the weights are still the
+    same: roles of heads (`regard heads RUN --keep`), the worth of explanations and how far states lead back to tokens
+    (`regard inspect RUN --survey`). Who has opened the run already gives its `translator`, and what was `measured`.
+    """
+    measured = read_measured(run) if measured is None else measured
+    heads, faithfulness, identifiability = (measured[name] for name in KEPT)
+    log("loading the model")
+    data = inspection(
+        translator or load(run.folder),
+        text,
+        target,
+        heads=heads.get("heads", ()),
+        faithfulness=faithfulness,
+        quick=quick,
+        log=log,
+    )
+    data["model"]["arch"] = run.recipe.model.arch
+    languages = {"source": run.recipe.data.source_language, "target": run.recipe.data.target_language}
+    return data | {"run": run.folder.name, "languages": languages, "identifiability": identifiability or None}
+
+
+def write_inspection(page: str, data: Json, path: str | Path, *, force: bool = False) -> Path:
+    """Write the page of this name: "inspect", "document" or "tags". An earlier inspection is replaced.
+
+    Another file that stands there is replaced only by force.
+    """
+    path = Path(path)
+    refuse_other(path, force=force)
+    write_atomically(path, render_page(page, data).encode())
+    return path
+
+
+def refuse_other(path: Path, *, force: bool = False) -> None:
+    """Complain if the page cannot be written here, or should not because a file of another kind stands there."""
+    if path.is_dir():
+        raise SettingsError(f"{path}: a folder; give the name of a file")
+    if not path.parent.is_dir():
+        raise SettingsError(f"{path}: there is no folder {path.parent}; make it first")
+    if path.exists() and not force:
+        with path.open("rb") as file:
+            if MARK not in file.read(1024):
+                raise SettingsError(f"{path}: exists and is not an inspection; choose another --out, or add --force")
+
+
+def read_measured(run: Run) -> dict[str, Json]:
+    """What was measured over many sentences and kept in the run's folder, by file; empty where it was not."""
+    return {name: _kept(run, name) for name in KEPT}
+
+
+def _kept(run: Run, name: str) -> Json:
+    path = run.folder / name
+    try:
+        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path}: cannot read it as JSON ({error}); make it again, or remove it") from None
+    if found is None:
+        return {}
+    if not isinstance(found, dict) or not found.keys() >= KEPT[name]:
+        raise RunError(f"{path}: lacks {' or '.join(sorted(KEPT[name]))}; make it again, or remove it")
+    return found if found.get("weights") in (None, fingerprint(run)) else {}

@@ -1,0 +1,350 @@
+"""A run with fewer heads: which of them can go is learnt with gates or told by importance; the rest is trained on.
+
+The new run is complete: its recipe says how many heads each attention has, its card where it comes from, what was lost
+and what was won. It appears under its name when all is done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+
+from regard import config
+from regard.analysis.head_roles import count_heads, importance_by_ablation
+from regard.analysis.pruning import GatedModel, HeadGates, pruned_settings, pruned_weights, scale_heads, strongest
+from regard.config import Recipe
+from regard.config.recipe import make_recipe, to_table, with_overrides
+from regard.data.batches import Batch
+from regard.data.pairs import Pair
+from regard.errors import CorpusError, RunError, SettingsError
+from regard.files import concerns, draft_of
+from regard.models.base import Seq2Seq, count_parameters
+from regard.run import METRICS, WEIGHTS, Run
+from regard.system import sync_folder
+from regard.tasks.seq2seq import TranslateTrainUnit
+from regard.tasks.train import TrainingJob, first_card, log
+from regard.tasks.translate.data import PreparedPairs, TrainingPairs, prepare
+from regard.tasks.translate.evaluate import quick_scores
+from regard.tasks.translate.inspect.heads import text_batches
+from regard.tasks.translate.kind import finish
+from regard.tasks.translate.translator import load, texts_of
+from regard.training.checkpoint import TrainingProgress
+from regard.training.device import choose_device
+from regard.training.loss import Loss
+from regard.training.metrics_log import LiveBar, PlainLog, make_watchers, share_done
+from regard.training.signals import StopRequest
+from regard.training.trainer import Trainer, TrainingLog
+
+# Learning which heads a translator can do without: gates on all of them, of which ever fewer shall be open.
+
+
+GATE_STEP = 0.07  # how far log_alpha goes in an update, at most
+STIFFNESS = 100.0  # nats a token, if all heads were open and none should be: gates follow the goal closely
+CLOSING = 0.7  # of the time, over which the goal falls; the rest is for the gates to settle
+
+
+class GateTrainUnit(TranslateTrainUnit):
+    """Translation through gates. The share of them that shall be open falls from all to the goal; a penalty sees to it.
+
+    Its pull is the same on every gate, so those close first that the loss holds least, a few at a time.
+    """
+
+    def __init__(
+        self, recipe: Recipe, prepared: PreparedPairs, gated: GatedModel, goal: float, share_done: Callable[[], float]
+    ):
+        """`goal`: the share of heads that shall stay open; `share_done`: of the training, so far."""
+        super().__init__(recipe, prepared, gated.model)
+        self.gates, self.goal, self.share_done = gated.gates, goal, share_done
+
+    def loss(self, model: Seq2Seq, batch: Batch) -> Loss:
+        """The loss, and while training the penalty on what is open beyond the goal of the moment."""
+        loss = super().loss(model, batch)
+        if not model.training:
+            return loss
+        now = 1 - (1 - self.goal) * min(self.share_done() / CLOSING, 1.0)
+        excess = self.gates.open_share() - now
+        return loss._replace(smoothed=loss.smoothed + STIFFNESS * excess.square() * loss.tokens)
+
+
+def learn_gates(
+    model: Seq2Seq, recipe: Recipe, prepared: PreparedPairs, left: int, *, weights_follow: bool
+) -> HeadGates:
+    """Train gates on the heads of a model, so that so many of them stay open; its weights follow if they may."""
+    settings = replace(
+        recipe.train, ema_decay=0.0, average_checkpoints=0, cooldown=0.0, patience=0,
+        validate_every=recipe.train.max_steps, checkpoint_every=recipe.train.max_steps,
+    )  # fmt: skip
+    heads = count_heads(model, TranslateTrainUnit(recipe, prepared, model).batch(0))
+    gates = HeadGates(heads, gain=GATE_STEP / settings.learning_rate)
+    gated = GatedModel(model, gates, weights_follow=weights_follow).to(choose_device(settings, 0))
+    recipe, goal = replace(recipe, train=settings), left / sum(heads.values())
+    task = GateTrainUnit(recipe, prepared, gated, goal, lambda: share_done(trainer.progress, settings))
+    shown: TrainingLog = LiveBar(settings) if sys.stderr.isatty() else PlainLog(settings)
+    with tempfile.TemporaryDirectory() as states, StopRequest() as stop:
+        trainer = Trainer(gated, task, settings, Path(states), [shown])
+        # What closes may cost much, yet less than knowing nothing: beyond that, the loop is to go back.
+        trainer.progress.first_loss = math.log(prepared.target.size)
+        progress = trainer.fit(lambda weights: None, stop)
+    if not progress.stopped:
+        raise stop.interruption()
+    gated.eval().requires_grad_(False).cpu()
+    return gates
+
+
+# Two runs beside one another on the same sentences: size, BLEU, and the time they take.
+
+
+CHUNK = 50  # sentences translated by one and then by the other, so that both meet the same neighbours
+
+
+class ScoreChange(NamedTuple):
+    """A figure before and after."""
+
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
+class RunComparison:
+    """What changed from one run to the other."""
+
+    parameters: ScoreChange
+    bytes: ScoreChange
+    """Size of the weights' file."""
+    bleu: ScoreChange
+    seconds: ScoreChange
+    """CPU time of translating the sentences, on one thread."""
+    sentences: int
+
+
+def compare_runs(before: Run, after: Run, pairs: Sequence[Pair]) -> RunComparison:
+    """Both runs on these pairs, in turn, each with its own search."""
+    runs = (before, after)
+    translators = [load(run.folder) for run in runs]
+    texts: tuple[list[str], list[str]] = ([], [])
+    seconds = [0.0, 0.0]
+    with _one_thread():
+        for translator in translators:
+            translator.translate([pair.source for pair in pairs[:CHUNK]])  # the first time is slower
+        for first in range(0, len(pairs), CHUNK):
+            sources = [pair.source for pair in pairs[first : first + CHUNK]]
+            for place, translator in enumerate(translators):
+                began = time.process_time()
+                texts[place].extend(texts_of(translator.translate(sources)))
+                seconds[place] += time.process_time() - began
+    references = [pair.target for pair in pairs]
+    return RunComparison(
+        parameters=ScoreChange(*(count_parameters(translator.model) for translator in translators)),
+        bytes=ScoreChange(*((run.folder / WEIGHTS).stat().st_size for run in runs)),
+        bleu=ScoreChange(*(quick_scores(written, references)["bleu"] for written in texts)),
+        seconds=ScoreChange(*seconds),
+        sentences=len(pairs),
+    )
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+Method = Literal["gates", "importance"]
+
+AGAIN = 0.6  # of the run's own updates are made again, unless minutes are given
+GATES_SHARE = 0.3  # of them are for the gates; the rest is for training on without the heads that went
+FULL_RATE = 0.25  # of the run's own training time; who trains on for less than that does it at a lower rate,
+LEAST_RATE = 0.1  # but not below this share of the full one
+JUDGED = 300  # pairs that importance is measured on
+COMPARED = 1000  # sentences that BLEU and decoding time are compared on
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """What pruning did to a run."""
+
+    parent: str
+    by: Method
+    kept: dict[str, tuple[int, ...]]
+    """The heads that stayed, by attention, counted as in the parent."""
+    had: dict[str, int]
+    """How many there were."""
+    compared: RunComparison
+
+    @property
+    def heads(self) -> ScoreChange:
+        """How many there were and are, in all attentions together."""
+        return ScoreChange(sum(self.had.values()), sum(map(len, self.kept.values())))
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON and the card."""
+        figures = {"heads": self.heads} | vars(self.compared)
+        told = {key: value._asdict() if isinstance(value, ScoreChange) else value for key, value in figures.items()}
+        kept = {name: list(heads) for name, heads in self.kept.items()}
+        return {"parent": self.parent, "by": self.by, "kept": kept, "had": self.had, **told}
+
+
+def prune_run(
+    run: Run,
+    out: str | Path,
+    share: float,
+    *,
+    by: Method = "gates",
+    weights_follow: bool = True,
+    minutes: float | None = None,
+    data: config.DataSettings | None = None,
+    overrides: Iterable[str] = (),
+) -> Pruning:
+    """Take this share of all heads out of a run and write what is left as a new run.
+
+    `weights_follow`: the weights learn while the gates do. `minutes` limit all the training, else a share of the run's
+    own updates does; with 0 there is none, and importance must choose. `data` stands in for the run's own text.
+    """
+    out = Run.refuse_existing(out)
+    settings = _require_transformer(run)
+    had = {name: settings.heads_in(name) for name in settings.attentions if settings.heads_in(name)}
+    left = _count_left(sum(had.values()), share)
+    if minutes == 0 and by == "gates":
+        raise SettingsError("gates must be learnt: give --minutes, or choose the heads with --by importance")
+    recipe = _train_again(run, minutes, data, overrides)
+    pairs = _read(run, recipe, own=data is None)
+    with _drafted(out) as draft:
+        prepared = prepare(draft, recipe, pairs, log, run.tokenizers)
+        model = run.load_model()
+        log(f"choosing {left} of {sum(had.values())} heads by {by}")
+        if by == "gates":
+            kept = _learn(model, _part(recipe, GATES_SHARE), prepared, left, weights_follow)
+            recipe = _part(recipe, 1 - GATES_SHARE)
+        else:
+            judged = text_batches(prepared.valid[:JUDGED], *run.tokenizers)
+            kept = strongest(importance_by_ablation(model, judged), left)
+        recipe = replace(recipe, model=pruned_settings(settings, kept))
+        draft.write_recipe(recipe)
+        draft.write_weights(pruned_weights(model, kept))
+        draft.write_card(first_card(TrainingJob(recipe, pairs, [], run), prepared))
+        progress = (
+            TrainingProgress(stopped="pruned, and not trained since") if minutes == 0 else _train_on(draft, prepared)
+        )
+        compared = compare_runs(run, draft, (prepared.test or prepared.valid)[:COMPARED])
+        pruning = Pruning(run.folder.name, by, kept, had, compared)
+        draft.write_card(draft.card | {"pruning": pruning.as_dict()})
+        finish(draft, prepared, progress, log)
+    return pruning
+
+
+def _require_transformer(run: Run) -> config.TransformerSettings:
+    if not isinstance(run.recipe.model, config.TransformerSettings):
+        raise SettingsError(f"{run.folder}: {run.recipe.model.arch} has one head, which cannot be pruned")
+    return run.recipe.model
+
+
+def _count_left(heads: int, share: float) -> int:
+    left = heads - round(share * heads) if 0 < share < 1 else 0
+    if not 0 < left < heads:
+        raise SettingsError(f"--prune {share:g}: of {heads} heads, between 1 and {heads - 1} must go")
+    return left
+
+
+def _train_again(
+    run: Run, minutes: float | None, data: config.DataSettings | None, overrides: Iterable[str]
+) -> config.Recipe:
+    """The recipe of a run, for a while more at rates that fall to zero in the end.
+
+    Training again at the full rate mends more than fine-tuning does (Renda et al. 2020), if it has the time.
+    """
+    for override in (overrides := list(overrides)):
+        if not override.strip().startswith(("train.", "search.")):
+            raise SettingsError(f"--set {override}: only train. and search. settings can change in a run that exists")
+    train, trained = run.recipe.train, run.card.get("training", {})
+    updates, rate = config.TrainSettings.max_steps, 1.0
+    if minutes is None:
+        updates = round(AGAIN * trained.get("step", 0))
+        if not updates:
+            raise SettingsError(f"{run.folder}: does not know how long it was trained; say for how long with --minutes")
+    else:
+        rate = 60 * minutes / (FULL_RATE * trained.get("seconds", 0) or math.inf)
+        rate = min(max(rate, LEAST_RATE), 1.0)
+    train = replace(
+        train, max_minutes=minutes or 0, max_steps=updates, warmup_steps=20, schedule="constant", cooldown=0.5,
+        regularization_warmup=0,
+        learning_rate=rate * train.learning_rate, muon_learning_rate=rate * train.muon_learning_rate,
+        r_drop=0.0, patience=0, tensorboard=False, fsdp=False,
+    )  # fmt: skip
+    recipe = replace(run.recipe, train=train, data=data or run.recipe.data)
+    return make_recipe(with_overrides(to_table(recipe), overrides))
+
+
+def _part(recipe: config.Recipe, share: float) -> config.Recipe:
+    """The recipe for a share of its time."""
+    train = recipe.train
+    updates = max(round(share * train.max_steps), 1)
+    return replace(recipe, train=replace(train, max_minutes=share * train.max_minutes, max_steps=updates))
+
+
+def _read(run: Run, recipe: config.Recipe, *, own: bool) -> TrainingPairs:
+    try:
+        return TrainingPairs(recipe.data, recipe.train.seed)
+    except (CorpusError, SettingsError) as error:
+        if not own:
+            raise
+        what = f"{run.folder}: the text that it learnt from is out of reach ({error})"
+        raise SettingsError(f"{what}; give other with --source and --target") from None
+
+
+def _learn(
+    model: Seq2Seq, recipe: config.Recipe, prepared: PreparedPairs, left: int, weights_follow: bool
+) -> dict[str, tuple[int, ...]]:
+    """The heads whose gates stay open longest. What is left of the gates goes into the model's weights."""
+    gates = learn_gates(model, recipe, prepared, left, weights_follow=weights_follow)
+    scale_heads(model, gates.settled())
+    return strongest(gates.by_attention(), left)
+
+
+def _train_on(draft: Run, prepared: PreparedPairs) -> TrainingProgress:
+    """Train the smaller model as its recipe says, and keep its best weights."""
+    recipe = draft.recipe
+    model = draft.load_model().requires_grad_(True).to(choose_device(recipe.train, 0))
+    task = TranslateTrainUnit(recipe, prepared, model)
+    watchers = make_watchers(draft.folder / METRICS, recipe.train)
+    log("training on without the others")
+    with tempfile.TemporaryDirectory() as states, StopRequest() as stop:
+        trainer = Trainer(model, task, recipe.train, Path(states), watchers)
+        trainer.progress.first_loss = math.log(prepared.target.size)  # as in learn_gates
+        progress = trainer.fit(draft.write_weights, stop)
+    if not progress.stopped:
+        raise stop.interruption()
+    return progress
+
+
+@contextlib.contextmanager
+def _drafted(out: Path) -> Iterator[Run]:
+    """A run folder that stands elsewhere until the block ends well, and is gone if it does not."""
+    home, inside = draft_of(out), True
+    draft = Run.create(home / out.name)  # the name is shown in its report
+    try:
+        yield draft
+        inside = False
+        if out.is_dir():
+            out.rmdir()  # an empty one was not refused
+        os.replace(draft.folder, out)
+        sync_folder(out.parent)
+    except OSError as error:
+        if inside and not concerns(error, home):
+            raise
+        raise RunError(f"{out}: cannot be written ({error.strerror})") from None
+    finally:
+        shutil.rmtree(home, ignore_errors=True)

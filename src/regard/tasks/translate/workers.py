@@ -1,0 +1,78 @@
+"""Several processes with one thread each: for many sentences they are faster than one process with many threads."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+from regard.errors import RegardError, RunError
+from regard.system import START_METHOD
+from regard.tasks.translate.translation import Translation
+from regard.tasks.translate.translator import Translator, load
+
+_translator: Translator | RegardError | None = None
+"""In a worker process: the opened run, or why it cannot be opened."""
+
+
+class Workers:
+    """A run, or an ensemble of runs, opened in several processes. Translates as a `Translator` does."""
+
+    def __init__(self, runs: Sequence[str | Path], count: int, hint: str = ""):
+        """`hint` is what to do where a process is ended from outside, as by a system that has no memory left."""
+        self.count, self.hint = count, hint
+        self._pool = ProcessPoolExecutor(
+            count,
+            multiprocessing.get_context(START_METHOD),
+            initializer=_open,
+            initargs=(tuple(map(str, runs)), os.getpid()),
+        )
+
+    def translate(self, texts: Sequence[str], **options: Any) -> list[Translation]:
+        """Translate texts, given back in order. Each process takes every so many of them, sorted by length."""
+        order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
+        shares = [order[number :: self.count] for number in range(self.count)]
+        answers: dict[int, Translation] = {}
+        try:
+            waiting = [self._pool.submit(_translate, [texts[place] for place in share], options) for share in shares]
+            for share, found in zip(shares, waiting, strict=True):
+                answers |= zip(share, found.result(), strict=True)
+        except BrokenProcessPool:
+            raise RunError(f"one of {self.count} worker processes ended; too little memory?{self.hint}") from None
+        return [answers[place] for place in range(len(texts))]
+
+    def close(self) -> None:
+        """End the processes."""
+        self._pool.shutdown(cancel_futures=True)
+
+
+def _open(runs: tuple[str, ...], parent: int) -> None:
+    global _translator
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    import torch
+
+    torch.set_num_threads(1)
+    try:
+        _translator = load(*runs)
+    except RegardError as error:  # raised here it would end the pool; the first who asks shall hear it
+        _translator = error
+
+
+def _end_with(parent: int) -> None:
+    """Do not outlive the process that asks: one that was killed could not say that it is over."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
+
+
+def _translate(texts: list[str], options: dict[str, Any]) -> list[Translation]:
+    assert _translator is not None
+    if isinstance(_translator, RegardError):
+        raise _translator
+    return _translator.translate(texts, **options)

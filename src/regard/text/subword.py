@@ -1,0 +1,204 @@
+"""Subwords learned by SentencePiece: BPE (Sennrich et al. 2016) and unigram (Kudo 2018), any text representable.
+
+Normalisation is done before SentencePiece sees the text, and characters outside its alphabet are spelled in UTF-8
+bytes, so that nothing is lost and UNK is never needed.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import sentencepiece
+
+from regard import config
+from regard.errors import TokenizerError, VocabularyTooLargeError, VocabularyTooSmallError
+from regard.text.tokenizer import (
+    EOS,
+    FIRST_SPECIALS,
+    LONGEST_LINE,
+    SOS,
+    SPACE_MARK,
+    SPECIAL_COUNT,
+    UNK,
+    Tokenizer,
+    spell,
+)
+
+BYTE_COUNT = 256
+FIRST_TOKEN = len(FIRST_SPECIALS)
+"""From here on: symbols if there are any, then the tokens of the 256 bytes, of the alphabet, and the subwords."""
+THREADS = 8
+"""Fixed, because the unigram vocabulary depends on it (not on the cores that run them); BPE's does not."""
+LEAST_SHARE = 0.98
+"""SentencePiece takes no smaller alphabet."""
+QUIET = 2
+"""SentencePiece's level of errors: nothing below it is printed."""
+
+
+class SubwordTokenizer(Tokenizer):
+    """A SentencePiece model, with PAD appended to its ids."""
+
+    def __init__(self, kind: str, lowercase: bool, model: bytes):
+        """`model` is the content of a SentencePiece file that `train` made."""
+        self.model = model
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        ids = list(range(FIRST_TOKEN, self._processor.get_piece_size()))
+        tokens: list[str] = self._processor.id_to_piece(ids)
+        # Of each token from FIRST_TOKEN on: the order of merges in BPE, log-probabilities in unigram.
+        self.scores: list[float] = self._processor.get_score(ids)
+        self.first_byte = next((id for id in ids if self._processor.is_byte(id)), FIRST_TOKEN)
+        symbols = tokens[: self.first_byte - FIRST_TOKEN]
+        single_bytes = [bytes([byte]) for byte in range(BYTE_COUNT)]
+        rest = tokens[len(symbols) + BYTE_COUNT :]
+        spellings = [*(symbol.encode() for symbol in symbols), *single_bytes, *map(spell, rest)]
+        super().__init__(kind, lowercase, tokens, spellings, symbols=symbols)
+
+    def encode(self, text: str) -> list[int]:
+        return self._processor.encode(self.normalize(text))
+
+    def encode_many(self, texts: list[str]) -> list[list[int]]:
+        return self._processor.encode([self.normalize(text) for text in texts])
+
+    def _scores(self) -> list[float]:
+        return self.scores
+
+    def _header(self) -> dict[str, list[str]]:
+        return {"symbols": list(self.symbols)} if self.symbols else {}
+
+
+def train(lines: list[str], settings: config.TokenizerSettings) -> SubwordTokenizer:
+    """Learn subwords from normalised lines."""
+    tokenizer = _learn(lines, settings, settings.vocab_size)
+    if tokenizer.size == settings.vocab_size:
+        return tokenizer
+    largest = tokenizer.size
+    while (smaller := _learn(lines, settings, largest).size) < largest:  # with fewer letters it may come out smaller
+        largest = smaller
+    raise VocabularyTooLargeError(settings.vocab_size, largest)
+
+
+def _learn(lines: list[str], settings: config.TokenizerSettings, size: int) -> SubwordTokenizer:
+    """A vocabulary of this size, or of the largest that the text supports."""
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_writer=model,
+            model_type=settings.kind,
+            vocab_size=size - 1,  # PAD is ours
+            hard_vocab_limit=False,
+            character_coverage=_alphabet_share(lines, size),
+            byte_fallback=True,
+            normalization_rule_name="identity",
+            remove_extra_whitespaces=False,
+            max_sentence_length=4 * LONGEST_LINE,  # in bytes
+            eos_id=EOS,
+            unk_id=UNK,
+            bos_id=SOS,
+            pad_id=-1,
+            user_defined_symbols=list(settings.special_tokens),
+            num_threads=THREADS,
+            minloglevel=QUIET,
+        )
+    except RuntimeError as error:
+        raise _explain(str(error), size) from None
+    return SubwordTokenizer(settings.kind, settings.lowercase, model.getvalue())
+
+
+def _explain(error: str, size: int) -> TokenizerError:
+    if numbers := re.search(r"smaller than required_chars\. \d+ vs (\d+)", error):
+        return VocabularyTooSmallError(size, int(numbers[1]) + 1)  # PAD
+    return TokenizerError(f"tokenizer: SentencePiece cannot learn from this text ({error})")
+
+
+def load(path: Path, kind: str, lowercase: bool, symbols: Sequence[str] = ()) -> SubwordTokenizer:
+    """Open a stored model."""
+    model = path.read_bytes()
+    damaged = TokenizerError(f"{path}: not a SentencePiece model, or damaged; take it from a copy of the run")
+    if not model:  # which SentencePiece would take for a model of nothing
+        raise damaged
+    try:
+        tokenizer = SubwordTokenizer(kind, lowercase, model)
+    except RuntimeError:
+        raise damaged from None
+    if tokenizer.token(tokenizer.first_byte) != "<0x00>" or tokenizer.symbols != tuple(symbols):
+        raise TokenizerError(
+            f"{path}: a SentencePiece model whose ids are laid out differently; it cannot be used here"
+        )
+    return tokenizer
+
+
+def _alphabet_share(lines: list[str], size: int) -> float:
+    """The share of the text whose characters get a token each: all of it, while that leaves half the room to subwords.
+
+    The usual 0.9995 would spell Ä, Ö, Ü and every digit of Multi30k in bytes. All of Chinese, though, would leave no
+    room; then its rare characters are spelled in bytes.
+    """
+    counts = Counter[str]()
+    for line in lines:
+        counts.update(line)
+    room = size - SPECIAL_COUNT - BYTE_COUNT
+    kept = sum(count for _, count in counts.most_common(max(0, room // 2)))
+    return max(kept / counts.total(), LEAST_SHARE)
+
+
+# Subwords whose ids come from a table, not from the SentencePiece model that cuts them: how published models come.
+#
+# Marian's models share one table between two SentencePiece models, one a language; a piece that the table lacks is
+# unknown. SentencePiece normalises with the rules it was trained with, so `decode` gives back what those rules leave.
+
+
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+_LANGUAGE = re.compile(r"\s*(>>[^<>\s]+<<)\s*")
+
+
+class MappedTokenizer(Tokenizer):
+    """A SentencePiece model and a table of tokens. ">>de<<" at the start of a text is a token, if the table has it."""
+
+    def __init__(self, tokens: Sequence[str], model: bytes):
+        """`tokens` in the order of their ids, the special ones left out; `model` is a SentencePiece file's content."""
+        super().__init__("sentencepiece", False, tokens, [_spelling(token) for token in tokens])
+        self.model = model
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        self._ids = {token: id for id, token in enumerate(tokens, start=len(FIRST_SPECIALS))}
+
+    def normalize(self, text: str) -> str:
+        """The text as `decode` will give it back."""
+        language, rest = self._split_language(text)
+        plain = self._processor.normalize(super().normalize(rest)).replace(SPACE_MARK, " ").strip(" ")
+        return f"{language} {plain}".strip(" ") if language else plain
+
+    def encode(self, text: str) -> list[int]:
+        language, rest = self._split_language(text)
+        pieces: list[str] = self._processor.encode(super().normalize(rest), out_type=str)
+        ids = [self._ids.get(piece, UNK) for piece in pieces]
+        return [self._ids[language], *ids] if language else ids
+
+    def _split_language(self, text: str) -> tuple[str, str]:
+        if (found := _LANGUAGE.match(text)) and found[1] in self._ids:
+            return found[1], text[found.end() :]
+        return "", text
+
+    def _scores(self) -> list[float]:
+        return self._processor.get_score(list(range(self._processor.get_piece_size())))
+
+    def _header(self) -> dict[str, list[str]]:
+        return {"tokens": list(self.tokens[len(FIRST_SPECIALS) : -1])}
+
+
+def load_mapped(path: Path, tokens: Sequence[str]) -> MappedTokenizer:
+    """Open a stored model with its table."""
+    model = path.read_bytes()
+    try:
+        return MappedTokenizer(tokens, model)
+    except RuntimeError:
+        raise TokenizerError(f"{path}: not a SentencePiece model, or damaged; take it from its origin again") from None
+
+
+def _spelling(token: str) -> bytes:
+    byte = _BYTE.fullmatch(token)
+    return bytes.fromhex(byte[1]) if byte else spell(token)

@@ -1,0 +1,170 @@
+"""Subword regularisation: the same text cut into other subwords each time it is shown.
+
+BPE-dropout (Provilkov et al. 2020) and sampling from the unigram lattice (Kudo 2018). Both are written out here because
+SentencePiece's own sampling cannot be seeded. Subwords never reach across a space, so words are cut independently.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import random
+from bisect import bisect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
+
+from regard.errors import TokenizerError
+from regard.text.subword import BYTE_COUNT, FIRST_TOKEN, SubwordTokenizer
+from regard.text.tokenizer import SPACE_MARK, Tokenizer, find_symbols
+
+REMEMBERED_WORDS = 1 << 16
+"""The same words come back all the time, so what can be computed before the dice fall is kept for this many."""
+
+NEVER = math.inf
+"""The rank of a pair that is no token."""
+
+Draw = Callable[[], float]
+"""The next uniform random number in [0, 1)."""
+
+
+def resample(tokenizer: Tokenizer, ids: Sequence[int], strength: float, generator: random.Random) -> list[int]:
+    """Other ids that spell the same text as `ids`, which `encode` made.
+
+    `strength` is the probability that a BPE merge is dropped, or for unigram Kudo's alpha: the exponent of a cut's
+    probability, so that cuts vary more the smaller it is. 0 samples nothing and gives the ids of `encode`.
+    """
+    text = tokenizer.decode(ids)
+    if not strength:
+        return tokenizer.encode(text)
+    return _resampler(tokenizer).encode(text, strength, generator.random)
+
+
+@functools.lru_cache(maxsize=4)  # the two tokenizers of a run
+def _resampler(tokenizer: Tokenizer) -> _Resampler:
+    if not isinstance(tokenizer, SubwordTokenizer):
+        raise TokenizerError(
+            'tokenizer.subword_regularization needs subwords; set it to 0, or tokenizer.kind to "bpe" or "unigram"'
+        )
+    return _Resampler(tokenizer)
+
+
+class _Resampler:
+    def __init__(self, tokenizer: SubwordTokenizer):
+        self.first_byte = tokenizer.first_byte
+        start = self.first_byte + BYTE_COUNT
+        self.ids = {tokenizer.token(id): id for id in range(start, tokenizer.pad)}
+        scores = {token: tokenizer.scores[id - FIRST_TOKEN] for token, id in self.ids.items()}
+        self.cut = (BpeDropout if tokenizer.kind == "bpe" else UnigramLattice)(scores).cut
+        self.symbols = {symbol: FIRST_TOKEN + place for place, symbol in enumerate(tokenizer.symbols)}
+        self.symbol = find_symbols(tokenizer.symbols)
+
+    def encode(self, text: str, strength: float, draw: Draw) -> list[int]:
+        ids: list[int] = []
+        for word in text.split(" ") if text else ():
+            for part in self._parts(SPACE_MARK + word):
+                ids += self._cut(part, strength, draw)
+        return ids
+
+    def _parts(self, word: str) -> list[str]:
+        """The word, cut where symbols stand in it."""
+        return [word] if self.symbol is None else list(filter(None, self.symbol.split(word)))
+
+    def _cut(self, word: str, strength: float, draw: Draw) -> Iterator[int]:
+        if word in self.symbols:
+            yield self.symbols[word]
+            return
+        for token in self.cut(word, strength, draw):
+            id = self.ids.get(token)
+            if id is None:  # a character outside the alphabet
+                yield from (self.first_byte + byte for byte in token.encode())
+            else:
+                yield id
+
+
+class BpeDropout:
+    """Merges the best-ranked pair of neighbours again and again, as BPE does, while chance hides some of them.
+
+    At each merge every pair is hidden with the same probability, independently of the merges before.
+    """
+
+    def __init__(self, scores: Mapping[str, float]):
+        """`scores` fall with the order in which the merges were learned."""
+        self.rank = {token: -score for token, score in scores.items()}
+        self.plain = functools.lru_cache(maxsize=REMEMBERED_WORDS)(self._plain)  # whatever is dropped
+
+    def cut(self, word: str, drop: float, draw: Draw) -> list[str]:
+        """The tokens of a word."""
+        plain, log_shown = self.plain(word), math.log1p(-drop)
+
+        def shown() -> int:
+            """How many pairs are looked at before the next hidden one: one draw instead of one a pair."""
+            return int(math.log(1.0 - draw()) / log_shown)
+
+        first = shown()
+        if first >= len(word) - len(plain):  # nothing is hidden before the last merge of plain BPE
+            return plain
+        return self._merge(word, first, shown)
+
+    def _plain(self, word: str) -> list[str]:
+        return self._merge(word, len(word), lambda: len(word))
+
+    def _merge(self, word: str, left: int, shown: Callable[[], int]) -> list[str]:
+        """Merge, with so many pairs `left` to be looked at before the first hidden one."""
+        rank_of = self.rank.get
+        symbols = list(word)
+        ranks = [rank_of(one + other, NEVER) for one, other in pairwise(word)]
+        hidden: list[tuple[int, float]] = []
+        while (best := min(ranks, default=NEVER)) < NEVER:
+            place = ranks.index(best)
+            if left == 0:
+                hidden.append((place, best))
+                ranks[place] = NEVER
+                left = shown()
+                continue
+            left -= 1
+            for other, rank in hidden:  # hidden from one merge only
+                ranks[other] = rank
+            hidden.clear()
+            symbols[place] += symbols.pop(place + 1)
+            del ranks[place]
+            if place > 0:
+                ranks[place - 1] = rank_of(symbols[place - 1] + symbols[place], NEVER)
+            if place < len(ranks):
+                ranks[place] = rank_of(symbols[place] + symbols[place + 1], NEVER)
+        return symbols
+
+
+class UnigramLattice:
+    """Draws a cut of a word with probability proportional to (the product of its tokens' probabilities) ** alpha."""
+
+    def __init__(self, scores: Mapping[str, float]):
+        """`scores` are log-probabilities."""
+        self.scores = scores
+        self.longest = max(map(len, scores), default=1)
+        self.last_cuts = functools.lru_cache(maxsize=REMEMBERED_WORDS)(self._last_cuts)
+
+    def cut(self, word: str, alpha: float, draw: Draw) -> list[str]:
+        """The tokens of a word, drawn from its end to its beginning."""
+        tokens = []
+        last_cuts, end = self.last_cuts(word, alpha), len(word)
+        while end:
+            starts, cumulative = last_cuts[end]
+            start = starts[bisect(cumulative, draw() * cumulative[-1])] if len(starts) > 1 else starts[0]
+            tokens.append(word[start:end])
+            end = start
+        return tokens[::-1]
+
+    def _last_cuts(self, word: str, alpha: float) -> list[tuple[list[int], list[float]]]:
+        """The forward pass. For each end: where the token before it may start, and how likely that is, cumulatively."""
+        log_sums = [0.0]
+        last_cuts: list[tuple[list[int], list[float]]] = [([], [])]
+        for end in range(1, len(word) + 1):
+            starts = [s for s in range(max(0, end - self.longest), end) if word[s:end] in self.scores]
+            if not starts or starts[-1] < end - 1:
+                starts.append(end - 1)  # outside the alphabet: spelled in bytes whatever its neighbours do
+            weights = [log_sums[start] + alpha * self.scores.get(word[start:end], 0.0) for start in starts]
+            best = max(weights)
+            cumulative = list(accumulate(math.exp(weight - best) for weight in weights))
+            log_sums.append(best + math.log(cumulative[-1]))
+            last_cuts.append((starts, cumulative))
+        return last_cuts

@@ -1,0 +1,267 @@
+"""Text to token ids and back: what every kind of tokenizer promises, and how one is trained, stored and opened.
+
+A side of the data (source or target) has one tokenizer; joint vocabularies are one object used on both sides. The ids
+are laid out alike for every kind: EOS 0, UNK 1, SOS 2, then symbols (such as the mark that closes a turn of a
+conversation) if there are any, the tokens, and PAD last, where Marian and CTranslate2 expect it. `subword.py`,
+`vocabulary.py` and, for models made elsewhere, `mapped.py` hold the kinds themselves.
+"""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import heapq
+import json
+import random
+import re
+import unicodedata
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from regard.errors import TokenizerError
+from regard.files import write_atomically
+
+if TYPE_CHECKING:
+    from regard import config
+
+
+EOS, UNK, SOS = 0, 1, 2
+FIRST_SPECIALS = ("</s>", "<unk>", "<s>")
+PAD_TOKEN = "<pad>"
+SPECIAL_COUNT = len(FIRST_SPECIALS) + 1
+
+SPACE_MARK = "▁"
+"""Stands for a space inside a token."""
+UNKNOWN = "⁇"
+"""What an UNK id reads as."""
+
+SAMPLED_LINES = 1_000_000
+SAMPLED_CHARACTERS = 200_000_000
+LONGEST_LINE = 8_000
+"""A vocabulary learns from at most so many lines and characters, and from the beginning of a line of this length."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_SPACE_OR_CONTROL = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
+
+
+def normalize(text: str, lowercase: bool = False) -> str:
+    """The form of a text that tokens spell out exactly.
+
+    Canonical composition (NFC), after lower-casing if asked. White space of every kind and control characters become
+    spaces, runs of them one space, and none is left at the ends. "▁", which marks spaces inside tokens, becomes "_",
+    and half a surrogate pair, which no file can hold, U+FFFD. Normalising twice changes nothing more.
+    """
+    if lowercase:
+        text = text.lower()
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text).replace(SPACE_MARK, "_")
+    if not text.isprintable():  # most lines are, and skip the slow part
+        text = _SPACE_OR_CONTROL.sub(" ", _SURROGATE.sub("\ufffd", text))
+    return " ".join(text.split())
+
+
+def spell(token: str) -> bytes:
+    """The UTF-8 text of a token."""
+    return token.replace(SPACE_MARK, " ").encode()
+
+
+def find_symbols(symbols: Sequence[str]) -> re.Pattern[str] | None:
+    """A pattern that splits a text into symbols and what stands between them; None where there are no symbols."""
+    return re.compile(f"({'|'.join(map(re.escape, symbols))})") if symbols else None
+
+
+class Piece(NamedTuple):
+    """A token and its place: characters `start` to `end` of the text, the space before it left out."""
+
+    id: int
+    text: str
+    start: int
+    end: int
+
+
+class Tokenizer(ABC):
+    """Turns normalised text into ids that spell it out: `decode(encode(text)) == normalize(text)` unless UNK occurs."""
+
+    model = b""
+    """The content of a SentencePiece file, where a kind has one."""
+
+    def __init__(
+        self,
+        kind: str,
+        lowercase: bool,
+        tokens: Sequence[str],
+        spellings: Sequence[bytes],
+        unknown: str = f" {UNKNOWN}",
+        symbols: Sequence[str] = (),
+    ):
+        """`tokens`, all but the special ones, as they are shown, and the UTF-8 text that each of them spells.
+
+        `symbols` are the first of them: texts that are one token each, wherever they stand.
+        """
+        self.kind = kind
+        self.lowercase = lowercase
+        self.symbols = tuple(symbols)
+        self.tokens = (*FIRST_SPECIALS, *tokens, PAD_TOKEN)
+        self._spellings = (b"", unknown.encode(), b"", *spellings, b"")
+
+    @property
+    def size(self) -> int:
+        """Number of ids, the special ones included."""
+        return len(self.tokens)
+
+    @property
+    def pad(self) -> int:
+        """The id of PAD: the last one."""
+        return len(self.tokens) - 1
+
+    def token(self, id: int) -> str:
+        """The text of a token for the eye: spaces are "▁", bytes "<0xE2>", special tokens in angle brackets."""
+        return self.tokens[id]
+
+    def normalize(self, text: str) -> str:
+        """The text as `decode` will give it back."""
+        return normalize(text, self.lowercase)
+
+    @abstractmethod
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, special ones not added."""
+
+    def encode_many(self, texts: list[str]) -> list[list[int]]:
+        """The ids of many texts; the fastest way."""
+        return [self.encode(text) for text in texts]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of any ids, always one line. EOS, SOS and PAD are skipped; UNK reads "⁇"."""
+        text = b"".join([self._spellings[id] for id in ids]).decode("utf-8", errors="replace")
+        text = text.removeprefix(" ")
+        return text if text.isprintable() else _SPACE_OR_CONTROL.sub(" ", text)  # a model may write any byte
+
+    def pieces(self, text: str) -> list[Piece]:
+        """The tokens of a text with their places in `normalize(text)`."""
+        return self.pieces_of(self.encode(text))
+
+    def pieces_of(self, ids: Sequence[int]) -> list[Piece]:
+        """Each id with its place in `decode(ids)`. The bytes of a character share its place; special ids have none."""
+        leading = next((spelling for id in ids if (spelling := self._spellings[id])), b"").startswith(b" ")
+        position = -1 if leading else 0  # `decode` takes the first space away
+        places: list[tuple[int, int]] = []
+        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        waiting = 0  # bytes whose character is not complete
+        for place, id in enumerate(ids):
+            spelled = decoder.decode(self._spellings[id], final=place + 1 == len(ids))
+            start = position + spelled.startswith(" ")
+            position += len(spelled)
+            places.append((max(start, 0), max(position, 0)))
+            if decoder.getstate()[0]:
+                waiting += 1
+            elif waiting:
+                places[-waiting - 1 :] = [(places[-waiting - 1][0], places[-1][1])] * (waiting + 1)
+                waiting = 0
+        return [Piece(int(id), self.tokens[id], *place) for id, place in zip(ids, places, strict=True)]
+
+    def hash(self) -> str:
+        """Fingerprint of everything that decides the ids of a text; a saved copy has the same."""
+        content = json.dumps([self.kind, self.lowercase, self.tokens, self._scores()])
+        return hashlib.sha256(content.encode()).hexdigest()
+
+    def files(self, name: str) -> dict[str, bytes]:
+        """The files that store it, by name: `<name>.json` last, and a SentencePiece model before it if it has one."""
+        header = {"kind": self.kind, "size": self.size, "lowercase": self.lowercase} | self._header()
+        content = json.dumps(header, ensure_ascii=False, indent=1) + "\n"
+        model = {f"{name}.model": self.model} if self.model else {}
+        return model | {f"{name}.json": content.encode()}
+
+    def save(self, folder: Path, name: str) -> None:
+        """Write its files, each atomically."""
+        for file, content in self.files(name).items():
+            write_atomically(folder / file, content)
+
+    @abstractmethod
+    def _header(self) -> dict[str, list[str]]:
+        """The tokens and symbols that stand in the header, as far as they do."""
+
+    def _scores(self) -> Sequence[float]:
+        """What decides between tokens, besides their order."""
+        return ()
+
+
+def train_tokenizer(lines: Iterable[str], settings: config.TokenizerSettings, seed: int) -> Tokenizer:
+    """Learn a vocabulary from lines of text, of which a seeded sample is held in memory."""
+    sample = [text for line in sample_lines(lines, seed) if (text := normalize(line, settings.lowercase))]
+    if not sample:
+        raise TokenizerError("tokenizer: there is no text to learn a vocabulary from; check the training files")
+    if settings.kind in ("bpe", "unigram"):
+        from regard.text import subword
+
+        return subword.train(sample, settings)
+    from regard.text import vocabulary
+
+    return vocabulary.train(sample, settings)
+
+
+def sample_lines(
+    lines: Iterable[str], seed: int, most_lines: int = SAMPLED_LINES, most_characters: int = SAMPLED_CHARACTERS
+) -> list[str]:
+    """A uniform sample of the lines, in their order; all of them if they fit the limits.
+
+    Every line draws a number, and those below a threshold are held; when they no longer fit, the threshold falls.
+    """
+    draw = random.Random(seed).random
+    held: list[tuple[float, int, str]] = []
+    characters, threshold = 0, 1.0
+    for number, line in enumerate(lines):
+        key = draw()
+        if key >= threshold:
+            continue
+        line = line[:LONGEST_LINE]
+        heapq.heappush(held, (-key, number, line))
+        characters += len(line)
+        while len(held) > most_lines or characters > most_characters:
+            negative_key, _, dropped = heapq.heappop(held)
+            threshold = -negative_key
+            characters -= len(dropped)
+    held.sort(key=lambda entry: entry[1])
+    return [line for _, _, line in held]
+
+
+def load_tokenizer(folder: Path, name: str) -> Tokenizer:
+    """Open what `Tokenizer.save` wrote."""
+    path = _header_path(folder, name)
+    try:
+        header = json.loads(path.read_text(encoding="utf-8"))
+        kind, size, lowercase = str(header["kind"]), int(header["size"]), bool(header["lowercase"])
+        tokens, symbols = ([str(token) for token in header.get(part, [])] for part in ("tokens", "symbols"))
+        tokenizer = _open(folder, name, kind, lowercase, tokens, symbols)
+    except OSError as error:
+        raise TokenizerError(f"{error.filename}: cannot read the tokenizer ({error.strerror})") from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise TokenizerError(f"{path}: not the header of a tokenizer; take the file from the run again") from None
+    if tokenizer.size != size:
+        raise TokenizerError(
+            f"{path}: says {size} tokens, but {tokenizer.size} are stored; restore both files together"
+        )
+    return tokenizer
+
+
+def _open(folder: Path, name: str, kind: str, lowercase: bool, tokens: list[str], symbols: list[str]) -> Tokenizer:
+    if kind in ("bpe", "unigram"):
+        from regard.text import subword
+
+        return subword.load(folder / f"{name}.model", kind, lowercase, symbols)
+    if kind == "sentencepiece":
+        from regard.text import subword as mapped
+
+        return mapped.load_mapped(folder / f"{name}.model", tokens)
+    if kind in ("word", "character"):
+        from regard.text import vocabulary
+
+        return vocabulary.VocabularyTokenizer(kind, lowercase, tokens, symbols)
+    raise TokenizerError(
+        f'{folder / name}.json: unknown kind of tokenizer "{kind}"; a newer version may have written it'
+    )
+
+
+def _header_path(folder: Path, name: str) -> Path:
+    return folder / f"{name}.json"

@@ -1,0 +1,102 @@
+"""Whole words or single characters as tokens: a plain list of the most frequent ones, the rest unknown."""
+
+from __future__ import annotations
+
+import functools
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from regard import config
+from regard.text.tokenizer import (
+    FIRST_SPECIALS,
+    SPACE_MARK,
+    SPECIAL_COUNT,
+    UNK,
+    UNKNOWN,
+    Piece,
+    Tokenizer,
+    find_symbols,
+    spell,
+)
+
+
+class VocabularyTokenizer(Tokenizer):
+    """Looks each word or character up in a list."""
+
+    def __init__(self, kind: str, lowercase: bool, tokens: Sequence[str], symbols: Sequence[str] = ()):
+        """`tokens` in the order of their ids, the special ones left out, the symbols first."""
+        # An unknown word most likely had a space before it, an unknown character most likely not.
+        unknown = f" {UNKNOWN}" if kind == "word" else UNKNOWN
+        super().__init__(kind, lowercase, tokens, [spell(token) for token in tokens], unknown, symbols)
+        self._ids = {token: id for id, token in enumerate(tokens, start=len(FIRST_SPECIALS))}
+
+    def encode(self, text: str) -> list[int]:
+        return [self._ids.get(token, UNK) for token in split(self.kind, self.normalize(text), self.symbols)]
+
+    def pieces(self, text: str) -> list[Piece]:
+        """The tokens of a text with their places in `normalize(text)`, those of unknown words too."""
+        pieces, position = [], -1 if self.kind == "word" else 0  # the first word's mark stands for no space
+        for token in split(self.kind, self.normalize(text), self.symbols):
+            id = self._ids.get(token, UNK)
+            start = position + token.startswith(SPACE_MARK)
+            position += len(token)
+            pieces.append(Piece(id, self.tokens[id], start, position))
+        return pieces
+
+    def _header(self) -> dict[str, list[str]]:
+        tokens = {"tokens": list(self.tokens[len(FIRST_SPECIALS) : -1])}
+        return tokens | {"symbols": list(self.symbols)} if self.symbols else tokens
+
+
+def train(lines: list[str], settings: config.TokenizerSettings) -> VocabularyTokenizer:
+    """The most frequent tokens of normalised lines, at most `size` with the special ones; fewer if there are fewer."""
+    symbols = settings.special_tokens
+    counts = Counter(token for line in lines for token in split(settings.kind, line, symbols))
+    ranked = sorted(counts.keys() - set(symbols), key=lambda token: (-counts[token], token))
+    tokens = [*symbols, *ranked][: settings.vocab_size - SPECIAL_COUNT]
+    return VocabularyTokenizer(settings.kind, settings.lowercase, tokens, symbols)
+
+
+def split(kind: str, text: str, symbols: Sequence[str] = ()) -> Iterator[str]:
+    """The words or characters of a normalised text; joined, with "▁" read as a space, they are the text again.
+
+    The first word carries the mark of a space too, as any other would. A symbol is a token wherever it stands.
+    """
+    if not text:
+        return
+    marked = text.replace(" ", SPACE_MARK) if kind == "character" else SPACE_MARK + text.replace(" ", SPACE_MARK)
+    between = find_symbols(symbols)
+    for part in [marked] if between is None else filter(None, between.split(marked)):
+        if part in symbols:
+            yield part
+        elif kind == "character":
+            yield from part
+        else:
+            yield from _split_words(part)
+
+
+def _split_words(part: str) -> Iterator[str]:
+    """The words of a text in which every space is "▁"; the first has none before it where a symbol does."""
+    first, *others = part.split(SPACE_MARK)
+    if first:
+        token, *rest = _split_word(first)
+        yield from (token.removeprefix(SPACE_MARK), *rest)
+    for word in others:
+        yield from _split_word(word) if word else [SPACE_MARK]
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _split_word(word: str) -> tuple[str, ...]:
+    """A word without the punctuation around it, each mark of which is a token; the first token marks the space."""
+    start, end = 0, len(word)
+    while start < end and _is_punctuation(word[start]):
+        start += 1
+    while end > start and _is_punctuation(word[end - 1]):
+        end -= 1
+    first, *rest = [*word[:start], *filter(None, [word[start:end]]), *word[end:]]
+    return (SPACE_MARK + first, *rest)
+
+
+def _is_punctuation(character: str) -> bool:
+    return unicodedata.category(character)[0] in "PS"

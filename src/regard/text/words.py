@@ -1,0 +1,157 @@
+"""What a word is: the one definition that merging subwords, aligning, scoring and shading all share."""
+
+from __future__ import annotations
+
+import functools
+import re
+import unicodedata
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+# Not marks by category, but they too live inside a word: the joiners of Persian and of the Indic scripts.
+_JOINERS = "\u200c\u200d"
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word and where it stands: `text == sentence[start:end]`."""
+
+    text: str
+    start: int
+    end: int
+
+
+def words(text: str) -> list[Word]:
+    """The words of `text`, in order; together they cover every character that is not a space, once.
+
+    Spaces separate. A punctuation mark is a word. An elided word ends after its apostrophe ("l'", "amico"), while an
+    English clitic stays with its word ("didn't", "they'll").
+    """
+    return [Word(match.group(), match.start(), match.end()) for match in _pattern(_marks(text)).finditer(text)]
+
+
+def word_texts(text: str) -> list[str]:
+    """The words alone, without their places."""
+    return _pattern(_marks(text)).findall(text)
+
+
+def _marks(text: str) -> str:
+    """The combining marks and joiners of `text`, each once; `re` does not count them among the letters."""
+    if text.isascii():
+        return ""
+    return "".join(sorted({c for c in set(text) if c in _JOINERS or unicodedata.category(c).startswith("M")}))
+
+
+@functools.lru_cache(maxsize=64)
+def _pattern(marks: str) -> re.Pattern[str]:
+    mark = f"[{re.escape(marks)}]" if marks else "(?!)"
+    letter = f"(?:[^\\W_]|{mark})" if marks else "[^\\W_]"
+    apostrophe = "['’]"
+    return re.compile(
+        f"{letter}++(?:{apostrophe}(?:s|t|m|d|re|ve|ll)(?!{letter}))+"  # English clitics: didn't, it's, shouldn't've
+        f"|{letter}++{apostrophe}(?={letter})"  # elision: l'amico, c'è, dell'acqua
+        f"|po{apostrophe}(?!{letter})"  # the one truncated word of everyday Italian: un po' di pane
+        f"|{letter}++"
+        f"|\\S{mark}*",  # anything else is one mark: punctuation, a symbol, an emoji with its variation selector
+        re.IGNORECASE,
+    )
+
+
+# Sentences of a longer text: what a line that is too long for a model is cut into.
+
+
+# A mark that may end a sentence, what closes after it, and white space. Chinese, Japanese and Indian marks need none.
+_CLOSING = r"\"'”’»)\]」』）"
+_MARK = re.compile(rf"[.!?…؟۔।॥][{_CLOSING}]*\s+(?=\S)|[。！？।॥](?![。！？।॥{_CLOSING}])")
+
+# What is looked at before a period: nothing below needs more.
+_BEFORE = 24
+# An initial. Beyond these alphabets a letter may be a syllable, and thus a word.
+_LETTER = r"[^\W\d_\u0900-\U0010ffff]"
+ABBREVIATIONS = (
+    "Mr Mrs Ms Mx Dr Dra Prof St Ste Sta Sr Sra Srta Jr Sig Sigg Dott Avv Ing Dipl Hr Fr Mme Mlle MM Rev Hon Gen Col "
+    "Capt Lt Sgt Gov Mt vs cf ca etc al bzw usw ggf evtl inkl dhr mevr проф др им"
+)
+"""Words before a period that does not end a sentence, in case as written."""
+_SHORTENED = re.compile(rf"(?:^|[\s.(\[/\"“„«–-])['’]?(?:{_LETTER}|{ABBREVIATIONS.replace(' ', '|')})$")
+# Before a digit any short word may be one ("No. 5", "Abb. 3", "Sept. 2"), and a number may be a day ("3. 5. 2020").
+_COUNTED = re.compile(rf"(?:^|[\s.(\[/\"“„«–-])(?:{_LETTER}{{1,4}}|\d\d?)$")
+# An ordinal: it begins the text, or follows a comma and the like, another ordinal, or what stands before one in German,
+# the only language in which the next word is often a capital one.
+_ORDINAL = re.compile(
+    r"(?:^|[,;:.!?–-]\s+|[(\[]|\.[/–-]|\d\.\s+\w+\s+"
+    r"|\b(?:(?<!i )am|im|vom|zum|zur|beim|ab|seit|de[mnrs]|die|das|eine?[mnr]?|jede[mnrs]?)\s+)(?:\d\d?|[ivx]+)$",
+    re.IGNORECASE,
+)
+
+
+def split_sentences(text: str) -> list[str]:
+    """The sentences of a text, without the spaces between them.
+
+    Where it is doubtful, nothing is cut: two sentences together do less harm than half of one. So a sentence is not
+    ended by an initial ("Plan B. Then"), by "etc." or "p.m.", nor before a number by a short word. What is cut wrongly:
+    names after abbreviations that are not listed, and German ordinals after a noun ("Beethovens 9. Sinfonie").
+    """
+    pieces, start = [], 0
+    for match in _MARK.finditer(text):
+        if _ends(text, match):
+            pieces.append(text[start : match.end()].strip())
+            start = match.end()
+    return [piece for piece in [*pieces, text[start:].strip()] if piece]
+
+
+def _ends(text: str, match: re.Match[str]) -> bool:
+    """Whether a sentence ends at a mark: no small letter follows, and a period does not belong to the word before."""
+    following = text[match.end() : match.end() + 1]
+    if following != following.title():  # Georgian letters count as small, but no sentence begins otherwise
+        return False
+    if not match[0].startswith("."):
+        return True
+    before = text[max(0, match.start() - _BEFORE) : match.start()]
+    if following.isdecimal() and _COUNTED.search(before):
+        return False
+    return not _SHORTENED.search(before) and not _ORDINAL.search(before)
+
+
+def cut(text: str, fits: Callable[[str], bool], together: Callable[[str], bool] | None = None) -> list[str]:
+    """Pieces of a text that fit: whole sentences, or parts of a sentence that alone does not fit.
+
+    Neighbours are joined as long as they fit `together`, which may be stricter than what fits alone.
+    """
+    together = together or fits
+    if together(text):
+        return [text]
+    sentences = split_sentences(text)
+    if len(sentences) < 2 and fits(text):
+        return [text]
+    return list(_pack([piece for sentence in sentences for piece in _parts(sentence, fits)], together))
+
+
+def _parts(sentence: str, fits: Callable[[str], bool]) -> Iterator[str]:
+    """A sentence that fits, or its halves, cut between words; a word that does not fit is cut like any text."""
+    words = sentence.split()
+    if fits(sentence) or len(sentence) < 2:
+        yield sentence
+        return
+    if len(words) < 2:
+        middle = len(sentence) // 2
+        halves = [sentence[:middle], sentence[middle:]]
+    else:
+        middle = len(words) // 2
+        halves = [" ".join(words[:middle]), " ".join(words[middle:])]
+    for half in halves:
+        yield from _parts(half, fits)
+
+
+def _pack(pieces: list[str], fits: Callable[[str], bool]) -> Iterator[str]:
+    """Neighbours joined as long as they fit."""
+    run = ""
+    for piece in pieces:
+        joined = f"{run} {piece}" if run else piece
+        if run and not fits(joined):
+            yield run
+            run = piece
+        else:
+            run = joined
+    if run:
+        yield run

@@ -1,0 +1,330 @@
+"""Those who watch training: the metrics file always, and a live bar on a terminal or plain lines elsewhere."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from regard.config import TrainSettings
+from regard.errors import RunError, SettingsError
+from regard.files import write_atomically
+from regard.run import read_metrics
+from regard.training.device import choose_device, matmul_peak, product_type
+from regard.training.plan import amount
+from regard.training.schedule import by_patience_alone
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from torch.utils.tensorboard.writer import SummaryWriter
+
+    from regard.training.checkpoint import TrainingProgress
+    from regard.training.trainer import TrainingLog, Update, Validation
+
+
+# TensorBoard events beside the metrics file, for those who watch many runs there: `--set train.tensorboard=true`.
+
+
+class TensorBoard:
+    """Loss, rate, gradient norm and speed of updates; scores and samples of validations."""
+
+    def __init__(self, folder: Path, every: int):
+        try:
+            from torch.utils.tensorboard.writer import SummaryWriter
+        except ImportError:
+            raise SettingsError('train.tensorboard needs the extra: pip install "regard[tensorboard]"') from None
+        self._make, self._folder, self._every = SummaryWriter, folder, every
+        self._writer: SummaryWriter | None = None
+
+    def began(self, progress: TrainingProgress) -> None:
+        """Open the events; what was logged after the state that training goes on from is hidden."""
+        self._writer = self._make(str(self._folder), purge_step=progress.step + 1)
+
+    def updated(self, update: Update, progress: TrainingProgress) -> None:
+        """Log every so many updates."""
+        if update.step % self._every == 0:
+            self._add("train/loss", progress.loss, update.step)
+            self._add("train/rate", update.rate, update.step)
+            self._add("train/norm", update.norm, update.step)
+            self._add("train/tokens_per_second", update.tokens / max(update.seconds, 1e-9), update.step)
+
+    def validated(self, validation: Validation, progress: TrainingProgress, *, best: bool) -> None:
+        """Log the scores and the samples."""
+        for name, score in validation.scores.items():
+            self._add(f"valid/{name}", score, progress.step)
+        for number, sample in enumerate(validation.samples):
+            text = "\n".join(f"    {value}" for value in sample.values())
+            if self._writer is not None:
+                self._writer.add_text(f"sample {number + 1}", text, progress.step)
+
+    def noticed(self, message: str, progress: TrainingProgress) -> None:
+        """Log what happened."""
+        if self._writer is not None:
+            self._writer.add_text("notice", message, progress.step)
+
+    def close(self) -> None:
+        """Flush and close."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _add(self, name: str, value: float, step: int) -> None:
+        if self._writer is not None:
+            self._writer.add_scalar(name, value, step)
+
+
+SHOWN = {
+    "perplexity": "perplexity {:.1f}",
+    "distinct_1": "distinct-1 {:.3f}",
+    "distinct_2": "distinct-2 {:.3f}",
+    "bleu": "BLEU {:.1f}",
+    "chrf": "chrF {:.1f}",
+    "span_f1": "span F1 {:.2%}",
+    "accuracy": "accuracy {:.2%}",
+    "f1": "macro F1 {:.2%}",
+    "mrr": "MRR {:.3f}",
+    "recall_1": "recall@1 {:.2%}",
+    "recall_5": "recall@5 {:.2%}",
+    "loss": "loss {:.3f}",
+}
+"""Scores as they are shown, the most telling first."""
+
+
+class MetricsFile:
+    """JSON lines: {"kind": "update" | "validation" | "notice", "step": ..., ...}."""
+
+    def __init__(self, path: Path, every: int):
+        self.path, self.every = path, every
+        self._file: TextIO | None = None
+        self._tokens, self._seconds = 0, 0.0
+
+    def began(self, progress: TrainingProgress) -> None:
+        """Forget what was logged after the state that training goes on from: it will be logged again, identically."""
+        kept = [line for line in read_metrics(self.path) if line["step"] <= progress.step]
+        try:
+            write_atomically(
+                self.path,
+                "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept).encode(errors="replace"),
+            )
+            self._file = self.path.open("a", encoding="utf-8")
+        except OSError as error:
+            raise RunError(f"{self.path}: cannot write ({error.strerror})") from None
+
+    def updated(self, update: Update, progress: TrainingProgress) -> None:
+        """Log every so many updates."""
+        self._tokens += update.tokens
+        self._seconds += update.seconds
+        if update.step % self.every == 0:
+            speed = self._tokens / max(self._seconds, 1e-9)
+            self._write(
+                "update",
+                progress,
+                loss=progress.loss,
+                rate=update.rate,
+                norm=update.norm,
+                tokens_per_second=round(speed, 1),
+            )
+            self._tokens, self._seconds = 0, 0.0
+
+    def validated(self, validation: Validation, progress: TrainingProgress, *, best: bool) -> None:
+        """Log the scores and the samples."""
+        self._write("validation", progress, **validation.scores, best=best, samples=list(validation.samples))
+
+    def noticed(self, message: str, progress: TrainingProgress) -> None:
+        """Log what happened."""
+        self._write("notice", progress, message=message)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _write(self, kind: str, progress: TrainingProgress, **values: Any) -> None:
+        if self._file is None:
+            return
+        line = {
+            "kind": kind,
+            "step": progress.step,
+            "seconds": round(progress.seconds, 2),
+            "tokens": progress.tokens,
+            "flops": progress.flops,
+        }
+        try:
+            self._file.write(json.dumps(line | values, ensure_ascii=False) + "\n")
+            self._file.flush()
+        except OSError as error:
+            raise RunError(f"{self.path}: cannot write ({error.strerror})") from None
+
+
+class PlainLog:
+    """A line now and then, for log files."""
+
+    def __init__(
+        self,
+        settings: TrainSettings,
+        out: TextIO | None = None,
+        every_seconds: float = 20.0,
+        speed: SpeedMeter | None = None,
+    ):
+        self.settings, self.every_seconds = settings, every_seconds
+        self.out = out or sys.stderr
+        self._speed = speed or SpeedMeter(settings)
+        self._last = 0.0
+
+    def began(self, progress: TrainingProgress) -> None:
+        """Say where training starts."""
+        self._last = time.monotonic()
+        if progress.step:
+            self._print(f"going on from update {progress.step:,}")
+
+    def updated(self, update: Update, progress: TrainingProgress) -> None:
+        """A line every so many seconds."""
+        self._speed.add(update)
+        if time.monotonic() - self._last < self.every_seconds and update.step != 1:
+            return
+        self._last = time.monotonic()
+        left = _time_left(progress, self.settings)
+        spent = f"{amount(progress.flops)}FLOP"
+        self._print(f"update {update.step:,}  loss {progress.loss:.2f}  {self._speed}  {spent}  {left}".rstrip())
+
+    def validated(self, validation: Validation, progress: TrainingProgress, *, best: bool) -> None:
+        """A line for each validation."""
+        mark = "  best so far" if best else ""
+        self._print(f"update {progress.step:,}  validation: {format_scores(validation.scores)}{mark}")
+
+    def noticed(self, message: str, progress: TrainingProgress) -> None:
+        """A line."""
+        self._print(message)
+
+    def close(self) -> None:
+        """Nothing is left open."""
+
+    def _print(self, text: str) -> None:
+        print(text, file=self.out, flush=True)
+
+
+class LiveBar:
+    """A bar at the bottom of the terminal, and a line with a sample above it for each validation."""
+
+    def __init__(self, settings: TrainSettings, speed: SpeedMeter | None = None):
+        from rich.console import Console
+
+        self.settings = settings
+        self.console = Console(stderr=True, highlight=False)
+        self._bar: Bar | None = None
+        self._speed = speed or SpeedMeter(settings)
+        self._score = ""
+
+    def began(self, progress: TrainingProgress) -> None:
+        """Draw the bar."""
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        if progress.step:
+            self.console.print(f"  [dim]going on from update {progress.step:,}[/]")
+        self._bar = Progress(
+            TextColumn("  [bold]{task.fields[what]}[/]"),
+            BarColumn(bar_width=24, complete_style="cyan", finished_style="cyan"),
+            TextColumn("{task.fields[numbers]}"),
+            console=self.console,
+            transient=True,
+        )
+        self._bar.add_task("", total=1.0, what="training", numbers="")
+        self._bar.start()
+
+    def updated(self, update: Update, progress: TrainingProgress) -> None:
+        """Move the bar."""
+        self._speed.add(update)
+        if self._bar is not None:
+            spent, left = f"{amount(progress.flops)}FLOP", _time_left(progress, self.settings)
+            parts = [f"loss {progress.loss:.2f}", self._score, str(self._speed), spent, left]
+            self._bar.update(
+                self._bar.task_ids[0],
+                completed=share_done(progress, self.settings),
+                numbers="  ".join(part for part in parts if part),
+            )
+
+    def validated(self, validation: Validation, progress: TrainingProgress, *, best: bool) -> None:
+        """Print the scores and one sample."""
+        from rich.markup import escape
+
+        self._score = f"[bold]{format_scores(validation.scores, headline(validation.scores))}[/]"
+        star = "[green]*[/]" if best else " "
+        self.console.print(f" {star}[dim]{progress.step:>7,}[/]  {format_scores(validation.scores)}")
+        for sample in validation.samples[:1]:
+            for style, text in zip(("dim", "cyan"), sample.values(), strict=False):
+                self.console.print(f"           [{style}]{escape(text)}[/]")
+
+    def noticed(self, message: str, progress: TrainingProgress) -> None:
+        """Print it."""
+        from rich.markup import escape
+
+        self.console.print(f"  [yellow]{escape(message)}[/]")
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.stop()
+
+
+class SpeedMeter:
+    """Throughput and share of the machine's matmul peak in the precision of the training, over the last few updates."""
+
+    def __init__(self, settings: TrainSettings, unit: str = "tokens", processes: int = 1):
+        self._settings, self._unit, self._processes = settings, unit, processes
+        self._tokens, self._flops = 0.0, 0.0
+
+    def add(self, update: Update) -> None:
+        """Take in one update."""
+        share = 0.1 if self._tokens else 1.0
+        seconds = max(update.seconds, 1e-9)
+        self._tokens += share * (update.tokens / seconds - self._tokens)
+        self._flops += share * (update.flops / seconds - self._flops)
+
+    def __str__(self) -> str:
+        text = f"{self._tokens:,.0f} {self._unit}/s"
+        if not self._flops:
+            return text
+        device = choose_device(self._settings, 0)
+        peak = self._processes * matmul_peak(device.type, product_type(self._settings, device))
+        return f"{text}  {self._flops / peak:.0%} of peak"
+
+
+def share_done(progress: TrainingProgress, settings: TrainSettings) -> float:
+    """How much of the training is done, by updates or by minutes, whichever ends first."""
+    by_steps = progress.step / (progress.cooling_until or settings.max_steps)
+    return max(by_steps, progress.seconds / (60 * settings.max_minutes)) if settings.max_minutes else by_steps
+
+
+def _time_left(progress: TrainingProgress, settings: TrainSettings) -> str:
+    """Nothing where only patience will end it: that cannot be told."""
+    share = share_done(progress, settings)
+    endless = by_patience_alone(settings) and not progress.cooling_until
+    if share <= 0 or progress.seconds <= 0 or endless:
+        return ""
+    minutes, seconds = divmod(int(progress.seconds * max(1 - share, 0) / share), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d} left at most" if hours else f"{minutes}:{seconds:02d} left at most"
+
+
+def format_scores(scores: Mapping[str, float], only: str = "") -> str:
+    """Scores in a line, e.g. BLEU 34.1  chrF 60.2  loss 1.93."""
+    return "  ".join(text.format(scores[name]) for name, text in SHOWN.items() if name in scores and only in ("", name))
+
+
+def headline(scores: Mapping[str, float]) -> str:
+    """The score that is shown beside the bar."""
+    return next((name for name in SHOWN if name in scores), "")
+
+
+def make_watchers(path: Path, settings: TrainSettings, unit: str = "tokens", processes: int = 1) -> list[TrainingLog]:
+    """The metrics file, what suits the place where messages go, and TensorBoard if it was asked for."""
+    speed = SpeedMeter(settings, unit, processes)
+    shown: TrainingLog = LiveBar(settings, speed) if sys.stderr.isatty() else PlainLog(settings, speed=speed)
+    watchers = [MetricsFile(path, settings.log_every), shown]
+    return (
+        [*watchers, TensorBoard(path.parent / "tensorboard", settings.log_every)] if settings.tensorboard else watchers
+    )

@@ -1,0 +1,94 @@
+"""Settings: names, types, defaults and help."""
+
+import dataclasses
+
+import pytest
+
+from regard import config
+from regard.config import PRESETS, Recipe
+from regard.config.recipe import describe, load_recipe, make_recipe, to_table, with_overrides
+from regard.errors import SettingsError
+
+
+def test_a_recipe_holds_differences_only(tmp_path):
+    path = tmp_path / "recipe.toml"
+    path.write_text('[train]\nseed = 7\n[data]\nsource_language = "no"\n[model]\narch = "bahdanau"\nwidth = 64\n')
+    recipe = load_recipe(path, ["train.warmup_steps=10", "model.dropout=0"])
+    assert (recipe.train.seed, recipe.train.warmup_steps, recipe.data.source_language) == (7, 10, "no")
+    assert recipe.model == dataclasses.replace(PRESETS["bahdanau"], width=64, dropout=0.0)
+    assert recipe.search == Recipe().search
+
+
+@pytest.mark.parametrize("arch", PRESETS)
+def test_tables_read_back_to_the_same_recipe(arch):
+    recipe = make_recipe({"model": {"arch": arch}, "data": {"train": [{"source": "a", "weight": 2}]}})
+    assert make_recipe(to_table(recipe)) == recipe
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("trian.seed=2", 'settings: unknown setting "trian"; did you mean "train"?'),
+        ("train.sed=2", 'settings: unknown setting "train.sed"; did you mean "train.seed"?'),
+        ("train.seed=x", "settings: train.seed must be a whole number, not 'x'"),
+        ("train.seed=true", "settings: train.seed must be a whole number, not True"),
+        ("train.adam_betas=[0.9]", "settings: train.adam_betas must hold 2 values, not 1"),
+        ("model.arch=bahdanu", 'settings: there is no architecture "bahdanu"; did you mean "bahdanau"?'),
+        (
+            "model.norm=befor",
+            'settings: model.norm cannot be "befor" (choose from after, before); did you mean "before"?',
+        ),
+        ("model.widht=8", 'settings: transformer-small has no setting "model.widht"; did you mean "model.width"?'),
+        ("model.width=100", "settings: model.width 100 is not a multiple of model.heads 3"),
+        ("train.batch_tokens=1", "settings: train.batch_tokens must be at least 16"),
+        (f"train.seed={2**63}", "settings: train.seed must be a number of 64 bits"),
+        ("train.validation_sentences=-3", "settings: train.validation_sentences must not be negative"),
+        ("train.clip_norm=-1", "settings: train.clip_norm must not be negative"),
+        ("train.warmup_steps=-5", "settings: train.warmup_steps must not be negative"),
+        ("train.weight_decay=-1", "settings: train.weight_decay must not be negative"),
+        ("train.adam_betas=[2,3]", "settings: train.adam_betas must be at least 0 and below 1"),
+        ("train.adam_epsilon=0", "settings: train.adam_epsilon must be above 0"),
+        ("train.learning_rate=inf", "settings: train.learning_rate must be a finite number"),
+        ("search.length_penalty=nan", "settings: search.length_penalty must be a finite number"),
+        ("model.inner=0", "settings: model.inner must be at least 1"),
+        ("seed=2", '--set seed=2: write it as section.key=value, e.g. "--set train.seed=2"'),
+    ],
+)
+def test_what_does_not_fit_is_told_in_one_line(override, message):
+    table = {"model": {"heads": 3, "head_width": 0, "width": 96}} if "100" in override else {}
+    with pytest.raises(SettingsError) as caught:
+        make_recipe(with_overrides(table, [override]))
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_or_broken_recipe_is_told(tmp_path):
+    with pytest.raises(SettingsError, match="cannot read the recipe"):
+        load_recipe(tmp_path / "none.toml")
+    broken = tmp_path / "broken.toml"
+    broken.write_text("[train\n")
+    with pytest.raises(SettingsError, match=r"broken\.toml: not valid TOML"):
+        load_recipe(broken)
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        config.Corpus,
+        config.DataSettings,
+        config.TokenizerSettings,
+        config.TransformerSettings,
+        config.RecurrentSettings,
+        config.TrainSettings,
+        config.SearchSettings,
+        Recipe,
+    ],
+)
+def test_every_setting_has_a_line_of_help(section):
+    texts = describe(section)
+    assert list(texts) == [field.name for field in dataclasses.fields(section)]
+    assert all(text.endswith(".") for text in texts.values())
+
+
+def test_every_preset_carries_its_own_name():
+    assert {name: preset.arch for name, preset in PRESETS.items()} == {name: name for name in PRESETS}

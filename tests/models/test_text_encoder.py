@@ -1,0 +1,95 @@
+"""The encoder of questions: the laws that every reader of text keeps."""
+
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from regard.config import RETRIEVERS, TextEncoderSettings
+from regard.errors import SettingsError
+from regard.layers.hooks import taps, trace
+from regard.models import build_encoder, build_model
+from tests.toys import close
+
+VOCABULARY = 17
+CASES = {
+    "one layer": TextEncoderSettings(
+        encoder_layers=1, positions="sinusoidal", pool="attention", width=16, inner=24, vector=12
+    ),
+    "dense": TextEncoderSettings(width=16, vector=12),
+    "mean, rotary": TextEncoderSettings(
+        encoder_layers=2, width=16, inner=24, pool="mean", positions="rotary", norm="after", vector=12
+    ),
+}
+every_case = pytest.mark.parametrize("settings", CASES.values(), ids=CASES.keys())
+
+
+class Texts(NamedTuple):
+    """A batch."""
+
+    ids_BS: Tensor
+    mask_BS: Tensor
+
+
+def texts(*lengths):
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    return Texts(torch.randint(VOCABULARY, mask.shape), mask)
+
+
+def build(settings):
+    torch.manual_seed(0)
+    return build_encoder(settings, VOCABULARY).eval()
+
+
+def test_every_preset_builds():
+    for settings in RETRIEVERS.values():
+        assert build(settings).output.out_features == settings.vector
+
+
+@every_case
+@torch.no_grad()
+def test_vectors_have_length_one(settings):
+    vectors = build(settings)(texts(5, 1, 3))
+    assert vectors.shape == (3, 12)
+    close(vectors.norm(dim=-1), torch.ones(3))
+
+
+@every_case
+@torch.no_grad()
+def test_padding_and_company_change_nothing(settings):
+    model, batch = build(settings), texts(5, 1, 3)
+    together = model(batch)
+    padded = Texts(F.pad(batch.ids_BS, (0, 4), value=3), F.pad(batch.mask_BS, (0, 4)))
+    close(model(padded), together)
+    for row, length in enumerate((5, 1, 3)):
+        alone = Texts(batch.ids_BS[row : row + 1, :length], batch.mask_BS[row : row + 1, :length])
+        close(model(alone)[0], together[row])
+
+
+@every_case
+def test_every_weight_learns(settings):
+    model, batch = build(settings).train(), texts(5, 1, 3)
+    (model(batch) * torch.randn(3, 12)).sum().backward()
+    for name, weight in model.named_parameters():
+        assert weight.grad is not None, name
+        assert weight.grad.isfinite().all(), name
+
+
+@every_case
+@torch.no_grad()
+def test_looking_changes_nothing(settings):
+    model, batch = build(settings), texts(4, 2)
+    unseen = model(batch)
+    with trace(model) as tape:
+        close(model(batch), unseen)
+    assert set(tape) == set(taps(model))
+    close(tape["pool"].weights_BHTS.sum(-1).flatten(), torch.ones(2))
+
+
+def test_what_it_is_for_is_told():
+    with pytest.raises(SettingsError, match=r'it is for data\.task = "retrieve"'):
+        build_model(TextEncoderSettings(), 9, 9, joint=True)
+    with pytest.raises(SettingsError, match="an even number"):
+        TextEncoderSettings(width=15)

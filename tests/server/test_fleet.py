@@ -1,0 +1,420 @@
+"""Opened runs: the same answers as without a server, whoever else is asking, and runs found by name and language."""
+
+import asyncio
+import subprocess
+import sys
+from contextlib import aclosing
+from dataclasses import replace
+from itertools import cycle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.config import SearchSettings
+from regard.config.recipe import make_recipe
+from regard.data.builtin import read_phrases
+from regard.data.languages import language_name
+from regard.data.pairs import Pair
+from regard.errors import ModelError, RunError, SettingsError
+from regard.run import WEIGHTS, Run
+from regard.server.batching import Capacity, Closing, TooLate
+from regard.server.runs import NotServed, ServedRun, ServedRuns, unique_names
+from regard.tasks.translate.engine import load_fast
+from regard.tasks.translate.translation import Translation
+from regard.tasks.translate.translator import Pieces, load
+from tests.export.runs import random_recipe, random_run, sentences, tokenizer
+
+pytest.importorskip("ctranslate2")
+
+ENGLISH_ITALIAN = {"source_language": "en", "target_language": "it"}
+TEXTS = [*sentences(6), "", "  I am here.\n\n\tYou are there. "]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    made = random_run(tmp_path_factory.mktemp("fleet") / "en-it", random_recipe(data=ENGLISH_ITALIAN))
+    pairs = read_phrases()[1:401]
+    made.write_held_out([Pair(phrase.source, phrase.target) for phrase in pairs])
+    return made
+
+
+def serve(run, scenario, **options):
+    """Open a fleet of this run, and close it after the scenario with the run as it is served."""
+
+    async def whole():
+        fleet = ServedRuns.open([run.folder], quantization="float32", **options)
+        try:
+            [served] = fleet.served.values()
+            return await asyncio.wait_for(scenario(served), 60)
+        finally:
+            await fleet.close()
+
+    return asyncio.run(whole())
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Translation
+
+
+@pytest.mark.parametrize("engine", ["auto", "torch"])
+def test_answers_are_those_that_the_run_gives_without_a_server(run, engine):
+    texts = TEXTS[:-1]
+    alone = load_fast(run, "float32") if engine == "auto" else load(run.folder)
+
+    async def scenario(served):
+        together = await asyncio.gather(*(served.translate([text]) for text in texts))
+        return [answer for [answer] in together], await served.translate(texts, beam_size=1)
+
+    together, greedy = serve(run, scenario, engine=engine)
+    for found, expected in ((together, alone.translate(texts)), (greedy, alone.translate(texts, beam_size=1))):
+        assert [answer.text for answer in found] == [answer.text for answer in expected]
+        assert [answer.source for answer in found] == texts
+        assert [answer.score for answer in found] == pytest.approx([answer.score for answer in expected], abs=1e-4)
+
+
+def test_lines_stay_lines(run):
+    async def scenario(served):
+        return await served.translate([TEXTS[-1], "I am here.", "You are there."])
+
+    both, first, second = serve(run, scenario)
+    assert both.text == f"  {first.text}\n\n\t{second.text} "
+    assert both.source == TEXTS[-1]
+    assert both.tokens == first.tokens + second.tokens
+    assert "split" not in both.flags
+
+
+def test_long_texts_are_cut_before_they_are_queued(run):
+    text = " ".join(f"{sentence.rstrip('.')}." for sentence in sentences(12))
+
+    async def scenario(served):
+        [answer] = await served.translate([text], max_source_tokens=40)
+        pieces = [piece async for piece in served.pieces(text, max_source_tokens=40)]
+        return answer, pieces, dict(served.decoding.counters.sizes)
+
+    answer, pieces, sizes = serve(run, scenario)
+    assert len(pieces) > 3
+    assert sum(size * times for size, times in sizes.items()) == 2 * len(pieces)
+    assert answer.text == " ".join(piece.text for piece in pieces if piece.text)
+    assert "split" in answer.flags
+
+
+def test_everything_known_is_given_when_asked_for(run):
+    async def scenario(served):
+        return await served.translate(["I am here.\nYou are there.", "I am here."], nbest=7, align=True, details=True)
+
+    two_lines, one = serve(run, scenario)
+    assert len(one.alternatives) == 6  # the beam of 5 grew
+    ended = "cut off" not in one.flags  # of a model that has learnt nothing, hangs on the processor's rounding
+    assert len(one.log_probs) == len(one.tokens) + ended
+    assert one.alignment.source == ("I", "am", "here", ".")
+    assert two_lines.alignment.source == (*one.alignment.source, "You", "are", "there", ".")
+    assert {link for link in two_lines.alignment.links if link[0] < 4} == set(one.alignment.links)
+
+
+def test_what_cannot_be_done_is_said(run):
+    async def scenario(served):
+        with pytest.raises(SettingsError, match=r'search\.beem; did you mean "beam"'):
+            await served.translate(["a"], beem=2)
+        with pytest.raises(SettingsError, match="7 best"):
+            await served.translate(["a"], nbest=7, beam_size=2)
+        with pytest.raises(SettingsError, match='"en-it" was trained to translate, and cannot chat'):
+            await served.reply(["hello"])
+        with pytest.raises(SettingsError, match="cannot classify"):
+            await served.classify(["a text"])
+        with pytest.raises(TooLate):
+            await served.translate(TEXTS, deadline=0)
+        return await served.translate(["I am here."], sample=True)  # what CTranslate2 cannot do, torch can
+
+    assert len(serve(run, scenario)) == 1
+
+
+def test_closing_finishes_what_was_taken(run):
+    async def scenario(served):
+        waiting = asyncio.gather(
+            *(served.translate([text], align=place % 2 == 0) for place, text in enumerate(TEXTS * 2))
+        )
+        await asyncio.sleep(0)
+        await served.close()
+        with pytest.raises(Closing):
+            await served.translate(["too late"])
+        return await waiting
+
+    assert len(serve(run, scenario)) == 2 * len(TEXTS)
+
+
+def test_a_model_that_only_torch_can_run(tmp_path):
+    recipe = make_recipe({"model": {"arch": "bahdanau", "width": 16, "embedding": 16}})
+    recurrent = random_run(tmp_path / "rnn", recipe)
+
+    async def scenario(served):
+        return await served.translate(["I am here."], align=True)
+
+    [answer] = serve(recurrent, scenario)
+    assert answer.text == load(recurrent.folder).translate(["I am here."])[0].text
+    assert answer.alignment is not None
+
+
+def test_torch_is_not_imported_for_translation_alone(run):
+    load_fast(run, "float32")
+    script = f"""
+import asyncio, sys
+from regard.server.runs import ServedRuns
+
+async def main():
+    fleet = Fleet.open([{str(run.folder)!r}], quantization="float32")
+    await fleet.by_pair("en", "it").translate(["I am here."], nbest=2, details=True)
+    print("torch" in sys.modules, fleet.detect("I am here.")[0]["language"])
+    await fleet.close()
+
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.stdout.split(), done.stderr) == (["False", "en"], "")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Lines and pieces
+
+
+@given(st.text(alphabet=st.sampled_from(" \t\r\nab.\u2028\u00a0"), max_size=40))
+def test_a_translation_that_changes_nothing_changes_nothing(text):
+    lines_stay_whole = SearchSettings(
+        max_joined_tokens=SearchSettings.max_source_tokens
+    )  # between sentences there will be one space
+    pieces = Pieces(text, tokenizer("bpe", "both"), lines_stay_whole)
+    answers = [Translation(piece, piece, 0.0, (), (), True) for piece in pieces.texts]
+    assert pieces.join(answers).text == text
+    assert pieces.join(answers).source == text
+    assert all(piece == piece.strip() and "\n" not in piece for piece in pieces.texts)
+
+
+def test_alternatives_keep_the_space_around_them():
+    [pieces] = [Pieces("\n a ", tokenizer("bpe", "both"), SearchSettings())]
+    answer = Translation("a", "b", 0.0, (), (), True, alternatives=(Translation("a", "c", 0.0, (), (), True),))
+    assert [one.text for one in pieces.join([answer]).alternatives] == ["\n c "]
+
+
+def test_alternatives_that_say_the_same_are_dropped():
+    pieces = Pieces("a", tokenizer("bpe", "both"), SearchSettings())
+    others = [Translation("a", text, score, (), (), True) for score, text in enumerate(["b", "c", "b", "c", "d"])]
+    [joined] = [pieces.join([Translation("a", "b", 0.0, (), (), True, alternatives=tuple(others))])]
+    assert [(one.text, one.score) for one in joined.alternatives] == [("c", 1), ("d", 4)]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Looking inside
+
+
+def test_heads_can_be_switched_off_for_one_look(run):
+    async def scenario(served):
+        plain = await served.inspect("I am here.")
+        changed = await served.inspect("I am here.", off=[("decoder.0.cross", 1), ("decoder.0.cross", 3)])
+        again = await served.inspect("I am here.")
+        given = await served.inspect("I am here.", "Io sono qui.")
+        with pytest.raises(ModelError, match="heads 0 to 3"):
+            await served.inspect("I am here.", off=[("decoder.0.cross", 9)])
+        with pytest.raises(ModelError, match="nothing to look at"):
+            await served.inspect("I am here.", off=[("no such", 0)])
+        return plain, changed, again, given
+
+    plain, changed, again, given = serve(run, scenario)
+    assert plain == again
+    [cross] = [attention for attention in changed["attention"] if attention["name"] == "decoder.0.cross"]
+    assert [any(any(row) for row in head) for head in cross["weights"]] == [True, False, True, False]
+    assert (plain["run"], plain["languages"]) == ("en-it", {"source": "en", "target": "it"})
+    assert given["translation"]["given"]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Talking and classifying
+
+
+class Side:
+    """What torch would do, without it."""
+
+    translate = align = inspect = None
+
+    def __init__(self, run):
+        self.opened = self.chatter = self.classifier = self.tagger = self
+
+    def reply(self, turns, **search):
+        return Translation(turns[-1], f"{len(turns)} turns, {search}", 0.0, (), (), True)
+
+    def stream(self, turns, **search):
+        if turns == ["fail"]:
+            raise ModelError("as asked")
+        yield from (cycle(turns) if turns == ["for ever"] else turns)
+
+    def classify(self, texts, *, explain):
+        return [(text, explain, len(texts)) for text in texts]
+
+    tag = classify
+
+
+def with_side(run, monkeypatch, task, scenario):
+    """The scenario with a run of this task, whose torch side is a stand-in."""
+    monkeypatch.setattr("regard.server.runs.TorchWorker", Side)
+    other = Run(run.folder)
+    other.__dict__["recipe"] = replace(run.recipe, data=replace(run.recipe.data, task=task))
+
+    async def whole():
+        capacity = Capacity(threads=1, batch=8, queue=100)
+        served = ServedRun(other, "one", capacity)
+        try:
+            return await asyncio.wait_for(scenario(served), 60)
+        finally:
+            await served.close()
+            capacity.close()
+
+    return asyncio.run(whole())
+
+
+def test_a_reply_comes_whole_or_in_pieces(run, monkeypatch):
+    async def scenario(served):
+        answer = await served.reply(["hello", "you"], temperature=0.5)
+        assert answer.text == "2 turns, {'temperature': 0.5}"
+        assert [piece async for piece in served.stream(["a", "b", "c"])] == ["a", "b", "c"]
+        with pytest.raises(ModelError, match="as asked"):
+            async for _ in served.stream(["fail"]):
+                pass
+        with pytest.raises(SettingsError, match="cannot translate"):
+            await served.translate(["a"])
+
+    with_side(run, monkeypatch, "chat", scenario)
+
+
+def test_who_stops_listening_stops_the_talk(run, monkeypatch):
+    async def scenario(served):
+        async with aclosing(served.stream(["for ever"])) as pieces:
+            async for piece in pieces:
+                assert piece == "for ever"
+                break
+        return await served.reply(["next"])  # in the same thread, which is free again
+
+    assert with_side(run, monkeypatch, "chat", scenario).source == "next"
+
+
+@pytest.mark.parametrize("task", ["classify", "tag"])
+def test_texts_are_labelled_together(run, monkeypatch, task):
+    async def scenario(served):
+        label = getattr(served, task)
+        first = asyncio.create_task(label(["a"]))
+        await asyncio.sleep(0)
+        some, explained = await asyncio.gather(label(["b", "c"]), label(["d"], explain=True))
+        return await first, some, explained
+
+    found = with_side(run, monkeypatch, task, scenario)
+    assert found == ([("a", False, 1)], [("b", False, 2), ("c", False, 2)], [("d", True, 1)])
+
+
+def test_a_task_that_is_not_served_is_refused(run, monkeypatch):
+    async def scenario(served):
+        raise AssertionError
+
+    with pytest.raises(RunError, match='the task "caption", which is not served'):
+        with_side(run, monkeypatch, "caption", scenario)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The fleet
+
+
+def test_names_are_those_of_the_folders_made_unique(tmp_path):
+    folders = [tmp_path / "a" / "demo", tmp_path / "b" / "demo", tmp_path / "demo-2", tmp_path / "c" / "demo"]
+    assert unique_names(folders) == ["demo", "demo-2", "demo-2-2", "demo-3"]
+    with pytest.raises(SettingsError, match="given 2 times"):
+        unique_names([tmp_path / "demo", tmp_path / "a" / ".." / "demo"])
+
+
+def test_runs_are_found_by_name_and_by_languages(run, tmp_path):
+    other = random_run(tmp_path / "pt", random_recipe(data={"source_language": "pt-BR", "target_language": "de"}))
+    unknown = random_run(tmp_path / "unknown", random_recipe())
+    folders = [run.folder, other.folder, unknown.folder]
+
+    async def scenario():
+        fleet = ServedRuns.open(folders, engine="torch")
+        assert list(fleet.served) == ["en-it", "pt", "unknown"]
+        assert fleet.by_name("pt").source == "pt-BR"
+        with pytest.raises(NotServed, match='"unknwon" is served; did you mean "unknown"'):
+            fleet.by_name("unknwon")
+        assert fleet.by_pair("EN", "it").name == "en-it"
+        assert fleet.by_pair("en-GB", "it").name == "en-it"
+        assert fleet.by_pair("pt", "de").name == "pt"
+        with pytest.raises(NotServed, match="it to en is not served; there is en to it, pt-BR to de"):
+            fleet.by_pair("it", "en")
+        with pytest.raises(NotServed):
+            fleet.by_pair("", "")
+        assert fleet.languages == [
+            {"code": "en", "name": "English", "targets": ["it"]},
+            {"code": "pt-BR", "name": "Portuguese (BR)", "targets": ["de"]},
+            {"code": "it", "name": "Italian", "targets": []},
+            {"code": "de", "name": "German", "targets": []},
+        ]
+        assert fleet.rivals() == []
+        about = fleet.by_name("en-it").about()
+        assert (about["id"], about["kind"], about["arch"]) == ("en-it", "translate", "transformer-small")
+        assert about["parameters"] == sum(weight.numel() for weight in run.load_model().parameters())
+        assert fleet.waiting == 0
+        await fleet.close()
+
+    asyncio.run(scenario())
+
+
+def test_the_first_of_two_runs_of_a_pair_is_the_one_that_is_found(run, tmp_path):
+    again = random_run(tmp_path / "again", random_recipe(data=ENGLISH_ITALIAN))
+
+    async def scenario():
+        fleet = ServedRuns.open([run.folder, again.folder], engine="torch")
+        [runs] = fleet.rivals()
+        assert [one.name for one in runs] == ["en-it", "again"]
+        assert fleet.by_pair("en", "it") is runs[0]
+        await fleet.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_run_that_cannot_be_served_is_told_before_anything_starts(run, tmp_path):
+    with pytest.raises(RunError, match="no such run folder"):
+        ServedRuns.open([tmp_path / "none"])
+    unfinished = random_run(tmp_path / "unfinished", random_recipe())
+    (unfinished.folder / WEIGHTS).unlink()
+    with pytest.raises(RunError, match=r"has no weights\.safetensors yet"):
+        ServedRuns.open([run.folder, unfinished.folder])
+
+
+def test_the_language_of_a_text_is_guessed_among_those_served(run, tmp_path):
+    greek = random_run(tmp_path / "el", random_recipe(data={"source_language": "el", "target_language": "en"}))
+    back = random_run(tmp_path / "it", random_recipe(data={"source_language": "it", "target_language": "en"}))
+    fresh = read_phrases("test")[:100]
+
+    async def scenario():
+        fleet = ServedRuns.open([run.folder, greek.folder, back.folder], engine="torch")
+        for side, code in (("source", "en"), ("target", "it")):
+            found = [fleet.detect(getattr(phrase, side)) for phrase in fresh]
+            right = sum(guesses[0]["language"] == code for guesses in found)
+            assert right >= 98
+        assert fleet.detect("Καλημέρα")[0] == {"language": "el", "confidence": 100.0}
+        assert {guess["confidence"] for guess in fleet.detect("123 !?")} == {0.0}
+        await fleet.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_text_in_a_target_language_is_not_taken_for_the_source(run):
+    async def scenario(served):
+        fleet = ServedRuns([served], None)
+        return fleet.detect("Io sono alla moda."), fleet.detect("I am trendy.")
+
+    for code, (first, second) in zip(("it", "en"), serve(run, scenario), strict=True):
+        assert first["language"] == code
+        assert second["confidence"] < 10 < 90 < first["confidence"]
+
+
+def test_languages_have_names():
+    assert [language_name(code) for code in ("de", "zh-Hant", "pt_BR", "tlh")] == [
+        "German",
+        "Chinese (Hant)",
+        "Portuguese (BR)",
+        "tlh",
+    ]

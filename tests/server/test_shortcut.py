@@ -1,0 +1,110 @@
+"""The short way and the long way give the same answers, to the byte."""
+
+import json
+
+import pytest
+from starlette.routing import Match
+
+from regard.server import app as application
+from regard.server.api_keys import add_key
+from regard.server.batching import Closing, QueueFull, TooLate
+from tests.server.fakes import FakeFleet, client_of
+
+PAIR = {"source": "en", "target": "it"}
+ASKED = {
+    "a text": {"q": "hello", **PAIR},
+    "texts": {"q": ["one", "two"], **PAIR},
+    "none": {"q": [], **PAIR},
+    "more than it knows": {"q": "hello", **PAIR, "secret": 1},
+    "a number": {"q": 5, **PAIR},
+    "a number among texts": {"q": ["one", 5], **PAIR},
+    "no text": PAIR,
+    "an unknown language": {"q": "hello", "source": "en", "target": "xx"},
+    "an unknown form": {"q": "hello", **PAIR, "format": "pdf", "search": {"beem": 2}},
+    "too many": {"q": "hello", **PAIR, "alternatives": 99, "nbest": 99},
+    "below zero": {"q": "hello", **PAIR, "alternatives": -1, "nbest": -1},
+    "a list": [1, 2],
+    "nothing": None,
+}
+BYTES = {
+    "empty": b"",
+    "no JSON": b"{",
+    "no UTF-8": b'{"q": "\xff"}',
+    "half a character": b'{"q": "\\ud800", "source": "en", "target": "it"}',
+    "deep": b"[" * 100_000,
+}
+BODIES = {name: json.dumps(body).encode() for name, body in ASKED.items()} | BYTES
+BUSY = [route.path for route in application.BUSY]
+
+
+@pytest.fixture(scope="module")
+def ways():
+    """A server with its shortcut, and one without, before one fleet."""
+    fleet = FakeFleet()
+    with client_of(fleet) as short, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(application, "BUSY", ())
+        with client_of(fleet) as long:
+            yield fleet, short, long
+
+
+def facts(answer):
+    return answer.status_code, answer.content, dict(answer.headers)
+
+
+@pytest.mark.parametrize("path", BUSY)
+@pytest.mark.parametrize("body", BODIES)
+def test_every_body_gets_the_same_answer(ways, path, body):
+    _, short, long = ways
+    kind = {"Content-Type": "Application/JSON; charset=utf-8"}
+    assert facts(short.post(path, content=BODIES[body], headers=kind)) == facts(
+        long.post(path, content=BODIES[body], headers=kind)
+    )
+
+
+@pytest.mark.parametrize("path", BUSY)
+@pytest.mark.parametrize("trouble", [QueueFull(2.5), TooLate(""), Closing(""), TimeoutError(), KeyError("x")])
+def test_so_does_all_trouble(ways, path, trouble):
+    fleet, short, long = ways
+    fleet.served["en-it"].trouble = trouble
+    answers = [client.post(path, json={"q": "hello", **PAIR}) for client in (short, long)]
+    fleet.served["en-it"].trouble = None
+    assert facts(answers[0]) == facts(answers[1])
+    assert answers[0].status_code >= 429
+
+
+@pytest.mark.parametrize("path", BUSY)
+def test_other_kinds_and_methods_take_the_long_way(ways, path):
+    _, short, long = ways
+    for ask in (
+        lambda client: client.get(path),
+        lambda client: client.post(path, content=b"hello", headers={"Content-Type": "text/plain"}),
+        lambda client: client.post(path, content=b"{}"),
+        lambda client: client.post(path, data={"q": "hello", **PAIR}),
+    ):
+        assert facts(ask(short)) == facts(ask(long))
+
+
+@pytest.mark.parametrize("path", BUSY)
+def test_keys_are_asked_for(tmp_path, path):
+    file = tmp_path / "keys"
+    key = add_key(file)
+    with client_of(keys=str(file)) as client:
+        for body in ({"q": "hello", **PAIR}, {"q": 5}):
+            answer = client.post(path, json=body)
+            assert answer.status_code == (401 if path.startswith("/v1") else 403 if body["q"] != 5 else 400)
+        with_key = client.post(path, json={"q": "hello", **PAIR}, headers={"Authorization": f"Bearer {key}"})
+        assert with_key.status_code == 200
+
+
+def test_every_busy_route_is_a_route_that_takes_what_it_says():
+    with client_of() as client:
+        for busy in application.BUSY:
+            scope = {"type": "http", "method": "POST", "path": busy.path, "root_path": "", "headers": []}
+            assert any(route.matches(scope)[0] is Match.FULL for route in client.app.routes)
+            body = client.get("/openapi.json").json()["paths"][busy.path]["post"]["requestBody"]
+            assert body["content"]["application/json"]["schema"]["$ref"].endswith(f"/{busy.body.__name__}")
+
+
+def test_requests_are_counted_by_their_route(ways):
+    _, short, _ = ways
+    assert b'route="/translate",status="200"' in short.get("/metrics").content

@@ -1,0 +1,185 @@
+"""Labelled documents: files read, text cleaned, sentences cut, token ids stored and joined."""
+
+import gzip
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.config import ClassifySettings, Corpus, TokenizerSettings
+from regard.data.store import StorePart, make_documents, open_documents, write_documents
+from regard.errors import CorpusError, RunError
+from regard.tasks.classify.data import (
+    LabelledDocument,
+    arrange,
+    encode_document,
+    plain,
+    read_documents,
+    sentences_of,
+    show_document,
+)
+from regard.text.tokenizer import EOS, train_tokenizer
+
+EXPECTED = [LabelledDocument(("good",), "A film, and a good one."), LabelledDocument(("bad",), 'He said "no".')]
+
+
+def write(folder, name, text):
+    path = folder / name
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    return Corpus(str(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.tsv", 'good\tA film, and a good one.\n\nbad\tHe said "no".\n'),
+        ("a.tsv.gz", 'label\ttext\ngood\tA film, and a good one.\nbad\tHe said "no".\n'),
+        ("a.csv", 'text,category\n"A film, and a good one.",good\n"He said ""no"".",bad\n'),
+        ("a.csv", 'Label,id,Text\ngood,1,"A film, and a good one."\nbad,2,"He said ""no""."\n'),
+        ("a.jsonl", '{"label": "good", "text": "A film, and a good one."}\n'
+                    '{"labels": ["bad"], "text": "He said \\"no\\"."}\n'),
+    ],
+)  # fmt: skip
+def test_every_format_gives_the_same_documents(tmp_path, name, text):
+    assert list(read_documents(write(tmp_path, name, text))) == EXPECTED
+
+
+def test_labels_may_be_numbers_and_lists(tmp_path):
+    text = '{"label": 0, "text": "x"}\n{"label": true, "text": "x"}\n{"labels": ["a", "b", "a"], "text": "x"}\n'
+    text += '{"labels": [], "text": "x"}\n'
+    labels = [document.labels for document in read_documents(write(tmp_path, "a.jsonl", text))]
+    assert labels == [("0",), ("true",), ("a", "b"), ()]
+
+
+def test_a_long_quoted_field_is_read_whole(tmp_path):
+    text = "word " * 40_000
+    [document] = read_documents(write(tmp_path, "a.csv", f'text,label\n"{text}\nand on",x\n'))
+    assert document.text == f"{text}\nand on"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.tsv", "good\tx\nno tab here\n", r"a\.tsv:2: no tab in this row"),
+        ("a.tsv", "\tx\n", r"a\.tsv:1: no label in this row"),
+        ("a.csv", "words,kind\nx,y\n", r"a\.csv:1: the header must name label or labels or category, and text"),
+        ("a.csv", "text,label\nx\n", r"a\.csv:2: 1 columns, but the header has 2"),
+        ("a.jsonl", '{"label": 1}\n', r'a\.jsonl:1: no "text" here'),
+        ("a.jsonl", '{"text": "x"}\n', r'a\.jsonl:1: no "label" here'),
+        ("a.jsonl", '{"text": "x", "label": {}}\n', r"a\.jsonl:1: \{\} is no label"),
+        ("a.jsonl", "{\n", r"a\.jsonl:1: broken JSON"),
+        ("a.txt", "x\n", r"a\.txt: not a file of labelled documents"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(tmp_path, name, text, message):
+    with pytest.raises(CorpusError, match=message):
+        list(read_documents(write(tmp_path, name, text)))
+
+
+@pytest.mark.parametrize(
+    ("marked", "expected"),
+    [
+        ("One.<br /><br />Two.", "One.\n\nTwo."),
+        ("A <b>bold</b> move", "A bold move"),
+        ("Fish &amp; chips &lt;3", "Fish & chips <3"),
+        ("I <3 it, a < b > c", "I <3 it, a < b > c"),
+        ("<p>One</p><p>Two</p>", "\nOne\n\nTwo\n"),
+        ("x <!-- hidden --> y", "x  y"),
+    ],
+)
+def test_markup_becomes_plain_text(marked, expected):
+    assert plain(marked) == expected
+
+
+def test_markup_can_be_kept():
+    assert sentences_of("a <b>b</b>", ClassifySettings(markup="keep")) == ["a <b>b</b>"]
+    assert sentences_of("One.<br />Two here", ClassifySettings()) == ["One.", "Two here"]
+
+
+def test_an_abbreviation_stays_with_its_name():
+    text = "We saw Dr. Jones today. He slept. Wow! It was Mr. T. Smith."
+    assert sentences_of(text, ClassifySettings()) == [
+        "We saw Dr. Jones today.",
+        "He slept.",
+        "Wow! It was Mr. T. Smith.",
+    ]
+    assert sentences_of("Dr. Jones slept.", ClassifySettings()) == ["Dr. Jones slept."]
+
+
+@given(st.lists(st.integers(0, 30), max_size=12), st.sampled_from(["middle", "end"]))
+def test_arranging_keeps_order_and_limits(lengths, truncate):
+    settings = ClassifySettings(sentence_tokens=8, max_tokens=40, truncate=truncate)
+    stretches, left_out = arrange(lengths, settings)
+    sizes = [end - start for _, start, end in stretches]
+    assert stretches == sorted(stretches)
+    assert all(1 <= size <= 8 for size in sizes)
+    assert sum(sizes) + left_out == sum(lengths)
+    assert sum(sizes) <= 40
+    assert left_out == 0 or sum(sizes) > 40 - 8
+
+
+def test_the_middle_or_the_end_of_a_long_document_is_left_out():
+    lengths = [4] * 10
+    middle, left_out = arrange(lengths, ClassifySettings(sentence_tokens=4, max_tokens=16))
+    assert [one.sentence for one in middle] == [0, 1, 8, 9]
+    assert left_out == 24
+    end, _ = arrange(lengths, ClassifySettings(sentence_tokens=4, max_tokens=16, truncate="end"))
+    assert [one.sentence for one in end] == [0, 1, 2, 3]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_tokenizer(
+        ["the cat sat on the mat , and it was happy ."], TokenizerSettings(kind="word", lowercase=True), 1
+    )
+
+
+def test_a_document_without_text_is_one_end(tokenizer):
+    for text in ("", " \n ", "<br />"):
+        assert encode_document(text, tokenizer, ClassifySettings()).sentences == [[EOS]]
+        assert show_document(text, tokenizer, ClassifySettings()) == []
+
+
+def test_what_is_shown_is_what_is_read(tokenizer):
+    text = "The cat sat on the mat, and it was happy. It sat.<br />And zebras 🦓 too: 猫。猫"
+    settings = ClassifySettings(sentence_tokens=4, max_tokens=20)
+    shown, encoded = show_document(text, tokenizer, settings), encode_document(text, tokenizer, settings)
+    assert [[piece.id for piece in one.pieces] for one in shown] == encoded.sentences
+    assert shown[0].text == "the cat sat on"
+    for one in shown:
+        assert one.pieces[0].start == 0
+        assert one.pieces[-1].end == len(one.text)
+
+
+def test_a_store_gives_back_what_was_written(tmp_path):
+    documents = [([[5, 6], [7]], [1]), ([[8]], [0, 1]), ([[9, 9, 9], [4], [3]], [])]
+    write_documents(tmp_path / "store", documents, [StorePart(2, 1.0), StorePart(3, 0.5)], vocabulary=10)
+    store = open_documents(tmp_path / "store")
+    assert len(store) == 3
+    assert [([ids.tolist() for ids in store[n][0]], store[n][1]) for n in range(3)] == documents
+    assert store.tokens.tolist() == [3, 1, 5]
+    assert store.weights == (StorePart(2, 1.0), StorePart(3, 0.5))
+    assert store.label_counts(3).tolist() == [1, 2, 0]
+    (tmp_path / "store" / "ids.npy").write_bytes(b"nothing")
+    with pytest.raises(RunError, match="cannot read the documents"):
+        open_documents(tmp_path / "store")
+
+
+def test_documents_join_into_tensors():
+    batch = make_documents([[[5, 6], [7]], [[8]]], pad=99, labels=[[1], [0, 2]], count=3, index=np.array([4, 2]))
+    assert batch.ids_BUS.tolist() == [[[5, 6], [7, 99]], [[8, 99], [99, 99]]]
+    assert batch.mask_BUS.tolist() == [[[True, True], [True, False]], [[True, False], [False, False]]]
+    assert batch.target_BL.tolist() == [[0, 1, 0], [1, 0, 1]]
+    assert batch.target_tokens == 2
+    part = batch.rows(torch.tensor([1]))
+    assert part.ids_BUS.shape == (1, 2, 2)
+    assert part.index_B.tolist() == [2]
+
+
+def test_windows_hold_whole_sentences():
+    documents = [[[1, 2, 3], [4, 5], [6, 7, 8, 9], [1]], [[2]]]
+    batch = make_documents(documents, pad=0, window=5)
+    assert batch.ids_BUS[0].tolist() == [[1, 2, 3, 4, 5], [6, 7, 8, 9, 1]]
+    assert batch.mask_BUS[1].sum() == 1

@@ -1,0 +1,117 @@
+"""Teams without processes: alone, and the signs of life against a store of our own."""
+
+import json
+import os
+import socket
+from datetime import timedelta
+
+import pytest
+import torch
+from torch import distributed as dist
+
+from regard.errors import TrainingError
+from regard.training import distributed
+from regard.training.distributed import GroupMember, Heartbeat, ProcessGroup, this_team
+
+
+def test_alone_nothing_is_shared():
+    team = ProcessGroup()
+    assert team.is_first
+    assert team.sum(1.5, True) == [1.5, True]
+    assert team.once(lambda: "found") == "found"
+    assert team.join(team.share([1, 2, 3])) == [1, 2, 3]
+    tensors = {"a": torch.ones(2)}
+    assert dict(team.tensors(tensors)) == tensors
+    with pytest.raises(ValueError, match="mine"), team:
+        raise ValueError("mine")
+    team.leave()
+
+
+def test_without_torchrun_a_process_is_alone(monkeypatch):
+    monkeypatch.delenv("RANK", raising=False)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    this_team.cache_clear()
+    assert this_team().size == 1
+    assert this_team() is this_team()
+
+
+@pytest.mark.parametrize(("items", "size"), [(7, 3), (2, 3), (0, 2), (6, 2)])
+def test_shares_are_joined_in_order(monkeypatch, items, size):
+    whole = list(range(items))
+    shares = [list(ProcessGroup(rank, size).share(whole)) for rank in range(size)]
+
+    def gather(found, mine):
+        found[:] = shares
+
+    monkeypatch.setattr(dist, "all_gather_object", gather)
+    assert ProcessGroup(1, size).join(shares[1]) == whole
+
+
+class LeftError(Exception):
+    """Instead of the end of the process."""
+
+
+@pytest.fixture
+def pulses(monkeypatch):
+    """A store, and pulses whose beats are made by hand."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    store = dist.TCPStore("localhost", port, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=20))
+    monkeypatch.setenv("MASTER_ADDR", "localhost")
+    monkeypatch.setenv("MASTER_PORT", str(port))
+    monkeypatch.setattr(distributed, "BEAT", 4.0)  # while the threads sleep, the test beats
+    monkeypatch.setattr(os, "_exit", leave)
+    monkeypatch.setattr(distributed.time, "sleep", lambda seconds: None)
+    members = [GroupMember(rank, f"host{rank}", 100 + rank) for rank in range(3)]
+    made = [Heartbeat(members, rank, "session", speaks=False) for rank in range(3)]
+    yield made
+    for pulse in made:
+        pulse._ended.set()
+    del store
+
+
+def leave(code):
+    raise LeftError(code)
+
+
+def test_who_is_silent_is_named_once_and_all_leave(pulses, capfd):
+    for _ in range(3):
+        for pulse in pulses:
+            pulse._beat()
+    for _ in range(5):
+        pulses[0]._beat()
+        pulses[2]._beat()
+    with pytest.raises(LeftError):
+        pulses[0]._beat()
+    assert "process 1 of 3 (host host1, pid 101) gives no sign of life" in capfd.readouterr().err
+    with pytest.raises(LeftError):
+        pulses[2]._beat()  # it watches 0, which is well, and reads what 0 found out
+    assert capfd.readouterr().err == ""
+
+
+def test_who_said_goodbye_is_not_missed(pulses):
+    for pulse in pulses:
+        pulse._beat()
+    pulses[1].stop()
+    for _ in range(10):
+        pulses[0]._beat()
+        pulses[2]._beat()
+
+
+def test_the_first_to_fail_speaks_and_the_others_leave_quietly(pulses, capfd):
+    assert pulses[2].fail()
+    assert not pulses[0].fail()
+    assert pulses[2].has_ended
+    with pytest.raises(LeftError):
+        pulses[0]._beat()
+    assert capfd.readouterr().err == ""
+    assert json.loads(pulses[0]._get("verdict")) == {"by": 2, "line": ""}
+
+
+def test_all_who_meet_wait_for_the_first(pulses):
+    pulses[0].meet("here", first=True)
+    pulses[1].meet("here", first=False)
+    pulses[0].stop()
+    with pytest.raises(TrainingError, match="the first process has left"):
+        pulses[1].meet("nowhere", first=False)

@@ -1,0 +1,48 @@
+"""Arithmetic counted from the architecture against what PyTorch counts while it runs."""
+
+import dataclasses
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from regard.config import PRESETS
+from regard.models import build_model
+from regard.training.flops import count_cost, pair_amounts
+from tests.toys import MARKER, toy
+
+ROWS, SOURCE, TARGET, WORDS = 3, 7, 5, 50
+
+
+@pytest.mark.parametrize("arch", PRESETS)
+def test_forward_equals_pytorchs_count(arch):
+    settings = dataclasses.replace(toy(arch), dropout=0.0)
+    model = build_model(settings, WORDS, WORDS, joint=True).eval()
+    source = SimpleNamespace(
+        ids_BS=torch.randint(MARKER + 1, WORDS, (ROWS, SOURCE)), mask_BS=torch.ones(ROWS, SOURCE, dtype=torch.bool)
+    )
+    counter = FlopCounterMode(display=False)
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), counter:  # the fused kernel is not counted
+        model(source, torch.randint(3, WORDS, (ROWS, TARGET)))
+    counted = count_cost(model).forward(**pair_amounts(ROWS, SOURCE, TARGET))
+    assert counted == pytest.approx(counter.get_total_flops(), rel=1e-9)
+
+
+def test_counting_leaves_the_model_as_it_was():
+    model = build_model(toy("transformer-tiny"), WORDS, WORDS, joint=True).train()
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    count_cost(model)
+    assert model.training
+    assert all(module.training for module in model.modules())
+    assert {tensor.device.type for tensor in (*model.parameters(), *model.buffers())} == {"cpu"}
+    assert all(weight.equal(before[name]) for name, weight in model.state_dict().items())
+
+
+@pytest.mark.parametrize("arch", ["transformer-tiny", "bahdanau", "hran"])
+def test_a_model_without_data_costs_the_same(arch):
+    """Estimates are made before there are weights."""
+    with torch.device("meta"):
+        empty = build_model(toy(arch), WORDS, WORDS, joint=True)
+    assert count_cost(empty) == count_cost(build_model(toy(arch), WORDS, WORDS, joint=True))
