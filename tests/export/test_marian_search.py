@@ -18,7 +18,7 @@ TOKENS = dict(enumerate(TARGET.tokens[3:-1], 3))
 def read(**said: Any) -> tuple[dict[str, Any], list[str]]:
     """What is left of their words, without what changes nothing."""
     search, lost = from_generation(said, TOKENS, where="here")
-    plain = {"beam": 1, "length_penalty": 1.0, "no_repeat_ngram_size": 0, "min_length": 0, "suppress": []}
+    plain = {"beam_size": 1, "length_penalty": 1.0, "no_repeat_ngram_size": 0, "min_length": 0, "suppress_tokens": []}
     return {name: value for name, value in search.items() if plain.get(name) != value}, lost
 
 
@@ -27,19 +27,19 @@ def read(**said: Any) -> tuple[dict[str, Any], list[str]]:
     [
         {},
         {"stop": "exact"},
-        {"stop": "exact", "beam": 1},
+        {"stop": "exact", "beam_size": 1},
         {"length_penalty": 0.0},
         {"length_penalty": -0.5, "stop": "enough"},
         {"no_repeat_ngram_size": 3, "min_length": 1},
         {"min_length": 7},
         {"repetition_penalty": 1.3},
-        {"suppress": (TARGET.token(70), TARGET.token(9))},
+        {"suppress_tokens": (TARGET.token(70), TARGET.token(9))},
     ],
 )
 def test_there_and_back(search):
     said, lost = to_generation(SearchSettings(**search), TARGET)
     back, unknown = from_generation(said, TOKENS, where="here")
-    assert SearchSettings(**back | {"suppress": tuple(back["suppress"])}) == SearchSettings(**search)
+    assert SearchSettings(**back | {"suppress_tokens": tuple(back["suppress_tokens"])}) == SearchSettings(**search)
     assert lost == unknown == []
 
 
@@ -49,13 +49,13 @@ def test_there_and_back(search):
         ({}, {}),
         ({"num_beams": None, "length_penalty": None, "early_stopping": None, "min_length": None}, {}),
         ({"num_beams": 4, "length_penalty": 0.0, "early_stopping": True},
-         {"beam": 4, "length_penalty": 0.0, "stop": "enough"}),
-        ({"num_beams": 4, "length_penalty": 0.0}, {"beam": 4, "length_penalty": 0.0, "stop": "exact"}),
-        ({"num_beams": 4}, {"beam": 4}),
+         {"beam_size": 4, "length_penalty": 0.0, "stop": "enough"}),
+        ({"num_beams": 4, "length_penalty": 0.0}, {"beam_size": 4, "length_penalty": 0.0, "stop": "exact"}),
+        ({"num_beams": 4}, {"beam_size": 4}),
         ({"min_length": 1}, {}),  # the start token is one
         ({"min_length": 9, "min_new_tokens": 5}, {"min_length": 5}),  # as theirs: the latter wins
         ({"bad_words_ids": [[TARGET.pad], [70]], "suppress_tokens": [1, 70, 9]},
-         {"suppress": [TARGET.token(70), TARGET.token(9)]}),
+         {"suppress_tokens": [TARGET.token(70), TARGET.token(9)]}),
     ],
 )  # fmt: skip
 def test_what_they_say_in_our_words(said, search):
@@ -76,7 +76,7 @@ def test_what_they_say_in_our_words(said, search):
 def test_what_we_cannot_say(said, lost):
     search, found = read(**said)
     assert found == lost
-    assert search.keys() <= {"beam"}
+    assert search.keys() <= {"beam_size"}
 
 
 @pytest.mark.parametrize(
@@ -84,8 +84,8 @@ def test_what_we_cannot_say(said, lost):
     [
         ({"length_penalty_form": "gnmt"}, ['search.length_penalty_form = "gnmt"']),
         ({"length_penalty_form": "gnmt", "length_penalty": 0.0}, []),  # the two forms are one
-        ({"coverage_penalty": 0.2, "groups": 5}, ["search.coverage_penalty = 0.2", "search.beam_groups = 5"]),
-        ({"repetition_penalty": 1.2, "beam": 1}, ["search.repetition_penalty = 1.2"]),
+        ({"coverage_penalty": 0.2, "beam_groups": 5}, ["search.coverage_penalty = 0.2", "search.beam_groups = 5"]),
+        ({"repetition_penalty": 1.2, "beam_size": 1}, ["search.repetition_penalty = 1.2"]),
     ],
 )
 def test_what_they_cannot_say(search, lost):
