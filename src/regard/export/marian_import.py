@@ -212,7 +212,11 @@ def _recipe(
         **({"output_bias": True} if biased else {}),
     }
     languages = {f"{side}_language": described.get(f"{side}_lang") or "" for side in ("source", "target")}
-    tokenizer = {"kind": read_mark(folder).get("tokenizer", "unigram"), "vocab_size": config["vocab_size"], "joint": joint}
+    tokenizer = {
+        "kind": read_mark(folder).get("tokenizer", "unigram"),
+        "vocab_size": config["vocab_size"],
+        "joint": joint,
+    }
     if tokenizer["kind"] == "sentencepiece":
         tokenizer["kind"] = "unigram"
     table = {"model": model, "tokenizer": tokenizer, "search": search, "data": languages}
