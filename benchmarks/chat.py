@@ -74,7 +74,7 @@ def judge(side: str, minutes: float) -> dict[str, Any]:
     translator = chatter.translator
     held_out = run.held_out()
     people = [pair.target for pair in held_out]
-    replies = [answer.text for answer in translator.translate([pair.source for pair in held_out], retry=False)]
+    replies = [answer.text for answer in translator.translate([pair.source for pair in held_out], retry_failures=False)]
     last = [Pair(split_turns(pair.source)[-1], pair.target) for pair in held_out]
     with_all, with_last = (
         perplexity(mean_loss(translator.model, translator.source, translator.target, pairs))

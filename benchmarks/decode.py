@@ -110,7 +110,7 @@ class ByHand:
 
 def texts_by(translate: Callable[..., Any], **options: Any) -> Texts:
     """A translator of ours as a function from texts to texts."""
-    return lambda texts: [answer.text for answer in translate(texts, beam=BEAM, length_penalty=1.0, **options)]
+    return lambda texts: [answer.text for answer in translate(texts, beam_size=BEAM, length_penalty=1.0, **options)]
 
 
 def rounds(sides: dict[str, Texts], texts: list[str], count: int) -> dict[str, float]:
@@ -151,7 +151,7 @@ def cold_start(run: Path, engine: str, text: str) -> float:
 def agreement(translator: Translator, peer: Generate, texts: list[str]) -> dict[str, Any]:
     """How many texts are those of `generate`, and how far apart the scores are where they are not."""
     theirs = peer.ids(texts, one_length=True, early_stopping=True)
-    ours = translator.translate(texts, beam=BEAM, length_penalty=1.0, stop="enough", retry=False)
+    ours = translator.translate(texts, beam_size=BEAM, length_penalty=1.0, stop="enough", retry_failures=False)
     differ = [place for place, ids in enumerate(theirs) if translator.target.decode(ids) != ours[place].text]
     gaps = []
     if differ:
@@ -207,10 +207,10 @@ def sides_of(run: Path, translator: Translator, workers: Workers, peer: Generate
     fast = load_fast(Run.open(run))
     sides: dict[str, Texts] = {  # the same work for all: the others do not translate a second time what loops
         "generate": peer,
-        "regard torch": texts_by(workers.translate, retry=False),
+        "regard torch": texts_by(workers.translate, retry_failures=False),
         "regard torch, loops tried again": texts_by(workers.translate),
-        "regard torch, exact stop": texts_by(workers.translate, stop="exact", retry=False),
-        "regard auto": texts_by(fast.translate, retry=False),
+        "regard torch, exact stop": texts_by(workers.translate, stop="exact", retry_failures=False),
+        "regard auto": texts_by(fast.translate, retry_failures=False),
         "regard auto, loops tried again": texts_by(fast.translate),
     }
     for kind, folder in folders.items():

@@ -68,7 +68,7 @@ def test_log_probabilities(run: Run) -> None:
 def test_hypotheses(run: Run, beam: int, penalty: float, stop: Any) -> None:
     sources = encoded(run)
     longest = [2 * len(ids) + 10 for ids in sources]
-    found = converted(run).translate(sources, longest, beam=beam, penalty=penalty, stop=stop)
+    found = converted(run).translate(sources, longest, beam_size=beam, penalty=penalty, stop=stop)
     expected = [hypothesis[0] for hypothesis in search(run, sources, longest, beam, penalty, stop)]
     assert [best.tokens for [best] in found] == [best.tokens for best in expected]
     assert [best.ended for [best] in found] == [best.ended for best in expected]
@@ -130,7 +130,7 @@ def test_what_the_positions_do_not_reach_is_refused(tmp_path: Path) -> None:
     engine = converted(run)
     with pytest.raises(ModelError, match="a sentence of 31 tokens is longer than the 20"):
         engine.translate([[5] * 30], [70])
-    [[best]] = engine.translate([[5] * 19], [70], beam=2)
+    [[best]] = engine.translate([[5] * 19], [70], beam_size=2)
     assert len(best.tokens) <= 20
 
 

@@ -57,7 +57,7 @@ def test_generate_writes_what_we_write(variant: str, tmp_path: Path) -> None:
     run = random_run(tmp_path / "run", random_recipe(**VARIANTS[variant]))
     model, theirs = open_theirs(export_marian(run, tmp_path / "marian"))
     ours = load(run.folder)
-    for text, answer in zip(texts := sentences(4), ours.translate(texts, retry=False), strict=True):
+    for text, answer in zip(texts := sentences(4), ours.translate(texts, retry_failures=False), strict=True):
         ids = theirs(f" {text}  ")["input_ids"]
         assert ids == [*ours.source.encode(text), EOS]
         model.generation_config.max_length = 2 * (len(ids) - 1) + 11  # our limit, and the start token

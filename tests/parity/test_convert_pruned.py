@@ -69,7 +69,7 @@ def test_ctranslate2_scores_and_writes_the_same(norm: str, tmp_path: Path) -> No
             logits_TV = model(make_sources([one], source.pad), torch.tensor([[SOS, *other]]))[0, :, :-1]
         expected = logits_TV.log_softmax(-1).gather(1, torch.tensor([*other, EOS])[:, None])[:, 0]
         close(torch.tensor(log_probs), expected, 1e-4)
-    answers = load(run.folder).translate(sentences(6), retry=False)
+    answers = load(run.folder).translate(sentences(6), retry_failures=False)
     found = engine.translate(ids, [2 * len(row) + 10 for row in ids])
     assert [best.tokens for [best] in found] == [tuple(map(target.tokens.index, answer.tokens)) for answer in answers]
 
@@ -89,7 +89,7 @@ def test_marian_writes_the_same(run: Run, tmp_path: Path) -> None:
     transformers.utils.logging.disable_progress_bar()
     model = transformers.MarianMTModel.from_pretrained(export_marian(run, tmp_path / "marian"))
     ours = load(run.folder)
-    for text, answer in zip(texts := sentences(3), ours.translate(texts, retry=False), strict=True):
+    for text, answer in zip(texts := sentences(3), ours.translate(texts, retry_failures=False), strict=True):
         ids = [*ours.source.encode(text), EOS]
         model.generation_config.max_length = 2 * (len(ids) - 1) + 11  # our limit, and the start token
         [written] = model.generate(input_ids=torch.tensor([ids])).tolist()

@@ -21,8 +21,9 @@ from regard.run import WEIGHTS, Run
 from regard.server.batching import Capacity, Closing, TooLate
 from regard.server.runs import NotServed, ServedRun, ServedRuns, unique_names
 from regard.tasks.translate.engine import load_fast
+from regard.tasks.translate.pieces import Pieces
 from regard.tasks.translate.translation import Translation
-from regard.tasks.translate.translator import Pieces, load
+from regard.tasks.translate.translator import load
 from tests.export.runs import random_recipe, random_run, sentences, tokenizer
 
 pytest.importorskip("ctranslate2")

@@ -56,7 +56,7 @@ def translation(text: str, nbest: int = 1) -> Json:
             "tokens": [f"▁{word}" for word in written + written[-1:] * more],
             "log_probs": [math.log(one) for one in probabilities + [0.5] * more] + [-0.01],
             "log_prob": -1.0 - more,
-            "ended": True,
+            "finished": True,
             "flags": ["loops"] if "again" in found else [],
             "alternatives": [answer(other) for other in range(1, nbest)] if more == 0 else [],
             "alignment": {

@@ -44,7 +44,7 @@ def test_openai_s_client_chats(port, runs):
     with openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="unused", timeout=60) as client:
         reply = client.chat.completions.create(model="talker", messages=SAID)
         assert reply.choices[0].message.content == expected.text
-        assert reply.choices[0].finish_reason == ("stop" if expected.ended else "length")
+        assert reply.choices[0].finish_reason == ("stop" if expected.finished else "length")
         assert reply.usage.completion_tokens == len(expected.tokens)
         drawn = client.chat.completions.create(model="talker", messages=SAID, temperature=1, seed=3, max_tokens=4)
         again = client.chat.completions.create(model="talker", messages=SAID, temperature=1, seed=3, max_tokens=4)

@@ -81,7 +81,7 @@ def test_load_and_translate_in_order_with_empty_lines(run):
 
 
 def test_nbest_and_overrides(run):
-    [answer] = regard.load(run).translate(["I am trendy"], nbest=3, beam=4)
+    [answer] = regard.load(run).translate(["I am trendy"], nbest=3, beam_size=4)
     scores = [answer.score, *(other.score for other in answer.alternatives)]
     assert len(scores) == 3
     assert scores == sorted(scores, reverse=True)

@@ -82,7 +82,7 @@ class Conversation:
         choice = {
             "index": 0,
             "message": {"role": "assistant", "content": answer.text},
-            "finish_reason": "stop" if answer.ended else "length",
+            "finish_reason": "stop" if answer.finished else "length",
         }
         usage = self.usage(len(answer.tokens))
         found = {"found": answer.found} if isinstance(answer, RetrievedReply) else {}

@@ -21,8 +21,8 @@ from regard.server.batching import Batcher, Capacity, ShutdownGate, ThreadToLoop
 from regard.server.language_detection import LanguageDetector
 from regard.server.settings import ServerSettings
 from regard.tasks.translate.engine import EngineName, FastTranslator, Quantization, choose_engine, open_fast
+from regard.tasks.translate.pieces import Pieces
 from regard.tasks.translate.translation import Translation
-from regard.tasks.translate.translator import Pieces
 
 if TYPE_CHECKING:
     from regard.tasks import Opened

@@ -192,7 +192,7 @@ class TranslationAnswer(BaseModel):
     text: str
     score: float | None
     tokens: list[str]
-    ended: bool
+    finished: bool
     flags: list[str]
     alternatives: list[TranslationAnswer]
     alignment: AlignmentAnswer | None = None

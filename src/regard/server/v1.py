@@ -126,11 +126,7 @@ async def translate(asked: TranslateRequest, request: Request, service: TheServi
 
 def translation_facts(answer: Translation, *, scores: bool = False) -> dict[str, Any]:
     """A translation for JSON, without the figures of its tokens where nobody asked: one engine has them anyway."""
-    made = answer.as_dict()
-    if not scores:
-        for one in (made, *made["alternatives"]):
-            del one["log_probs"], one["log_prob"]
-    return made
+    return answer.as_dict(scores=scores)
 
 
 def choose_translator(service: Service, model: str, source: str, target: str, texts: Sequence[str]) -> ServedRun:

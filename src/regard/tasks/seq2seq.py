@@ -110,9 +110,11 @@ class TranslateTrainUnit(StreamTrainUnit):
         search = self.recipe.search
         answers = translator.translate(
             sources,
-            beam=1,
-            groups=1,
-            retry=False,  # what has learnt little loops, and may
+            sample=False,
+            beam_size=1,
+            beam_groups=1,
+            coverage_penalty=0.0,  # needs a beam
+            retry_failures=False,  # a model that has learned little may repeat itself
             max_joined_tokens=search.max_joined_tokens or search.max_source_tokens,  # lines are as those it learns from
         )
         return self.team.join(texts_of(answers))

@@ -83,9 +83,9 @@ def test_a_reply_depends_on_the_turns_it_may_see(chatter):
 
 def test_streams_are_replies_in_pieces(chatter):
     turns = ["Hello.", "Hello! Tell me something about yourself.", "My name is Anna."]
-    for search in ({}, {"sample": True, "seed": 4, "temperature": 1.5}, {"beam": 3}):
-        expected = chatter.reply(turns, retry=False, **search).text
-        assert "".join(chatter.stream(turns, retry=False, **search)) == expected
+    for search in ({}, {"sample": True, "seed": 4, "temperature": 1.5}, {"beam_size": 3}):
+        expected = chatter.reply(turns, retry_failures=False, **search).text
+        assert "".join(chatter.stream(turns, retry_failures=False, **search)) == expected
 
 
 def test_pieces_hold_whole_characters(chatter):
@@ -112,7 +112,7 @@ def test_any_text_is_answered(chatter, said):
     assert isinstance(answer.text, str)
     size = len(chatter.translator.source.encode(answer.source))
     assert size <= chatter.most
-    assert "".join(chatter.stream(["Hello.", said])) == chatter.reply(["Hello.", said], retry=False).text
+    assert "".join(chatter.stream(["Hello.", said])) == chatter.reply(["Hello.", said], retry_failures=False).text
 
 
 def test_marks_that_people_type_close_no_turn(chatter):

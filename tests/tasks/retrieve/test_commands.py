@@ -245,7 +245,7 @@ def test_what_is_not_known_goes_to_a_model(faq, tmp_path, monkeypatch, capsys):
     assert json.loads(known)["by"] == "knowledge"
     assert json.loads(unknown)["by"] == "model"
     answer = json.loads(known)["text"]
-    expected = regard.load(talker).reply(["When do you open?", answer, "football"], beam=1).text
+    expected = regard.load(talker).reply(["When do you open?", answer, "football"], beam_size=1).text
     assert json.loads(unknown)["text"] == expected
     assert ask(monkeypatch, capsys, faq, said, "--fallback", str(talker), "--beam", "1") == [answer, expected]
 

@@ -38,7 +38,12 @@ def test_both_engines_give_the_same_answers(run):
     fast = load_fast(run, "float32").translate(texts, nbest=2, details=True, retry_failures=False)
     slow = load(run.folder).translate(texts, nbest=2, retry_failures=False)
     for one, other in zip(fast, slow, strict=True):
-        assert (one.text, one.tokens, one.ended, one.flags) == (other.text, other.tokens, other.ended, other.flags)
+        assert (one.text, one.tokens, one.finished, one.flags) == (
+            other.text,
+            other.tokens,
+            other.finished,
+            other.flags,
+        )
         assert one.score == pytest.approx(other.score, abs=1e-4)
         assert [found.text for found in one.alternatives] == [found.text for found in other.alternatives]
 
@@ -80,13 +85,13 @@ def test_the_lists_name_every_setting_at_most_once_and_only_settings():
 def test_first_use_converts_once_and_translates_nothing_else(tmp_path, monkeypatch):
     run = random_run(tmp_path / "run", random_recipe())
     run.write_held_out([Pair(text, text) for text in sentences(3)])
-    convert, converted, translated, logged = regard.convert.ctranslate2.convert_run, [], [], []
+    convert, converted, translated, logged = regard.export.ctranslate2.convert_run, [], [], []
 
     def count(run, folder, quantization):
         converted.append(quantization)
         return convert(run, folder, quantization)
 
-    monkeypatch.setattr(regard.convert.ctranslate2, "convert_run", count)
+    monkeypatch.setattr(regard.export.ctranslate2, "convert_run", count)
     monkeypatch.setattr(Engine, "as_they_come", lambda self, sources, *_, **__: translated.append(sources) or iter(()))
     load_fast(run, "int8", logged.append)
     load_fast(run, "int8", logged.append)
@@ -243,13 +248,13 @@ def test_a_folder_that_cannot_be_written_is_left_to_torch(tmp_path, capsys, monk
 
 def test_of_two_that_convert_at_once_one_waits_for_the_other(tmp_path, monkeypatch):
     run = random_run(tmp_path / "run", random_recipe())
-    convert, made = regard.convert.ctranslate2.convert_run, []
+    convert, made = regard.export.ctranslate2.convert_run, []
 
     def slowly(*arguments):
         time.sleep(0.3)
         made.append(convert(*arguments))
 
-    monkeypatch.setattr(regard.convert.ctranslate2, "convert_run", slowly)
+    monkeypatch.setattr(regard.export.ctranslate2, "convert_run", slowly)
     with ThreadPoolExecutor(2) as pool:
         both = [pool.submit(load_fast, Run.open(run.folder), "int8") for _ in range(2)]
         answers = [one.result().translate(["I am here."]) for one in both]
@@ -273,7 +278,7 @@ def test_a_minimum_beyond_the_limit_is_the_limit(run):
     texts = sentences(3)
     for fast in (load_fast(run, "float32"), load(run.folder)):
         answers = fast.translate(texts, min_length=400, max_length_ratio=1.0, max_length_extra=2, retry_failures=False)
-        assert all(len(answer.tokens) >= 2 and not answer.ended for answer in answers)
+        assert all(len(answer.tokens) >= 2 and not answer.finished for answer in answers)
 
 
 def test_scores_are_the_models_own_also_where_something_is_forbidden(run):
@@ -284,10 +289,10 @@ def test_scores_are_the_models_own_also_where_something_is_forbidden(run):
             found = [answer, *answer.alternatives]
             assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
             for one in found:
-                size = len(one.tokens) + one.ended
+                size = len(one.tokens) + one.finished
                 assert len(one.log_probs) == size
                 assert one.score == pytest.approx(one.log_prob / size ** search.get("length_penalty", 1.0))
-            if answer.ended:
+            if answer.finished:
                 [own] = slow.score([answer.source], [answer.text])
                 if own.tokens == answer.tokens:
                     assert answer.log_prob == pytest.approx(own.log_prob, abs=0.3)  # here without the unknown token
@@ -327,7 +332,7 @@ def test_torch_is_not_imported_for_a_converted_run(run):
     assert done.stderr.split() == ["0", "False"]
     answer = json.loads(done.stdout)
     assert answer["source"] == "I am here."
-    assert len(answer["log_probs"]) == len(answer["tokens"]) + answer["ended"]
+    assert len(answer["log_probs"]) == len(answer["tokens"]) + answer["finished"]
 
 
 def test_workers_do_not_outlive_who_asks():

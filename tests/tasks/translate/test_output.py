@@ -11,8 +11,8 @@ from regard.config.recipe import make_recipe
 from regard.data.builtin import read_phrases
 from regard.errors import CorpusError, SettingsError
 from regard.tasks.translate.output import TranslationFile, chunks, chunks_as_they_come
+from regard.tasks.translate.pieces import in_pieces
 from regard.tasks.translate.translation import Translation
-from regard.tasks.translate.translator import in_pieces
 from regard.text.tokenizer import train_tokenizer
 
 
@@ -199,5 +199,5 @@ def test_sentences_of_a_line_are_joined_only_where_it_is_known_how_far(tokenizer
 
 
 def test_long_lines_can_be_refused(tokenizer):
-    with pytest.raises(SettingsError, match=r"text 2 has .* tokens, more than search\.max_source = 20"):
+    with pytest.raises(SettingsError, match=r"text 2 has .* tokens, more than search\.max_source_tokens = 20"):
         in_pieces(["a", "b " * 100], tokenizer, SearchSettings(max_source_tokens=20, long_lines="refuse"), echo)

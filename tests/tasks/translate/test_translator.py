@@ -162,7 +162,7 @@ def test_a_searched_score_is_the_score_of_its_text(words, arch, search):
     translator = Translator(model, words, words)
     sources = ["ein Hund", "die Katze schläft schnell und ein Kind"]
     answers = translator.translate(sources, retry_failures=False, beam_size=20, nbest=20, **search)
-    searched = [one for answer in answers for one in (answer, *answer.alternatives) if one.ended]
+    searched = [one for answer in answers for one in (answer, *answer.alternatives) if one.finished]
     assert searched
     scored = translator.score([one.source for one in searched], [one.text for one in searched], **search)
     plain = translator.score([one.source for one in searched], [one.text for one in searched])
@@ -181,9 +181,9 @@ def test_a_prefix_is_never_cut(words):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"prefix": "ein Pferd"}, 'the prefix "ein Pferd" holds a word that the vocabulary does not know'),
-        ({"prefix": "ein", "max_source_tokens": 1}, "a prefix is of a text as a whole: cut it"),
-        ({"tree": True, "max_source_tokens": 1}, "a tree is of a text as a whole: cut it"),
+        ({"prefix": "ein Pferd"}, 'the prefix "ein Pferd" contains a word that is not in the vocabulary'),
+        ({"prefix": "ein", "max_source_tokens": 1}, "a prefix belongs to a whole text: cut it"),
+        ({"tree": True, "max_source_tokens": 1}, "a tree belongs to a whole text: cut it"),
         ({"suppress_tokens": ("▁Hnd",)}, 'the vocabulary has no "▁Hnd"; did you mean "▁Hund"'),
         ({"nbest": 9}, "9 best translations need a search.beam_size of at least 9"),
         ({"nbest": 0}, "nbest must be at least 1"),
@@ -399,7 +399,7 @@ def test_a_worker_that_cannot_open_the_run_says_why(runs, tmp_path, capfd):
     content = safetensors.torch.save({"unknown": torch.ones(2)})
     workers = Workers([spoilt(runs, tmp_path / "other", content)], 1)
     try:
-        with pytest.raises(RunError, match="does not fit the recipe"):
+        with pytest.raises(RunError, match="damaged or changed"):
             workers.translate(["I am trendy"])
     finally:
         workers.close()

@@ -103,7 +103,7 @@ class ChatTraining(TranslateTraining):
 
 def reply_to(chatter: Chatbot, pairs: Sequence[Pair]) -> list[Sample]:
     """Replies to contexts as they were prepared, beside those that people gave."""
-    answers = chatter.translator.translate([pair.source for pair in pairs], retry=False)
+    answers = chatter.translator.translate([pair.source for pair in pairs], retry_failures=False)
     return [
         Sample(pair.source, answer.text, pair.target, answer.score) for pair, answer in zip(pairs, answers, strict=True)
     ]

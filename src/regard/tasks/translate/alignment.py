@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -91,27 +91,6 @@ class Aligner:
             self.model.hidden(batch.source, batch.target_input_BT)
         found = [tape[name].weights_BHTS for name in self._taps]
         return torch.cat(found, dim=1).cpu(), [weights.shape[1] for weights in found]
-
-
-def join_alignments(answers: Sequence[Translation], parts: Sequence[Translation]) -> list[Translation]:
-    """Answers whose lines were translated in pieces get the links of the pieces; `parts` are all of them, in order."""
-    left = iter(parts)
-    return [_join(answer, left) if "split" in answer.flags else next(left) for answer in answers]
-
-
-def _join(answer: Translation, left: Iterator[Translation]) -> Translation:
-    """One answer with the links of as many pieces as make up its line."""
-    pieces: list[Translation] = []
-    missing = _letters(answer.source)
-    while missing > 0:
-        pieces.append(next(left))
-        missing -= _letters(pieces[-1].source)
-    return replace(answer, alignment=Alignment.joined(piece.alignment for piece in pieces if piece.alignment))
-
-
-def _letters(text: str) -> int:
-    """Characters that cutting and joining a text leave as they are."""
-    return sum(map(len, text.split()))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -301,7 +301,7 @@ def given_text(given: str) -> str | None:
 
 
 def _without_long(lines: Iterable[str], name: str, tokenizer: Tokenizer, settings: SearchSettings) -> Iterator[str]:
-    from regard.tasks.translate.translator import TOO_LONG, refuse_long
+    from regard.tasks.translate.pieces import TOO_LONG, refuse_long
 
     for number, line in enumerate(lines, 1):
         where = f"{name} {number:,}" if name == "line" else f"{name}:{number}"

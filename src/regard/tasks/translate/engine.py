@@ -21,8 +21,8 @@ from regard.export import exportable
 from regard.export.folder import check_export, exporting, fingerprint, read_mark
 from regard.run import Run
 from regard.system import usable_cores
-from regard.tasks.translate.translation import Translation, find_flags, target_scripts, try_again
-from regard.tasks.translate.translator import in_pieces
+from regard.tasks.translate.pieces import in_pieces
+from regard.tasks.translate.translation import Translation, find_flags, retry_failed, target_scripts
 from regard.text.tokenizer import EOS, SOS, Tokenizer
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ BATCH = 32
 class EngineOptions(TypedDict, total=False):
     """How to search."""
 
-    beam: int
+    beam_size: int
     penalty: float
     """Exponent of the length that scores are divided by."""
     stop: Literal["exact", "enough"]
@@ -263,7 +263,7 @@ class FastTranslator:
     def translate(
         self, texts: Sequence[str], *, nbest: int = 1, details: bool = False, **search: Any
     ) -> list[Translation]:
-        """Translate texts, given back in order. Keywords override `search` settings, e.g. beam=1."""
+        """Translate texts, given back in order. Keywords override `search` settings, e.g. beam_size=1."""
         settings = replace(self.search, **search)
         return in_pieces(texts, self.engine.source, settings, lambda parts: self._all(parts, settings, nbest, details))
 
@@ -272,7 +272,7 @@ class FastTranslator:
         answers = self._answer(texts, settings, nbest, details)
         if not settings.retry_failures:
             return answers
-        return try_again(
+        return retry_failed(
             answers, settings, lambda places, safer: self._answer([texts[p] for p in places], safer, nbest, details)
         )
 
@@ -284,7 +284,7 @@ class FastTranslator:
         found: Iterable[tuple[int, list[EngineHypothesis]]] = self.engine.as_they_come(
             sources,
             [max(int(settings.max_length_ratio * len(ids)) + settings.max_length_extra, 1) for ids in sources],
-            beam=settings.beam_size,
+            beam_size=settings.beam_size,
             penalty=settings.length_penalty,
             stop=settings.stop,
             hypotheses=nbest,
@@ -433,7 +433,7 @@ def quantization_loss(run: Run, folder: Path, quantization: Quantization, pairs:
     with tempfile.TemporaryDirectory() as place:
         for model in (convert_run(run, Path(place) / "full", "float32"), folder):
             found = Engine(model, source, target).translate(
-                ids, longest, beam=search.beam_size, penalty=search.length_penalty, stop="enough"
+                ids, longest, beam_size=search.beam_size, penalty=search.length_penalty, stop="enough"
             )
             texts = [target.decode(best.tokens) for [best] in found]
             bleu.append(score_translations(texts, [pair.target for pair in pairs]).bleu)

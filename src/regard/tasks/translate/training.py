@@ -104,7 +104,7 @@ def tune_penalty(translator: Translator, pairs: Sequence[Pair]) -> TunedSearch |
     answers = translator.translate(
         [pair.source for pair in pairs],
         nbest=settings.beam_size,
-        retry=False,
+        retry_failures=False,
         length_penalty=usual,
         max_joined_tokens=settings.max_joined_tokens
         or settings.max_source_tokens,  # what is joined of pieces has no other hypotheses

@@ -1,4 +1,4 @@
-"""An answer: a translation and what is known about it, and the flags that say when not to trust it."""
+"""The result of translating a text: scores, tokens, alternatives, and flags that mark suspicious translations."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 Flag = Literal["empty", "loops", "copies", "cut off", "script", "length", "retried", "split"]
 
 LOOP_WORDS = 8
-"""The longest run of words whose repetition is looked for."""
+"""Longest repeated sequence of words that is searched for."""
 STUTTERED, STUTTER = 20, re.compile(r"(\w{1,8}?)\1{5,}")
-"""A word of at least so many letters that says the same few again and again: a loop of subwords."""
+"""A word of at least this many letters that repeats a few of them six times: a loop of subwords."""
 COPIED_WORDS, COPIED_SHARE = 4, 0.8
-"""So many words in a row, and this share of the whole, taken over from the source are a copy."""
+"""At least this many consecutive source words that make up this share of the output are a copy."""
 ABSURD_RATIO, SHORT_TEXT = 4.0, 20
-"""More characters than this many times the other side's, above a difference that short texts may well have."""
+"""Largest plausible ratio of lengths in characters, beyond a difference that is normal for short texts."""
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """Which words of a text and of its translation belong together."""
+    """Word alignment of a text and its translation."""
 
     source: tuple[str, ...]
     target: tuple[str, ...]
     links: Links
-    """Places in `source` and `target`, counted from 0."""
+    """Pairs of indices into `source` and `target`, starting at 0."""
 
     @property
     def pharaoh(self) -> str:
@@ -47,7 +47,7 @@ class Alignment:
 
     @classmethod
     def joined(cls, parts: Iterable[Alignment]) -> Alignment:
-        """That of a text of those of its pieces, in order."""
+        """The alignment of a text from the alignments of its pieces, in order."""
         source: tuple[str, ...] = ()
         target: tuple[str, ...] = ()
         links: Links = ()
@@ -59,7 +59,7 @@ class Alignment:
 
 @dataclass(frozen=True)
 class Translation:
-    """A translation and what is known about it. It becomes JSON once, and everything that shows it draws that."""
+    """A translation with its scores and flags. `as_dict` is the one JSON form, used by the commands and the server."""
 
     source: str
     text: str
@@ -67,85 +67,88 @@ class Translation:
     """Log-probability divided by the length penalty, plus the coverage penalty (docs/decoding.md)."""
     tokens: tuple[str, ...]
     log_probs: tuple[float, ...]
-    """Of each token, and last of the end token."""
-    ended: bool
-    """False when the length limit cut it off."""
+    """Log-probability of each token and, last, of the end token; empty if the engine was not asked for them."""
+    finished: bool
+    """False if the length limit cut it off."""
     flags: tuple[Flag, ...] = ()
-    """What is suspicious about it."""
+    """Signs that something is wrong with it."""
     alternatives: tuple[Translation, ...] = ()
-    """Other hypotheses, best first, when they were asked for."""
+    """Other hypotheses, best first, if requested."""
     tree: SearchTree | None = None
-    """What the beam search did, when it was asked for."""
+    """Record of the beam search, if requested."""
     alignment: Alignment | None = None
-    """Which words render which, when it was asked for."""
+    """Word alignment, if requested."""
 
     @property
     def log_prob(self) -> float:
-        """Log-probability of the whole translation, its end included."""
+        """Log-probability of the whole translation, including the end token."""
         return sum(self.log_probs)
 
     @property
     def others(self) -> list[Translation]:
-        """The alternatives that read otherwise than this and those before them: other tokens may spell the same."""
+        """The alternatives without duplicates: different tokens can spell the same text."""
         by_text: dict[str, Translation] = {}
         for other in self.alternatives:
             by_text.setdefault(other.text, other)
         by_text.pop(self.text, None)
         return list(by_text.values())
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON. The tree and the alignment are there only when they were asked for."""
-        made = asdict(self) | {"log_prob": self.log_prob}
-        made["alternatives"] = [answer.as_dict() for answer in self.alternatives]
+    def as_dict(self, *, scores: bool = True) -> dict[str, Any]:
+        """For JSON. `scores` includes the log-probabilities; the tree and the alignment are included if present."""
+        fields = asdict(replace(self, alternatives=()))
+        fields["alternatives"] = [other.as_dict(scores=scores) for other in self.alternatives]
         for name in ("tree", "alignment"):
-            if made[name] is None:
-                del made[name]
-        return made
+            if fields[name] is None:
+                del fields[name]
+        if not scores:
+            del fields["log_probs"]
+            return fields
+        return fields | {"log_prob": self.log_prob}
 
 
-def texts_of(answers: Iterable[Translation]) -> list[str]:
-    """The translations alone."""
-    return [answer.text for answer in answers]
+def texts_of(translations: Iterable[Translation]) -> list[str]:
+    """The texts alone."""
+    return [translation.text for translation in translations]
 
 
 SAFER_NO_REPEAT = 3
-"""A translation that loops or is empty is tried again without repeating so many tokens, and with at least one."""
+"""A translation that loops or is empty is retried with n-grams of this size blocked and at least one token."""
 
 
-def failed(answer: Translation) -> bool:
-    """Whether it should be tried again."""
-    return "empty" in answer.flags or "loops" in answer.flags
+def failed(translation: Translation) -> bool:
+    """Whether it should be retried."""
+    return "empty" in translation.flags or "loops" in translation.flags
 
 
-def try_again(
-    answers: Sequence[Translation],
+def retry_failed(
+    translations: Sequence[Translation],
     search: SearchSettings,
-    answer: Callable[[list[int], SearchSettings], list[Translation]],
+    translate: Callable[[list[int], SearchSettings], list[Translation]],
 ) -> list[Translation]:
-    """The answers with loops and empty ones replaced, if safer settings give something better.
+    """Retry translations that loop or are empty with safer settings, and keep the result if it is better.
 
-    `answer(places, settings)` translates the texts at these places once more.
+    `translate(indices, settings)` translates the texts with these indices again.
     """
-    places = [place for place, found in enumerate(answers) if failed(found)]
-    if not places:
-        return list(answers)
+    indices = [index for index, translation in enumerate(translations) if failed(translation)]
+    if not indices:
+        return list(translations)
     no_repeat_ngram_size = min(search.no_repeat_ngram_size or SAFER_NO_REPEAT, SAFER_NO_REPEAT)
     safer = replace(search, no_repeat_ngram_size=no_repeat_ngram_size, min_length=max(search.min_length, 1))
-    made = list(answers)
-    for place, again in zip(places, answer(places, safer), strict=True):
-        better = made[place] if failed(again) else again
-        made[place] = replace(better, flags=(*better.flags, "retried"))
-    return made
+    results = list(translations)
+    for index, second in zip(indices, translate(indices, safer), strict=True):
+        better = results[index] if failed(second) else second
+        results[index] = replace(better, flags=(*better.flags, "retried"))
+    return results
 
 
 def target_scripts(run: Run) -> frozenset[str] | None:
-    """What the target was written in when the run was trained, else what its language is written in, if known."""
+    """The scripts of the target side of the training data, else those of the target language, if known."""
     seen = run.card.get("scripts", {}).get("target")
     return frozenset(seen) if seen else language_scripts(run.recipe.data.target_language)
 
 
-def find_flags(source: str, text: str, ended: bool, scripts: frozenset[str] | None) -> tuple[Flag, ...]:
-    """What is suspicious about a translation. `scripts` are those that the target language is written in, if known."""
+def find_flags(source: str, text: str, finished: bool, scripts: frozenset[str] | None) -> tuple[Flag, ...]:
+    """The flags of a translation. `scripts` are the scripts of the target language, if known."""
     if not text:
         return ("empty",)
     written, found = _folded(text), list[Flag]()
@@ -153,7 +156,7 @@ def find_flags(source: str, text: str, ended: bool, scripts: frozenset[str] | No
         found.append("loops")
     if _may_copy(source, written) and copies(_folded(source), written):
         found.append("copies")
-    if not ended:
+    if not finished:
         found.append("cut off")
     if scripts and share_in(text, scripts) < 0.5:
         found.append("script")
@@ -168,19 +171,19 @@ def _folded(text: str) -> list[str]:
 
 
 def _may_copy(source: str, written: Sequence[str]) -> bool:
-    """Most of the output includes its middle: without that word in the source there is no need to read the source."""
+    """A cheap test before `copies`: a copy of most of the output includes its middle word."""
     return bool(written) and written[len(written) // 2] in source.casefold()
 
 
 def loops(written: Sequence[str]) -> bool:
-    """Whether a word stands four times in a row, or a run of up to `LOOP_WORDS` words thrice, or a word stutters."""
+    """Whether a word occurs four times in a row, or up to `LOOP_WORDS` words three times, or parts of a word repeat."""
     if any(len(word) >= STUTTERED and STUTTER.search(word) for word in written):
         return True
-    if len(written) - len(set(written)) < 3:  # the shortest loop says one word three times again
+    if len(written) - len(set(written)) < 3:  # the shortest loop repeats one word three times
         return False
     for size in range(1, min(LOOP_WORDS, len(written) // 3) + 1):
         times = 4 if size == 1 else 3
-        repeated = 0  # words in a row that are equal to the one `size` before them
+        repeated = 0  # consecutive words that equal the word `size` places before them
         for before, word in zip(written, written[size:], strict=False):
             repeated = repeated + 1 if word == before else 0
             if repeated >= (times - 1) * size:
@@ -189,7 +192,7 @@ def loops(written: Sequence[str]) -> bool:
 
 
 def copies(given: list[str], written: list[str]) -> bool:
-    """Whether most of the output is one stretch of the source."""
+    """Whether most of the output is one sequence of source words."""
     if len(written) < COPIED_WORDS or len(set(written) & set(given)) < COPIED_SHARE * len(set(written)):
         return False
     match = difflib.SequenceMatcher(None, given, written, autojunk=False).find_longest_match()

@@ -1,9 +1,8 @@
-"""Translation: raw text in, answers out. How many sentences are run at once is this module's business."""
+"""Translation with torch: raw text in, `Translation` objects out, in batches sorted by length."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
@@ -20,72 +19,10 @@ from regard.errors import SettingsError
 from regard.models.base import Seq2Seq
 from regard.run import CARD, open_together
 from regard.tasks.generation import Searcher, SearchInput, check_search, replace_unknown
-from regard.tasks.translate.alignment import Aligner, join_alignments, text_side
-from regard.tasks.translate.translation import Alignment, Translation, find_flags, target_scripts, texts_of, try_again
+from regard.tasks.translate.alignment import Aligner, text_side
+from regard.tasks.translate.pieces import in_pieces, refuse_long
+from regard.tasks.translate.translation import Translation, find_flags, retry_failed, target_scripts, texts_of
 from regard.text.tokenizer import SOS, UNK, Tokenizer
-from regard.text.words import cut
-
-# Lines that are longer than a model should be given: cut at sentence ends, translated in pieces, and joined again.
-
-
-Translate = Callable[[list[str]], list[Translation]]
-TOO_LONG = "cut it, or set search.long_lines=split"
-
-
-def in_pieces(
-    texts: Sequence[str], tokenizer: Tokenizer, settings: SearchSettings, translate: Translate
-) -> list[Translation]:
-    """Translate texts of any length. Most need no cutting, and are passed on as they are."""
-    pieces = [pieces_of(text, tokenizer, settings, f"text {number}") for number, text in enumerate(texts, 1)]
-    answers = iter(translate([piece for parts in pieces for piece in parts]))
-    return [join(text, [next(answers) for _ in parts]) for text, parts in zip(texts, pieces, strict=True)]
-
-
-def pieces_of(text: str, tokenizer: Tokenizer, settings: SearchSettings, name: str = "the text") -> list[str]:
-    """What of a text is translated at a time. `name` is what it is called where long ones are refused."""
-    limit = settings.max_source_tokens
-
-    def fits(text: str) -> bool:
-        return _within(text, tokenizer, limit)
-
-    def together(text: str) -> bool:
-        return _within(text, tokenizer, min(settings.max_joined_tokens or 1, limit))
-
-    if settings.long_lines == "split":
-        return cut(text, fits, together) or [text]
-    refuse_long(text, tokenizer, limit, name, TOO_LONG)
-    return [text]
-
-
-def refuse_long(text: str, tokenizer: Tokenizer, limit: int, name: str, advice: str) -> None:
-    """An error where a text has more tokens than that."""
-    if not _within(text, tokenizer, limit):
-        size = len(tokenizer.encode(text))
-        raise SettingsError(f"{name} has {size:,} tokens, more than search.max_source_tokens = {limit}; {advice}")
-
-
-def _within(text: str, tokenizer: Tokenizer, most: int) -> bool:
-    if len(text.encode(errors="surrogatepass")) <= most:  # no token is shorter than a byte
-        return True
-    return len(tokenizer.encode(text)) <= most
-
-
-def join(source: str, parts: Sequence[Translation]) -> Translation:
-    """One answer of several. Its score is the mean over their tokens; alternatives are not joined."""
-    if len(parts) == 1:
-        return parts[0]
-    sizes = [len(part.tokens) + 1 for part in parts]
-    flags = dict.fromkeys(flag for part in parts for flag in part.flags)
-    return Translation(
-        source,
-        " ".join(part.text for part in parts if part.text),
-        sum(part.score * size for part, size in zip(parts, sizes, strict=True)) / sum(sizes),
-        tuple(token for part in parts for token in part.tokens),
-        tuple(value for part in parts for value in part.log_probs),
-        all(part.ended for part in parts),
-        (*flags, "split"),
-    )
-
 
 __all__ = ["Translation", "Translator", "load", "texts_of"]
 
@@ -93,7 +30,7 @@ Texts = list[str] | tuple[str, ...]
 
 
 class Translator:
-    """A trained model with its tokenizers, or several models as one. `regard.load` makes one from run folders."""
+    """A trained model with its tokenizers, or an ensemble of models. `regard.load` makes one from run folders."""
 
     def __init__(
         self,
@@ -106,9 +43,9 @@ class Translator:
         scripts: frozenset[str] | None = None,
         alignment: AlignmentHeads | None = None,
     ):
-        """`others` join `model` in an ensemble; `scripts` are those that the target language is written in.
+        """`others` form an ensemble with `model`; `scripts` are the scripts of the target language.
 
-        `alignment` says which heads of `model` align words; by default all that look at the source.
+        `alignment` selects the heads of `model` that align words; the default is the mean of all cross-attention heads.
         """
         self.model, self.source, self.target = model, source, target
         self.search = search or SearchSettings()
@@ -129,10 +66,10 @@ class Translator:
         align: bool = False,
         **search: Any,
     ) -> list[Translation]:
-        """Translate one text or many, given back in order. Keywords override `search` settings, e.g. beam=1.
+        """Translate one text or many; results keep the order. Keywords override `search` settings, e.g. beam_size=1.
 
-        A `prefix`, one for all or one for each text, is what the output begins with. `tree` records the beam search,
-        `align` says which words render which.
+        The output begins with `prefix`: one for all texts, or one per text. `tree` records the beam search, `align`
+        adds the word alignment.
         """
         texts = [texts] if isinstance(texts, str) else list(texts)
         settings = replace(self.search, **search)
@@ -140,53 +77,30 @@ class Translator:
         if settings.replace_unknown and self.target.kind != "word":
             raise SettingsError("search.replace_unknown needs a word vocabulary (tokenizer.kind = word)")
         aligner = Aligner(self.model, self.source, self.target, self.alignment) if align else None
-        made: list[Translation] = []
 
-        def answer(parts: list[str]) -> list[Translation]:
-            made[:] = self._all(parts, prefix, settings, nbest, tree)
-            if aligner:
-                made[:] = aligner.add(made, settings.batch_tokens)
-            return made
+        def translate(parts: list[str]) -> list[Translation]:
+            found = self._translate(parts, prefix, settings, nbest, tree)
+            return aligner.add(found, settings.batch_tokens) if aligner else found
 
-        if prefix or tree:  # these speak of a text as a whole
-            for number, text in enumerate(texts, 1):
-                advice = f"a {'prefix' if prefix else 'tree'} is of a text as a whole: cut it"
-                refuse_long(text, self.source, settings.max_source_tokens, f"text {number}", advice)
-            return answer(texts)
-        answers = in_pieces(texts, self.source, settings, answer)
-        return join_alignments(answers, made) if align else answers
-
-    def _all(
-        self, texts: list[str], prefix: str | Sequence[str], settings: SearchSettings, nbest: int, tree: bool = False
-    ) -> list[Translation]:
-        """Answers, with loops and empty ones tried again."""
-        prefixes = [prefix] * len(texts) if isinstance(prefix, str) else list(prefix)
-        if len(prefixes) != len(texts):
-            raise SettingsError(f"{len(prefixes)} prefixes for {len(texts)} texts; give one for all or one for each")
-        begun = list(map(tuple, self.target.encode_many(prefixes)))
-        for written, ids in zip(prefixes, begun, strict=True):
-            if UNK in ids and not settings.replace_unknown:
-                raise SettingsError(f'the prefix "{written}" holds a word that the vocabulary does not know')
-        jobs = list(map(SearchInput, texts, self.source.encode_many(texts), begun))
-        answers = self._answer(jobs, settings, nbest, tree)
-        if not settings.retry_failures:
-            return answers
-        return try_again(
-            answers, settings, lambda places, safer: self._answer([jobs[p] for p in places], safer, nbest, tree)
-        )
+        if not (prefix or tree):
+            return in_pieces(texts, self.source, settings, translate)
+        for number, text in enumerate(texts, 1):
+            advice = f"a {'prefix' if prefix else 'tree'} belongs to a whole text: cut it"
+            refuse_long(text, self.source, settings.max_source_tokens, f"text {number}", advice)
+        return translate(texts)
 
     def score(self, texts: Sequence[str], targets: Sequence[str], **search: Any) -> list[Translation]:
-        """The given targets as answers: what the model thinks of them, had they been its own."""
+        """The given targets with the scores that the model gives them, as if it had generated them."""
         settings = replace(self.search, **search)
         searcher = Searcher(self.models, self.source, self.target, settings)
         pairs = zip(texts, self.source.encode_many(list(texts)), self.target.encode_many(list(targets)), strict=True)
-        jobs = [SearchInput(text, ids, tuple(target)) for text, ids, target in pairs]
-        answers = [Translation(job.text, "", 0.0, (), (), True) for job in jobs]
-        for places in in_batches([len(job.ids) + len(job.target) + 1 for job in jobs], settings.batch_tokens):
-            batch = [jobs[place] for place in places]
-            for place, found in zip(places, searcher.force(batch), strict=True):
-                answers[place] = self._make(jobs[place], found)
-        return answers
+        inputs = [SearchInput(text, ids, tuple(target)) for text, ids, target in pairs]
+        results = [_empty(one.text) for one in inputs]
+        for indices in in_batches([len(one.ids) + len(one.target) + 1 for one in inputs], settings.batch_tokens):
+            batch = [inputs[index] for index in indices]
+            for index, hypothesis in zip(indices, searcher.force(batch), strict=True):
+                results[index] = self._result(inputs[index], hypothesis)
+        return results
 
     @overload
     def trace(self, text: str, target: str | None = None) -> Trace: ...
@@ -195,10 +109,10 @@ class Translator:
     def trace(self, text: Texts, target: Texts | None = None) -> list[Trace]: ...
 
     def trace(self, text: str | Texts, target: str | Texts | None = None) -> Trace | list[Trace]:
-        """Everything that passed in the (first) model while writing `target`, or its own translation.
+        """Record attention and hidden states of the (first) model while it generates `target` or its own translation.
 
-        That translation brings the tokens that the search chose, and the search itself if it was a beam search.
-        For a list of texts, with a list of targets or none, the result is a list of traces.
+        Its own translation keeps the tokens that the search chose and, after a beam search, the search tree. A list of
+        texts, with a list of targets or none, returns a list of traces.
         """
         if isinstance(text, str):
             if not (target is None or isinstance(target, str)):
@@ -212,10 +126,10 @@ class Translator:
     def _trace(self, text: str, target: str | None) -> Trace:
         if target is None:
             by_beam = self.search.beam_size > 1 and not self.search.sample
-            [answer] = self._all([text], "", self.search, 1, tree=by_beam)
+            [translation] = self._translate([text], "", self.search, 1, tree=by_beam)
             ids = {token: id for id, token in reversed(list(enumerate(self.target.tokens)))}
-            target_ids, tree = [ids[token] for token in answer.tokens], answer.tree
-            target_side = text_side(self.target, answer.text, target_ids)
+            target_ids, tree = [ids[token] for token in translation.tokens], translation.tree
+            target_side = text_side(self.target, translation.text, target_ids)
         else:
             target_ids, tree = self.target.encode(target), None
             target_side = text_side(self.target, target)
@@ -229,42 +143,65 @@ class Translator:
             tree,
         )
 
-    def _answer(
-        self, jobs: Sequence[SearchInput], settings: SearchSettings, nbest: int, tree: bool
+    def _translate(
+        self, texts: list[str], prefix: str | Sequence[str], settings: SearchSettings, nbest: int, tree: bool = False
     ) -> list[Translation]:
-        """Answers in the order of the jobs, which are run longest first. An empty line has an empty answer."""
+        """Translate texts that are not too long; retry failures if the settings say so."""
+        prefixes = [prefix] * len(texts) if isinstance(prefix, str) else list(prefix)
+        if len(prefixes) != len(texts):
+            raise SettingsError(f"{len(prefixes)} prefixes for {len(texts)} texts; give one for all or one for each")
+        prefix_ids = list(map(tuple, self.target.encode_many(prefixes)))
+        for written, ids in zip(prefixes, prefix_ids, strict=True):
+            if UNK in ids and not settings.replace_unknown:
+                raise SettingsError(f'the prefix "{written}" contains a word that is not in the vocabulary')
+        inputs = list(map(SearchInput, texts, self.source.encode_many(texts), prefix_ids))
+        found = self._search(inputs, settings, nbest, tree)
+        if not settings.retry_failures:
+            return found
+        return retry_failed(
+            found, settings, lambda indices, safer: self._search([inputs[i] for i in indices], safer, nbest, tree)
+        )
+
+    def _search(
+        self, inputs: Sequence[SearchInput], settings: SearchSettings, nbest: int, tree: bool
+    ) -> list[Translation]:
+        """Search in batches, longest texts first. An empty text has an empty translation."""
         searcher = Searcher(self.models, self.source, self.target, settings)
-        answers = [Translation(job.text, "", 0.0, (), (), True) for job in jobs]
-        for places in in_batches([len(job.ids) for job in jobs], settings.batch_tokens, skip_empty=True):
-            batch = [jobs[place] for place in places]
+        results = [_empty(one.text) for one in inputs]
+        for indices in in_batches([len(one.ids) for one in inputs], settings.batch_tokens, skip_empty=True):
+            batch = [inputs[index] for index in indices]
             recorder = SearchTreeRecorder(len(batch)) if tree else None
             found = searcher.search(batch, nbest, recorder)
             trees: Sequence[SearchTree | None] = recorder.trees(self.target.token) if recorder else [None] * len(batch)
-            for place, hypotheses, grown in zip(places, found, trees, strict=True):
-                first, *rest = [self._make(jobs[place], hypothesis) for hypothesis in hypotheses[:nbest]]
-                answers[place] = replace(first, alternatives=tuple(rest), tree=grown)
+            for index, hypotheses, grown in zip(indices, found, trees, strict=True):
+                first, *rest = [self._result(inputs[index], hypothesis) for hypothesis in hypotheses[:nbest]]
+                results[index] = replace(first, alternatives=tuple(rest), tree=grown)
             if settings.replace_unknown:
-                self._replace_unknown(answers, places, [hypotheses[0].tokens for hypotheses in found])
-        return answers
+                self._replace_unknown(results, indices, [hypotheses[0].tokens for hypotheses in found])
+        return results
 
-    def _make(self, job: SearchInput, found: Hypothesis) -> Translation:
+    def _result(self, given: SearchInput, found: Hypothesis) -> Translation:
         text = self.target.decode(found.tokens)
-        flags = find_flags(job.text, text, found.ended, self.scripts)
+        flags = find_flags(given.text, text, found.ended, self.scripts)
         tokens = tuple(self.target.token(id) for id in found.tokens)
-        return Translation(job.text, text, found.score, tokens, found.log_probs, found.ended, flags)
+        return Translation(given.text, text, found.score, tokens, found.log_probs, found.ended, flags)
 
-    def _replace_unknown(self, answers: list[Translation], places: list[int], outputs: list[tuple[int, ...]]) -> None:
-        """Put source words into the best translations that hold unknown ones."""
-        wanted = [(place, output) for place, output in zip(places, outputs, strict=True) if UNK in output]
-        if wanted:
-            sources = [answers[place].source for place, _ in wanted]
-            texts = replace_unknown(self.models, self.source, self.target, sources, [output for _, output in wanted])
-            for (place, _), text in zip(wanted, texts, strict=True):
-                answers[place] = replace(answers[place], text=text)
+    def _replace_unknown(self, results: list[Translation], indices: list[int], outputs: list[tuple[int, ...]]) -> None:
+        """Replace unknown words in the best translations by source words."""
+        unknown = [(index, output) for index, output in zip(indices, outputs, strict=True) if UNK in output]
+        if unknown:
+            sources = [results[index].source for index, _ in unknown]
+            texts = replace_unknown(self.models, self.source, self.target, sources, [output for _, output in unknown])
+            for (index, _), text in zip(unknown, texts, strict=True):
+                results[index] = replace(results[index], text=text)
+
+
+def _empty(text: str) -> Translation:
+    return Translation(text, "", 0.0, (), (), True)
 
 
 def load(run: str | Path, *others: str | Path) -> Translator:
-    """Open a run folder for translating and looking inside; several with one vocabulary become an ensemble."""
+    """Open a run folder for translation and inspection; several runs with one vocabulary become an ensemble."""
     folder, *members = open_together(run, *others)
     return Translator(
         folder.load_model(),
@@ -274,53 +211,3 @@ def load(run: str | Path, *others: str | Path) -> Translator:
         scripts=target_scripts(folder),
         alignment=read_choice(folder.card.get("alignment"), str(folder.folder / CARD)),
     )
-
-
-# A text as the pieces that are translated, and the way back: lines stay lines, and the space around them is kept.
-
-
-_LINE = re.compile(r"\S(?:[^\r\n]*\S)?")
-
-
-class Pieces:
-    """A text, cut into lines, and lines that are too long into sentences, as `regard translate` cuts them."""
-
-    def __init__(self, text: str, tokenizer: Tokenizer, settings: SearchSettings):
-        self.text = text
-        self._lines: list[list[str]] = []
-        self._before: list[str] = []  # the space before each line
-        end = 0
-        for line in _LINE.finditer(text):
-            self._before.append(text[end : line.start()])
-            self._lines.append(pieces_of(line[0], tokenizer, settings))
-            end = line.end()
-        self._after = text[end:]
-
-    @property
-    def texts(self) -> list[str]:
-        """What to translate, in order."""
-        return [piece for line in self._lines for piece in line]
-
-    def join(self, answers: Sequence[Translation]) -> Translation:
-        """One answer of those to the pieces. Alternatives are kept where there is only one piece, and differ in text:
-        other tokens may spell the same.
-        """
-        if not answers:
-            return Translation(self.text, self.text, 0.0, (), (), True)
-        if len(answers) == 1:
-            one, before = answers[0], self._before[0]
-            return self._framed(
-                replace(one, alternatives=tuple(self._framed(other, before) for other in one.others)), before
-            )
-        left = iter(answers)
-        lines = [join("", [next(left) for _ in line]) for line in self._lines]
-        text = "".join(before + line.text for before, line in zip(self._before, lines, strict=True)) + self._after
-        known = [answer.alignment for answer in answers if answer.alignment]
-        alignment = Alignment.joined(known) if len(known) == len(answers) else None
-        whole = replace(join(self.text, answers), text=text, alignment=alignment)
-        if len(lines) == len(answers):  # the lines were given, and none of them was cut
-            whole = replace(whole, flags=tuple(flag for flag in whole.flags if flag != "split"))
-        return whole
-
-    def _framed(self, answer: Translation, before: str) -> Translation:
-        return replace(answer, source=self.text, text=before + answer.text + self._after)
