@@ -91,7 +91,7 @@ def verdict(text: str) -> Json:
         for place, part in enumerate(parts)
     ]
     return {
-        "text": text, "label": "weather", "labels": ["weather"], "left_out": 0, "probability": 0.7,
+        "text": text, "label": "weather", "labels": ["weather"], "truncated_tokens": 0, "probability": 0.7,
         "probabilities": {"sport": 0.3, "weather": 0.7}, "sentences": sentences,
     }  # fmt: skip
 
@@ -103,7 +103,7 @@ def tagged(text: str) -> Json:
     span = {"type": "X", "text": found[0], "start": 0, "end": len(found[0]), "first": 0, "last": 1, "probability": 0.8}
     return {
         "text": text, "tokens": found, "tags": ["B-X"] + ["O"] * (count - 1), "probabilities": [0.8] * count,
-        "spans": [span], "likeliest": [{"B-X": 0.8, "O": 0.2}] + [{"O": 0.8, "B-X": 0.2}] * (count - 1),
+        "spans": [span], "top_labels": [{"B-X": 0.8, "O": 0.2}] + [{"O": 0.8, "B-X": 0.2}] * (count - 1),
         "influence": [[{0: 2.0, 1: 1.0}.get(row - column, 0.0) for column in range(count)] for row in range(count)],
     }  # fmt: skip
 

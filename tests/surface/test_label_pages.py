@@ -17,7 +17,7 @@ def verdict(text: str = "a lovely film.") -> dict[str, Any]:
         "probability": 0.9,
         "probabilities": {"bad": 0.1, "good": 0.9},
         "labels": ["good"],
-        "left_out": 12,
+        "truncated_tokens": 12,
         "sentences": [
             {"text": "a lovely film.", "weight": 0.75, "words": words},
             {"text": HOSTILE, "weight": 0.25, "words": [{"text": "script", "weight": 1.0}]},

@@ -19,7 +19,7 @@ def inspected(**changes: Any) -> dict[str, Any]:
             {"type": "NP", "text": "He", "start": 0, "end": 2, "first": 0, "last": 1, "probability": 0.9},
             {"type": "VP", "text": "waits", "start": 3, "end": 8, "first": 1, "last": 2, "probability": 0.8},
         ],
-        "likeliest": [{"B-NP": 0.9, "O": 0.1}, {"B-VP": 0.8, "B-NP": 0.2}, {"O": 0.7, "B-NP": 0.3}],
+        "top_labels": [{"B-NP": 0.9, "O": 0.1}, {"B-VP": 0.8, "B-NP": 0.2}, {"O": 0.7, "B-NP": 0.3}],
         "influence": [[2.0, 0.5, -0.1], [1.0, 0.5, 0.0], [0.0, 0.0, 0.3]],
     }
     heads = [[[0.5, 0.3, 0.2]] * 3, [[0.1, 0.1, 0.8]] * 3]
@@ -45,7 +45,7 @@ def test_a_chosen_word_shades_the_others(show_page: Show) -> None:
 
 def test_without_attention_or_explanation_it_still_shows(show_page: Show) -> None:
     data = inspected(attention=None)
-    del data["tagged"]["influence"], data["tagged"]["likeliest"]
+    del data["tagged"]["influence"], data["tagged"]["top_labels"]
     page = show_page("tags", data, viewport=PHONE, scheme="dark")
     assert page.locator(".tagged-word").count() == 3
     assert page.locator(".attention").count() == 0

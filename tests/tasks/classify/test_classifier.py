@@ -119,7 +119,7 @@ def test_words_are_credited_for_the_label_they_made_likely(classifier, method):
 def test_a_very_long_document_is_cut_and_says_so(classifier):
     [verdict] = classifier.classify(["The film was dull. " * 5000], explain=True)
     limit = classifier.recipe.classify.max_tokens
-    assert verdict.left_out == 25_000 - limit
+    assert verdict.truncated_tokens == 25_000 - limit
     assert sum(len(sentence.words) for sentence in verdict.sentences) <= limit
     assert verdict.label == "bad"
 

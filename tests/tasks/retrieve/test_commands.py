@@ -374,7 +374,7 @@ def test_it_is_served_like_a_run_that_talks(faq, trained):
             expected = regard.load(names[name]).reply("When do you open?")
             assert made["choices"][0]["message"]["content"] == expected.text
             assert made["found"]["question"] == expected.matches[0].question
-            assert made["found"]["known"] == expected.known
+            assert made["found"]["answered"] == expected.answered
             assert made["usage"]["prompt_tokens"] > 0
         with openai.OpenAI(base_url=place, api_key="unused", timeout=60) as client:
             usage = {"include_usage": True}

@@ -19,7 +19,7 @@ def coverage(entries):
 
 
 def test_strangers_are_refused_and_paraphrases_are_not():
-    refused = [question for question in STRANGERS if not RETRIEVER.reply(question).known]
+    refused = [question for question in STRANGERS if not RETRIEVER.reply(question).answered]
     assert len(refused) >= 12
     assert {"What is your name?", "I love you"} <= set(refused)
     found = [question for question, known in PARAPHRASES.items() if RETRIEVER.reply(question).text == CAFE[known]]
@@ -92,4 +92,4 @@ JAPANESE = {
 def test_other_languages(faq, question, expected):
     entries = [KnowledgeEntry((known,), answer) for known, answer in faq.items()]
     reply = Retriever(KnowledgeIndex(entries, RetrieveSettings(method="bm25"))).reply(question)
-    assert (reply.text if reply.known else None) == (None if expected is None else entries[expected].answer)
+    assert (reply.text if reply.answered else None) == (None if expected is None else entries[expected].answer)

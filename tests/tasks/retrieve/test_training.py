@@ -97,7 +97,7 @@ def test_search_and_reply():
     assert best.dense is None
     assert retriever.reply("pay by card?").text == "Yes, by card."
     unknown = retriever.reply("Who won the football match yesterday evening?")
-    assert not unknown.known
+    assert not unknown.answered
     assert unknown.text == "I do not know."
     assert unknown.score < 0.1
     assert retriever.reply("").matches == ()
@@ -127,7 +127,7 @@ def test_a_short_turn_is_understood_with_the_one_before():
         assert reply.text == answer
         assert reply.source == f"{before} and on Sundays?"
     changed = retriever.reply(["Are you open?", "No.", "Tell me who won the football match of yesterday evening"])
-    assert not changed.known
+    assert not changed.answered
     assert "open" not in changed.source
 
 
@@ -140,7 +140,7 @@ def test_a_follow_up_in_a_small_faq():
     )
     assert retriever.reply(["When do you open?", hours, "And on Sundays?"]).text == hours
     assert retriever.reply(["When do you open?", hours, "And oat milk?"]).text.startswith("Oat and soy")
-    assert not retriever.reply(["When do you open?", hours, "Who are the Beatles?"]).known
+    assert not retriever.reply(["When do you open?", hours, "Who are the Beatles?"]).answered
 
 
 def test_what_has_nothing_in_common_is_no_match():

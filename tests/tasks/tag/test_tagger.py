@@ -114,11 +114,11 @@ def test_a_very_long_line_is_read_in_stretches(tagger):
 
 def test_explaining_says_which_words_mattered(tagger):
     [plain], [explained] = tagger.tag(["the dog sees a cat ."]), tagger.tag(["the dog sees a cat ."], explain=True)
-    assert plain.likeliest is None
+    assert plain.top_labels is None
     assert explained.tags == plain.tags
-    for tag, probability, likeliest in zip(explained.tags, explained.probabilities, explained.likeliest, strict=True):
-        assert likeliest[tag] == pytest.approx(probability)
-        assert list(likeliest.values()) == sorted(likeliest.values(), reverse=True)
+    for tag, probability, top_labels in zip(explained.tags, explained.probabilities, explained.top_labels, strict=True):
+        assert top_labels[tag] == pytest.approx(probability)
+        assert list(top_labels.values()) == sorted(top_labels.values(), reverse=True)
     assert len(explained.influence) == len(explained.influence[0]) == 6
     sees = explained.influence[2]
     assert max(range(6), key=sees.__getitem__) == 2  # what decides that a word is a verb is the word

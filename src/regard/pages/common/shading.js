@@ -52,8 +52,8 @@ function probabilityBars({ probabilities, labels }, right) {
 function verdictView(verdict, right) {
   return html("article", { class: "verdict" }, probabilityBars(verdict, right ?? verdict.right),
     verdict.sentences?.length > 0 && shadedSentences(verdict.sentences),
-    verdict.left_out > 0 && html("p", { class: "notes" },
-      `${number(verdict.left_out)} tokens were not read: the document is longer than the limit.`));
+    verdict.truncated_tokens > 0 && html("p", { class: "notes" },
+      `${number(verdict.truncated_tokens)} tokens were not read: the document is longer than the limit.`));
 }
 
 export { percent, shadedSentences, probabilityBars, verdictView };

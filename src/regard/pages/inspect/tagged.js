@@ -14,7 +14,7 @@ function shade(buttons, chosen, row) {
 }
 
 // The least sure word is chosen at first.
-function taggedView({ tokens = [], tags = [], probabilities = [], likeliest = [], influence = [] }) {
+function taggedView({ tokens = [], tags = [], probabilities = [], top_labels = [], influence = [] }) {
   if (!tokens.length) return null;
   const detail = html("div", { class: "tag-detail", "aria-live": "polite" });
   const buttons = tokens.map((token, place) => html("button", { type: "button", class: "tagged-word" },
@@ -22,7 +22,7 @@ function taggedView({ tokens = [], tags = [], probabilities = [], likeliest = []
   const choose = (place) => {
     shade(buttons, place, influence[place] ?? []);
     detail.replaceChildren(html("h3", {}, tokens[place]),
-      probabilityBars({ probabilities: likeliest[place] ?? {}, labels: [tags[place]] }));
+      probabilityBars({ probabilities: top_labels[place] ?? {}, labels: [tags[place]] }));
   };
   buttons.forEach((button, place) => button.addEventListener("click", () => choose(place)));
   choose(Math.max(0, probabilities.indexOf(Math.min(...probabilities))));

@@ -111,8 +111,8 @@ class Finder:
         if self.explain:
             facts["words"] = [part.as_dict() for part in self.retriever.explain(found)]
         if self.fallback:
-            facts["by"] = "knowledge" if found.known else "model"
-            facts |= {} if found.known else {"text": self.fallback.reply(turns)}
+            facts["by"] = "knowledge" if found.answered else "model"
+            facts |= {} if found.answered else {"text": self.fallback.reply(turns)}
         return facts
 
     def show(self, turns: Sequence[str], reply: str) -> None:
@@ -144,7 +144,7 @@ class Finder:
             console.print(Text(f"  most matched: {named}", style="dim"))
 
     def _answers(self) -> bool:
-        return self.fallback is None or (self._found is not None and self._found.known)
+        return self.fallback is None or (self._found is not None and self._found.answered)
 
     def _writer(self) -> Writer:
         assert self.fallback is not None

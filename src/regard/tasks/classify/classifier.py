@@ -61,7 +61,7 @@ class Classification:
     """Of every label, in the order in which the run keeps them."""
     labels: tuple[str, ...]
     """The labels given, likeliest first: one, unless a document may have several."""
-    left_out: int = 0
+    truncated_tokens: int = 0
     """Tokens that were not read because the document is too long."""
     sentences: tuple[ShadedSentence, ...] | None = None
     """What was read and where it was looked, when it was asked for. Sentences that were left out are not there."""
@@ -74,7 +74,7 @@ class Classification:
             "probability": self.probability,
             "probabilities": self.probabilities,
             "labels": list(self.labels),
-            "left_out": self.left_out,
+            "truncated_tokens": self.truncated_tokens,
         }
         if self.sentences is not None:
             made["sentences"] = [sentence.as_dict() for sentence in self.sentences]

@@ -148,8 +148,9 @@ def _explain(verdict: Classification, console: Console) -> None:
     if heavy:
         named = ", ".join(f"{word.text} {share:.1%}" for word, share in heavy)
         console.print(Text(f"most looked at: {named}", style="dim"))
-    if verdict.left_out:
-        console.print(f"[dim]{verdict.left_out:,} tokens were not read: the document is longer than the limit[/]")
+    if verdict.truncated_tokens:
+        cut = f"{verdict.truncated_tokens:,} tokens were not read: the document is longer than the limit"
+        console.print(f"[dim]{cut}[/]")
     console.print()
 
 

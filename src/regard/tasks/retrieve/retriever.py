@@ -59,7 +59,7 @@ class Reply:
     """The answer, or that it is not known."""
     score: float
     """Of the best match, whether it is good enough or not."""
-    known: bool
+    answered: bool
     matches: tuple[RetrievalMatch, ...]
     """The best first, good enough or not."""
 
@@ -109,7 +109,7 @@ class Retriever:
         """Whether a turn is to be understood with the one before."""
         own = {match.answer: match.score for match in alone.matches}.get(longer.text, 0.0)
         is_hinted = own >= max(HINT * self.settings.threshold, RIVAL * alone.score) and own > 0
-        return longer.known and is_hinted and (not alone.known or longer.score > alone.score)
+        return longer.answered and is_hinted and (not alone.answered or longer.score > alone.score)
 
     def explain(self, reply: Reply) -> list[ShadedSentence]:
         """The words of a question that met those of the match, by their shares of its BM25 score: one part."""
@@ -188,13 +188,13 @@ class RetrievedReply(Translation):
 
     question: str = ""
     """The known question that is nearest to the one asked; empty where there is none."""
-    known: bool = False
+    answered: bool = False
     """Whether it is near enough."""
 
     @property
     def found(self) -> dict[str, Any]:
         """For JSON."""
-        return {"question": self.question, "score": self.score, "known": self.known}
+        return {"question": self.question, "score": self.score, "answered": self.answered}
 
 
 class RetrieverChat:
@@ -209,7 +209,7 @@ class RetrieverChat:
         tokens = tuple(word_texts(found.text))
         question = found.matches[0].question if found.matches else ""
         return RetrievedReply(
-            found.source, found.text, found.score, tokens, (), True, question=question, known=found.known
+            found.source, found.text, found.score, tokens, (), True, question=question, answered=found.answered
         )
 
     def stream(self, turns: Sequence[str], **search: Any) -> Iterator[str]:

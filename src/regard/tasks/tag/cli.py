@@ -208,7 +208,7 @@ def _coloured(sentence: TaggedText, tagger: Tagger) -> Text:
 def _because(sentence: TaggedText) -> Iterator[str]:
     """A line a word: its likeliest labels, and the words without which its own would be less likely."""
     width = max(map(len, sentence.tokens), default=0)
-    for place, (token, labels) in enumerate(zip(sentence.tokens, sentence.likeliest or (), strict=False)):
+    for place, (token, labels) in enumerate(zip(sentence.tokens, sentence.top_labels or (), strict=False)):
         ranked = "  ".join(f"{label} {share:.1%}" for label, share in labels.items())
         helped = ", ".join(_helpers(sentence, place)) if sentence.influence is not None else ""
         yield f"  {token:<{width}}  {ranked}" + (f"   because of {helped}" if helped else "")

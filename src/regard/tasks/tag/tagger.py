@@ -64,7 +64,7 @@ class TaggedText:
     """Of each word's label, over all labellings of the sentence."""
     spans: tuple[TaggedSpan, ...]
     """None where labels are plain, such as parts of speech."""
-    likeliest: tuple[dict[str, float], ...] | None = None
+    top_labels: tuple[dict[str, float], ...] | None = None
     """The likeliest labels of each word, when an explanation was asked for."""
     influence: tuple[tuple[float, ...], ...] | None = None
     """For each word, what every word of the sentence does for the log-probability of its label, when asked for."""
@@ -78,8 +78,8 @@ class TaggedText:
             "probabilities": list(self.probabilities),
             "spans": [span._asdict() for span in self.spans],
         }
-        if self.likeliest is not None:
-            made["likeliest"] = list(self.likeliest)
+        if self.top_labels is not None:
+            made["top_labels"] = list(self.top_labels)
         if self.influence is not None:
             made["influence"] = [list(row) for row in self.influence]
         return made
@@ -164,7 +164,7 @@ class Tagger:
 
     def _explain(self, tagged: TaggedText) -> TaggedText:
         if not tagged.tokens or len(tagged.tokens) > min(LONGEST_EXPLAINED, self.recipe.tag.max_words):
-            return replace(tagged, likeliest=tagged.likeliest or ())
+            return replace(tagged, top_labels=tagged.top_labels or ())
         found_TT = self.influence(tagged.tokens, tagged.tags)
         return replace(tagged, influence=tuple(tuple(row) for row in found_TT.tolist()))
 
