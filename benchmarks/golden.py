@@ -222,12 +222,12 @@ REQUESTS = {
     "classify": ("/v1/classify", {"q": "The film was lovely."}),
     "tag": ("/v1/tag", {"q": "The old dog sees a bird."}),
 }
-UPDATE, VALIDATION, KIND = "update", "validation", "kind"
+UPDATE, VALIDATION, KIND = "step", "validation", "kind"
 CURVE = ("loss", "rate", "norm")
-"""Fields of an update in metrics.jsonl; the loss is the running mean that is shown, which depends on every step."""
+"""Fields of a step in metrics.jsonl; the loss is the running mean that is shown, which depends on every step."""
 TIMES = frozenset({"seconds", "tokens_per_second", "created", "started", "finished", "date", "speed", "milliseconds"})
 """JSON fields that hold times."""
-STATES, WEIGHTS_OF_STATE = "states", "*.safetensors"
+STATES, WEIGHTS_OF_STATE = "checkpoints", "*.safetensors"
 
 
 def call(arguments: list[str]) -> int:

@@ -28,8 +28,8 @@ from pathlib import Path
 from multi30k import BATCH_TOKENS, OUT, SEED, WORDS, Encoded, add_folder, check_folder
 from peers import joey
 from peers.environment import peer_python
-from regard.training.device import look_at_machine
-from regard.training.plan import SHORT_PAYS
+from regard.training.device import measure_machine
+from regard.training.plan import BFLOAT16_PAYS
 
 WARM = 10  # updates before the first turn
 PEERS = Path(__file__).parent / "peers"
@@ -127,7 +127,7 @@ def read_lines(path: Path) -> list[dict[str, float]]:
     if not path.is_file():
         return []
     lines = path.read_text().split("\n")[:-1]
-    return [line for line in map(json.loads, lines) if line.get("kind", "update") == "update"]
+    return [line for line in map(json.loads, lines) if line.get("kind", "step") == "step"]
 
 
 def flops_per_token(encoded: Encoded) -> float:
@@ -160,7 +160,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         try:
             names = ["regard", "marian", "joeynmt", "matmul"]
-            if look_at_machine().short_gain >= SHORT_PAYS:
+            if measure_machine().bfloat16_speedup >= BFLOAT16_PAYS:
                 names[1:1] = ["regard-float32", "marian-bfloat16"]
             for name in names:
                 if name.split("-")[0] in options.without:

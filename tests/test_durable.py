@@ -64,7 +64,7 @@ def test_a_link_in_the_run_is_never_followed_for_a_default_export(tmp_path):
 
 def test_drafts_of_killed_processes_are_removed_under_the_lock(tmp_path):
     run = random_run(tmp_path / "run", random_recipe())
-    best = run.folder / "states" / "best"
+    best = run.folder / "checkpoints" / "best"
     best.mkdir(parents=True)
     (best / "00000001.json").write_text("{}")
     left = [draft_of(folder / name) for folder, name in (

@@ -24,7 +24,7 @@ def test_create_refuses_what_exists_and_discard_removes_what_it_made(tmp_path):
     with pytest.raises(RunError, match=r"exists already; choose another --out$"):
         Run.create(tmp_path / "mine")
     Run.create(tmp_path / "made").write_recipe(Recipe())
-    (tmp_path / "made" / "states").mkdir()
+    (tmp_path / "made" / "checkpoints").mkdir()
     with pytest.raises(RunError, match="regard resume"):
         Run.create(tmp_path / "made")
     (tmp_path / "file").write_text("")
@@ -85,6 +85,6 @@ def test_weights_that_do_not_exist_yet_are_told(tmp_path):
 
 def test_metrics_leave_out_what_training_went_back_from(tmp_path):
     steps = [10, 20, 20, 30, 40, 20, 30]  # the fifth is the last before it went back to update 20
-    lines = [json.dumps({"kind": "update", "step": step, "number": number}) for number, step in enumerate(steps)]
+    lines = [json.dumps({"kind": "step", "step": step, "number": number}) for number, step in enumerate(steps)]
     (tmp_path / "metrics.jsonl").write_text("\n".join([*lines, '{"cut off']))
     assert [line["number"] for line in Run(tmp_path).metrics()] == [0, 1, 2, 5, 6]

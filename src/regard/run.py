@@ -3,14 +3,14 @@
 recipe.toml           every setting, resolved
 tokenizer.*           or source.* and target.* where the two sides have vocabularies of their own
 weights.safetensors   the weights that load
-metrics.jsonl         one line for each logged update and each validation
+metrics.jsonl         one line for each logged step and each validation
 card.json             data hashes, versions, scores with their signatures, cost
 report.html           the page to look at
 held-out.jsonl        some pairs that it was not trained on, to judge by what a conversion or a pruning costs
 labels.json           what a classifier or tagger may answer, in the order of its scores
 checksums.json        the SHA-256 of recipe, tokenizers, labels, weights and held-out examples, verified on loading
 knowledge.jsonl       questions and answers that a retriever answers from; vectors.safetensors: the former as vectors
-states/               what `regard resume` continues from
+checkpoints/          what `regard resume` continues from
 store/                token ids of the training data, until training ends
 """
 
@@ -97,7 +97,7 @@ class Run:
         if (folder / PREPARING).is_file():
             return folder
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            hint = f'; "regard resume {folder}" continues it' if (folder / "states").is_dir() else ""
+            hint = f'; "regard resume {folder}" continues it' if (folder / "checkpoints").is_dir() else ""
             raise RunError(f"{folder}: exists already; choose another --out{hint}")
         return folder
 
@@ -339,7 +339,7 @@ class Run:
         """Remove what killed processes left half-written. Only the holder of the lock writes weights and states."""
         remove_drafts(self.folder, WEIGHTS)
         remove_drafts(self.folder, older_than=ABANDONED)
-        for folder in (self.folder / "states", self.folder / "states" / "best"):
+        for folder in (self.folder / "checkpoints", self.folder / "checkpoints" / "best"):
             if not folder.is_symlink():
                 remove_drafts(folder)
 

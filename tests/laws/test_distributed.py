@@ -44,8 +44,8 @@ def corpus(tmp_path_factory):
     return folder
 
 
-def settings(*more, updates=UPDATES):
-    return [*PLAIN, f"train.max_steps={updates}", "train.checkpoint_every=10", *more]
+def settings(*more, steps=UPDATES):
+    return [*PLAIN, f"train.max_steps={steps}", "train.checkpoint_every=10", *more]
 
 
 LAUNCHED = []
@@ -80,9 +80,9 @@ def finish(process, seconds=200):
     return process.returncode, errors
 
 
-def train_together(corpus, run, *more, processes=2, updates=UPDATES):
+def train_together(corpus, run, *more, processes=2, steps=UPDATES):
     code, errors = finish(
-        launch(["-m", "regard", *train_arguments(corpus, run, *settings(*more, updates=updates))], processes=processes)
+        launch(["-m", "regard", *train_arguments(corpus, run, *settings(*more, steps=steps))], processes=processes)
     )
     assert code == 0, errors
     return errors
@@ -112,7 +112,7 @@ def wait_for(path, process, seconds=120):
 
 
 def last_state(run):
-    return load_file(sorted((run / "states").glob("*.safetensors"))[-1])
+    return load_file(sorted((run / "checkpoints").glob("*.safetensors"))[-1])
 
 
 def assert_close(run, other, rounding=ROUNDING):
@@ -155,7 +155,7 @@ def test_two_processes_reach_the_weights_of_one(corpus, one, tmp_path):
     rows, batches = (train_arguments(corpus, tmp_path / way, *settings(way)) for way in ways)
     code, errors = finish(launch([str(script), *rows, "and", *batches]))
     assert code == 0, errors
-    assert errors.count("done: 50 updates made") == 2  # only the first process speaks
+    assert errors.count("finished: 50 steps done") == 2  # only the first process speaks
     for way in ways:
         assert_close(tmp_path / way, one(way))
 
@@ -182,7 +182,7 @@ def test_so_do_other_numbers_and_ways(corpus, one, tmp_path, processes, more):
 @pytest.mark.parametrize("arch", ["bahdanau", "luong-general", "gnmt"])
 @pytest.mark.parametrize("more", ["train.gradient_accumulation=1", "train.fsdp=true"])
 def test_recurrent_architectures_too(corpus, tmp_path, arch, more):
-    sizes = ["model.width=16", "model.embedding=16", *settings(updates=12)]
+    sizes = ["model.width=16", "model.embedding=16", *settings(steps=12)]
     skipped = ("model.heads", "model.inner", "model.encoder_layers", "model.decoder_layers", "model.width")
 
     def arguments(run, *others):
@@ -202,7 +202,7 @@ def test_recurrent_architectures_too(corpus, tmp_path, arch, more):
 def test_conversations_too(tmp_path, arch):
     dialogues = small_chats.write_dialogues(tmp_path / "dialogues.jsonl")
     one, two = (
-        small_chats.chat_arguments(dialogues, tmp_path / name, arch, *settings(updates=12)) for name in ("one", "two")
+        small_chats.chat_arguments(dialogues, tmp_path / name, arch, *settings(steps=12)) for name in ("one", "two")
     )
     code, errors = finish(launch(["-m", "regard", *two]))
     assert code == 0, errors
@@ -213,7 +213,7 @@ def test_conversations_too(tmp_path, arch):
 @pytest.mark.slow
 def test_a_run_goes_on_with_another_number_of_processes_and_another_layout(corpus, one, tmp_path):
     run = tmp_path / "run"
-    train_together(corpus, run, "train.fsdp=true", updates=20)
+    train_together(corpus, run, "train.fsdp=true", steps=20)
     steps = [(1, 30, "false"), (2, 40, "false"), (2, UPDATES, "true")]
     for processes, end, shard in steps:
         command = ["resume", str(run), "--set", f"train.max_steps={end}", "--set", f"train.fsdp={shard}"]
@@ -228,8 +228,8 @@ def test_a_run_goes_on_with_another_number_of_processes_and_another_layout(corpu
 @pytest.mark.slow
 def test_a_killed_process_ends_the_other_with_its_name(corpus, tmp_path):
     run = tmp_path / "run"
-    process = launch(["-m", "regard", *train_arguments(corpus, run, *settings(updates=100_000))])
-    wait_for(run / "states" / "00000010.json", process)
+    process = launch(["-m", "regard", *train_arguments(corpus, run, *settings(steps=100_000))])
+    wait_for(run / "checkpoints" / "00000010.json", process)
     victim = worker(process, 1)
     os.kill(victim, signal.SIGKILL)
     began = time.monotonic()
@@ -247,8 +247,8 @@ def test_a_killed_process_ends_the_other_with_its_name(corpus, tmp_path):
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_frozen_process_ends_the_other(corpus, tmp_path, rank):
     run = tmp_path / "run"
-    process = launch(["-m", "regard", *train_arguments(corpus, run, *settings(updates=100_000))])
-    wait_for(run / "states" / "00000010.json", process)
+    process = launch(["-m", "regard", *train_arguments(corpus, run, *settings(steps=100_000))])
+    wait_for(run / "checkpoints" / "00000010.json", process)
     victim, survivor = worker(process, rank), worker(process, 1 - rank)
     os.kill(victim, signal.SIGSTOP)
     began = time.monotonic()
@@ -270,12 +270,12 @@ def test_a_frozen_process_ends_the_other(corpus, tmp_path, rank):
 def test_torchrun_starts_it_again_and_nothing_is_lost(corpus, one, tmp_path, rank):
     run = tmp_path / "run"
     process = launch(["-m", "regard", *train_arguments(corpus, run, *settings())], "--max-restarts", "1")
-    wait_for(run / "states" / "00000010.json", process)
+    wait_for(run / "checkpoints" / "00000010.json", process)
     os.kill(worker(process, rank), signal.SIGKILL)
     code, errors = finish(process)
     assert code == 0, errors
     assert f"started again: going on in {run}" in errors
-    assert re.search(r"going on from update \d0", errors)
+    assert re.search(r"continuing from step \d0", errors)
     assert_close(run, one())
 
 
@@ -340,10 +340,10 @@ def test_an_error_on_one_process_ends_all_with_one_line(corpus, tmp_path, error,
 def test_asked_to_stop_they_save_and_leave_together(corpus, one, tmp_path, whom):
     run = tmp_path / "run"
     process = launch(["-m", "regard", *train_arguments(corpus, run, *settings())])
-    wait_for(run / "states" / "00000010.json", process)
+    wait_for(run / "checkpoints" / "00000010.json", process)
     os.kill(process.pid if whom == "launcher" else worker(process, 1), signal.SIGTERM)
     code, errors = finish(process, LIMIT)
     assert code != 0
-    assert errors.count("stopped at update") == 1
+    assert errors.count("stopped at step") == 1
     assert main(["resume", str(run)]) == 0
     assert_close(run, one())

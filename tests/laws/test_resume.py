@@ -34,7 +34,7 @@ def weights(run):
 
 
 def last_state(run):
-    return sorted((run / "states").glob("*.safetensors"))[-1].read_bytes()
+    return sorted((run / "checkpoints").glob("*.safetensors"))[-1].read_bytes()
 
 
 def scores(run):
@@ -66,7 +66,7 @@ def wait_for(path, process, seconds=60):
 def test_a_signal_in_the_middle_changes_nothing(whole, tmp_path, number, code):
     run = tmp_path / "run"
     process = start(train_arguments(whole, run, STEPS))
-    wait_for(run / "states" / "00000006.json", process)
+    wait_for(run / "checkpoints" / "00000006.json", process)
     process.send_signal(number)
     assert process.wait(timeout=60) == code
     assert main(["resume", str(run)]) == 0
@@ -76,10 +76,10 @@ def test_a_signal_in_the_middle_changes_nothing(whole, tmp_path, number, code):
 def test_a_truncated_newest_state_falls_back(whole, tmp_path, capsys):
     run = tmp_path / "run"
     process = start(train_arguments(whole, run, STEPS))
-    wait_for(run / "states" / "00000009.json", process)
+    wait_for(run / "checkpoints" / "00000009.json", process)
     process.kill()
     process.wait(timeout=60)
-    newest = sorted((run / "states").glob("*.safetensors"))[-1]
+    newest = sorted((run / "checkpoints").glob("*.safetensors"))[-1]
     newest.write_bytes(newest.read_bytes()[:1000])
     assert main(["resume", str(run)]) == 0
     assert "is damaged" in capsys.readouterr().err
@@ -98,7 +98,7 @@ def test_resuming_a_finished_run_with_a_later_end_goes_on(whole, tmp_path):
 def test_a_second_process_is_refused_and_the_recipe_stays(whole, tmp_path, capsys):
     run = tmp_path / "run"
     process = start(train_arguments(whole, run, "train.max_steps=5000"))
-    wait_for(run / "states" / "00000003.json", process)
+    wait_for(run / "checkpoints" / "00000003.json", process)
     try:
         recipe = (run / "recipe.toml").read_bytes()
         assert main(["resume", str(run), "--set", "train.max_steps=7"]) == 2
@@ -110,17 +110,17 @@ def test_a_second_process_is_refused_and_the_recipe_stays(whole, tmp_path, capsy
 
 
 def fail_at(monkeypatch, step, change):
-    """Let `change` happen when the state of this update is about to be written."""
+    """Let `change` happen when the checkpoint of this step is about to be written."""
     from regard.training import trainer as loop
 
-    save = loop.save_state
+    save = loop.save_checkpoint
 
     def changed(folder, tensors, progress, kept):
         if progress.step == step:
             change()
         save(folder, tensors, progress, kept)
 
-    monkeypatch.setattr(loop, "save_state", changed)
+    monkeypatch.setattr(loop, "save_checkpoint", changed)
 
 
 def test_a_full_disk_is_one_line_and_the_run_goes_on_when_there_is_room(whole, tmp_path, capsys, monkeypatch):
@@ -133,7 +133,7 @@ def test_a_full_disk_is_one_line_and_the_run_goes_on_when_there_is_room(whole, t
     assert main(train_arguments(whole, run, STEPS)) == 2
     [line] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("regard: ")]
     assert "No space left on device" in line
-    assert sorted(path.stem for path in (run / "states").glob("*.json")) == ["00000003", "00000006"]
+    assert sorted(path.stem for path in (run / "checkpoints").glob("*.json")) == ["00000003", "00000006"]
     monkeypatch.undo()
     assert main(["resume", str(run)]) == 0
     assert_same(run, whole / "run")
@@ -176,7 +176,7 @@ def test_every_task_goes_on_as_if_it_had_never_stopped(task, tmp_path, monkeypat
     fail_at(monkeypatch, 15, interrupt)
     assert main(OTHER_TASKS[task](tmp_path, run)) == 130
     monkeypatch.undo()
-    assert sorted(path.stem for path in (run / "states").glob("*.json"))[-1] == "00000010"
+    assert sorted(path.stem for path in (run / "checkpoints").glob("*.json"))[-1] == "00000010"
     assert main(["resume", str(run)]) == 0
     assert_same(run, whole)
 
@@ -188,7 +188,7 @@ def test_killed_twenty_times_at_random_moments(whole, tmp_path):
     arguments = train_arguments(whole, run, STEPS, "train.checkpoint_every=1")
     kills = 0
     process = start(arguments)
-    wait_for(run / "states" / "00000000.json", process)
+    wait_for(run / "checkpoints" / "00000000.json", process)
     while kills < 20:
         time.sleep(chance.uniform(0.0, 0.6))
         if process.poll() is not None:

@@ -78,11 +78,11 @@ def test_any_text_comes_back_unchanged(data: dict[str, str]) -> None:
 
 def test_numbers_that_json_cannot_write_become_null() -> None:
     data = {
-        "updates": [{"step": 1, "loss": float("nan")}, {"step": 2, "loss": float("inf")}],
+        "steps": [{"step": 1, "loss": float("nan")}, {"step": 2, "loss": float("inf")}],
         "lengths": {"source": ((1, 2),)},
     }
     assert embedded(render_page("report", data)) == {
-        "updates": [{"step": 1, "loss": None}, {"step": 2, "loss": None}],
+        "steps": [{"step": 1, "loss": None}, {"step": 2, "loss": None}],
         "lengths": {"source": [[1, 2]]},
     }
 

@@ -31,7 +31,7 @@ def report() -> dict[str, Any]:
         "title": "Documents: bad or good",
         "run": "test",
         "summary": [{"label": "accuracy", "value": "90.0%", "note": ""}],
-        "updates": [{"step": step, "seconds": step, "loss": 1 / step} for step in range(1, 50)],
+        "steps": [{"step": step, "seconds": step, "loss": 1 / step} for step in range(1, 50)],
         "validations": [{"step": 25, "seconds": 25, "loss": 0.5, "accuracy": 0.9, "f1": 0.89, "best": True}],
         "labels": {
             "names": ["bad", "good"],

@@ -40,7 +40,7 @@ def run(**changes: Any) -> dict[str, Any]:
         "created": "2026-11-15T21:30:00+00:00",
         "languages": {"source": "en", "target": "it"},
         "summary": [{"label": "BLEU", "value": "50.0", "note": "nrefs:1|case:mixed"}],
-        "updates": [
+        "steps": [
             {
                 "step": step,
                 "seconds": step * 0.6,
@@ -105,10 +105,10 @@ def test_whole_report(show: Show) -> None:
     [
         ({}, []),
         (
-            {"title": None, "samples": [], "updates": [], "attention": {}, "lengths": {}, "settings": {}, "card": None},
+            {"title": None, "samples": [], "steps": [], "attention": {}, "lengths": {}, "settings": {}, "card": None},
             [],
         ),
-        ({"updates": [{"step": 1, "loss": None}], "validations": [{"step": None, "loss": 1.0}]}, ["Learning"]),
+        ({"steps": [{"step": 1, "loss": None}], "validations": [{"step": None, "loss": 1.0}]}, ["Learning"]),
         ({"samples": [{"source": "ja", "translation": "yes"}]}, ["Samples"]),
         ({"score_histogram": [[-0.5, 1]], "lengths": {"target": [[3, 2]]}}, ["Lengths and scores"]),
     ],

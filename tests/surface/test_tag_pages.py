@@ -59,7 +59,7 @@ def test_the_report_of_a_tagger(show_page: Show) -> None:
         "title": "Spans: NP or VP",
         "run": "test",
         "summary": [{"label": "span F1", "value": "85.0%", "note": ""}],
-        "updates": [{"step": step, "seconds": step, "loss": 1 / step} for step in range(1, 50)],
+        "steps": [{"step": step, "seconds": step, "loss": 1 / step} for step in range(1, 50)],
         "validations": [{"step": 25, "seconds": 25, "loss": 0.5, "span_f1": 0.85, "accuracy": 0.9, "best": True}],
         "labels": {
             "unit": "spans",

@@ -39,7 +39,7 @@ def test_the_run_folder_is_complete(run):
     names = {path.name for path in run.iterdir() if not path.name.startswith(".")}
     assert names == {
         "recipe.toml", "tokenizer.json", "tokenizer.model", "weights.safetensors", "metrics.jsonl", "card.json",
-        "report.html", "held-out.jsonl", "states", "checksums.json",
+        "report.html", "held-out.jsonl", "checkpoints", "checksums.json",
     }  # fmt: skip
     card = Run.open(run).card
     assert card["pairs"] == {"train": 300, "valid": 20, "test": 20}
@@ -51,7 +51,7 @@ def test_the_run_folder_is_complete(run):
 
 
 def test_losses_fall(run):
-    losses = [line["loss"] for line in Run.open(run).metrics() if line["kind"] == "update"]
+    losses = [line["loss"] for line in Run.open(run).metrics() if line["kind"] == "step"]
     assert losses[-1] < 0.9 * losses[0]  # a moving average
 
 
@@ -67,6 +67,18 @@ def test_words_are_cut_as_usual_while_it_cools_down(run, tmp_path):
     pairs = [task.data.train[place] for place in usual.index_B.tolist()]
     assert usual.target_tokens == sum(len(target) + 1 for _, target in pairs)
     assert sampled.target_tokens > usual.target_tokens  # words in more pieces
+
+
+@pytest.mark.parametrize("search", [{"coverage_penalty": 0.2}, {"beam_size": 4, "beam_groups": 2}])
+def test_validation_needs_no_beam_whatever_the_search_settings(run, tmp_path, search):
+    shutil.copytree(run, tmp_path / "run")
+    opened = Run.open(tmp_path / "run")
+    recipe, kind = opened.recipe, kind_of("translate")
+    recipe = dataclasses.replace(recipe, search=dataclasses.replace(recipe.search, **search))
+    model = opened.load_network()
+    unit = kind.task(recipe, kind.reopen(opened, print), model)
+    greedy = regard.load(run).translate([pair.source for pair in unit.translated], beam_size=1, retry_failures=False)
+    assert unit.write(model) == [answer.text for answer in greedy]
 
 
 def test_load_and_translate_in_order_with_empty_lines(run):
@@ -128,9 +140,9 @@ def test_info_says_where_an_unfinished_run_stands(run, tmp_path, capsys):
     card = json.loads((copy / "card.json").read_text())
     del card["training"], card["scores"]
     (copy / "card.json").write_text(json.dumps(card))
-    last = max(int(state.stem) for state in (copy / "states").glob("*.json"))
+    last = max(int(state.stem) for state in (copy / "checkpoints").glob("*.json"))
     assert main(["info", str(copy)]) == 0
-    assert f'at update {last:,}; "regard resume {copy}" goes on' in capsys.readouterr().out
+    assert f'at step {last:,}; "regard resume {copy}" goes on' in capsys.readouterr().out
 
 
 def test_an_end_that_lies_behind_is_refused(run, capsys):
@@ -165,7 +177,7 @@ def test_a_metric_of_another_task_is_told_before_training(run, tmp_path, capsys)
 
 def test_a_finished_run_says_what_would_go_on(run, capsys):
     assert main(["resume", str(run)]) == 0
-    assert "finished already (30 updates made); --set train.max_steps=60 goes on" in capsys.readouterr().err
+    assert "finished already (30 steps done); --set train.max_steps=60 goes on" in capsys.readouterr().err
 
 
 def test_a_finished_run_that_goes_on_and_is_stopped_is_not_finished(run, tmp_path, capsys, monkeypatch):
@@ -179,10 +191,10 @@ def test_a_finished_run_that_goes_on_and_is_stopped_is_not_finished(run, tmp_pat
 
     monkeypatch.setattr(Trainer, "update", stopped)
     assert main(["resume", str(copy), "--set", "train.max_steps=36"]) == 130
-    assert 'stopped at update 34; "regard resume' in capsys.readouterr().err
+    assert 'stopped at step 34; "regard resume' in capsys.readouterr().err
     monkeypatch.undo()
     assert main(["info", str(copy)]) == 0
-    assert 'at update 34; "regard resume' in capsys.readouterr().out
+    assert 'at step 34; "regard resume' in capsys.readouterr().out
     assert main(["resume", str(copy)]) == 0
     assert Run.open(copy).card["training"]["step"] == 36
     assert Run.open(copy).is_finished
@@ -255,11 +267,11 @@ def test_finetuning_starts_from_the_weights_of_its_base(run, tmp_path, capsys):
     assert "train.max_steps" not in planned  # as was said
     assert tuned.card["base"] == run.name
     assert (out / "tokenizer.model").read_bytes() == (run / "tokenizer.model").read_bytes()
-    first, *_ = (line["loss"] for line in tuned.metrics() if line["kind"] == "update")
-    *_, last = (line["loss"] for line in base.metrics() if line["kind"] == "update")
+    first, *_ = (line["loss"] for line in tuned.metrics() if line["kind"] == "step")
+    *_, last = (line["loss"] for line in base.metrics() if line["kind"] == "step")
     assert first < 1.2 * last
-    shutil.rmtree(out / "states")
-    (out / "states").mkdir()  # killed before the first state was whole
+    shutil.rmtree(out / "checkpoints")
+    (out / "checkpoints").mkdir()  # killed before the first state was whole
     weights = {name: weight.clone() for name, weight in tuned.load_network().named_parameters()}
     for name, weight in _first_model(tuned).named_parameters():
         assert torch.equal(weight, weights[name])
@@ -269,7 +281,7 @@ def test_finetuning_starts_from_the_weights_of_its_base(run, tmp_path, capsys):
 
 def test_a_finished_run_without_states_is_not_trained_anew(run, tmp_path, capsys):
     shutil.copytree(run, tmp_path / "run")
-    shutil.rmtree(tmp_path / "run" / "states")
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
     before = (tmp_path / "run" / "weights.safetensors").read_bytes()
     for more in ([], ["--set", "train.max_steps=40"]):
         assert main(["resume", str(tmp_path / "run"), *more]) == 2
@@ -278,7 +290,7 @@ def test_a_finished_run_without_states_is_not_trained_anew(run, tmp_path, capsys
 
 
 def test_a_run_from_elsewhere_cannot_be_resumed(run, tmp_path, capsys):
-    shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("states"))
+    shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoints"))
     (tmp_path / "run" / "card.json").write_text(json.dumps({"imported": {"from": "there", "format": "marian"}}))
     assert main(["resume", str(tmp_path / "run"), "--set", "train.max_steps=40"]) == 2
     assert 'was trained elsewhere, and came without a state; "regard finetune" goes on' in capsys.readouterr().err
@@ -385,7 +397,7 @@ def test_the_examples_are_not_sent_to_other_processes(tmp_path, monkeypatch):
     write_corpus(tmp_path, train=60)
     sent = []
     table = {"data": {"train": [{"source": str(tmp_path / "train.en"), "target": str(tmp_path / "train.it")}]}}
-    monkeypatch.setattr("regard.tasks.train.this_team", Sending)
+    monkeypatch.setattr("regard.tasks.train.this_group", Sending)
     job = resolve(table)
     assert len(job.examples) == 54
     [other] = map(pickle.loads, sent)

@@ -14,7 +14,7 @@ from regard.errors import SettingsError
 from regard.layers.dropout import sharing
 from regard.models import build_model
 from regard.tasks.seq2seq import TranslateTrainUnit
-from regard.training.device import autocast, choose_device, gather, key_biases, lay_out, scatter
+from regard.training.device import autocast, choose_device, gather, key_biases, parallelize, scatter
 from regard.training.distributed import ProcessGroup
 from regard.training.loss import smoothed_cross_entropy
 from tests.toys import close
@@ -150,7 +150,7 @@ def test_rotary_keys_have_a_bias_that_counts():
 
 def test_one_process_has_the_model_as_it_is():
     model = small("transformer-tiny")
-    layout = lay_out(model, task().loss, TrainSettings(), ProcessGroup())
+    layout = parallelize(model, task().loss, TrainSettings(), ProcessGroup())
     batch = batch_of(3)
     torch.manual_seed(5)
     expected = task().loss(model, batch)
@@ -158,7 +158,7 @@ def test_one_process_has_the_model_as_it_is():
     with layout.summing(True):
         assert torch.equal(layout.loss(batch).smoothed, expected.smoothed)
     layout.loss(batch).smoothed.backward()
-    layout.quieten()
+    layout.zero_key_bias_gradients()
     assert all(bias.grad[heard == 0].abs().max() == 0 for bias, heard in key_biases(model))
     weight = model.output.weight
     assert gather(weight) is weight

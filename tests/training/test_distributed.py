@@ -11,28 +11,28 @@ from torch import distributed as dist
 
 from regard.errors import TrainingError
 from regard.training import distributed
-from regard.training.distributed import GroupMember, Heartbeat, ProcessGroup, this_team
+from regard.training.distributed import GroupMember, Heartbeat, ProcessGroup, this_group
 
 
 def test_alone_nothing_is_shared():
-    team = ProcessGroup()
-    assert team.is_first
-    assert team.sum(1.5, True) == [1.5, True]
-    assert team.once(lambda: "found") == "found"
-    assert team.join(team.share([1, 2, 3])) == [1, 2, 3]
+    group = ProcessGroup()
+    assert group.is_first
+    assert group.sum(1.5, True) == [1.5, True]
+    assert group.once(lambda: "found") == "found"
+    assert group.join(group.share([1, 2, 3])) == [1, 2, 3]
     tensors = {"a": torch.ones(2)}
-    assert dict(team.tensors(tensors)) == tensors
-    with pytest.raises(ValueError, match="mine"), team:
+    assert dict(group.tensors(tensors)) == tensors
+    with pytest.raises(ValueError, match="mine"), group:
         raise ValueError("mine")
-    team.leave()
+    group.leave()
 
 
 def test_without_torchrun_a_process_is_alone(monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    this_team.cache_clear()
-    assert this_team().size == 1
-    assert this_team() is this_team()
+    this_group.cache_clear()
+    assert this_group().size == 1
+    assert this_group() is this_group()
 
 
 @pytest.mark.parametrize(("items", "size"), [(7, 3), (2, 3), (0, 2), (6, 2)])

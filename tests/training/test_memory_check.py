@@ -39,7 +39,7 @@ def test_weights_and_gradients_are_left_as_they_were():
     "error", [torch.OutOfMemoryError("CUDA"), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried")]
 )
 def test_out_of_memory_says_what_to_do(error):
-    with pytest.raises(TrainingError, match=r"train\.batch_tokens=2048 --set train\.accumulate=2"):
+    with pytest.raises(TrainingError, match=r"train\.batch_tokens=2048 --set train\.gradient_accumulation=2"):
         check_memory(nn.Linear(3, 3), Task(error), TrainSettings(batch_tokens=4096))
 
 

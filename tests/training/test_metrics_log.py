@@ -15,7 +15,7 @@ from regard.training.metrics_log import (
     PlainLog,
     SpeedMeter,
     format_scores,
-    make_watchers,
+    make_logs,
     share_done,
 )
 from regard.training.trainer import Update, Validation
@@ -28,32 +28,32 @@ def update(step: int) -> Update:
 def test_metrics_forget_what_will_come_again(tmp_path):
     path = tmp_path / "metrics.jsonl"
     metrics = MetricsFile(path, every=2)
-    metrics.began(TrainingProgress())
+    metrics.on_start(TrainingProgress())
     for step, loss in enumerate([4.0, 2.0, 3.0, 1.0], 1):
-        metrics.updated(update(step), TrainingProgress(step=step, loss=loss))
-    metrics.validated(Validation({"bleu": 10.0}, 10.0), TrainingProgress(step=4), best=True)
-    metrics.noticed("hello", TrainingProgress(step=4))
+        metrics.on_step(update(step), TrainingProgress(step=step, loss=loss))
+    metrics.on_validation(Validation({"bleu": 10.0}, 10.0), TrainingProgress(step=4), best=True)
+    metrics.on_message("hello", TrainingProgress(step=4))
     metrics.close()
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [(line["kind"], line["step"]) for line in lines] == [
-        ("update", 2), ("update", 4), ("validation", 4), ("notice", 4),
+        ("step", 2), ("step", 4), ("validation", 4), ("notice", 4),
     ]  # fmt: skip
     assert [line["loss"] for line in lines[:2]] == [2.0, 1.0]
     assert lines[0]["tokens_per_second"] == 200.0
 
-    path.write_text(path.read_text() + '{"kind": "update", "st')  # cut off by a kill
-    metrics.began(TrainingProgress(step=3))
+    path.write_text(path.read_text() + '{"kind": "step", "st')  # cut off by a kill
+    metrics.on_start(TrainingProgress(step=3))
     metrics.close()
     assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [2]
 
 
 def test_samples_may_hold_any_ends_of_lines(tmp_path):
     metrics = MetricsFile(tmp_path / "metrics.jsonl", every=1)
-    metrics.began(TrainingProgress())
+    metrics.on_start(TrainingProgress())
     sample = {"source": "one\u2028two\x85three", "translation": "\u2029"}
-    metrics.validated(Validation({"bleu": 10.0}, 10.0, [sample]), TrainingProgress(step=4), best=True)
+    metrics.on_validation(Validation({"bleu": 10.0}, 10.0, [sample]), TrainingProgress(step=4), best=True)
     metrics.close()
-    metrics.began(TrainingProgress(step=4))
+    metrics.on_start(TrainingProgress(step=4))
     metrics.close()
     assert [line["samples"] for line in Run(tmp_path).metrics()] == [[sample]]
 
@@ -62,11 +62,11 @@ def test_samples_may_hold_any_ends_of_lines(tmp_path):
     "odd",
     [
         b'{"kind": "validation", "step": 1, "samples": [{"source": "a"}',  # torn, and ends like a whole line
-        b'{"kind: "update", "step": 1}',
-        b'{"kind": "update", "step": 1, "text": "\xff"}',
-        b'{"kind": "update"}',
+        b'{"kind: "step", "step": 1}',
+        b'{"kind": "step", "step": 1, "text": "\xff"}',
+        b'{"kind": "step"}',
         b'{"step": 1}',
-        b'{"kind": "update", "step": "1"}',
+        b'{"kind": "step", "step": "1"}',
         b'["step"]',
         b"[" * 100_000,
         b"12",
@@ -75,11 +75,11 @@ def test_samples_may_hold_any_ends_of_lines(tmp_path):
 )
 def test_odd_lines_of_the_metrics_are_dropped(tmp_path, odd):
     path = tmp_path / "metrics.jsonl"
-    good = b'{"kind": "update", "step": 1, "loss": 2.5}'
+    good = b'{"kind": "step", "step": 1, "loss": 2.5}'
     path.write_bytes(odd + b"\n" + good + b"\n" + odd)
     assert Run(tmp_path).metrics() == [json.loads(good)]
     metrics = MetricsFile(path, every=1)
-    metrics.began(TrainingProgress(step=1))
+    metrics.on_start(TrainingProgress(step=1))
     metrics.close()
     assert path.read_bytes() == good + b"\n"
 
@@ -87,16 +87,16 @@ def test_odd_lines_of_the_metrics_are_dropped(tmp_path, odd):
 def test_plain_log_is_lines():
     out = io.StringIO()
     log = PlainLog(TrainSettings(max_steps=10), out, every_seconds=0.0)
-    log.began(TrainingProgress(step=4))
-    log.updated(update(5), TrainingProgress(step=5, seconds=60.0, loss=2.0))
-    log.validated(Validation({"bleu": 12.34, "loss": 1.5}, 12.34), TrainingProgress(step=5), best=True)
-    log.noticed("something happened", TrainingProgress(step=5))
+    log.on_start(TrainingProgress(step=4))
+    log.on_step(update(5), TrainingProgress(step=5, seconds=60.0, loss=2.0))
+    log.on_validation(Validation({"bleu": 12.34, "loss": 1.5}, 12.34), TrainingProgress(step=5), best=True)
+    log.on_message("something happened", TrainingProgress(step=5))
     log.close()
     lines = out.getvalue().splitlines()
-    assert lines[0] == "going on from update 4"
-    assert lines[1].startswith("update 5  loss 2.00  200 tokens/s")
+    assert lines[0] == "continuing from step 4"
+    assert lines[1].startswith("step 5  loss 2.00  200 tokens/s")
     assert lines[1].endswith("1:00 left at most")
-    assert lines[2:] == ["update 5  validation: BLEU 12.3  loss 1.500  best so far", "something happened"]
+    assert lines[2:] == ["step 5  validation: BLEU 12.3  loss 1.500  best so far", "something happened"]
 
 
 def test_the_share_of_the_peak_is_that_of_the_precision(monkeypatch):
@@ -114,8 +114,8 @@ def test_the_share_of_the_peak_is_that_of_the_precision(monkeypatch):
 def test_no_time_is_told_where_only_patience_will_end_it():
     out = io.StringIO()
     log = PlainLog(TrainSettings(), out, every_seconds=0.0)
-    log.updated(update(5), TrainingProgress(step=5, seconds=60.0, loss=2.0))
-    log.updated(update(6), TrainingProgress(step=6, seconds=60.0, loss=2.0, cooling_from=4, cooling_until=12))
+    log.on_step(update(5), TrainingProgress(step=5, seconds=60.0, loss=2.0))
+    log.on_step(update(6), TrainingProgress(step=6, seconds=60.0, loss=2.0, cooldown_from=4, cooldown_until=12))
     first, second = out.getvalue().splitlines()
     assert "left" not in first
     assert second.endswith("1:00 left at most")
@@ -134,12 +134,12 @@ def test_tensorboard_has_scores_and_losses(tmp_path):
         warnings.simplefilter("ignore")  # of the packages that TensorBoard imports
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-        board = make_watchers(tmp_path / "metrics.jsonl", TrainSettings(tensorboard=True, log_every=1))[-1]
-        board.began(TrainingProgress())
-        board.updated(update(1), TrainingProgress(step=1, loss=2.5))
+        board = make_logs(tmp_path / "metrics.jsonl", TrainSettings(tensorboard=True, log_every=1))[-1]
+        board.on_start(TrainingProgress())
+        board.on_step(update(1), TrainingProgress(step=1, loss=2.5))
         sample = {"source": "a", "translation": "b", "reference": "c"}
-        board.validated(Validation({"bleu": 12.0}, 12.0, [sample]), TrainingProgress(step=1), best=True)
-        board.noticed("hello", TrainingProgress(step=1))
+        board.on_validation(Validation({"bleu": 12.0}, 12.0, [sample]), TrainingProgress(step=1), best=True)
+        board.on_message("hello", TrainingProgress(step=1))
         board.close()
         events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert [(event.step, event.value) for event in events.Scalars("train/loss")] == [(1, 2.5)]
@@ -149,7 +149,7 @@ def test_tensorboard_has_scores_and_losses(tmp_path):
 
 def test_samples_may_have_any_names(capsys):
     bar = LiveBar(TrainSettings())
-    bar.validated(
+    bar.on_validation(
         Validation({"loss": 1.0}, 1.0, [{"read": "one [b]", "said": "two"}]), TrainingProgress(step=4), best=True
     )
     shown = capsys.readouterr().err

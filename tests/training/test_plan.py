@@ -34,7 +34,9 @@ def test_little_data_gets_a_model_near_the_published_tiny_one(pairs, shape):
 
 def test_more_data_gets_more():
     recipes = [resolve(PairFacts(pairs, 60.0), GPU) for pairs in (5_000, 29_000, 300_000, 5_000_000)]
-    assert [recipe.tokenizer.size for recipe in recipes] == sorted(recipe.tokenizer.size for recipe in recipes)
+    assert [recipe.tokenizer.vocab_size for recipe in recipes] == sorted(
+        recipe.tokenizer.vocab_size for recipe in recipes
+    )
     assert [recipe.model.width for recipe in recipes] == [128, 192, 256, 512]
     assert recipes[0].model.dropout > recipes[-1].model.dropout
 
@@ -102,7 +104,7 @@ def test_naming_another_transformer_decides_its_sizes_alone():
 def test_the_plan_suits_the_kind_of_tokenizer(kind):
     tokenizer = resolve(PairFacts(29_000, 60.0), given={"tokenizer": {"kind": kind}}).tokenizer
     assert bool(tokenizer.subword_regularization) == (kind in ("bpe", "unigram"))
-    assert tokenizer.size == (32_000 if kind == "word" else 6000)
+    assert tokenizer.vocab_size == (32_000 if kind == "word" else 6000)
 
 
 @pytest.mark.parametrize(("pairs", "width"), [(29_000, 256), (300_000, 512)])
@@ -118,7 +120,7 @@ def test_an_estimate_counts_the_model():
     corpus = PairFacts(29_000, 60.0)
     found = estimate(recipe, corpus, LAPTOP)
     assert found.epochs == pytest.approx(60, rel=0.01)
-    width, inner, words = 192, 512, recipe.tokenizer.size
+    width, inner, words = 192, 512, recipe.tokenizer.vocab_size
     encoder, decoder = 3 * (4 * width**2 + 2 * width * inner), 3 * (8 * width**2 + 2 * width * inner)
     assert found.parameters == pytest.approx(words * width + encoder + decoder, rel=0.02)  # and biases, norms
     by_hand = 6 * 29_000 * 16 * (encoder + decoder + words * width)  # 60 / 4 + 1 tokens; attention itself is small
@@ -183,10 +185,12 @@ def test_sharding_gets_adam():
 
 
 def test_bfloat16_is_taken_where_a_cpu_multiplies_in_it_much_faster():
-    corpus, quick = PairFacts(29_000, 60.0), dataclasses.replace(LAPTOP, short_gain=2.1)
+    corpus, quick = PairFacts(29_000, 60.0), dataclasses.replace(LAPTOP, bfloat16_speedup=2.1)
     assert resolve(corpus).train.precision == "auto"
-    assert resolve(corpus, dataclasses.replace(LAPTOP, short_gain=1.2)).train.precision == "auto"
-    assert resolve(corpus, dataclasses.replace(GPU, short_gain=8.0)).train.precision == "auto"  # which asks the device
+    assert resolve(corpus, dataclasses.replace(LAPTOP, bfloat16_speedup=1.2)).train.precision == "auto"
+    assert (
+        resolve(corpus, dataclasses.replace(GPU, bfloat16_speedup=8.0)).train.precision == "auto"
+    )  # which asks the device
     assert resolve(corpus, quick).train.precision == "bfloat16"
     assert resolve(corpus, quick, {"model": {"arch": "bahdanau"}}).train.precision == "auto"
     assert resolve(corpus, quick, {"train": {"precision": "float32"}}).train.precision == "float32"

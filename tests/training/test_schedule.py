@@ -3,7 +3,7 @@
 import pytest
 
 from regard.config import TrainSettings
-from regard.training.schedule import ScheduleStage, cooling_updates, learning_rate, strength
+from regard.training.schedule import ScheduleStage, cooldown_steps, learning_rate, strength
 
 
 def test_inverse_square_root_is_the_papers_up_to_a_factor():
@@ -31,9 +31,9 @@ def test_cooling_falls_to_zero_from_where_the_rate_was():
 
 def test_cooling_is_the_share_that_was_asked_for_and_ends_in_time():
     settings = TrainSettings(cooldown=0.2, max_steps=1000)
-    assert cooling_updates(400, settings) == 100  # 100 of 500
-    assert cooling_updates(800, settings) == 200
-    assert cooling_updates(950, settings) == 50
+    assert cooldown_steps(400, settings) == 100  # 100 of 500
+    assert cooldown_steps(800, settings) == 200
+    assert cooldown_steps(950, settings) == 50
 
 
 def test_regularisation_climbs_and_stays():
@@ -43,5 +43,8 @@ def test_regularisation_climbs_and_stays():
 
 
 def test_what_makes_it_harder_ends_when_the_rate_falls():
-    assert [ScheduleStage(share).strain for share in (0.1, 1.0)] == [0.1, 1.0]
-    assert (ScheduleStage(1.0, cooling=True).strain, ScheduleStage(1.0, cooling=True).strength) == (0.0, 1.0)
+    assert [ScheduleStage(share).augmentation_strength for share in (0.1, 1.0)] == [0.1, 1.0]
+    assert (ScheduleStage(1.0, cooling=True).augmentation_strength, ScheduleStage(1.0, cooling=True).strength) == (
+        0.0,
+        1.0,
+    )

@@ -57,12 +57,12 @@ class Notes:
     def __init__(self):
         self.notes = []
 
-    def began(self, progress): ...
-    def updated(self, update, progress): ...
-    def validated(self, validation, progress, *, best): ...
+    def on_start(self, progress): ...
+    def on_step(self, update, progress): ...
+    def on_validation(self, validation, progress, *, best): ...
     def close(self): ...
 
-    def noticed(self, message, progress):
+    def on_message(self, message, progress):
         self.notes.append(message)
 
 
@@ -70,7 +70,7 @@ def fit(tmp_path, task, **settings):
     defaults = {"learning_rate": 0.1, "warmup_steps": 1, "schedule": "constant", "ema_decay": 0.0, "max_steps": 60}
     settings = TrainSettings(**(defaults | {"validate_every": 10, "checkpoint_every": 10} | settings))
     model, kept, notes = Line(), [], Notes()
-    trainer = Trainer(model, task, settings, tmp_path / "states", [notes])
+    trainer = Trainer(model, task, settings, tmp_path / "checkpoints", [notes])
     progress = trainer.fit(lambda weights: kept.append(weights["weight"].item()), StopRequest())
     return model, progress, kept, notes.notes
 
@@ -78,7 +78,7 @@ def fit(tmp_path, task, **settings):
 def test_it_learns_keeps_the_best_and_counts(tmp_path):
     model, progress, kept, _ = fit(tmp_path, Fit())
     assert model.weight.item() == pytest.approx(3.0, abs=0.2)
-    assert progress.stopped == "60 updates made"
+    assert progress.stopped == "60 steps done"
     assert (progress.step, progress.position, progress.tokens, progress.flops) == (60, 60, 120, 600.0)
     assert 0 < progress.loss < 18  # 2 (0 - 3)^2 at first, nothing at the end
     assert kept[-1] == pytest.approx(3.0, abs=0.2)
@@ -109,7 +109,7 @@ def test_patience_ends_it(tmp_path):
 
 def test_scores_of_nothing_do_not_wear_patience_out(tmp_path):
     _, progress, _, _ = fit(tmp_path, Fit(scores=[0.0, 0.0, 0.0, 0.0, 5.0, 4.0]), patience=2)
-    assert progress.stopped == "60 updates made"
+    assert progress.stopped == "60 steps done"
 
 
 def test_minutes_end_it(tmp_path):
@@ -120,7 +120,7 @@ def test_minutes_end_it(tmp_path):
 
 def test_a_loss_that_is_no_number_goes_back_with_half_the_rate(tmp_path):
     model, progress, _, notes = fit(tmp_path, Fit(bad=[15]))
-    assert notes == ["the loss exploded at update 16: back to 10, learning rate x 0.5"]
+    assert notes == ["the loss exploded at step 16: back to 10, learning rate x 0.5"]
     assert (progress.step, progress.rollbacks, progress.rate_factor) == (60, 1, 0.5)
     assert progress.flops == 650.0  # 15 updates, of which 5 were given up, and 50 more: spent is spent
     assert model.weight.item() == pytest.approx(3.0, abs=0.2)
@@ -138,7 +138,7 @@ def test_it_gives_up_after_three_times(tmp_path):
 
 def test_a_validation_that_is_no_number_is_never_the_best_and_goes_back(tmp_path):
     _, progress, kept, notes = fit(tmp_path, Fit(scores=[-5.0, -4.0, math.nan, -9.0, -4.5, -9.0]), max_steps=50)
-    assert notes == ["the validation loss is not finite at update 30: back to 20, learning rate x 0.5"]
+    assert notes == ["the validation loss is not finite at step 30: back to 20, learning rate x 0.5"]
     assert (progress.best_score, progress.best_step, progress.step) == (-4.0, 20, 50)
     assert len(kept) == 2  # the two that were the best when they came
 
@@ -152,7 +152,7 @@ def test_a_loss_that_is_not_finite_counts_although_the_score_is_finite(tmp_path,
 
     found = []
     _, progress, kept, notes = fit(tmp_path, Bleu(), max_steps=30)
-    assert notes == ["the validation loss is not finite at update 20: back to 10, learning rate x 0.5"]
+    assert notes == ["the validation loss is not finite at step 20: back to 10, learning rate x 0.5"]
     assert (progress.rollbacks, len(kept)) == (1, 3)
 
 
@@ -170,9 +170,9 @@ def test_weights_that_are_not_finite_are_never_saved(tmp_path):
         learning_rate=0.1, warmup_steps=1, ema_decay=0.0, max_steps=30, validate_every=50, checkpoint_every=13
     )
     model, notes = Line(), Notes()
-    trainer = Trainer(model, task, settings, tmp_path / "states", [notes])
+    trainer = Trainer(model, task, settings, tmp_path / "checkpoints", [notes])
     progress = trainer.fit(lambda weights: None, StopRequest())
-    assert notes.notes == ["the weights are not finite at update 13: back to 0, learning rate x 0.5"]
+    assert notes.notes == ["the weights are not finite at step 13: back to 0, learning rate x 0.5"]
     assert progress.step == 30
 
 
@@ -196,11 +196,11 @@ def test_after_a_second_explosion_from_a_state_the_one_before_is_taken(tmp_path)
         checkpoint_every=10,
     )
     model, notes = Line(), Notes()
-    trainer = Trainer(model, Large(), settings, tmp_path / "states", [notes])
+    trainer = Trainer(model, Large(), settings, tmp_path / "checkpoints", [notes])
     progress = trainer.fit(lambda weights: None, StopRequest())
     assert notes.notes == [
-        "the loss exploded at update 21: back to 20, learning rate x 0.5",
-        "the loss exploded at update 21: back to 10, learning rate x 0.25",
+        "the loss exploded at step 21: back to 20, learning rate x 0.5",
+        "the loss exploded at step 21: back to 10, learning rate x 0.25",
     ]
     assert (progress.step, progress.rollbacks) == (60, 2)
     assert 2 < model.weight.item() < 3

@@ -85,10 +85,10 @@ def run_facts(folder: str) -> dict[str, Any]:
 
 def _unfinished(opened: Run) -> dict[str, str]:
     """How far training has come, where it has not come to an end."""
-    states = sorted((opened.folder / "states").glob("*.json"))
+    states = sorted((opened.folder / "checkpoints").glob("*.json"))
     if opened.is_finished or not states:
         return {}
-    return {"unfinished": f'at update {int(states[-1].stem):,}; "regard resume {opened.folder}" goes on'}
+    return {"unfinished": f'at step {int(states[-1].stem):,}; "regard resume {opened.folder}" goes on'}
 
 
 def arch_facts(arch: str, vocabulary: int) -> dict[str, Any]:

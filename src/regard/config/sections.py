@@ -91,19 +91,19 @@ class TrainSettings:
     seed: int = 1
     """The one seed: data order, initial weights and dropout all follow from it."""
     max_steps: int = 100_000
-    """Stop after this many updates."""
+    """Stop after this many steps."""
     max_minutes: float = 0.0
     """Stop after this many minutes of training and validating (reading the data comes on top); 0: no limit."""
     batch_tokens: int = 4096
     """Tokens in a batch: rows times the longer padded side."""
     gradient_accumulation: int = 1
-    """Batches whose gradients are summed into one update."""
+    """Batches whose gradients are summed into one step."""
     optimizer: Literal["adam", "muon"] = "adam"
     """Adam for all weights, or Muon for the matrices between hidden states and Adam for the rest."""
     learning_rate: float = 1e-3
     """Peak learning rate, reached at the end of the warm-up."""
     muon_learning_rate: float = 0.03
-    """Peak learning rate of Muon's matrices: how far an update moves an output, at most."""
+    """Peak learning rate of Muon's matrices: how far a step moves an output, at most."""
     warmup_steps: int = 400
     """Updates over which the learning rate climbs to its peak."""
     schedule: Literal["inverse-sqrt", "cosine", "constant"] = "inverse-sqrt"
@@ -111,7 +111,7 @@ class TrainSettings:
     cooldown: float = 0.0
     """Share of the training, at its end, over which the rate falls to zero and words are cut as usual; 0: none."""
     zero_init_residual: bool = False
-    """Let the sub-layers of a Transformer add nothing before the first update; they find out what to add."""
+    """Let the sub-layers of a Transformer add nothing before the first step; they find out what to add."""
     regularization_warmup: int = 0
     """Updates over which dropout and subword sampling climb from nothing to their full strength; 0: full at once."""
     adam_betas: tuple[float, float] = (0.9, 0.98)

@@ -83,12 +83,14 @@ class Kind(ABC, Generic[ExamplesOf, PreparedOf]):
         """What `prepare` made, for going on."""
 
     @abstractmethod
-    def task(self, recipe: Recipe, prepared: PreparedOf, model: Network, team: ProcessGroup | None = None) -> Trainable:
+    def task(
+        self, recipe: Recipe, prepared: PreparedOf, model: Network, group: ProcessGroup | None = None
+    ) -> Trainable:
         """What the loop trains on."""
 
     @abstractmethod
     def card(self, recipe: Recipe, prepared: PreparedOf, base: Run | None) -> dict[str, Any]:
-        """What the card says of the data before the first update."""
+        """What the card says of the data before the first step."""
 
     @abstractmethod
     def finish(self, run: Run, prepared: PreparedOf, progress: TrainingProgress, log: Log) -> None:

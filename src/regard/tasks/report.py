@@ -63,13 +63,13 @@ def run_data(run: Run) -> dict[str, Any]:
         kind: [
             {key: value for key, value in line.items() if key not in drop} for line in metrics if line["kind"] == kind
         ]
-        for kind in ("update", "validation")
+        for kind in ("step", "validation")
     }
     return {
         "run": run.folder.name,
         "created": card["created"],
         "version": __version__,
-        "updates": lines["update"],
+        "steps": lines["step"],
         "validations": lines["validation"],
         "plan": [{**choice, "value": str(choice["value"])} for choice in card["plan"]],
         "settings": to_table(run.recipe),
@@ -98,7 +98,7 @@ def summary(card: dict[str, Any]) -> list[dict[str, str]]:
             (
                 "of training",
                 duration(training["seconds"]),
-                f"{training['step']:,} updates, {amount(training['flops'])}FLOP",
+                f"{training['step']:,} steps, {amount(training['flops'])}FLOP",
             ),
             ("parameters", amount(card["parameters"]), card["arch"]),
             ("training pairs", f"{card['pairs']['train']:,}", f"{training['tokens']:,} target tokens read"),

@@ -35,9 +35,9 @@ SAMPLES = 3
 class TranslateTrainUnit(StreamTrainUnit):
     """What the loop must know of translation."""
 
-    def __init__(self, recipe: Recipe, prepared: PreparedPairs, model: Seq2Seq, team: ProcessGroup | None = None):
+    def __init__(self, recipe: Recipe, prepared: PreparedPairs, model: Seq2Seq, group: ProcessGroup | None = None):
         super().__init__(recipe.train, prepared.train.lengths, prepared.train.weights)
-        self.recipe, self.data, self.team = recipe, prepared, team or ProcessGroup()
+        self.recipe, self.data, self.group = recipe, prepared, group or ProcessGroup()
         self.cost = count_cost(model)
         kept = recipe.train.validation_sentences or len(prepared.valid)
         self.translated = prepared.valid[:kept]
@@ -51,7 +51,7 @@ class TranslateTrainUnit(StreamTrainUnit):
         index = self.stream.at(position)
         pairs = [self.data.train[place] for place in index]
         source, target = self.data.source, self.data.target
-        share = self.recipe.tokenizer.subword_regularization * self.stage.strain
+        share = self.recipe.tokenizer.subword_regularization * self.stage.augmentation_strength
         if not share:
             return make_batch(pairs, source.pad, target.pad, index)
         draw = random.Random(f"{self.recipe.train.seed} {position}")
@@ -83,7 +83,7 @@ class TranslateTrainUnit(StreamTrainUnit):
         return Loss(both.smoothed / 2, both.plain / 2, both.tokens // 2)
 
     def flops(self, batch: Batch) -> float:
-        """Arithmetic of one update on this batch."""
+        """Arithmetic of one step on this batch."""
         rows, source_length = batch.source.ids_BS.shape
         passes = 2 if self.recipe.train.r_drop else 1
         return passes * self.cost.training(**pair_amounts(rows, source_length, batch.target_input_BT.shape[1]))
@@ -106,7 +106,7 @@ class TranslateTrainUnit(StreamTrainUnit):
     def write(self, model: Seq2Seq) -> list[str]:
         """What the model makes of the first validation pairs, greedily."""
         translator = Translator(model, self.data.source, self.data.target, self.recipe.search)
-        sources = [pair.source for pair in self.team.share(self.translated)]
+        sources = [pair.source for pair in self.group.share(self.translated)]
         search = self.recipe.search
         answers = translator.translate(
             sources,
@@ -117,12 +117,12 @@ class TranslateTrainUnit(StreamTrainUnit):
             retry_failures=False,  # a model that has learned little may repeat itself
             max_joined_tokens=search.max_joined_tokens or search.max_source_tokens,  # lines are as those it learns from
         )
-        return self.team.join(texts_of(answers))
+        return self.group.join(texts_of(answers))
 
     def valid_loss(self, model: Seq2Seq) -> float:
         """Of a token of the validation targets."""
         most = self.recipe.data.max_length
-        return mean_loss(model, self.data.source, self.data.target, self.data.valid, self.team, max_length=most)
+        return mean_loss(model, self.data.source, self.data.target, self.data.valid, self.group, max_length=most)
 
 
 def batch_loss(model: Seq2Seq, batch: Batch, smoothing: float = 0.0, agreement: float = 0.0) -> Loss:
@@ -138,7 +138,7 @@ def mean_loss(
     source: Tokenizer,
     target: Tokenizer,
     pairs: Sequence[Pair],
-    team: ProcessGroup | None = None,
+    group: ProcessGroup | None = None,
     *,
     max_length: int = DataSettings.max_length,
 ) -> float:
@@ -147,15 +147,15 @@ def mean_loss(
     Pairs with more than `max_length` tokens on a side are left out, as in training: one of them would decide how much
     memory a batch takes.
     """
-    team, device = team or ProcessGroup(), model.output.weight.device
+    group, device = group or ProcessGroup(), model.output.weight.device
     total, tokens = 0.0, 0.0
-    for first in team.share(range(0, len(pairs), VALID_BATCH_PAIRS)):
+    for first in group.share(range(0, len(pairs), VALID_BATCH_PAIRS)):
         some = pairs[first : first + VALID_BATCH_PAIRS]
         encoded = ((source.encode(pair.source), target.encode(pair.target)) for pair in some)
         for ids in _in_batches([sides for sides in encoded if max(map(len, sides)) <= max_length]):
             loss = batch_loss(model, make_batch(ids, source.pad, target.pad).to(device))
             total, tokens = total + float(loss.plain), tokens + loss.tokens
-    total, tokens = team.sum(total, tokens)
+    total, tokens = group.sum(total, tokens)
     if not tokens:
         raise TrainingError(f"no held-out pair has at most {max_length} tokens on each side; raise data.max_length")
     return total / tokens

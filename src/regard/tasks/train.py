@@ -31,10 +31,10 @@ from regard.models.transformer import zero_init_residual
 from regard.run import METRICS, PREPARING, Run
 from regard.tasks import open_run
 from regard.tasks.contract import Examples, Kind, kind_of
-from regard.training.checkpoint import has_state, last_step
-from regard.training.device import check_memory, choose_device, look_at_machine
-from regard.training.distributed import ProcessGroup, this_team
-from regard.training.metrics_log import make_watchers
+from regard.training.checkpoint import has_checkpoint, last_step
+from regard.training.device import check_memory, choose_device, measure_machine
+from regard.training.distributed import ProcessGroup, this_group
+from regard.training.metrics_log import make_logs
 from regard.training.plan import Estimate, PlannedSetting, merge
 from regard.training.signals import StopRequest
 from regard.training.trainer import Trainer
@@ -89,7 +89,7 @@ class TrainingJob:
 
     def estimate(self) -> Estimate:
         """What it will take on this machine; for the first process."""
-        return self.kind.estimate(self.recipe, self.examples, look_at_machine(self.recipe.train.device))
+        return self.kind.estimate(self.recipe, self.examples, measure_machine(self.recipe.train.device))
 
     def with_vocabulary(self, error: VocabularySizeError) -> TrainingJob:
         """The same with a vocabulary that the data supports, if it was the plan that chose its size."""
@@ -119,8 +119,8 @@ def _by_the_first(make: Callable[P, TrainingJob]) -> Callable[P, TrainingJob]:
             made.append(make(*arguments, **named))
             return dataclasses.replace(made[0], examples=None)
 
-        with this_team() as team:
-            known = team.once(without_examples)
+        with this_group() as group:
+            known = group.once(without_examples)
         return made[0] if made else known
 
     return call
@@ -137,7 +137,7 @@ def resolve(table: Mapping[str, Any], recipe: str | Path | None = None, override
     examples = kind.read(checked)
     if recipe:
         return TrainingJob(checked, examples, [])
-    plan = kind.plan(examples, look_at_machine(checked.train.device), given, where)
+    plan = kind.plan(examples, measure_machine(checked.train.device), given, where)
     return TrainingJob(make_recipe(_join(kind.defaults, merge(plan, given)), where=where), examples, plan)
 
 
@@ -183,7 +183,7 @@ def resolve_finetune(base: str | Path, table: Mapping[str, Any], overrides: Iter
         raise SettingsError(f"data.task comes from {base} and cannot change when it is fine-tuned")
     examples, said = kind.read(checked), given.get("train", {})
     plan = [PlannedSetting(f"train.{key}", value, why) for key, (value, why) in chosen.items() if key not in said]
-    anew = kind.plan(examples, look_at_machine(checked.train.device), tables, str(base))
+    anew = kind.plan(examples, measure_machine(checked.train.device), tables, str(base))
     return TrainingJob(make_recipe(merge(anew, tables)), examples, [*plan, *anew], run)
 
 
@@ -196,9 +196,9 @@ def start(job: TrainingJob, out: str | Path = "") -> Run:
 
     Started again by torchrun after a failure, it goes on in the folder that it had made.
     """
-    with this_team() as team:
-        ready = _for_all(team, lambda: _make(job, Path(out or job.kind.folder(job.recipe))))
-        _fit(team, ready)
+    with this_group() as group:
+        ready = _for_all(group, lambda: _make(job, Path(out or job.kind.folder(job.recipe))))
+        _fit(group, ready)
         return ready.run
 
 
@@ -211,13 +211,13 @@ class PreparedRun(NamedTuple):
     model: Network
 
 
-def _for_all(team: ProcessGroup, make: Callable[[], PreparedRun]) -> PreparedRun:
+def _for_all(group: ProcessGroup, make: Callable[[], PreparedRun]) -> PreparedRun:
     """What the first process makes ready; the others open it then."""
-    if team.is_first:
+    if group.is_first:
         ready = make()
-        team.once(lambda: ready.run.folder)
+        group.once(lambda: ready.run.folder)
         return ready
-    run = Run.open(team.once(Path))
+    run = Run.open(group.once(Path))
     return PreparedRun(run, _kind(run).reopen(run, log), _first_model(run))
 
 
@@ -294,26 +294,26 @@ def _agree(job: TrainingJob, recipe: Recipe) -> bool:
 def resume(folder: str | Path, overrides: Iterable[str] = ()) -> Run:
     """Continue a run. `overrides` may change how training goes on, e.g. its end, but not what the model is."""
     changed = list(overrides)
-    with this_team() as team:
+    with this_group() as group:
         run = Run.open(folder)
         for override in changed:
             if not override.strip().startswith(("train.", "search.")):
                 raise SettingsError(
                     f"--set {override}: only train. and search. settings can change in a run that exists"
                 )
-        if lacking := team.once(lambda: _why_stateless(run)):
+        if lacking := group.once(lambda: _why_stateless(run)):
             raise RunError(f'{run.folder}: {lacking}; "regard finetune" goes on from its weights')
-        if not changed and team.once(lambda: run.is_finished):
+        if not changed and group.once(lambda: run.is_finished):
             reason = run.card["training"]["stopped"]
             log(f"{run.folder}: finished already ({reason}); --set {_later_end(run.recipe.train, reason)} goes on")
             return run
-        _fit(team, _for_all(team, lambda: _reopen(run, changed)))
+        _fit(group, _for_all(group, lambda: _reopen(run, changed)))
         return run
 
 
 def _why_stateless(run: Run) -> str:
     """Why there is no state to go on from and never will be; empty if there is one, or may be."""
-    if has_state(run.folder / "states"):
+    if has_checkpoint(run.folder / "checkpoints"):
         return ""
     if "imported" in run.card:
         return "was trained elsewhere, and came without a state"
@@ -342,9 +342,9 @@ def _reopen(run: Run, changed: Iterable[str]) -> PreparedRun:
                 raise SettingsError(f'train.{name} cannot change in a run that exists; "regard finetune" starts anew')
         if recipe != before:
             _kind(run).check(recipe)
-        made, end = last_step(run.folder / "states"), recipe.train.max_steps
+        made, end = last_step(run.folder / "checkpoints"), recipe.train.max_steps
         if end != before.train.max_steps and end <= made:
-            raise SettingsError(f"train.max_steps={end}: {run.folder} has made {made:,} updates; name a later end")
+            raise SettingsError(f"train.max_steps={end}: {run.folder} has made {made:,} steps; name a later end")
         if not run.card:
             raise RunError(f"{run.folder}: was stopped while its data was prepared; remove it and train anew")
         if not (run.folder / "store").is_dir():
@@ -376,9 +376,9 @@ def log(message: str) -> None:
 
 
 def _first_model(run: Run) -> Network:
-    """The model before the first update. A state, if there is one, replaces its weights."""
-    device = choose_device(run.recipe.train, this_team().local_rank)
-    if run.card.get("base") and not has_state(run.folder / "states"):
+    """The model before the first step. A state, if there is one, replaces its weights."""
+    device = choose_device(run.recipe.train, this_group().local_rank)
+    if run.card.get("base") and not has_checkpoint(run.folder / "checkpoints"):
         return run.load_network().requires_grad_(True).to(device)
     torch.manual_seed(run.recipe.train.seed)
     network = run.build_network()
@@ -387,27 +387,27 @@ def _first_model(run: Run) -> Network:
     return network.to(device)
 
 
-def _fit(team: ProcessGroup, ready: PreparedRun) -> None:
+def _fit(group: ProcessGroup, ready: PreparedRun) -> None:
     run, prepared, model = ready
     settings, kind = run.recipe.train, _kind(run)
-    task = kind.task(run.recipe, prepared, model, team)
-    watchers = make_watchers(run.folder / METRICS, settings, kind.unit, team.size) if team.is_first else []
-    team.advise(f'"regard resume {run.folder}" goes on from the last state, torchrun --max-restarts 1 by itself')
-    # The team once more, inside: torchrun asks the survivors of a failure to stop, which must not end them too early.
-    with run.locked() if team.is_first else nullcontext(), StopRequest() as stop, team:
-        trainer = Trainer(model, task, settings, run.folder / "states", watchers, team)
+    task = kind.task(run.recipe, prepared, model, group)
+    watchers = make_logs(run.folder / METRICS, settings, kind.unit, group.size) if group.is_first else []
+    group.advise(f'"regard resume {run.folder}" goes on from the last state, torchrun --max-restarts 1 by itself')
+    # The group once more, inside: torchrun asks the survivors of a failure to stop, which must not end them too early.
+    with run.locked() if group.is_first else nullcontext(), StopRequest() as stop, group:
+        trainer = Trainer(model, task, settings, run.folder / "checkpoints", watchers, group)
         trainer.progress.first_loss = kind.expected_initial_loss(run.recipe, prepared)
         progress = trainer.fit(run.write_weights, stop)
         if not progress.stopped:
-            log(f'stopped at update {progress.step:,}; "regard resume {run.folder}" goes on from there')
-            team.leave()
-            raise stop.interruption() if team.is_first else SystemExit(143 if stop.terminated else 130)
-        log(f"done: {progress.stopped}, best at update {progress.best_step:,}")
-        team.once(lambda: kind.finish(run, prepared, progress, log))
+            log(f'stopped at step {progress.step:,}; "regard resume {run.folder}" goes on from there')
+            group.leave()
+            raise stop.interruption() if group.is_first else SystemExit(143 if stop.terminated else 130)
+        log(f"finished: {progress.stopped}; best at step {progress.best_step:,}")
+        group.once(lambda: kind.finish(run, prepared, progress, log))
 
 
 def first_card(job: TrainingJob, prepared: Any) -> dict[str, Any]:
-    """What is known before the first update."""
+    """What is known before the first step."""
     recipe = job.recipe
     return {
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

@@ -115,7 +115,7 @@ class WeightAverage:
                 yield from ((f"checkpoint.{slot}.{name}", t) for name, t in zip(self.names, tensors, strict=True))
 
     @torch.no_grad()
-    def remember(self, place: str, tensor: Tensor, lay_out: LayOut) -> None:
+    def remember(self, place: str, tensor: Tensor, parallelize: LayOut) -> None:
         """Put back one tensor that `remembered` gave under this name, laid out as the model's are."""
         kind, _, name = place.partition(".")
         if not self.rule:
@@ -127,7 +127,7 @@ class WeightAverage:
                 self.rule.kept[int(slot)] = [torch.empty_like(parameter) for parameter in self.shadow]
             tensors = self.rule.kept[int(slot)]
         goal = tensors[self.names.index(name)]
-        goal.copy_(lay_out(tensor, goal))
+        goal.copy_(parallelize(tensor, goal))
 
     def _swap(self) -> None:
         if self.rule:

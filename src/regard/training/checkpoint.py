@@ -1,7 +1,7 @@
 """States to resume from: two files each, written atomically, verified by checksum, the last two kept.
 
-states/00001500.safetensors   weights, their average, the optimizer's moments
-states/00001500.json          where training stands, and the checksum of the tensors; written last
+checkpoints/00001500.safetensors   weights, their average, the optimizer's moments
+checkpoints/00001500.json          where training stands, and the checksum of the tensors; written last
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ class TrainingProgress:
     """The best score that patience knows of; what was reached under other conditions is forgotten."""
     best_loss_since_reset: float | None = None
     """The lowest loss that it knows of."""
-    better_step: int = 0
+    improved_step: int = 0
     """The update of the last validation that was better in something, by its score or its loss, or had as good a score:
     what patience goes back to."""
-    worse_in_a_row: int = 0
+    validations_without_improvement: int = 0
     """Validations since one was better."""
-    cooling_from: int = 0
+    cooldown_from: int = 0
     """The update after which the learning rate falls to zero; 0 while it is not known."""
-    cooling_until: int = 0
+    cooldown_until: int = 0
     """The update at which it is zero."""
-    cooling_for: str = ""
+    cooldown_for: str = ""
     """The end that this was planned for."""
     first_loss: float | None = None
     """What "exploding" is measured against: a usual loss, or that of the first update where none is known."""
@@ -74,7 +74,7 @@ class TrainingProgress:
     """Why training ended; empty while it has not."""
 
 
-def save_state(folder: Path, tensors: dict[str, Tensor], progress: TrainingProgress, kept: int = KEPT) -> None:
+def save_checkpoint(folder: Path, tensors: dict[str, Tensor], progress: TrainingProgress, kept: int = KEPT) -> None:
     """Write a state. All but the last few are removed, and those of later updates: training went back from there."""
     try:
         folder.mkdir(exist_ok=True)
@@ -96,7 +96,7 @@ Loaded = tuple[dict[str, Tensor], TrainingProgress, list[str]]
 """A state, and a line for each newer one that was damaged."""
 
 
-def load_state(folder: Path, before: int | None = None) -> Loaded | None:
+def load_checkpoint(folder: Path, before: int | None = None) -> Loaded | None:
     """The newest sound state; None where there is no state at all. `before`: of an earlier update, or None."""
     notes: list[str] = []
     for stem in reversed(_stems(folder)):
@@ -113,12 +113,12 @@ def load_state(folder: Path, before: int | None = None) -> Loaded | None:
     return None
 
 
-def remove_states(folder: Path, first: int) -> None:
+def remove_checkpoints(folder: Path, first: int) -> None:
     """Remove the states of this update and of later ones."""
     _remove([stem for stem in _stems(folder) if int(stem.name) >= first])
 
 
-def has_state(folder: Path) -> bool:
+def has_checkpoint(folder: Path) -> bool:
     """Whether there is a state, sound or not."""
     return bool(_stems(folder))
 
@@ -132,10 +132,10 @@ def last_step(folder: Path) -> int:
 def load_best(folder: Path, now: TrainingProgress) -> Loaded | None:
     """The state of the last validation that was better in something; None where it was not kept, or is damaged."""
     try:
-        found = load_state(folder / BEST)
+        found = load_checkpoint(folder / BEST)
     except RunError:
         return None
-    if found is None or found[1].step != now.better_step:
+    if found is None or found[1].step != now.improved_step:
         return None
     same = (found[1].best_score_since_reset, found[1].best_loss_since_reset) == (
         now.best_score_since_reset,

@@ -1,4 +1,4 @@
-"""Where a model is trained, and how it lies on the processes of a team.
+"""Where a model is trained, and how it lies on the processes of a group.
 
 One process has the model as it is. Several have copies that sum their gradients (DDP), or a shard each of every tensor,
 put together layer by layer when it is needed (FSDP2). The loop sees a `Layout` and need not know which.
@@ -97,7 +97,7 @@ class ParallelModel:
     whole: Network | None = None
     """Where the model is sharded: a whole one beside it, for validation."""
 
-    def quieten(self) -> None:
+    def zero_key_bias_gradients(self) -> None:
         """Take out of the gradients what is nothing but rounding (see `key_biases`)."""
         for bias, heard in self._quiet:
             if bias.grad is not None:
@@ -108,10 +108,10 @@ class ParallelModel:
         return [(bias, scatter(heard, bias)) for bias, heard in key_biases(self.model)]
 
 
-def lay_out(model: Network, loss: LossFunction, settings: TrainSettings, team: ProcessGroup) -> ParallelModel:
-    """Lay out a model on the team whose processes all have it."""
+def parallelize(model: Network, loss: LossFunction, settings: TrainSettings, group: ProcessGroup) -> ParallelModel:
+    """Lay out a model on the group whose processes all have it."""
     module = LossModule(model, loss, settings, next(model.parameters()).device)
-    if team.size == 1:
+    if group.size == 1:
         return ParallelModel(model, module, lambda last: nullcontext())
     if settings.fsdp:
         return _shard(model, module)
@@ -164,7 +164,7 @@ def key_biases(model: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def gather(tensor: Tensor) -> Tensor:
-    """All of a tensor that may be sharded. Every process of the team must ask for it."""
+    """All of a tensor that may be sharded. Every process of the group must ask for it."""
     return tensor.full_tensor() if is_sharded(tensor) else tensor  # type: ignore[attr-defined]
 
 
@@ -197,11 +197,11 @@ class Machine:
     """Bytes that are free: of the GPU, or else of the machine."""
     peak: float
     """Operations a second of a large matrix product."""
-    short_gain: float = 1.0
+    bfloat16_speedup: float = 1.0
     """How many times as fast that is in bfloat16."""
 
 
-def look_at_machine(device: str = "auto") -> Machine:
+def measure_machine(device: str = "auto") -> Machine:
     """The machine that this runs on, as it is now; `device` as `train.device` says it."""
     if device != "cpu" and torch.cuda.is_available():
         free, _ = torch.cuda.mem_get_info()

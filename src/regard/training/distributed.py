@@ -1,4 +1,4 @@
-"""Many processes, one training. Started by torchrun, they form a `Team`; one process alone is a team of its own.
+"""Many processes, one training. Started by torchrun, they form a `Team`; one process alone is a group of its own.
 
 The recipe decides the arithmetic, the number of processes only the speed: what is summed over batches is summed over
 processes, and whatever is decided is decided once, for all. No process ever waits for one that is gone: each gives
@@ -41,7 +41,7 @@ P = ParamSpec("P")
 
 
 class GroupMember(NamedTuple):
-    """A process of a team."""
+    """A process of a group."""
 
     rank: int
     host: str
@@ -133,10 +133,10 @@ class ProcessGroup:
 
 
 @functools.cache
-def this_team() -> ProcessGroup:
-    """The team of this process, joined when first asked for."""
+def this_group() -> ProcessGroup:
+    """The group of this process, joined when first asked for."""
     rank, size, local = (int(os.environ.get(name, default)) for name, default in _PLACE)
-    team = ProcessGroup(rank, size, local)
+    group = ProcessGroup(rank, size, local)
     if size > 1:
         store, *_ = next(rendezvous("env://"))
         session = agree(store, rank, size)
@@ -144,9 +144,9 @@ def this_team() -> ProcessGroup:
         dist.init_process_group(backend, store=PrefixStore(session, store), rank=rank, world_size=size)
         members: list[GroupMember] = [GroupMember(0, "", 0)] * size
         dist.all_gather_object(members, GroupMember(rank, socket.gethostname(), os.getpid()))
-        team.pulse = Heartbeat(members, rank, session, speaks=local == 0)
-        atexit.register(team.leave)
-    return team
+        group.pulse = Heartbeat(members, rank, session, speaks=local == 0)
+        atexit.register(group.leave)
+    return group
 
 
 def agree(store: Store, rank: int, size: int) -> str:

@@ -15,7 +15,7 @@ from regard.files import write_atomically
 from regard.run import read_metrics
 from regard.training.device import choose_device, matmul_peak, product_type
 from regard.training.plan import amount
-from regard.training.schedule import by_patience_alone
+from regard.training.schedule import ends_by_patience_only
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -39,11 +39,11 @@ class TensorBoard:
         self._make, self._folder, self._every = SummaryWriter, folder, every
         self._writer: SummaryWriter | None = None
 
-    def began(self, progress: TrainingProgress) -> None:
+    def on_start(self, progress: TrainingProgress) -> None:
         """Open the events; what was logged after the state that training goes on from is hidden."""
         self._writer = self._make(str(self._folder), purge_step=progress.step + 1)
 
-    def updated(self, update: Update, progress: TrainingProgress) -> None:
+    def on_step(self, update: Update, progress: TrainingProgress) -> None:
         """Log every so many updates."""
         if update.step % self._every == 0:
             self._add("train/loss", progress.loss, update.step)
@@ -51,7 +51,7 @@ class TensorBoard:
             self._add("train/norm", update.norm, update.step)
             self._add("train/tokens_per_second", update.tokens / max(update.seconds, 1e-9), update.step)
 
-    def validated(self, validation: Validation, progress: TrainingProgress, *, best: bool) -> None:
+    def on_validation(self, validation: Validation, progress: TrainingProgress, *, best: bool) -> None:
         """Log the scores and the samples."""
         for name, score in validation.scores.items():
             self._add(f"valid/{name}", score, progress.step)
@@ -60,7 +60,7 @@ class TensorBoard:
             if self._writer is not None:
                 self._writer.add_text(f"sample {number + 1}", text, progress.step)
 
-    def noticed(self, message: str, progress: TrainingProgress) -> None:
+    def on_message(self, message: str, progress: TrainingProgress) -> None:
         """Log what happened."""
         if self._writer is not None:
             self._writer.add_text("notice", message, progress.step)
@@ -94,14 +94,14 @@ SHOWN = {
 
 
 class MetricsFile:
-    """JSON lines: {"kind": "update" | "validation" | "notice", "step": ..., ...}."""
+    """JSON lines: {"kind": "step" | "validation" | "notice", "step": ..., ...}."""
 
     def __init__(self, path: Path, every: int):
         self.path, self.every = path, every
         self._file: TextIO | None = None
         self._tokens, self._seconds = 0, 0.0
 
-    def began(self, progress: TrainingProgress) -> None:
+    def on_start(self, progress: TrainingProgress) -> None:
         """Forget what was logged after the state that training goes on from: it will be logged again, identically."""
         kept = [line for line in read_metrics(self.path) if line["step"] <= progress.step]
         try:
@@ -113,14 +113,14 @@ class MetricsFile:
         except OSError as error:
             raise RunError(f"{self.path}: cannot write ({error.strerror})") from None
 
-    def updated(self, update: Update, progress: TrainingProgress) -> None:
+    def on_step(self, update: Update, progress: TrainingProgress) -> None:
         """Log every so many updates."""
         self._tokens += update.tokens
         self._seconds += update.seconds
         if update.step % self.every == 0:
             speed = self._tokens / max(self._seconds, 1e-9)
             self._write(
-                "update",
+                "step",
                 progress,
                 loss=progress.loss,
                 rate=update.rate,
@@ -129,11 +129,11 @@ class MetricsFile:
             )
             self._tokens, self._seconds = 0, 0.0
 
-    def validated(self, validation: Validation, progress: TrainingProgress, *, best: bool) -> None:
+    def on_validation(self, validation: Validation, progress: TrainingProgress, *, best: bool) -> None:
         """Log the scores and the samples."""
         self._write("validation", progress, **validation.scores, best=best, samples=list(validation.samples))
 
-    def noticed(self, message: str, progress: TrainingProgress) -> None:
+    def on_message(self, message: str, progress: TrainingProgress) -> None:
         """Log what happened."""
         self._write("notice", progress, message=message)
 
@@ -175,13 +175,13 @@ class PlainLog:
         self._speed = speed or SpeedMeter(settings)
         self._last = 0.0
 
-    def began(self, progress: TrainingProgress) -> None:
+    def on_start(self, progress: TrainingProgress) -> None:
         """Say where training starts."""
         self._last = time.monotonic()
         if progress.step:
-            self._print(f"going on from update {progress.step:,}")
+            self._print(f"continuing from step {progress.step:,}")
 
-    def updated(self, update: Update, progress: TrainingProgress) -> None:
+    def on_step(self, update: Update, progress: TrainingProgress) -> None:
         """A line every so many seconds."""
         self._speed.add(update)
         if time.monotonic() - self._last < self.every_seconds and update.step != 1:
@@ -189,14 +189,14 @@ class PlainLog:
         self._last = time.monotonic()
         left = _time_left(progress, self.settings)
         spent = f"{amount(progress.flops)}FLOP"
-        self._print(f"update {update.step:,}  loss {progress.loss:.2f}  {self._speed}  {spent}  {left}".rstrip())
+        self._print(f"step {update.step:,}  loss {progress.loss:.2f}  {self._speed}  {spent}  {left}".rstrip())
 
-    def validated(self, validation: Validation, progress: TrainingProgress, *, best: bool) -> None:
+    def on_validation(self, validation: Validation, progress: TrainingProgress, *, best: bool) -> None:
         """A line for each validation."""
         mark = "  best so far" if best else ""
-        self._print(f"update {progress.step:,}  validation: {format_scores(validation.scores)}{mark}")
+        self._print(f"step {progress.step:,}  validation: {format_scores(validation.scores)}{mark}")
 
-    def noticed(self, message: str, progress: TrainingProgress) -> None:
+    def on_message(self, message: str, progress: TrainingProgress) -> None:
         """A line."""
         self._print(message)
 
@@ -219,12 +219,12 @@ class LiveBar:
         self._speed = speed or SpeedMeter(settings)
         self._score = ""
 
-    def began(self, progress: TrainingProgress) -> None:
+    def on_start(self, progress: TrainingProgress) -> None:
         """Draw the bar."""
         from rich.progress import BarColumn, Progress, TextColumn
 
         if progress.step:
-            self.console.print(f"  [dim]going on from update {progress.step:,}[/]")
+            self.console.print(f"  [dim]continuing from step {progress.step:,}[/]")
         self._bar = Progress(
             TextColumn("  [bold]{task.fields[what]}[/]"),
             BarColumn(bar_width=24, complete_style="cyan", finished_style="cyan"),
@@ -235,7 +235,7 @@ class LiveBar:
         self._bar.add_task("", total=1.0, what="training", numbers="")
         self._bar.start()
 
-    def updated(self, update: Update, progress: TrainingProgress) -> None:
+    def on_step(self, update: Update, progress: TrainingProgress) -> None:
         """Move the bar."""
         self._speed.add(update)
         if self._bar is not None:
@@ -247,7 +247,7 @@ class LiveBar:
                 numbers="  ".join(part for part in parts if part),
             )
 
-    def validated(self, validation: Validation, progress: TrainingProgress, *, best: bool) -> None:
+    def on_validation(self, validation: Validation, progress: TrainingProgress, *, best: bool) -> None:
         """Print the scores and one sample."""
         from rich.markup import escape
 
@@ -258,7 +258,7 @@ class LiveBar:
             for style, text in zip(("dim", "cyan"), sample.values(), strict=False):
                 self.console.print(f"           [{style}]{escape(text)}[/]")
 
-    def noticed(self, message: str, progress: TrainingProgress) -> None:
+    def on_message(self, message: str, progress: TrainingProgress) -> None:
         """Print it."""
         from rich.markup import escape
 
@@ -295,14 +295,14 @@ class SpeedMeter:
 
 def share_done(progress: TrainingProgress, settings: TrainSettings) -> float:
     """How much of the training is done, by updates or by minutes, whichever ends first."""
-    by_steps = progress.step / (progress.cooling_until or settings.max_steps)
+    by_steps = progress.step / (progress.cooldown_until or settings.max_steps)
     return max(by_steps, progress.seconds / (60 * settings.max_minutes)) if settings.max_minutes else by_steps
 
 
 def _time_left(progress: TrainingProgress, settings: TrainSettings) -> str:
     """Nothing where only patience will end it: that cannot be told."""
     share = share_done(progress, settings)
-    endless = by_patience_alone(settings) and not progress.cooling_until
+    endless = ends_by_patience_only(settings) and not progress.cooldown_until
     if share <= 0 or progress.seconds <= 0 or endless:
         return ""
     minutes, seconds = divmod(int(progress.seconds * max(1 - share, 0) / share), 60)
@@ -320,11 +320,9 @@ def headline(scores: Mapping[str, float]) -> str:
     return next((name for name in SHOWN if name in scores), "")
 
 
-def make_watchers(path: Path, settings: TrainSettings, unit: str = "tokens", processes: int = 1) -> list[TrainingLog]:
+def make_logs(path: Path, settings: TrainSettings, unit: str = "tokens", processes: int = 1) -> list[TrainingLog]:
     """The metrics file, what suits the place where messages go, and TensorBoard if it was asked for."""
     speed = SpeedMeter(settings, unit, processes)
     shown: TrainingLog = LiveBar(settings, speed) if sys.stderr.isatty() else PlainLog(settings, speed=speed)
-    watchers = [MetricsFile(path, settings.log_every), shown]
-    return (
-        [*watchers, TensorBoard(path.parent / "tensorboard", settings.log_every)] if settings.tensorboard else watchers
-    )
+    logs = [MetricsFile(path, settings.log_every), shown]
+    return [*logs, TensorBoard(path.parent / "tensorboard", settings.log_every)] if settings.tensorboard else logs

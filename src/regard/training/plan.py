@@ -19,13 +19,13 @@ from regard.models import build_model
 from regard.models.base import Seq2Seq, count_parameters
 from regard.training.device import Machine
 from regard.training.flops import count_cost, pair_amounts
-from regard.training.schedule import by_patience_alone
+from regard.training.schedule import ends_by_patience_only
 
 CHARACTERS_PER_TOKEN = 4.0  # of European languages with a vocabulary of some thousand subwords
 LONGEST_SENTENCES = 8  # of the longest kind, that a batch should hold
 EPOCHS = 60  # of little data; half as many cost a point of BLEU (docs/log.md)
 UPDATES_AT_LEAST = 6000  # however short an epoch is
-SHORT_PAYS = 1.5  # times as fast must products in bfloat16 be, since not all of an update is products
+BFLOAT16_PAYS = 1.5  # times as fast must products in bfloat16 be, since not all of an update is products
 
 
 @dataclass(frozen=True)
@@ -81,15 +81,15 @@ def make_plan(corpus: PairFacts, machine: Machine, given: Mapping[str, Mapping[s
                 "sub-layers add nothing at first: fewer updates, with norms before them",
             )
         )
-    if is_transformer and machine.device == "cpu" and machine.short_gain >= SHORT_PAYS:
-        faster = f"matrix products in it are {machine.short_gain:.1f} times as fast here; weights stay in float32"
+    if is_transformer and machine.device == "cpu" and machine.bfloat16_speedup >= BFLOAT16_PAYS:
+        faster = f"matrix products in it are {machine.bfloat16_speedup:.1f} times as fast here; weights stay in float32"
         choices.append(PlannedSetting("train.precision", "bfloat16", faster))
     choices += _batch(corpus, machine)
     batch = said.get("batch_tokens") or next(one.value for one in choices if one.name == "train.batch_tokens")
     epoch = corpus.updates(batch * said.get("gradient_accumulation", 1))
     choices += _validation(epoch)
     choices += _ending(corpus, epoch, minutes=said.get("max_minutes", 0))
-    return [choice for choice in choices if not is_said(choice.name, given)]
+    return [choice for choice in choices if not is_given(choice.name, given)]
 
 
 def table(plan: Sequence[PlannedSetting]) -> list[str]:
@@ -108,7 +108,7 @@ def merge(plan: list[PlannedSetting], given: Mapping[str, Any]) -> dict[str, Any
     return merged
 
 
-def is_said(name: str, given: Mapping[str, Mapping[str, Any]]) -> bool:
+def is_given(name: str, given: Mapping[str, Mapping[str, Any]]) -> bool:
     """Whether the user has set it."""
     section, key = name.split(".")
     return key in given.get(section, {})
@@ -272,9 +272,9 @@ def estimate(recipe: Recipe, corpus: PairFacts, machine: Machine) -> Estimate:
     flops = passes * corpus.pairs * count_cost(model).training(**pair_amounts(1, round(length), round(length)))
     parameters = count_parameters(model)
     short = train.precision == "bfloat16"
-    speed = machine.peak * (machine.short_gain * SHARE_OF_SHORT_PEAK if short else SHARE_OF_PEAK)
+    speed = machine.peak * (machine.bfloat16_speedup * SHARE_OF_SHORT_PEAK if short else SHARE_OF_PEAK)
     most = train.max_steps * train.gradient_accumulation / corpus.updates(train.batch_tokens)
-    epochs = 0.0 if by_patience_alone(train) else most
+    epochs = 0.0 if ends_by_patience_only(train) else most
     return Estimate(parameters, _memory(recipe, parameters, length), flops, flops / speed, epochs)
 
 

@@ -19,7 +19,7 @@ class ScheduleStage:
     """The rate is falling to its end."""
 
     @property
-    def strain(self) -> float:
+    def augmentation_strength(self) -> float:
         """Share of what makes the task harder than it will be in use; it ends when the rate begins to fall."""
         return 0.0 if self.cooling else self.strength
 
@@ -49,7 +49,7 @@ def strength(step: int, settings: TrainSettings) -> float:
     return min(step / settings.regularization_warmup, 1.0) if settings.regularization_warmup else 1.0
 
 
-def cooling_updates(step: int, settings: TrainSettings) -> int:
+def cooldown_steps(step: int, settings: TrainSettings) -> int:
     """How long to cool down if it begins after update `step`, so that it takes the share that was asked for."""
     return min(round(step * settings.cooldown / (1 - settings.cooldown)), settings.max_steps - step)
 
@@ -60,33 +60,37 @@ def cooling_updates(step: int, settings: TrainSettings) -> int:
 def reason_to_stop(progress: TrainingProgress, settings: TrainSettings) -> str:
     """Why training is over, if it is."""
     if progress.step >= settings.max_steps:
-        return f"{settings.max_steps:,} updates made"
+        return f"{settings.max_steps:,} steps done"
     if settings.max_minutes and progress.seconds >= 60 * settings.max_minutes:
         return f"{settings.max_minutes:g} minutes spent"
-    if progress.cooling_until and progress.step >= progress.cooling_until:
-        return f"{no_better(progress, settings) or near_the_end(progress, settings)}, then cooled down"
-    return "" if settings.cooldown else no_better(progress, settings)
+    if progress.cooldown_until and progress.step >= progress.cooldown_until:
+        return f"{patience_exhausted(progress, settings) or cooldown_reason(progress, settings)}, then cooled down"
+    return "" if settings.cooldown else patience_exhausted(progress, settings)
 
 
-def by_patience_alone(settings: TrainSettings) -> bool:
+def ends_by_patience_only(settings: TrainSettings) -> bool:
     """Whether nothing else will end it: then nobody can tell how long it takes."""
     return bool(settings.patience) and not settings.max_minutes and settings.max_steps == TrainSettings.max_steps
 
 
-def near_the_end(progress: TrainingProgress, settings: TrainSettings) -> str:
+def cooldown_reason(progress: TrainingProgress, settings: TrainSettings) -> str:
     """Why no more than the cooling down is left, if so."""
     before = 1 - settings.cooldown
     if progress.step >= before * settings.max_steps:
-        return f"{progress.step:,} of {settings.max_steps:,} updates made"
+        return f"{progress.step:,} of {settings.max_steps:,} steps done"
     if settings.max_minutes and progress.seconds >= before * 60 * settings.max_minutes:
         return f"{progress.seconds / 60:.1f} of {settings.max_minutes:g} minutes spent"
-    return no_better(progress, settings)
+    return patience_exhausted(progress, settings)
 
 
-def no_better(progress: TrainingProgress, settings: TrainSettings) -> str:
+def patience_exhausted(progress: TrainingProgress, settings: TrainSettings) -> str:
     """Whether patience has run out."""
     patience = settings.patience
-    return f"no better validation in {patience}" if patience and progress.worse_in_a_row >= patience else ""
+    return (
+        f"no better validation in {patience}"
+        if patience and progress.validations_without_improvement >= patience
+        else ""
+    )
 
 
 def is_finite(score: float, loss: float | None) -> bool:
@@ -115,24 +119,24 @@ def count_validation(
     if loss is not None and (progress.best_loss_since_reset is None or loss < progress.best_loss_since_reset):
         progress.best_loss_since_reset, better = loss, True
     nothing_yet = score == before == 0  # early on, BLEU stays at zero for a while
-    if not progress.cooling_until and not nothing_yet:
-        progress.worse_in_a_row = 0 if better else progress.worse_in_a_row + 1
+    if not progress.cooldown_until and not nothing_yet:
+        progress.validations_without_improvement = 0 if better else progress.validations_without_improvement + 1
     if better or score == before:
-        progress.better_step = progress.step
+        progress.improved_step = progress.step
     if progress.best_score is not None and score < progress.best_score:
         return False
     progress.best_score, progress.best_step = score, progress.step
     return True
 
 
-def begin_cooling(progress: TrainingProgress, settings: TrainSettings) -> int:
+def start_cooldown(progress: TrainingProgress, settings: TrainSettings) -> int:
     """Let the learning rate fall to zero from here on; returns over how many updates."""
-    updates = cooling_updates(progress.step, settings)
+    updates = cooldown_steps(progress.step, settings)
     if settings.max_minutes and progress.seconds:
         left = max(60 * settings.max_minutes - progress.seconds, 0) * progress.step / progress.seconds
         updates = min(updates, round(left))
-    progress.cooling_from, progress.cooling_until = progress.step, progress.step + max(updates, 1)
-    progress.cooling_for = _ends(settings)
+    progress.cooldown_from, progress.cooldown_until = progress.step, progress.step + max(updates, 1)
+    progress.cooldown_for = _ends(settings)
     return max(updates, 1)
 
 
@@ -140,16 +144,20 @@ def recompute_stopping_step(progress: TrainingProgress, settings: TrainSettings)
     """Stop cooling down if that was planned for another end than the settings now name. What patience ended stays ended
     until there is more of it. It begins anew then: at the full rate no validation is as good as the cooled ones.
     """
-    planned = progress.cooling_for in ("", _ends(settings)) and near_the_end(progress, settings)
-    if not progress.cooling_until or planned or no_better(progress, settings):
+    planned = progress.cooldown_for in ("", _ends(settings)) and cooldown_reason(progress, settings)
+    if not progress.cooldown_until or planned or patience_exhausted(progress, settings):
         return
-    progress.cooling_from, progress.cooling_until, progress.cooling_for = 0, 0, ""
+    progress.cooldown_from, progress.cooldown_until, progress.cooldown_for = 0, 0, ""
     _forget_rivals(progress)
 
 
 def _forget_rivals(progress: TrainingProgress) -> None:
-    progress.best_score_since_reset, progress.best_loss_since_reset, progress.worse_in_a_row = None, None, 0
+    progress.best_score_since_reset, progress.best_loss_since_reset, progress.validations_without_improvement = (
+        None,
+        None,
+        0,
+    )
 
 
 def _ends(settings: TrainSettings) -> str:
-    return f"{settings.max_steps} updates, {settings.max_minutes:g} minutes, patience {settings.patience}"
+    return f"{settings.max_steps} steps, {settings.max_minutes:g} minutes, patience {settings.patience}"

@@ -33,24 +33,24 @@ from regard.training.checkpoint import (
     Loaded,
     TrainingProgress,
     load_best,
-    load_state,
-    remove_states,
-    save_state,
+    load_checkpoint,
+    remove_checkpoints,
+    save_checkpoint,
 )
-from regard.training.device import gather, lay_out, scatter
+from regard.training.device import gather, parallelize, scatter
 from regard.training.distributed import ProcessGroup
 from regard.training.loss import Loss
 from regard.training.optimizer import make_optimizer
 from regard.training.schedule import (
     ScheduleStage,
-    begin_cooling,
+    cooldown_reason,
     count_validation,
     is_finite,
     learning_rate,
-    near_the_end,
-    no_better,
+    patience_exhausted,
     reason_to_stop,
     recompute_stopping_step,
+    start_cooldown,
     strength,
 )
 from regard.training.signals import StopRequest
@@ -140,16 +140,16 @@ Keep = Callable[[dict[str, Tensor]], None]
 class TrainingLog(Protocol):
     """Someone who is told what happens: the metrics file, the terminal."""
 
-    def began(self, progress: TrainingProgress) -> None:
+    def on_start(self, progress: TrainingProgress) -> None:
         """Training starts or goes on from here."""
 
-    def updated(self, update: Update, progress: TrainingProgress) -> None:
+    def on_step(self, update: Update, progress: TrainingProgress) -> None:
         """An update was made."""
 
-    def validated(self, validation: Validation, progress: TrainingProgress, *, best: bool) -> None:
+    def on_validation(self, validation: Validation, progress: TrainingProgress, *, best: bool) -> None:
         """A validation was made."""
 
-    def noticed(self, message: str, progress: TrainingProgress) -> None:
+    def on_message(self, message: str, progress: TrainingProgress) -> None:
         """Something happened that the user should know."""
 
     def close(self) -> None:
@@ -160,13 +160,13 @@ class Trainer:
     """Model, optimizer, average and progress: everything that changes while training."""
 
     def __init__(
-        self, model: Network, task: TrainUnit, settings: TrainSettings, folder: Path, watchers: Sequence[TrainingLog],
-        team: ProcessGroup | None = None,
+        self, model: Network, task: TrainUnit, settings: TrainSettings, folder: Path, logs: Sequence[TrainingLog],
+        group: ProcessGroup | None = None,
     ):  # fmt: skip
         self.model, self.task, self.settings = model, task, settings
-        self.folder, self.watchers = folder, watchers
-        self.team = team or ProcessGroup()
-        self.layout = lay_out(model, task.loss, settings, self.team)
+        self.folder, self.logs = folder, logs
+        self.group = group or ProcessGroup()
+        self.layout = parallelize(model, task.loss, settings, self.group)
         self.optimizer = make_optimizer(model, settings)
         self.average = make_average(model, settings)
         self.progress = TrainingProgress()
@@ -181,13 +181,13 @@ class Trainer:
         """Train until something ends it. `keep(weights)` is called with the weights of each best validation."""
         if not self.restore() and not self.save():
             raise TrainingError("the weights to start from are not finite; take them from another copy of the run")
-        for watcher in self.watchers:
-            watcher.began(self.progress)
+        for log in self.logs:
+            log.on_start(self.progress)
         try:
             self._train(keep, stop)
         finally:
-            for watcher in self.watchers:
-                watcher.close()
+            for log in self.logs:
+                log.close()
         return self.progress
 
     def _train(self, keep: Keep, stop: StopRequest) -> None:
@@ -222,11 +222,11 @@ class Trainer:
     def update(self, stop: StopRequest) -> bool:
         """One update of the weights; False when the loss is not a number or has exploded."""
         began = time.monotonic()
-        progress, settings, team = self.progress, self.settings, self.team
-        stage = ScheduleStage(strength(progress.step + 1, settings), progress.cooling_until > 0)
+        progress, settings, group = self.progress, self.settings, self.group
+        stage = ScheduleStage(strength(progress.step + 1, settings), progress.cooldown_until > 0)
         self.task.stage = stage
         parts = self._parts()
-        (tokens,) = team.sum(sum(part.weight * part.batch.target_tokens for part in parts))
+        (tokens,) = group.sum(sum(part.weight * part.batch.target_tokens for part in parts))
         self.model.train()
         set_dropout_strength(self.model, stage.strength)
         self.optimizer.zero_grad()
@@ -235,13 +235,13 @@ class Trainer:
             torch.manual_seed(_mix(settings.seed, part.position))
             with self.layout.summing(number == len(parts)), sharing(part.rows):
                 loss = self.layout.loss(part.batch)
-                (loss.smoothed / tokens * (part.weight * team.size)).backward()  # gradients are means over the team
+                (loss.smoothed / tokens * (part.weight * group.size)).backward()  # gradients are means over the group
             plain += part.weight * float(loss.plain)
-        self.layout.quieten()
+        self.layout.zero_key_bias_gradients()
         norm = clip(self.model, settings.clip_norm)
         flops = sum(part.weight * self.task.flops(part.batch) for part in parts)
-        plain, flops, bad, asked, seconds = team.sum(
-            plain, flops, not math.isfinite(norm), stop.requested, team.is_first * (time.monotonic() - self._clock)
+        plain, flops, bad, asked, seconds = group.sum(
+            plain, flops, not math.isfinite(norm), stop.requested, group.is_first * (time.monotonic() - self._clock)
         )
         mean, self._leaving = plain / tokens, asked > 0
         if progress.first_loss is None:
@@ -249,7 +249,7 @@ class Trainer:
         if bad or not math.isfinite(mean) or mean > EXPLODED * progress.first_loss:
             return False
         self._clock = time.monotonic()
-        cooling = (progress.cooling_from, progress.cooling_until)
+        cooling = (progress.cooldown_from, progress.cooldown_until)
         rate = learning_rate(progress.step + 1, settings, cooling) * progress.rate_factor
         self.optimizer.set_rate(rate)
         self.optimizer.step()
@@ -261,13 +261,13 @@ class Trainer:
         progress.loss += max(LOSS_MEMORY, 1 / progress.step) * (mean - progress.loss)
         self.average.update(progress.step)
         update = Update(progress.step, mean, rate, norm, int(tokens), time.monotonic() - began, flops)
-        for watcher in self.watchers:
-            watcher.updated(update, progress)
+        for log in self.logs:
+            log.on_step(update, progress)
         return True
 
     def _parts(self) -> list[UpdatePart]:
         """What this process computes of an update: whole batches if they can be dealt out evenly, else rows of each."""
-        task, rank, size = self.task, self.team.rank, self.team.size
+        task, rank, size = self.task, self.group.rank, self.group.size
         positions = range(self.progress.position, self.progress.position + self.settings.gradient_accumulation)
         if len(positions) % size == 0:
             return [
@@ -277,12 +277,12 @@ class Trainer:
 
     def validate(self, keep: Keep) -> bool:
         """Score the averaged weights and keep them if they are the best so far; False when they have exploded."""
-        progress, team = self.progress, self.team
+        progress, group = self.progress, self.group
         self.average.checkpoint(progress.step)
         self.model.eval()
         with self._averaged() as model, torch.no_grad():
             validation = self.task.validate(model)
-        (seconds,) = team.sum(team.is_first * (time.monotonic() - self._clock))
+        (seconds,) = group.sum(group.is_first * (time.monotonic() - self._clock))
         self._clock = time.monotonic()
         progress.seconds += seconds
         if not is_finite(validation.score, validation.loss):
@@ -292,12 +292,12 @@ class Trainer:
             weights = self._gather(self.average.named().items())
             if not self._all_finite(weights):
                 return False
-            if team.is_first:
+            if group.is_first:
                 keep(weights)
-        if progress.better_step == progress.step and not progress.cooling_until:
+        if progress.improved_step == progress.step and not progress.cooldown_until:
             self._save_better()
-        for watcher in self.watchers:
-            watcher.validated(validation, progress, best=best)
+        for log in self.logs:
+            log.on_validation(validation, progress, best=best)
         return True
 
     @contextmanager
@@ -316,12 +316,12 @@ class Trainer:
     def _cool_down(self) -> bool:
         """Let the rate fall to zero from here on, once the end is near; True if that begins now."""
         progress, settings = self.progress, self.settings
-        if not settings.cooldown or progress.cooling_until or not (reason := near_the_end(progress, settings)):
+        if not settings.cooldown or progress.cooldown_until or not (reason := cooldown_reason(progress, settings)):
             return False
-        if reason == no_better(progress, settings) and self._return_to_better():
-            reason = f"{reason}: back to update {self.progress.step:,}"
-        updates = begin_cooling(self.progress, settings)
-        self._notice(f"{reason}: cooling down over {updates:,} updates")
+        if reason == patience_exhausted(progress, settings) and self._return_to_better():
+            reason = f"{reason}: back to step {self.progress.step:,}"
+        updates = start_cooldown(self.progress, settings)
+        self._notice(f"{reason}: cooldown over {updates:,} steps")
         return True
 
     def _save_better(self) -> None:
@@ -334,7 +334,7 @@ class Trainer:
         now = self.progress
         if not self.restore(partial(load_best, now=now)):
             return False
-        self._carry(now, *SPENT, "worse_in_a_row", "rate_factor", "rate_for", "rollbacks")
+        self._carry(now, *SPENT, "validations_without_improvement", "rate_factor", "rate_for", "rollbacks")
         return True
 
     def _carry(self, now: TrainingProgress, *names: str) -> None:
@@ -351,18 +351,18 @@ class Trainer:
         now.rollbacks, now.rate_factor = now.rollbacks + 1, now.rate_factor / 2
         if self._rollbacks > MAX_ROLLBACKS:
             raise TrainingError(
-                f"the loss exploded {self._rollbacks} times, the last at update {failed}; "
+                f"the loss exploded {self._rollbacks} times, the last at step {failed}; "
                 "set a lower train.learning_rate or a longer train.warmup_steps"
             )
         suspect = self._returned_to
-        if suspect is None or not self.restore(partial(load_state, before=suspect)):
+        if suspect is None or not self.restore(partial(load_checkpoint, before=suspect)):
             self.restore()
-        elif self.team.is_first:
-            remove_states(self.folder, suspect)
+        elif self.group.is_first:
+            remove_checkpoints(self.folder, suspect)
         self._returned_to = self.progress.step
         self._carry(now, *SPENT, "rate_factor", "rate_for", "rollbacks")
         back, rate = self.progress.step, f"learning rate x {now.rate_factor:g}"
-        self._notice(f"{what} at update {failed}: back to {back}, {rate}")
+        self._notice(f"{what} at step {failed}: back to {back}, {rate}")
 
     def save(self, folder: Path | None = None, kept: int = KEPT) -> bool:
         """Write a state; False, and nothing is written, when it holds a number that is not finite."""
@@ -370,15 +370,15 @@ class Trainer:
         if not self._all_finite(tensors):
             return False
         self.progress.epoch, self.progress.epoch_start = self.task.mark(self.progress.position)
-        if self.team.is_first:
-            save_state(folder or self.folder, tensors, self.progress, kept)
+        if self.group.is_first:
+            save_checkpoint(folder or self.folder, tensors, self.progress, kept)
         if folder is None:
             self._returned_to = None
         return True
 
     def _all_finite(self, gathered: Mapping[str, Tensor]) -> bool:
         """Whether every number is finite in what the first process has gathered."""
-        (bad,) = self.team.sum(not all(bool(tensor.isfinite().all()) for tensor in gathered.values()))
+        (bad,) = self.group.sum(not all(bool(tensor.isfinite().all()) for tensor in gathered.values()))
         return not bad
 
     def _named_tensors(self) -> Iterator[tuple[str, Tensor]]:
@@ -394,19 +394,19 @@ class Trainer:
         whole = {}
         for name, tensor in tensors:
             gathered = gather(tensor.detach())
-            if self.team.is_first:
+            if self.group.is_first:
                 whole[name] = gathered.cpu()
         return whole
 
-    def restore(self, load: Callable[[Path], Loaded | None] = load_state) -> bool:
+    def restore(self, load: Callable[[Path], Loaded | None] = load_checkpoint) -> bool:
         """Go to the newest sound state, which the first process reads; False where there is none."""
-        found = load(self.folder) if self.team.is_first else None
-        known = self.team.once(lambda: None if found is None else (found[1], found[2]))
+        found = load(self.folder) if self.group.is_first else None
+        known = self.group.once(lambda: None if found is None else (found[1], found[2]))
         if known is None:
             return False
         self.progress, notes = known
         self.task.enter(self.progress.epoch, self.progress.epoch_start)
-        self._put_back(self.team.tensors(found[0] if found else {}))
+        self._put_back(self.group.tensors(found[0] if found else {}))
         for note in notes:
             self._notice(note)
         return True
@@ -431,8 +431,8 @@ class Trainer:
             self.optimizer.remember(parameter, kept[name])
 
     def _notice(self, message: str) -> None:
-        for watcher in self.watchers:
-            watcher.noticed(message, self.progress)
+        for log in self.logs:
+            log.on_message(message, self.progress)
 
 
 def clip(model: Network, limit: float) -> float:

@@ -336,7 +336,9 @@ def test_stopped_and_resumed_is_never_stopped(tmp_path):
     assert main(train_arguments(data, tmp_path / "one", "train.max_steps=8", steady)) == 0
     assert main(["resume", str(tmp_path / "one"), "--set", "train.max_steps=16"]) == 0
     assert main(train_arguments(data, tmp_path / "other", "train.max_steps=16", steady)) == 0
-    states = [sorted((tmp_path / name / "states").glob("*.safetensors"))[-1].read_bytes() for name in ("one", "other")]
+    states = [
+        sorted((tmp_path / name / "checkpoints").glob("*.safetensors"))[-1].read_bytes() for name in ("one", "other")
+    ]
     assert states[0] == states[1]
 
 

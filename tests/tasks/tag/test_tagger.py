@@ -39,7 +39,7 @@ def test_the_run_folder_is_complete(folder):
     names = {path.name for path in (folder / "run").iterdir() if not path.name.startswith(".")}
     assert names == {
         "recipe.toml", "tokenizer.json", "labels.json", "weights.safetensors", "metrics.jsonl", "card.json",
-        "report.html", "held-out.jsonl", "states", "checksums.json",
+        "report.html", "held-out.jsonl", "checkpoints", "checksums.json",
     }  # fmt: skip
     run = Run.open(folder / "run")
     assert run.labels == ("B-NP", "E-NP", "I-NP", "O", "S-ADVP", "S-VP")
@@ -372,7 +372,7 @@ def test_interrupted_and_resumed_equals_never_interrupted(folder, tmp_path):
     assert main(train_arguments(data, run, "train.max_steps=10", *steady)) == 0
     assert main(["resume", str(run), "--set", "train.max_steps=15"]) == 0
     assert main(train_arguments(data, tmp_path / "whole", "train.max_steps=15", *steady)) == 0
-    last = [sorted((one / "states").glob("*.safetensors"))[-1].read_bytes() for one in (run, tmp_path / "whole")]
+    last = [sorted((one / "checkpoints").glob("*.safetensors"))[-1].read_bytes() for one in (run, tmp_path / "whole")]
     assert last[0] == last[1]
 
 

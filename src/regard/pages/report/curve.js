@@ -12,7 +12,7 @@ const PANELS = [
 ];
 const GAP = 46;
 const SERIES = [
-  { panel: "loss", from: "updates", key: "loss", name: "training", kind: "training" },
+  { panel: "loss", from: "steps", key: "loss", name: "training", kind: "training" },
   { panel: "loss", from: "validations", key: "loss", name: "validation", kind: "validation" },
   { panel: "score", from: "validations", key: "bleu", name: "BLEU", kind: "bleu" },
   { panel: "score", from: "validations", key: "chrf", name: "chrF", kind: "chrf" },
@@ -28,12 +28,12 @@ const best = (validations) => readable(validations).filter((validation) => valid
 const latest = (records, key, step) =>
   records.filter((record) => isNumber(record[key]) && record.step <= step).at(-1);
 
-// Some thousands of updates become a few hundred: the mean of each stretch, with its lowest and highest loss.
-function thin(updates) {
-  const size = Math.max(1, Math.ceil(updates.length / MOST_POINTS));
-  return Array.from({ length: Math.ceil(updates.length / size) }, (_, index) => {
-    const stretch = updates.slice(index * size, (index + 1) * size);
-    const losses = stretch.map((update) => update.loss).filter(isNumber);
+// Some thousands of steps become a few hundred: the mean of each stretch, with its lowest and highest loss.
+function thin(steps) {
+  const size = Math.max(1, Math.ceil(steps.length / MOST_POINTS));
+  return Array.from({ length: Math.ceil(steps.length / size) }, (_, index) => {
+    const stretch = steps.slice(index * size, (index + 1) * size);
+    const losses = stretch.map((step) => step.loss).filter(isNumber);
     const middle = stretch[stretch.length >> 1];
     if (!losses.length) return { ...middle, loss: null };
     const mean = losses.reduce((sum, loss) => sum + loss, 0) / losses.length;
@@ -43,7 +43,7 @@ function thin(updates) {
 
 // What the figure says, in words.
 function message(data) {
-  const losses = readable(data.updates).filter((update) => isNumber(update.loss));
+  const losses = readable(data.steps).filter((step) => isNumber(step.loss));
   const top = best(data.validations);
   const parts = [];
   if (losses.length > 1) {
@@ -58,9 +58,9 @@ function message(data) {
   return parts.join(" ");
 }
 
-// The two ways to lay out time. Unless every record has its seconds, updates are the only one.
+// The two ways to lay out time. Unless every record has its seconds, steps are the only one.
 function axesOf(records) {
-  const axes = { updates: { title: "steps", of: (record) => record.step } };
+  const axes = { steps: { title: "steps", of: (record) => record.step } };
   if (records.every((record) => isNumber(record.seconds))) {
     const isLong = records.at(-1).seconds > 3 * 3600;
     axes.minutes = { title: isLong ? "hours" : "minutes", of: (record) => record.seconds / (isLong ? 3600 : 60) };
@@ -134,7 +134,7 @@ const crosshairNodes = (stop, x, panels) => [
     return record && svg("circle", { class: `dot-here ${kind}`, cx: x(record), cy: y(record[key]), r: 4 });
   })).filter(Boolean)];
 
-function readoutNodes(stop, updates, series) {
+function readoutNodes(stop, steps, series) {
   const value = (records, key, show) => {
     const found = latest(records, key, stop.step)?.[key];
     return isNumber(found) ? show(found) : null;
@@ -144,15 +144,15 @@ function readoutNodes(stop, updates, series) {
     ["minutes", isNumber(stop.seconds) ? number(stop.seconds / 60, 1) : null],
     ...series.map(({ records, key, name, panel, kind }) =>
       [panel === "loss" ? `${name} loss` : name, value(records, key, figure), kind]),
-    ["learning rate", value(updates, "rate", figure)],
-    ["tokens per second", value(updates, "tokens_per_second", number)],
+    ["learning rate", value(steps, "rate", figure)],
+    ["tokens per second", value(steps, "tokens_per_second", number)],
   ].filter(([, text]) => text !== null).map(([label, text, kind]) =>
     html("div", {}, html("dt", {}, label), html("dd", { class: kind }, text)));
 }
 
 function learningCurve(raw) {
-  const data = { updates: thin(readable(raw.updates)), validations: readable(raw.validations) };
-  const stops = [...data.updates, ...data.validations].sort((one, other) => one.step - other.step);
+  const data = { steps: thin(readable(raw.steps)), validations: readable(raw.validations) };
+  const stops = [...data.steps, ...data.validations].sort((one, other) => one.step - other.step);
   const series = SERIES
     .map((one) => ({ ...one, records: data[one.from].filter((record) => isNumber(record[one.key])) }))
     .filter(({ records }) => records.length);
@@ -162,13 +162,13 @@ function learningCurve(raw) {
   const host = html("div", { class: "plot", tabindex: 0, role: "group",
     "aria-label": "Learning curve; use the arrow keys to move through the steps" });
   const readout = html("dl", { class: "readout" });
-  let axis = axes.updates;
+  let axis = axes.steps;
   let here = top ? stops.indexOf(top) : stops.length - 1;
   let view = null;
 
   function show(index) {
     here = Math.min(Math.max(index, 0), stops.length - 1);
-    readout.replaceChildren(...readoutNodes(stops[here], data.updates, series));
+    readout.replaceChildren(...readoutNodes(stops[here], data.steps, series));
     view.crosshair.replaceChildren(...crosshairNodes(stops[here], view.x, view.panels));
   }
   function render(width) {
@@ -199,7 +199,7 @@ function learningCurve(raw) {
     show(to);
   });
   const toggle = axes.minutes && choice("Horizontal axis",
-    [["updates", "steps"], ["minutes", axes.minutes.title]], "updates",
+    [["steps", "steps"], ["minutes", axes.minutes.title]], "steps",
     (name) => { axis = axes[name]; render(host.clientWidth); });
   return html("figure", { class: "curve" }, html("div", { class: "bar" }, toggle), responsive(host, render),
     html("div", { role: "status", "aria-label": "Values at the crosshair" }, readout));

@@ -16,7 +16,7 @@ const names = data.sides ?? frame.names(languages);
 const isTable = (value) => value !== null && typeof value === "object";
 
 // ---- title page
-const reached = (key) => [...list(data.updates), ...list(data.validations)]
+const reached = (key) => [...list(data.steps), ...list(data.validations)]
   .reduce((most, record) => (isNumber(record[key]) ? Math.max(most, record[key]) : most), 0);
 
 // What was trained, on what, how long it took, and the score: as much of it as is known.

@@ -54,11 +54,11 @@ class ChatTraining(TranslateTraining):
         return read_pairs(recipe.data, recipe.train.seed)
 
     def task(
-        self, recipe: Recipe, prepared: PreparedPairs, model: Network, team: ProcessGroup | None = None
+        self, recipe: Recipe, prepared: PreparedPairs, model: Network, group: ProcessGroup | None = None
     ) -> ChatTrainUnit:
         """Batches of pairs, judged by perplexity."""
         assert isinstance(model, Seq2Seq)
-        return ChatTrainUnit(recipe, prepared, model, team)
+        return ChatTrainUnit(recipe, prepared, model, group)
 
     def finish(self, run: Run, prepared: PreparedPairs, progress: TrainingProgress, log: Log) -> None:
         """Reply to the held-out contexts, score, fill in the card, write the report, put the training data away."""

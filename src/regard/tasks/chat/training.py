@@ -23,12 +23,12 @@ MOST_LOSS = 700.0
 class ChatTrainUnit(TranslateTrainUnit):
     """What the loop must know of conversation."""
 
-    def __init__(self, recipe: Recipe, prepared: PreparedPairs, model: Seq2Seq, team: ProcessGroup | None = None):
+    def __init__(self, recipe: Recipe, prepared: PreparedPairs, model: Seq2Seq, group: ProcessGroup | None = None):
         most = recipe.data.max_length
         whole = replace(
             recipe.search, max_source_tokens=most, max_joined_tokens=most
         )  # a context is not cut into sentences
-        super().__init__(replace(recipe, search=whole), prepared, model, team)
+        super().__init__(replace(recipe, search=whole), prepared, model, group)
 
     def validate(self, model: Seq2Seq) -> Validation:
         """Perplexity over all replies; BLEU and how diverse they are over the first of them, written greedily."""

@@ -93,11 +93,11 @@ class ClassifyTraining(Kind[TrainingDocuments, PreparedDocuments]):
         return reopen_documents(run, log)
 
     def task(
-        self, recipe: Recipe, prepared: PreparedDocuments, model: Network, team: ProcessGroup | None = None
+        self, recipe: Recipe, prepared: PreparedDocuments, model: Network, group: ProcessGroup | None = None
     ) -> ClassifyTrainUnit:
         """Batches of documents."""
         assert isinstance(model, ClassifierModel)
-        return ClassifyTrainUnit(recipe, prepared, model, team)
+        return ClassifyTrainUnit(recipe, prepared, model, group)
 
     def expected_initial_loss(self, recipe: Recipe, prepared: PreparedDocuments) -> float:
         """That of guessing, and some more: a batch may be one long document, which can be mistaken for sure."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.training.device import Machine
-from regard.training.plan import CHARACTERS_PER_TOKEN, PlannedSetting, is_said
+from regard.training.plan import CHARACTERS_PER_TOKEN, PlannedSetting, is_given
 
 LONG_WORD = 15.0  # characters between spaces; languages without spaces have many more
 UPDATES_AT_LEAST = 50  # between validations
@@ -58,7 +58,7 @@ def make_document_plan(
     longest = given.get("classify", {}).get("max_tokens", chosen["classify.max_tokens"])
     batch = given.get("train", {}).get("batch_tokens") or _batch_tokens(data, longest)
     choices += _batches(data, batch)
-    return [choice for choice in choices if not is_said(choice.name, given)]
+    return [choice for choice in choices if not is_given(choice.name, given)]
 
 
 def _reading(data: DocumentFacts) -> Iterator[PlannedSetting]:

@@ -64,13 +64,13 @@ def summary(run: Run, part: str) -> list[dict[str, str]]:
     scores, training = card["scores"][part], card["training"]
     named = {"test": "unseen", "valid": "held-out"}[part]
     error = f"calibration error {scores['calibration_error']:.1%}, temperature {run.recipe.classify.temperature:.2f}"
-    updates = f"{training['step']:,} updates, {amount(training['flops'])}FLOP"
+    steps = f"{training['step']:,} steps, {amount(training['flops'])}FLOP"
     return [
         {"label": label, "value": value, "note": note}
         for label, value, note in (
             (f"accuracy on {scores['documents']:,} {named} documents", f"{scores['accuracy']:.1%}", error),
             ("macro F1", f"{scores['f1']:.1%}", f"{len(scores['by_label'])} labels"),
-            ("of training", duration(training["seconds"]), updates),
+            ("of training", duration(training["seconds"]), steps),
             ("parameters", amount(card["parameters"]), card["arch"]),
             ("training documents", f"{card['documents']['train']:,}", f"{training['tokens']:,} shown"),
         )

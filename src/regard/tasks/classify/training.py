@@ -26,11 +26,11 @@ class ClassifyTrainUnit(StreamTrainUnit):
     """What the loop must know of classification."""
 
     def __init__(
-        self, recipe: Recipe, prepared: PreparedDocuments, model: ClassifierModel, team: ProcessGroup | None = None
+        self, recipe: Recipe, prepared: PreparedDocuments, model: ClassifierModel, group: ProcessGroup | None = None
     ):
         store = prepared.train
         super().__init__(recipe.train, (store.tokens, np.zeros_like(store.tokens)), store.weights)
-        self.recipe, self.data, self.team = recipe, prepared, team or ProcessGroup()
+        self.recipe, self.data, self.group = recipe, prepared, group or ProcessGroup()
         self.cost = count_cost(model)
         self.window = window_of(recipe)
         self.valid = [encode_document(one.text, prepared.tokenizer, recipe.classify) for one in prepared.valid]
@@ -69,7 +69,7 @@ class ClassifyTrainUnit(StreamTrainUnit):
         )
 
     def flops(self, batch: DocumentBatch) -> float:
-        """Arithmetic of one update on this batch. A window is computed with its padding, sentences without."""
+        """Arithmetic of one step on this batch. A window is computed with its padding, sentences without."""
         documents, segments, size = batch.mask_BUS.shape
         if self.window:
             pairs = documents * segments * size**2
@@ -91,10 +91,10 @@ class ClassifyTrainUnit(StreamTrainUnit):
         return Validation(scores, -found.loss if metric == "loss" else scores[metric])
 
     def _team_logits(self, model: ClassifierModel) -> Tensor:
-        share = self.team.share(range(len(self.valid)))
+        share = self.group.share(range(len(self.valid)))
         documents = [self.valid[place].sentences for place in share]
         mine = score_documents(model, documents, self.data.tokenizer.pad, self.recipe)
-        return torch.tensor(self.team.join(mine.tolist()), dtype=torch.float64)
+        return torch.tensor(self.group.join(mine.tolist()), dtype=torch.float64)
 
     def _join(self, index: np.ndarray) -> DocumentBatch:
         store = self.data.train

@@ -91,10 +91,10 @@ class RetrieveTraining(Kind[TrainingKnowledge, PreparedKnowledge]):
         return reopen_knowledge(run, log)
 
     def task(
-        self, recipe: Recipe, prepared: PreparedKnowledge, model: Network, team: ProcessGroup | None = None
+        self, recipe: Recipe, prepared: PreparedKnowledge, model: Network, group: ProcessGroup | None = None
     ) -> RetrieveTrainUnit:
         """Batches of pairs."""
-        return RetrieveTrainUnit(recipe, prepared, model, team)
+        return RetrieveTrainUnit(recipe, prepared, model, group)
 
     def card(self, recipe: Recipe, prepared: PreparedKnowledge, base: Run | None) -> dict[str, Any]:
         """Numbers of questions and answers."""
@@ -175,7 +175,7 @@ def report(run: Run, retriever: Retriever, pairs: Sequence[Pair]) -> dict[str, A
         (
             "of training",
             duration(training["seconds"]),
-            f"{training['step']:,} updates, {amount(training['flops'])}FLOP",
+            f"{training['step']:,} steps, {amount(training['flops'])}FLOP",
         ),
         ("parameters", amount(card["parameters"]), card["arch"]),
         ("answers", f"{card['answers']:,}", f"{card['questions']['train']:,} questions"),

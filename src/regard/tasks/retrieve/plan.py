@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from regard.training.plan import PlannedSetting, is_said
+from regard.training.plan import PlannedSetting, is_given
 
 EPOCHS = 20  # after which small knowledge bases have long been learnt by heart
 UPDATES_AT_LEAST = 50  # between validations
@@ -35,7 +35,7 @@ def make_retrieval_plan(data: KnowledgeFacts, given: Mapping[str, Mapping[str, A
     choices = [*_reading(data), *_model(data), *_learning()]
     batch = given.get("train", {}).get("batch_tokens") or _batch_tokens(data)
     choices += _batches(data, batch)
-    return [choice for choice in choices if not is_said(choice.name, given)]
+    return [choice for choice in choices if not is_given(choice.name, given)]
 
 
 def _reading(data: KnowledgeFacts) -> Iterator[PlannedSetting]:

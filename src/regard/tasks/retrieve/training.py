@@ -72,7 +72,7 @@ class PairBatch:
 class RetrieveTrainUnit(StreamTrainUnit):
     """What the loop must know of retrieval."""
 
-    def __init__(self, recipe: Recipe, prepared: PreparedKnowledge, model: Network, team: ProcessGroup | None = None):
+    def __init__(self, recipe: Recipe, prepared: PreparedKnowledge, model: Network, group: ProcessGroup | None = None):
         self.recipe, self.data = recipe, prepared
         self.cost = count_cost(model)
         groups = [texts_of(entry, answers=recipe.retrieve.match_answers) for entry in prepared.train]
@@ -125,7 +125,7 @@ class RetrieveTrainUnit(StreamTrainUnit):
         return contrast(one_BV, other_BV, batch.group_B, self.recipe.retrieve.temperature)
 
     def flops(self, batch: PairBatch) -> float:
-        """Arithmetic of one update on this batch, padding included."""
+        """Arithmetic of one step on this batch, padding included."""
         shapes = [texts.mask_BS.shape for texts in batch.texts]
         return sum(self.cost.training(text=rows, token=rows * size, pair=rows * size**2) for rows, size in shapes)
 

@@ -88,11 +88,11 @@ class TagTraining(Kind[TrainingSentences, PreparedSentences]):
         return reopen_sentences(run, log)
 
     def task(
-        self, recipe: Recipe, prepared: PreparedSentences, model: Network, team: ProcessGroup | None = None
+        self, recipe: Recipe, prepared: PreparedSentences, model: Network, group: ProcessGroup | None = None
     ) -> TagTrainUnit:
         """Batches of sentences."""
         assert isinstance(model, TaggerModel)
-        return TagTrainUnit(recipe, prepared, model, team)
+        return TagTrainUnit(recipe, prepared, model, group)
 
     def expected_initial_loss(self, recipe: Recipe, prepared: PreparedSentences) -> float:
         """That of guessing, and some more."""

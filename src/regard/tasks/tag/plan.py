@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.training.device import Machine
-from regard.training.plan import PlannedSetting, is_said
+from regard.training.plan import PlannedSetting, is_given
 
 SPECIAL = 5  # tokens that every vocabulary has, and the space
 MOST_CHARACTERS = 8000
@@ -53,7 +53,7 @@ def make_tag_plan(
     arch = given.get("model", {}).get("arch", "tagger-gru")
     batch = given.get("train", {}).get("batch_tokens") or _batch_tokens(data)
     choices = [*_vocabulary(data), *_model(data, arch), *_learning(data, arch), *_batches(data, batch)]
-    return [choice for choice in choices if not is_said(choice.name, given)]
+    return [choice for choice in choices if not is_given(choice.name, given)]
 
 
 def _vocabulary(data: SentenceFacts) -> Iterator[PlannedSetting]:

@@ -61,7 +61,7 @@ def summary(run: Run, part: str) -> list[dict[str, str]]:
     scores, training = card["scores"][part], card["training"]
     named = {"test": "unseen", "valid": "held-out"}[part]
     where = f"on {scores['words']:,} {named} words"
-    updates = f"{training['step']:,} updates, {amount(training['flops'])}FLOP"
+    steps = f"{training['step']:,} steps, {amount(training['flops'])}FLOP"
     rows = []
     if "span_f1" in scores:
         both = f"precision {scores['precision']:.1%}, recall {scores['recall']:.1%}; as conlleval counts"
@@ -69,7 +69,7 @@ def summary(run: Run, part: str) -> list[dict[str, str]]:
     error = f"calibration error {scores['calibration_error']:.1%}"
     rows += [
         ("accuracy" if rows else f"accuracy {where}", f"{scores['accuracy']:.1%}", error),
-        ("of training", duration(training["seconds"]), updates),
+        ("of training", duration(training["seconds"]), steps),
         ("parameters", amount(card["parameters"]), card["arch"]),
         ("training sentences", f"{card['sentences']['train']:,}", f"{training['tokens']:,} words read"),
     ]

@@ -29,11 +29,11 @@ class TagTrainUnit(StreamTrainUnit):
     """What the loop must know of tagging."""
 
     def __init__(
-        self, recipe: Recipe, prepared: PreparedSentences, model: TaggerModel, team: ProcessGroup | None = None
+        self, recipe: Recipe, prepared: PreparedSentences, model: TaggerModel, group: ProcessGroup | None = None
     ):
         store = prepared.train
         super().__init__(recipe.train, (store.sentence_counts, np.zeros_like(store.sentence_counts)), store.weights)
-        self.recipe, self.data, self.team = recipe, prepared, team or ProcessGroup()
+        self.recipe, self.data, self.group = recipe, prepared, group or ProcessGroup()
         self.cost = count_cost(model)
         self.labelling = LabelScheme(prepared.labels, recipe.tag)
 
@@ -62,16 +62,16 @@ class TagTrainUnit(StreamTrainUnit):
         return Loss(smoothed, plain, batch.target_tokens)
 
     def flops(self, batch: TagBatch) -> float:
-        """Arithmetic of one update on this batch."""
+        """Arithmetic of one step on this batch."""
         rows, words = batch.mask_BT.shape
         pieces = int(batch.mask_BTS.sum())
         return self.cost.training(piece=pieces, word=int(batch.mask_BT.sum()), pair=rows * words**2)
 
     def validate(self, model: TaggerModel) -> Validation:
         """Loss, accuracy and F1 over the validation sentences."""
-        share = self.team.share(range(len(self.data.valid)))
+        share = self.group.share(range(len(self.data.valid)))
         mine = [self.data.valid[place] for place in share]
-        given = self.team.join(
+        given = self.group.join(
             tag_sentences(model, [one.tokens for one in mine], self.data.tokenizer, self.recipe.tag, self.labelling)
         )
         found = score_tags([one.tags for one in self.data.valid], [one.tags for one in given], self.labelling.scheme)
@@ -98,7 +98,7 @@ class TagTrainUnit(StreamTrainUnit):
             batch = make_words(encoded, self.data.tokenizer.pad, labels).to(device)
             total += float(self.loss(model, batch).plain)
             words += batch.target_tokens
-        total, words = self.team.sum(total, words)
+        total, words = self.group.sum(total, words)
         return total / max(words, 1.0)
 
     def _join(self, index: np.ndarray) -> TagBatch:

@@ -66,14 +66,14 @@ class TranslateTraining(Kind[TrainingPairs, PreparedPairs]):
         return open_prepared(run, log)
 
     def task(
-        self, recipe: Recipe, prepared: PreparedPairs, model: Network, team: ProcessGroup | None = None
+        self, recipe: Recipe, prepared: PreparedPairs, model: Network, group: ProcessGroup | None = None
     ) -> TranslateTrainUnit:
         """Batches of pairs."""
         assert isinstance(model, Seq2Seq)
-        return TranslateTrainUnit(recipe, prepared, model, team)
+        return TranslateTrainUnit(recipe, prepared, model, group)
 
     def expected_initial_loss(self, recipe: Recipe, prepared: PreparedPairs) -> float:
-        """That of guessing, and some more: before the first update it is worse than that."""
+        """That of guessing, and some more: before the first step it is worse than that."""
         return 2.0 + math.log(prepared.target.size)
 
     def card(self, recipe: Recipe, prepared: PreparedPairs, base: Run | None) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     pruning.add_argument("--freeze", action="store_true", help="keep the weights as they are while the gates learn")
     pruning.add_argument(
-        "--minutes", type=float, help="time for all the training (default: 0.6 of the run's own updates; 0: none)"
+        "--minutes", type=float, help="time for all the training (default: 0.6 of the run's own steps; 0: none)"
     )
     add_set(pruning)
 

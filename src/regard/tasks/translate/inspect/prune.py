@@ -42,14 +42,14 @@ from regard.tasks.translate.translator import load, texts_of
 from regard.training.checkpoint import TrainingProgress
 from regard.training.device import choose_device
 from regard.training.loss import Loss
-from regard.training.metrics_log import LiveBar, PlainLog, make_watchers, share_done
+from regard.training.metrics_log import LiveBar, PlainLog, make_logs, share_done
 from regard.training.signals import StopRequest
 from regard.training.trainer import Trainer, TrainingLog
 
 # Learning which heads a translator can do without: gates on all of them, of which ever fewer shall be open.
 
 
-GATE_STEP = 0.07  # how far log_alpha goes in an update, at most
+GATE_STEP = 0.07  # how far log_alpha moves in one step, at most
 STIFFNESS = 100.0  # nats a token, if all heads were open and none should be: gates follow the goal closely
 CLOSING = 0.7  # of the time, over which the goal falls; the rest is for the gates to settle
 
@@ -165,7 +165,7 @@ def _one_thread() -> Iterator[None]:
 
 Method = Literal["gates", "importance"]
 
-AGAIN = 0.6  # of the run's own updates are made again, unless minutes are given
+AGAIN = 0.6  # of the run's own steps are made again, unless minutes are given
 GATES_SHARE = 0.3  # of them are for the gates; the rest is for training on without the heads that went
 FULL_RATE = 0.25  # of the run's own training time; who trains on for less than that does it at a lower rate,
 LEAST_RATE = 0.1  # but not below this share of the full one
@@ -212,7 +212,7 @@ def prune_run(
     """Take this share of all heads out of a run and write what is left as a new run.
 
     `weights_follow`: the weights learn while the gates do. `minutes` limit all the training, else a share of the run's
-    own updates does; with 0 there is none, and importance must choose. `data` stands in for the run's own text.
+    own steps does; with 0 there is none, and importance must choose. `data` stands in for the run's own text.
     """
     out = Run.refuse_existing(out)
     settings = _require_transformer(run)
@@ -270,16 +270,16 @@ def _train_again(
         if not override.strip().startswith(("train.", "search.")):
             raise SettingsError(f"--set {override}: only train. and search. settings can change in a run that exists")
     train, trained = run.recipe.train, run.card.get("training", {})
-    updates, rate = config.TrainSettings.max_steps, 1.0
+    steps, rate = config.TrainSettings.max_steps, 1.0
     if minutes is None:
-        updates = round(AGAIN * trained.get("step", 0))
-        if not updates:
+        steps = round(AGAIN * trained.get("step", 0))
+        if not steps:
             raise SettingsError(f"{run.folder}: does not know how long it was trained; say for how long with --minutes")
     else:
         rate = 60 * minutes / (FULL_RATE * trained.get("seconds", 0) or math.inf)
         rate = min(max(rate, LEAST_RATE), 1.0)
     train = replace(
-        train, max_minutes=minutes or 0, max_steps=updates, warmup_steps=20, schedule="constant", cooldown=0.5,
+        train, max_minutes=minutes or 0, max_steps=steps, warmup_steps=20, schedule="constant", cooldown=0.5,
         regularization_warmup=0,
         learning_rate=rate * train.learning_rate, muon_learning_rate=rate * train.muon_learning_rate,
         r_drop=0.0, patience=0, tensorboard=False, fsdp=False,
@@ -291,8 +291,8 @@ def _train_again(
 def _part(recipe: config.Recipe, share: float) -> config.Recipe:
     """The recipe for a share of its time."""
     train = recipe.train
-    updates = max(round(share * train.max_steps), 1)
-    return replace(recipe, train=replace(train, max_minutes=share * train.max_minutes, max_steps=updates))
+    steps = max(round(share * train.max_steps), 1)
+    return replace(recipe, train=replace(train, max_minutes=share * train.max_minutes, max_steps=steps))
 
 
 def _read(run: Run, recipe: config.Recipe, *, own: bool) -> TrainingPairs:
@@ -319,7 +319,7 @@ def _train_on(draft: Run, prepared: PreparedPairs) -> TrainingProgress:
     recipe = draft.recipe
     model = draft.load_model().requires_grad_(True).to(choose_device(recipe.train, 0))
     task = TranslateTrainUnit(recipe, prepared, model)
-    watchers = make_watchers(draft.folder / METRICS, recipe.train)
+    watchers = make_logs(draft.folder / METRICS, recipe.train)
     log("training on without the others")
     with tempfile.TemporaryDirectory() as states, StopRequest() as stop:
         trainer = Trainer(model, task, recipe.train, Path(states), watchers)
