@@ -301,7 +301,7 @@ class ServedRun:
         """Answers to texts of any length, in order; line breaks and the space around lines are kept.
 
         `align` says which words render which, `details` adds the log-probabilities of tokens. Keywords override
-        `search` settings, e.g. beam=1. `deadline`: seconds that all of it may take.
+        `search` settings, e.g. beam_size=1. `deadline`: seconds that all of it may take.
         """
         until = _until(deadline)
         settings = self._settings(nbest, search)

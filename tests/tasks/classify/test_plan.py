@@ -33,7 +33,7 @@ def test_reviews_and_short_questions_get_what_suits_them():
     reviews, questions = resolve(IMDB), resolve(BANKING)
     assert isinstance(reviews.model, HANSettings)
     assert reviews.tokenizer.kind == "word"
-    assert 20_000 <= reviews.tokenizer.size <= 40_000
+    assert 20_000 <= reviews.tokenizer.vocab_size <= 40_000
     assert reviews.classify.max_tokens > questions.classify.max_tokens
     assert reviews.train.batch_tokens > questions.train.batch_tokens
     assert (reviews.train.metric, questions.train.metric) == ("accuracy", "f1")
@@ -43,7 +43,7 @@ def test_reviews_and_short_questions_get_what_suits_them():
 def test_several_labels_and_text_without_spaces_are_noticed():
     data = DocumentFacts(5_000, 8.0, 20, 40.0, 5, 0.2, True)
     recipe = resolve(data)
-    assert recipe.classify.several
+    assert recipe.classify.multi_label
     assert recipe.tokenizer.kind == "bpe"
 
 

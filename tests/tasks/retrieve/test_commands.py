@@ -287,7 +287,7 @@ def test_thresholds_belong_to_methods(trained):
     tuned = Run.open(trained).card["tuned"]
     both, dense = load(trained), load(trained, method="dense")
     assert both.settings.threshold == tuned["both"]["threshold"]
-    assert both.settings.dense_weight == tuned["both"]["weight"]
+    assert both.settings.dense_weight == tuned["both"]["dense_weight"]
     assert dense.settings.threshold == tuned["dense"]["threshold"]
     assert load(trained, method="dense", threshold=0.9).settings.threshold == 0.9
 

@@ -337,7 +337,7 @@ def test_bad_data_is_one_line_and_leaves_nothing(tmp_path, capsys, case):
         ("model.arch=transformer-tiny", "tags no words"),
         ("train.metric=bleu", "does not measure labels"),
         ("train.r_drop=1.0", "is for models that write text"),
-        ("tokenizer.subword_regularization=0.1", "is for models that write text"),
+        ("tokenizer.subword_regularization=0.1", "needs subwords"),
         ("tag.scheme=XY", "cannot be"),
         ("tag.column=9", "not at least 9"),
         ("tag.max_words=2", "must be at least 8"),

@@ -41,7 +41,7 @@ def translator(tokens: Tokenizer, model: config.ModelSettings, **search: Any) ->
 @pytest.fixture(scope="module")
 def whole(tokens: Tokenizer) -> dict[str, Any]:
     """Everything about a sentence that a Transformer translated by itself, as JSON."""
-    search = {"beam": 3, "min_length": 4, "max_length_ratio": 1.0, "max_length_extra": 2}
+    search = {"beam_size": 3, "min_length": 4, "max_length_ratio": 1.0, "max_length_extra": 2}
     found = inspection(translator(tokens, toy("transformer-tiny"), **search), TEXT)
     return json.loads(json.dumps(found, allow_nan=False))
 
