@@ -51,13 +51,12 @@ def regard_step(batch: dict[str, Any], *, taps: bool = True) -> Any:
     """Our step; without taps it shows what the places to look at cost while nobody looks."""
     import torch
 
-    from regard.config import PRESETS
-    from regard.models import build_model
+    from regard.models import build, settings_of
     from regard.system import keep_memory
     from regard.training.loss import smoothed_cross_entropy
 
     keep_memory()
-    model = build_model(PRESETS["transformer-small"], WORDS, WORDS, joint=True).train()
+    model = build(settings_of("transformer-small"), source_vocabulary=WORDS, target_vocabulary=WORDS).train()
     for module in model.modules():
         if not taps and hasattr(module, "tap"):
             module.tap = None
@@ -162,11 +161,10 @@ def measure(batch: dict[str, Any], turns: int) -> dict[str, list[float]]:
 
 def count_flops(batch: dict[str, Any]) -> float:
     """Arithmetic of one step, padding included: both sides compute it."""
-    from regard.config import PRESETS
-    from regard.models import build_model
+    from regard.models import build, settings_of
     from regard.training.flops import count_cost, pair_amounts
 
-    cost = count_cost(build_model(PRESETS["transformer-small"], WORDS, WORDS, joint=True))
+    cost = count_cost(build(settings_of("transformer-small"), source_vocabulary=WORDS, target_vocabulary=WORDS))
     return cost.training(**pair_amounts(*batch["source"].shape, batch["input"].shape[1]))
 
 

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from multi30k import HERE, OUT
-from regard.config import TAGGERS, Corpus
+from regard.config import Corpus
+from regard.models import presets
 from regard.tasks import open_run
 from regard.tasks.tag.data import read_tagged
 from regard.tasks.tag.tagger import Tagger
@@ -39,7 +40,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=DATA, metavar="DIR", help="the folder with both folders of data")
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=TASKS, metavar="NAME")
-    parser.add_argument("--arch", nargs="+", default=["tagger-gru"], choices=TAGGERS, metavar="NAME")
+    parser.add_argument("--arch", nargs="+", default=["tagger-gru"], choices=presets("tagger"), metavar="NAME")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1], metavar="N")
     parser.add_argument("--minutes", type=float, default=0.0, metavar="N", help="of training, at most; 0: no limit")
     parser.add_argument("--no-test", action="store_true", help="leave the test part alone: for trying settings out")

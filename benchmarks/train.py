@@ -132,11 +132,10 @@ def read_lines(path: Path) -> list[dict[str, float]]:
 
 def flops_per_token(encoded: Encoded) -> float:
     """Arithmetic of one target token, padding included, over the batches of an epoch's beginning."""
-    from regard.config import PRESETS
-    from regard.models import build_model
+    from regard.models import build, settings_of
     from regard.training.flops import count_cost, pair_amounts
 
-    cost = count_cost(build_model(PRESETS["transformer-small"], WORDS, WORDS, joint=True))
+    cost = count_cost(build(settings_of("transformer-small"), source_vocabulary=WORDS, target_vocabulary=WORDS))
     flops = tokens = 0.0
     for position in range(50):
         index = encoded.stream.at(position)

@@ -12,22 +12,24 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.config import CLASSIFIERS, ModelSettings, TransformerClassifierSettings
-from regard.models import build_classifier
+from regard import models
+from regard.config import ModelSettings
+from regard.models import presets
 from regard.models.base import ClassifierModel
+from regard.models.transformer_classifier import TransformerClassifierSettings
 
 VOCABULARY, LABELS = 19, 3
 
 
 def toy_classifier(arch: str, **changes: Any) -> ModelSettings:
     """A preset in small."""
-    preset = CLASSIFIERS[arch]
+    preset = presets("classifier")[arch]
     if isinstance(preset, TransformerClassifierSettings):
         return dataclasses.replace(preset, width=16, inner=24, **changes)
     return dataclasses.replace(preset, embedding=12, width=8, **changes)
 
 
-CASES = {arch: toy_classifier(arch) for arch in CLASSIFIERS} | {
+CASES = {arch: toy_classifier(arch) for arch in presets("classifier")} | {
     "encoder, mean": toy_classifier("encoder", pool="mean"),
     "encoder, rotary, norm after": toy_classifier("encoder", positions="rotary", norm="after"),
     "encoder, no positions": toy_classifier("encoder", positions="none", activation="swiglu"),
@@ -37,7 +39,7 @@ CASES = {arch: toy_classifier(arch) for arch in CLASSIFIERS} | {
 def build(settings: ModelSettings, seed: int = 0) -> ClassifierModel:
     """A classifier in evaluation mode; noise on all weights, so that no bias is zero and no norm an identity."""
     torch.manual_seed(seed)
-    model = build_classifier(settings, VOCABULARY, LABELS).eval()
+    model = models.build(settings, vocabulary=VOCABULARY, labels=LABELS).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))

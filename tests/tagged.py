@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.config import TAGGERS, ModelSettings, TransformerCRFSettings
-from regard.models import build_tagger
+from regard import models
+from regard.config import ModelSettings
+from regard.models import presets
 from regard.models.base import TaggerModel
+from regard.models.taggers import TransformerCRFSettings
 
 VOCABULARY, LABELS = 19, 4
 
@@ -21,11 +23,11 @@ VOCABULARY, LABELS = 19, 4
 def toy_tagger(arch: str, **changes: Any) -> ModelSettings:
     """A preset in small."""
     small = {"piece": 6, "spelling": 10, "words": 64, "embedding": 7, "width": 16}
-    more = {"inner": 24, "encoder_layers": 2} if isinstance(TAGGERS[arch], TransformerCRFSettings) else {}
-    return dataclasses.replace(TAGGERS[arch], **(small | more | changes))
+    more = {"inner": 24, "encoder_layers": 2} if isinstance(presets("tagger")[arch], TransformerCRFSettings) else {}
+    return dataclasses.replace(presets("tagger")[arch], **(small | more | changes))
 
 
-CASES = {arch: toy_tagger(arch) for arch in TAGGERS} | {
+CASES = {arch: toy_tagger(arch) for arch in presets("tagger")} | {
     "two layers of GRUs": toy_tagger("tagger-gru", layers=2),
     "encoder, rotary, swiglu": toy_tagger("tagger-encoder", positions="rotary", activation="swiglu"),
 }
@@ -34,7 +36,7 @@ CASES = {arch: toy_tagger(arch) for arch in TAGGERS} | {
 def build(settings: ModelSettings, seed: int = 0) -> TaggerModel:
     """A tagger in evaluation mode; noise on all weights, so that no bias is zero and no norm an identity."""
     torch.manual_seed(seed)
-    model = build_tagger(settings, VOCABULARY, LABELS).eval()
+    model = models.build(settings, vocabulary=VOCABULARY, labels=LABELS).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))

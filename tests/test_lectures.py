@@ -12,12 +12,13 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from regard.config import PRESETS, TransformerSettings
+from regard import models
 from regard.layers.attention import ScaledDotProductScore, SelfAttention, attend, attend_nearby, causal_mask, normalise
 from regard.layers.hooks import AttentionHook, AttentionRecord, trace
 from regard.layers.positional_encoding import sinusoids
-from regard.models import build_model
+from regard.models import presets
 from regard.models.base import count_parameters
+from regard.models.transformer_settings import TransformerSettings
 from tests.toys import close
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -116,11 +117,11 @@ def test_future_positions_get_exactly_zero_weight() -> None:
 
 def parameters(settings: TransformerSettings) -> int:
     with torch.device("meta"):  # shapes alone: big would take a gigabyte
-        return count_parameters(build_model(settings, 37_000, 37_000, joint=True))
+        return count_parameters(models.build(settings, source_vocabulary=37_000, target_vocabulary=37_000))
 
 
 def preset(arch: str) -> TransformerSettings:
-    settings = PRESETS[arch]
+    settings = presets("seq2seq")[arch]
     assert isinstance(settings, TransformerSettings)
     return settings
 
@@ -130,7 +131,7 @@ def test_base_has_the_papers_sizes() -> None:
     base = preset("transformer-base")
     assert (base.width, base.heads, base.inner, base.encoder_layers, base.decoder_layers) == (512, 8, 2048, 6, 6)
     with torch.device("meta"):
-        model = build_model(base, 37_000, 37_000, joint=True)
+        model = models.build(base, source_vocabulary=37_000, target_vocabulary=37_000)
     first = next(module for module in model.modules() if isinstance(module, SelfAttention))
     assert first.start(1, 1).key.shape == (1, 1, 8, 0, 64)
     assert first.inward.weight.shape == (3 * 512, 512)

@@ -9,9 +9,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.config import PRESETS, HRANSettings, ModelSettings, TransformerSettings
-from regard.models import build_model
+from regard import models
+from regard.config import ModelSettings
+from regard.models import presets
 from regard.models.base import Seq2Seq, Source, Tree
+from regard.models.hran import HRANSettings
+from regard.models.transformer_settings import TransformerSettings
 
 VOCABULARY = 19
 MARKER = HRANSettings.marker  # to HRAN, a token that closes a turn; to the others, any token
@@ -19,7 +22,7 @@ MARKER = HRANSettings.marker  # to HRAN, a token that closes a turn; to the othe
 
 def toy(arch: str, **changes: Any) -> ModelSettings:
     """A preset in small: wired like the large one, with enough layers for each kind of layer to be there."""
-    preset = PRESETS[arch]
+    preset = presets("seq2seq")[arch]
     if isinstance(preset, TransformerSettings):
         width = 4 * preset.heads
         small = dataclasses.replace(preset, encoder_layers=3, decoder_layers=2, width=width, inner=2 * width)
@@ -36,7 +39,7 @@ def toy(arch: str, **changes: Any) -> ModelSettings:
     return dataclasses.replace(small, **changes)
 
 
-TOYS = {arch: toy(arch) for arch in PRESETS}
+TOYS = {arch: toy(arch) for arch in presets("seq2seq")}
 
 VARIANTS = {
     "learned positions": toy("transformer-small", positions="learned", max_positions=32),
@@ -53,7 +56,7 @@ VARIANTS = {
 def build(settings: ModelSettings, seed: int = 0) -> Seq2Seq:
     """A model in evaluation mode; noise on all weights, so that no bias is zero and no norm an identity."""
     torch.manual_seed(seed)
-    model = build_model(settings, VOCABULARY, VOCABULARY, joint=True).eval()
+    model = models.build(settings, source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))

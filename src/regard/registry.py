@@ -21,3 +21,24 @@ FORMATS = {
     ".pot": "regard.documents.po",
 }
 """Document formats: the ending of a file name, and the module that parses it (see regard/documents)."""
+
+ARCHITECTURES = {
+    "transformer-tiny": "regard.models.transformer_settings",
+    "transformer-mini": "regard.models.transformer_settings",
+    "transformer-small": "regard.models.transformer_settings",
+    "transformer-base": "regard.models.transformer_settings",
+    "transformer-big": "regard.models.transformer_settings",
+    "seq2seq-lstm": "regard.models.recurrent",
+    "bahdanau": "regard.models.recurrent",
+    "luong-dot": "regard.models.recurrent",
+    "luong-general": "regard.models.recurrent",
+    "luong-concat": "regard.models.recurrent",
+    "gnmt": "regard.models.recurrent",
+    "hran": "regard.models.hran",
+    "han": "regard.models.han",
+    "encoder": "regard.models.transformer_classifier",
+    "dense": "regard.models.transformer_settings",
+    "tagger-gru": "regard.models.taggers",
+    "tagger-encoder": "regard.models.taggers",
+}
+"""Architectures: the preset to give as --arch, and the module that has it in its table PRESETS (see regard/models)."""

@@ -210,17 +210,17 @@ class Run:
 
     def build_network(self) -> Network:
         """The architecture of this run, whatever its task, with fresh weights."""
-        from regard.models import build_classifier, build_encoder, build_model, build_tagger
+        from regard.models import build
 
         source, target = self.tokenizers
         settings = self.recipe.model
         if self.recipe.data.task == "classify":
-            return build_classifier(settings, source.size, len(self.labels))
+            return build(settings, vocabulary=source.size, labels=len(self.labels))
         if self.recipe.data.task == "tag":
-            return build_tagger(settings, source.size, len(self.labels))
+            return build(settings, vocabulary=source.size, labels=len(self.labels))
         if self.recipe.data.task == "retrieve":
-            return build_encoder(settings, source.size)
-        return build_model(settings, source.size, target.size, joint=self.recipe.tokenizer.joint)
+            return build(settings, vocabulary=source.size)
+        return build(settings, source_vocabulary=source.size, target_vocabulary=target.size)
 
     def build_model(self) -> Seq2Seq:
         """The encoder-decoder of this run, with fresh weights."""

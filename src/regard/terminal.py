@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
-from regard.config import ARCHITECTURES, Corpus, DataSettings, Recipe
+from regard import registry
+from regard.config import DEFAULT_ARCH, Corpus, DataSettings, ModelSettings, Recipe
 from regard.config.recipe import describe, setting_type
+from regard.models import presets
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,9 +61,10 @@ class Setting(NamedTuple):
     """All values that it may have, where they are few words."""
 
 
-def settings_of(section: type) -> Iterator[Setting]:
+def settings_in(section: type) -> Iterator[Setting]:
     """The settings of a section, in their order."""
-    instances = [model for model in ARCHITECTURES.values() if type(model) is section] or [section()]
+    is_model = issubclass(section, ModelSettings)
+    instances = [model for model in presets().values() if type(model) is section] if is_model else [section()]
     hints = get_type_hints(section)
     for key, meaning in describe(section).items():
         defaults = tuple(json.dumps(getattr(instance, key)) for instance in instances)
@@ -73,12 +76,8 @@ def settings_help(*sections: type) -> str:
     """A table of settings with their defaults and help, for the end of a help text."""
     lines = []
     for section in sections:
-        prefix = (
-            "model"
-            if section in map(type, ARCHITECTURES.values())
-            else section.__name__.removesuffix("Settings").lower()
-        )
-        for key, defaults, meaning, choices in settings_of(section):
+        prefix = "model" if issubclass(section, ModelSettings) else section.__name__.removesuffix("Settings").lower()
+        for key, defaults, meaning, choices in settings_in(section):
             one_of = f" One of {', '.join(choices)}." if choices else ""
             lines.append(f"  {prefix}.{key} = {' | '.join(defaults)}\n      {meaning}{one_of}")
     return _percent("settings for --set, with their defaults:\n" + "\n".join(lines))
@@ -89,7 +88,7 @@ def all_sections() -> dict[str, type]:
     usual = Recipe()
     sections = {part.name: type(getattr(usual, part.name)) for part in fields(Recipe) if part.name != "model"}
     named: dict[type, list[str]] = {}
-    for name, model in ARCHITECTURES.items():
+    for name, model in presets().items():
         named.setdefault(type(model), []).append(name)
     return sections | {f"model ({', '.join(names)})": kind for kind, names in named.items()}
 
@@ -109,7 +108,7 @@ def settings_page() -> str:
         "",
         *_wrapped(
             "`model.arch` names the preset that the other settings of the model start from: "
-            f"{_listed(ARCHITECTURES)}. A recipe without it has `{Recipe().model.arch}`, or what its task has. "
+            f"{_listed(registry.ARCHITECTURES)}. A recipe without it has `{DEFAULT_ARCH}`, or what its task has. "
             "`regard info --arch NAME` shows one."
         ),
     ]
@@ -120,8 +119,8 @@ def settings_page() -> str:
 
 def _section_table(section: type) -> Iterator[str]:
     """The settings of a section; below them, preset by preset, those whose defaults depend on it."""
-    presets = [name for name, model in ARCHITECTURES.items() if type(model) is section]
-    told = [setting for setting in settings_of(section) if not (presets and setting.key == "arch")]
+    named = [name for name, model in presets().items() if type(model) is section]
+    told = [setting for setting in settings_in(section) if not (named and setting.key == "arch")]
     yield "| setting | default | meaning |"
     yield "|---|---|---|"
     for key, defaults, meaning, choices in told:
@@ -132,7 +131,7 @@ def _section_table(section: type) -> Iterator[str]:
         yield ""
         yield f"| preset | {' | '.join(f'`{setting.key}`' for setting in differing)} |"
         yield "|---" * (len(differing) + 1) + "|"
-        for place, name in enumerate(presets):
+        for place, name in enumerate(named):
             yield f"| `{name}` | {' | '.join(f'`{setting.defaults[place]}`' for setting in differing)} |"
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 import torch
 
-from regard import config
+from regard import config, models
 from regard.analysis import identifiability as module
 from regard.analysis.identifiability import (
     TokenStates,
@@ -19,7 +19,6 @@ from regard.analysis.identifiability import (
     share_with_interval,
 )
 from regard.errors import ModelError, SettingsError
-from regard.models import build_model
 from regard.tasks.translate.inspect import explain as identify
 from regard.tasks.translate.translator import Translator
 from regard.text.tokenizer import train_tokenizer
@@ -170,7 +169,11 @@ def translator() -> Translator:
     """A small untrained model over words."""
     words = train_tokenizer(LINES, config.TokenizerSettings(kind="word", vocab_size=200), seed=1)
     torch.manual_seed(0)
-    return Translator(build_model(toy("transformer-tiny"), words.size, words.size, joint=True).eval(), words, words)
+    return Translator(
+        models.build(toy("transformer-tiny"), source_vocabulary=words.size, target_vocabulary=words.size).eval(),
+        words,
+        words,
+    )
 
 
 LINES = [f"{who} {does} {what}" for who in ("we", "you", "they") for does in ("see", "hear") for what in "abcdefgh"]

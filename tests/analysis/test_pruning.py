@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
+from regard import models
 from regard.analysis.pruning import Kept, attentions, pruned_settings, pruned_weights, strongest
-from regard.config import ModelSettings, TransformerSettings
+from regard.config import ModelSettings
 from regard.errors import ModelError, SettingsError
 from regard.layers.hooks import listen, taps, without_heads
-from regard.models import build_model
 from regard.models.base import Seq2Seq, count_parameters
+from regard.models.transformer_settings import TransformerSettings
 from regard.run import restore
 from regard.training.flops import count_cost
 from tests.toys import TOYS, VARIANTS, VOCABULARY, build, close, map_tree, sentences, tokens, walk
@@ -30,7 +31,9 @@ every_transformer = pytest.mark.parametrize("settings", TRANSFORMERS.values(), i
 def pruned(settings: TransformerSettings, kept: Kept) -> tuple[Seq2Seq, Seq2Seq]:
     """The whole model and the one without the other heads, built from its settings alone."""
     whole = build(settings)
-    part = build_model(pruned_settings(settings, kept), VOCABULARY, VOCABULARY, joint=True).eval()
+    part = models.build(
+        pruned_settings(settings, kept), source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY
+    ).eval()
     restore(part, pruned_weights(whole, kept), where="test")
     return whole, part
 

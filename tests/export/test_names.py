@@ -7,12 +7,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.config import TransformerSettings
+from regard import models
 from regard.errors import RunError
 from regard.export.marian import pairs, stream_order
 from regard.export.weights import LayerNames, NamePair, pairs_of, to_ours, to_theirs
 from regard.layers.positional_encoding import sinusoids
-from regard.models import build_model
+from regard.models.transformer_settings import TransformerSettings
 
 PAIRS = [NamePair("joined", ("first", "second"), (1,)), NamePair("norm", ("scale",), (0,))]
 
@@ -64,6 +64,8 @@ def test_the_table_names_every_weight_once(tie: str) -> None:
     settings = TransformerSettings(encoder_layers=2, decoder_layers=3, width=8, heads=2, inner=12, tie=tie)  # type: ignore[arg-type]
     table = list(pairs(settings))
     names = [pair.ours for pair in table]
-    assert sorted(names) == sorted(dict(build_model(settings, 9, 9, joint=True).named_parameters()))
+    assert sorted(names) == sorted(
+        dict(models.build(settings, source_vocabulary=9, target_vocabulary=9).named_parameters())
+    )
     theirs = [name for pair in table for name in pair.theirs]
     assert len(theirs) == len(set(theirs))

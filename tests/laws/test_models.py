@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
-from regard.config import ModelSettings, RecurrentSettings
+from regard.config import ModelSettings
 from regard.layers.hooks import listen, taps, trace, without_heads
 from regard.models.base import Seq2Seq
+from regard.models.recurrent import RecurrentSettings
 from tests.toys import TOYS, VARIANTS, Sentences, build, close, map_tree, sentences, tokens, walk
 
 CASES = TOYS | VARIANTS

@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.config import PRESETS, RecurrentSettings
-from regard.models import build_model
+from regard import models
+from regard.models import presets
+from regard.models.recurrent import RecurrentSettings
 from tests.learn.digits import END, START, VOCABULARY, exact_matches, learn
 from tests.toys import Sentences, toy
 
@@ -50,13 +51,13 @@ def draw(task: Task, count: int) -> tuple[Sentences, Tensor]:
 
 
 def test_every_recurrent_preset_is_here() -> None:
-    assert set(TOYS) == {arch for arch, preset in PRESETS.items() if isinstance(preset, RecurrentSettings)}
+    assert set(TOYS) == {arch for arch, preset in presets("seq2seq").items() if isinstance(preset, RecurrentSettings)}
 
 
 @pytest.mark.parametrize(("arch", "task"), CASES)
 def test_learns(arch: str, task: str) -> None:
     settings, steps = TOYS[arch]
-    model = build_model(settings, VOCABULARY, VOCABULARY, joint=True)
+    model = models.build(settings, source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY)
     strings = partial(draw, TASKS[task])
     learn(model, strings, steps, peak=8e-3)
     assert exact_matches(model, strings) >= 0.99

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.config import TAGGERS
-from regard.models import build_tagger
+from regard import models
+from regard.models import presets
 from tests.tagged import Words, toy_tagger
 
 LETTERS, LENGTH = 10, 8
@@ -30,10 +30,10 @@ def draw(count: int) -> tuple[Words, Tensor]:
     return Words(ids, torch.ones_like(ids, dtype=torch.bool)), target
 
 
-@pytest.mark.parametrize("arch", TAGGERS)
+@pytest.mark.parametrize("arch", presets("tagger"))
 def test_learns(arch: str) -> None:
     torch.manual_seed(1)
-    model = build_tagger(toy_tagger(arch, width=32, dropout=0.0, word_dropout=0.0), LETTERS, 3)
+    model = models.build(toy_tagger(arch, width=32, dropout=0.0, word_dropout=0.0), vocabulary=LETTERS, labels=3)
     optimizer = torch.optim.Adam(model.parameters(), 0.01)
     mask = torch.ones(ROWS, LENGTH, dtype=torch.bool)
     for _ in range(STEPS):

@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.config import PRESETS, TransformerSettings
-from regard.models import build_model
+from regard import models
+from regard.models import presets
+from regard.models.transformer_settings import TransformerSettings
 from tests.learn.digits import END, START, VOCABULARY, exact_matches, learn
 from tests.toys import Sentences, toy
 
@@ -18,7 +19,7 @@ LENGTH = 6
 
 Task = Callable[[Tensor], Tensor]
 TASKS: dict[str, Task] = {"copy": lambda digits: digits, "reverse": lambda digits: digits.flip(1)}
-TRANSFORMERS = [arch for arch, preset in PRESETS.items() if isinstance(preset, TransformerSettings)]
+TRANSFORMERS = [arch for arch, preset in presets("seq2seq").items() if isinstance(preset, TransformerSettings)]
 FAST = {("transformer-tiny", "reverse"), ("transformer-small", "copy")}  # one norm before, one after
 CASES = [
     pytest.param(arch, task, marks=[] if (arch, task) in FAST else pytest.mark.slow)
@@ -39,7 +40,7 @@ def draw(task: Task, count: int) -> tuple[Sentences, Tensor]:
 @pytest.mark.parametrize(("arch", "task"), CASES)
 def test_learns(arch: str, task: str) -> None:
     settings = toy(arch, encoder_layers=2, decoder_layers=2, width=64, inner=128, dropout=0.0)
-    model = build_model(settings, VOCABULARY, VOCABULARY, joint=True)
+    model = models.build(settings, source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY)
     strings = partial(draw, TASKS[task])
     learn(model, strings, steps=300, peak=3e-3)
     assert exact_matches(model, strings) >= 0.99

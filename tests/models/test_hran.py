@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 import torch
 
-from regard.config import PRESETS
+from regard import models
 from regard.errors import SettingsError
 from regard.layers.hooks import listen, trace
-from regard.models import build_model
+from regard.models import settings_of
 from regard.models.hran import find_utterances
 from tests.toys import MARKER, TOYS, Sentences, build, close, tokens
 
@@ -135,8 +135,8 @@ def test_weights_that_are_replaced_are_used(level):
 def test_embeddings_are_tied_as_asked():
     sizes = {}
     for tie in ("all", "target", "none"):
-        model = build_model(dataclasses.replace(TOYS["hran"], tie=tie), 19, 19, joint=True)
+        model = models.build(dataclasses.replace(TOYS["hran"], tie=tie), source_vocabulary=19, target_vocabulary=19)
         sizes[tie] = sum(parameter.numel() for parameter in model.parameters())
     assert sizes["none"] - sizes["target"] == sizes["target"] - sizes["all"] == 19 * 16
     with pytest.raises(SettingsError, match="needs one vocabulary"):
-        build_model(PRESETS["hran"], 19, 21, joint=False)
+        models.build(settings_of("hran"), source_vocabulary=19, target_vocabulary=21)

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from regard import models
 from regard.errors import ModelError, SettingsError
 from regard.layers.hooks import listen, taps, trace
 from regard.layers.rnn_cells import LSTM, RecurrentCell, unroll
-from regard.models import build_model
 from regard.models.recurrent import BahdanauDecoder, LuongDecoder, Recurrent
 from tests.toys import VOCABULARY, Sentences, build, close, map_tree, sentences, tokens, toy, walk
 
@@ -31,7 +31,7 @@ def small(arch: str, **changes: Any) -> Recurrent:
 
 def fresh(arch: str, **changes: Any) -> Recurrent:
     """As training starts from it: no noise on the weights."""
-    model = build_model(toy(arch, **changes), VOCABULARY, VOCABULARY, joint=True)
+    model = models.build(toy(arch, **changes), source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY)
     assert isinstance(model, Recurrent)
     return model
 
@@ -55,7 +55,7 @@ def test_cells_start_with_orthogonal_memory_and_open_forget_gates(arch: str) -> 
 
 
 def test_embeddings_are_read_with_unit_variance() -> None:
-    model = build_model(toy("luong-dot", embedding=64), 500, 500, joint=True)
+    model = models.build(toy("luong-dot", embedding=64), source_vocabulary=500, target_vocabulary=500)
     assert isinstance(model, Recurrent)
     for embed in (model.encoder.embed, model.embed):
         assert embed(torch.arange(500)).std().item() == pytest.approx(1.0, abs=0.05)
@@ -242,7 +242,7 @@ def test_a_dot_product_needs_states_of_one_width(score: str) -> None:
 
 
 def test_target_and_output_are_one_matrix() -> None:
-    model = build_model(toy("luong-dot", tie="target", embedding=16), 11, 13, joint=False)
+    model = models.build(toy("luong-dot", tie="target", embedding=16), source_vocabulary=11, target_vocabulary=13)
     assert isinstance(model, Recurrent)
     assert model.output.weight is model.embed.tokens.weight
     assert model.output.weight.shape == (13, 16)

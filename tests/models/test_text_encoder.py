@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.config import RETRIEVERS, TextEncoderSettings
-from regard.errors import SettingsError
+from regard import models
+from regard.cli import main
 from regard.layers.hooks import taps, trace
-from regard.models import build_encoder, build_model
+from regard.models import presets
+from regard.models.transformer_settings import TextEncoderSettings
 from tests.toys import close
 
 VOCABULARY = 17
@@ -40,11 +41,11 @@ def texts(*lengths):
 
 def build(settings):
     torch.manual_seed(0)
-    return build_encoder(settings, VOCABULARY).eval()
+    return models.build(settings, vocabulary=VOCABULARY).eval()
 
 
 def test_every_preset_builds():
-    for settings in RETRIEVERS.values():
+    for settings in presets("text-encoder").values():
         assert build(settings).output.out_features == settings.vector
 
 
@@ -88,8 +89,18 @@ def test_looking_changes_nothing(settings):
     close(tape["pool"].weights_BHTS.sum(-1).flatten(), torch.ones(2))
 
 
-def test_what_it_is_for_is_told():
-    with pytest.raises(SettingsError, match=r'it is for data\.task = "retrieve"'):
-        build_model(TextEncoderSettings(), 9, 9, joint=True)
-    with pytest.raises(SettingsError, match="an even number"):
-        TextEncoderSettings(width=15)
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("model.arch=dense", 'model.arch = "dense" writes no text; choose from transformer-tiny'),
+        ("tokenizer.joint=false", "needs one vocabulary: set tokenizer.joint = true"),
+    ],
+)
+def test_translation_refuses_a_model_that_does_not_fit(tmp_path, capsys, setting, message):
+    files = [tmp_path / "a.en", tmp_path / "a.de"]
+    for file in files:
+        file.write_text("a b\n" * 20)
+    arguments = ["train", "--source", str(files[0]), "--target", str(files[1]), "--out", str(tmp_path / "run")]
+    assert main([*arguments, "--set", setting]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

@@ -10,11 +10,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from regard.config import TransformerSettings as Settings
+from regard import models
 from regard.errors import ModelError, SettingsError
 from regard.layers.hooks import taps, trace
 from regard.layers.positional_encoding import NoPositions, sinusoids
-from regard.models import build_model
 from regard.models.base import count_parameters, visible
 from regard.models.transformer import (
     Embedding,
@@ -23,10 +22,10 @@ from regard.models.transformer import (
     FeedForward,
     LanguageModel,
     Residual,
-    Shape,
     Transformer,
     zero_init_residual,
 )
+from regard.models.transformer_settings import TransformerSettings as Settings
 from tests.toys import VOCABULARY, Sentences, build, close, sentences, tokens, toy, walk
 
 
@@ -36,9 +35,8 @@ def small(**changes: Any) -> Transformer:
     return model
 
 
-def shape(**changes: Any) -> Shape:
-    plain = Shape(8, 2, 4, 16, dropout=0.0, norm="after", activation="relu", rotary=False, window=0)
-    return plain._replace(**changes)
+def shape(**changes: Any) -> Settings:
+    return Settings(**({"width": 8, "heads": 2, "inner": 16, "dropout": 0.0} | changes))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -115,7 +113,7 @@ def test_training_drops_and_evaluation_does_not() -> None:
 
 
 def test_words_are_hidden_as_a_whole_while_training() -> None:
-    embed, ids_BT = Embedding(9, shape(word_dropout=0.5), NoPositions()), tokens(20, 30) % 9
+    embed, ids_BT = Embedding(9, shape(), NoPositions(), word_dropout=0.5), tokens(20, 30) % 9
     torch.testing.assert_close(embed.eval()(ids_BT), embed.tokens(ids_BT) * embed.scale)
     torch.manual_seed(0)
     found = embed.train()(ids_BT)
@@ -134,7 +132,7 @@ def test_all_embeddings_are_one_matrix() -> None:
 
 
 def test_target_and_output_are_one_matrix() -> None:
-    model = build_model(toy("transformer-small", tie="target"), 11, 13, joint=False)
+    model = models.build(toy("transformer-small", tie="target"), source_vocabulary=11, target_vocabulary=13)
     assert isinstance(model, Transformer)
     assert model.embed.tokens.weight is model.output.weight
     assert model.encoder.embed.tokens.weight.shape == (11, 16)
@@ -149,7 +147,7 @@ def test_no_embeddings_are_shared() -> None:
 
 def test_tying_all_needs_one_vocabulary() -> None:
     with pytest.raises(SettingsError, match=r"tokenizer\.joint"):
-        build_model(toy("transformer-small", tie="all"), 11, 11, joint=False)
+        models.build(toy("transformer-small", tie="all"), source_vocabulary=11, target_vocabulary=13)
 
 
 def test_depths_are_separate() -> None:
@@ -226,7 +224,9 @@ def test_the_memory_is_kept_once_for_all_beams() -> None:
 
 def test_a_large_preset_builds_and_runs() -> None:
     """The full width of base, one layer each."""
-    model = build_model(Settings(encoder_layers=1, decoder_layers=1), VOCABULARY, VOCABULARY, joint=True).eval()
+    model = models.build(
+        Settings(encoder_layers=1, decoder_layers=1), source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY
+    ).eval()
     with torch.no_grad():
         logits = model(sentences([5, 3]), tokens(2, 4))
     assert logits.shape == (2, 4, VOCABULARY)
@@ -238,7 +238,7 @@ def test_a_large_preset_builds_and_runs() -> None:
 
 
 def test_an_encoder_alone_gives_states_to_classify() -> None:
-    encoder = Encoder(Embedding(VOCABULARY, shape(), NoPositions()), 2, shape())
+    encoder = Encoder(Embedding(VOCABULARY, shape(), NoPositions()), shape(encoder_layers=2))
     source = sentences([5, 3])
     memory = encoder(source)
     assert memory.states_BSD.shape == (2, 5, 8)
@@ -249,9 +249,8 @@ def test_an_encoder_alone_gives_states_to_classify() -> None:
 
 @pytest.fixture(params=["sinusoidal", "rotary"])
 def language_model(request: pytest.FixtureRequest) -> LanguageModel:
-    part = shape(norm="before", rotary=request.param == "rotary")
-    model = LanguageModel(VOCABULARY, layers=2, positions=request.param, join="add", max_positions=32, shape=part)
-    return model.eval()
+    settings = shape(norm="before", positions=request.param, decoder_layers=2)
+    return LanguageModel(settings, VOCABULARY).eval()
 
 
 def test_a_language_model_steps_as_it_reads(language_model: LanguageModel) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from regard import models
 from regard.data.batches import make_sources
 from regard.export.ctranslate2 import build_spec, convert_run
 from regard.export.marian import export_marian
@@ -46,11 +47,10 @@ def test_heads_of_zeros_add_nothing(run: Run) -> None:
     full = random_recipe({"kept_heads": []}).model
     weights = dict(run.load_model().named_parameters())
     filled = fill_heads(settings, weights, dict.fromkeys(settings.attentions, settings.heads))  # type: ignore[union-attr, arg-type]
-    from regard.models import build_model
     from regard.run import restore
 
     source, target = run.tokenizers
-    whole = build_model(full, source.size, target.size, joint=True).eval()
+    whole = models.build(full, source_vocabulary=source.size, target_vocabulary=target.size).eval()
     restore(whole, filled, where="test")
     given, target_BT = make_sources(source.encode_many(sentences(4)), source.pad), torch.randint(3, 400, (4, 6))
     with torch.no_grad():

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from regard import models
 from regard.config import TransformerSettings as Settings
 from regard.export.marian import pairs, stream_order, to_marian
 from regard.export.weights import to_ours
-from regard.models import build_model
 from regard.models.transformer import Transformer
 from regard.run import restore
 from tests.toys import Sentences, close
@@ -53,7 +53,7 @@ def settings(activation: str) -> Settings:
 
 
 def twin(theirs: MarianMTModel, activation: str) -> Transformer:
-    ours = build_model(settings(activation), VOCABULARY, VOCABULARY, joint=True).eval()
+    ours = models.build(settings(activation), source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY).eval()
     assert isinstance(ours, Transformer)
     restore(
         ours, to_ours(pairs(settings(activation)), weights(theirs), stream_order(WIDTH), where="twin"), where="twin"

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from regard.cli import main
-from regard.config import PRESETS
 from regard.documents import parse
+from regard.models import settings_of
 from regard.tasks.documents import looks_back, translate_document
 from regard.tasks.translate.translation import Translation
 from tests.export.runs import random_recipe, random_run, sentences
@@ -33,9 +33,9 @@ def test_equal_texts_are_translated_once():
 
 
 def test_models_without_attention_cannot_align():
-    assert looks_back(PRESETS["transformer-small"])
-    assert looks_back(PRESETS["bahdanau"])
-    assert not looks_back(PRESETS["seq2seq-lstm"])
+    assert looks_back(settings_of("transformer-small"))
+    assert looks_back(settings_of("bahdanau"))
+    assert not looks_back(settings_of("seq2seq-lstm"))
 
 
 def test_a_page_keeps_its_tags(run, tmp_path, capsys):

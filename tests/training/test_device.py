@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from regard.config import PRESETS, TrainSettings
+from regard import models
+from regard.config import TrainSettings
 from regard.data.batches import make_batch
 from regard.errors import SettingsError
 from regard.layers.dropout import sharing
-from regard.models import build_model
+from regard.models import presets, settings_of
 from regard.tasks.seq2seq import TranslateTrainUnit
 from regard.training.device import autocast, choose_device, gather, key_biases, parallelize, scatter
 from regard.training.distributed import ProcessGroup
@@ -24,12 +25,12 @@ CPU = torch.device("cpu")
 
 
 def small(arch):
-    settings = PRESETS[arch]
+    settings = presets("seq2seq")[arch]
     sizes = {"heads": 2, "inner": 24, "embedding": 16, "encoder_layers": 3, "decoder_layers": 3}
     known = {name: size for name, size in sizes.items() if hasattr(settings, name)}
     settings = dataclasses.replace(settings, width=16, dropout=0.3, **known)
     torch.manual_seed(3)
-    return build_model(settings, VOCABULARY, VOCABULARY, joint=True).train()
+    return models.build(settings, source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY).train()
 
 
 def batch_of(rows, seed=0):
@@ -60,7 +61,7 @@ def gradients(model, task, batch, parts):
     return total, torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
 
 
-@pytest.mark.parametrize("arch", PRESETS)
+@pytest.mark.parametrize("arch", presets("seq2seq"))
 @pytest.mark.parametrize("r_drop", [0.0, 2.0])
 def test_rows_on_several_processes_sum_up_to_the_batch(arch, r_drop):
     model, batch = small(arch), batch_of(7)
@@ -80,7 +81,7 @@ def test_a_part_of_a_batch_keeps_the_padding_and_counts_its_own_tokens():
     assert [rows.index_R.tolist() for _, rows in parts] == [[0, 2, 4], [1, 3]]
 
 
-@pytest.mark.parametrize("arch", PRESETS)
+@pytest.mark.parametrize("arch", presets("seq2seq"))
 def test_every_architecture_learns_in_bfloat16(arch):
     model, batch = small(arch), batch_of(6)
     plain, expected = gradients(model, task(), batch, 1)
@@ -141,9 +142,9 @@ def test_key_biases_are_those_without_effect():
 
 
 def test_rotary_keys_have_a_bias_that_counts():
-    model = build_model(
-        dataclasses.replace(PRESETS["transformer-tiny"], width=16, heads=2, inner=8, positions="rotary"),
-        VOCABULARY, VOCABULARY, joint=True,
+    model = models.build(
+        dataclasses.replace(settings_of("transformer-tiny"), width=16, heads=2, inner=8, positions="rotary"),
+        source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY,
     )  # fmt: skip
     assert len(list(key_biases(model))) == 4  # the cross-attention of four layers, which rotary positions leave alone
 

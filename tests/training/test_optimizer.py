@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from regard.config import PRESETS, TrainSettings
+from regard.config import TrainSettings
 from regard.layers.init import stack
+from regard.models import presets
 from regard.training.optimizer import CombinedOptimizer, Muon, inner_matrices, make_optimizer, orthogonal
 from tests.toys import TOYS, build
 
@@ -59,7 +60,7 @@ def test_maps_stacked_in_one_matrix_are_treated_apart():
     torch.testing.assert_close(whole.detach()[:4], apart.detach())
 
 
-@pytest.mark.parametrize("arch", sorted(PRESETS))
+@pytest.mark.parametrize("arch", sorted(presets("seq2seq")))
 def test_embeddings_and_output_stay_with_adam(arch):
     model = build(TOYS[arch])
     inner = {id(matrix) for matrix, _ in inner_matrices(model)}

@@ -19,11 +19,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from regard import config
 from regard.errors import ModelError, nearest
 from regard.layers.attention import CrossAttention, SelfAttention
 from regard.layers.hooks import listen
 from regard.models.base import EncoderOutput, Seq2Seq, Source, Tree
+from regard.models.transformer_settings import TransformerSettings
 
 BETA, GAMMA, ZETA = 2 / 3, -0.1, 1.1  # temperature and stretch, as in Louizos et al.
 START = 2.0  # log_alpha at first: nearly open, not so far that its gradient vanishes
@@ -162,7 +162,7 @@ def pruned_weights(model: Seq2Seq, kept: Kept) -> dict[str, Tensor]:
     return weights
 
 
-def pruned_settings(settings: config.TransformerSettings, kept: Kept) -> config.TransformerSettings:
+def pruned_settings(settings: TransformerSettings, kept: Kept) -> TransformerSettings:
     """The settings of the model with these heads alone."""
     counts = dict(settings.kept_heads) | {name: len(heads) for name, heads in kept.items()}
     fewer = [(name, counts[name]) for name in settings.attentions if counts.get(name, settings.heads) < settings.heads]

@@ -7,9 +7,11 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
-from regard.config import ARCHITECTURES, CLASSIFIERS, RETRIEVERS, TAGGERS, ModelSettings
-from regard.config.recipe import describe, find_preset
+from regard import registry
+from regard.config import ModelSettings
+from regard.config.recipe import describe
 from regard.errors import SettingsError
+from regard.models import build, settings_of
 
 if TYPE_CHECKING:
     from regard.models.base import Network
@@ -32,18 +34,6 @@ SCORES = {
     "f1": "macro F1 {:.2%}",
     "calibration_error": "calibration error {:.2%}",
 }
-PAPERS = {
-    "transformer": "Attention Is All You Need (Vaswani et al. 2017)",
-    "seq2seq": "Sequence to Sequence Learning with Neural Networks (Sutskever et al. 2014)",
-    "bahdanau": "Neural Machine Translation by Jointly Learning to Align and Translate (Bahdanau et al. 2015)",
-    "luong": "Effective Approaches to Attention-based Neural Machine Translation (Luong et al. 2015)",
-    "gnmt": "Google's Neural Machine Translation System (Wu et al. 2016)",
-    "hran": "Hierarchical Recurrent Attention Network for Response Generation (Xing et al. 2017)",
-    "han": "Hierarchical Attention Networks for Document Classification (Yang et al. 2016)",
-    "encoder": "the encoder of Attention Is All You Need (Vaswani et al. 2017), pooled into one vector a document",
-    "tagger": "Bidirectional LSTM-CRF Models for Sequence Tagging (Huang et al. 2015), with GRUs or encoder blocks",
-    "dense": "two equal towers as in Sentence-BERT (Reimers and Gurevych 2019), trained with in-batch negatives",
-}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "  regard info --arch transformer-base --vocabulary 37000"
     )
     parser.add_argument("run", metavar="RUN", nargs="?", help="the run folder")
-    parser.add_argument("--arch", metavar="NAME", help=f"an architecture: {', '.join(ARCHITECTURES)}")
+    parser.add_argument("--arch", metavar="NAME", help=f"an architecture: {', '.join(registry.ARCHITECTURES)}")
     parser.add_argument(
         "--vocabulary", type=int, default=8000, metavar="N", help="tokens of the architecture's vocabulary"
     )
@@ -93,7 +83,7 @@ def _unfinished(opened: Run) -> dict[str, str]:
 
 def arch_facts(arch: str, vocabulary: int) -> dict[str, Any]:
     """Layers, shapes, parameters and arithmetic of an architecture, built without memory for its weights."""
-    settings = find_preset(arch)
+    settings = settings_of(arch)
     if vocabulary < 8:
         raise SettingsError("--vocabulary must be at least 8")
     import torch
@@ -107,7 +97,7 @@ def arch_facts(arch: str, vocabulary: int) -> dict[str, Any]:
     cost = count_cost(model)
     return {
         "arch": arch,
-        "about": PAPERS[arch.partition("-")[0]],
+        "about": settings.paper(),
         "settings": dataclasses.asdict(settings),
         "layers": [dataclasses.asdict(row) for row in summarise(model)],
         "parameters": count_parameters(model),
@@ -117,22 +107,20 @@ def arch_facts(arch: str, vocabulary: int) -> dict[str, Any]:
 
 def _build(settings: ModelSettings, vocabulary: int) -> tuple[Network, dict[str, str]]:
     """The model, and the units of its input whose cost is shown, by the name that is shown."""
-    from regard.models import build_classifier, build_encoder, build_model, build_tagger
-
-    if settings.arch in CLASSIFIERS:
-        return build_classifier(settings, vocabulary, 2), {"token": "token", "sentence": "sentence"}
-    if settings.arch in TAGGERS:
-        return build_tagger(settings, vocabulary, 2), {"piece": "piece", "word": "word"}
-    if settings.arch in RETRIEVERS:
-        return build_encoder(settings, vocabulary), {"token": "token", "text": "text"}
+    if settings.kind == "classifier":
+        return build(settings, vocabulary=vocabulary, labels=2), {"token": "token", "sentence": "sentence"}
+    if settings.kind == "tagger":
+        return build(settings, vocabulary=vocabulary, labels=2), {"piece": "piece", "word": "word"}
+    if settings.kind == "text-encoder":
+        return build(settings, vocabulary=vocabulary), {"token": "token", "text": "text"}
     units = {"source_token": "source", "target_token": "target"}
-    return build_model(settings, vocabulary, vocabulary, joint=True), units
+    return build(settings, source_vocabulary=vocabulary, target_vocabulary=vocabulary), units
 
 
 def show_arch(facts: dict[str, Any]) -> None:
     """Print an architecture."""
     print(f"{facts['arch']}: {facts['about']}\n")
-    texts = describe(type(ARCHITECTURES[facts["arch"]]))
+    texts = describe(type(settings_of(facts["arch"])))
     width = max(map(len, texts))
     for key, value in facts["settings"].items():
         if key != "arch":

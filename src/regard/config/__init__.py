@@ -7,22 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from regard.config.architectures import (
-    ARCHITECTURES,
-    CLASSIFIERS,
-    PRESETS,
-    RETRIEVERS,
-    TAGGERS,
-    BiGRUCRFSettings,
-    HANSettings,
-    HRANSettings,
-    ModelSettings,
-    RecurrentSettings,
-    TextEncoderSettings,
-    TransformerClassifierSettings,
-    TransformerCRFSettings,
-    TransformerSettings,
-)
+from regard.config.model import DEFAULT_ARCH, ModelSettings, settings_of
 from regard.config.sections import (
     ClassifySettings,
     Corpus,
@@ -35,29 +20,18 @@ from regard.config.sections import (
 )
 
 __all__ = [
-    "ARCHITECTURES",
-    "CLASSIFIERS",
-    "PRESETS",
-    "RETRIEVERS",
-    "TAGGERS",
-    "BiGRUCRFSettings",
+    "DEFAULT_ARCH",
     "ClassifySettings",
     "Corpus",
     "DataSettings",
-    "HANSettings",
-    "HRANSettings",
     "ModelSettings",
     "Recipe",
-    "RecurrentSettings",
     "RetrieveSettings",
     "SearchSettings",
     "TagSettings",
-    "TextEncoderSettings",
     "TokenizerSettings",
     "TrainSettings",
-    "TransformerCRFSettings",
-    "TransformerClassifierSettings",
-    "TransformerSettings",
+    "settings_of",
 ]
 
 
@@ -69,7 +43,7 @@ class Recipe:
     """What to learn from."""
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
     """How text becomes tokens."""
-    model: ModelSettings = PRESETS["transformer-small"]
+    model: ModelSettings = field(default_factory=lambda: settings_of(DEFAULT_ARCH))
     """The architecture and its sizes."""
     train: TrainSettings = field(default_factory=TrainSettings)
     """How to learn."""

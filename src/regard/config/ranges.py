@@ -1,22 +1,118 @@
-"""What settings refuse."""
+"""Ranges of settings, written as types: `width: Annotated[int, Range(1, 65_536)]`.
+
+`CheckedSettings` compares every value with the range of its type, so that a settings class checks only what concerns
+several settings at once. Every floating-point number must be finite, with or without a range.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
-from dataclasses import fields
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, ClassVar, get_args, get_type_hints
 
 from regard.errors import SettingsError
 
 
+@dataclass(frozen=True)
+class Range:
+    """The values that a number may have; of a tuple, those of each element."""
+
+    low: float | None = None
+    """The smallest value."""
+    high: float | None = None
+    """The largest value."""
+    above: float | None = None
+    """Every value is larger than this."""
+    below: float | None = None
+    """Every value is smaller than this."""
+    even: bool = False
+    """Only even numbers."""
+
+    def __contains__(self, value: float) -> bool:
+        return (
+            (self.low is None or value >= self.low)
+            and (self.high is None or value <= self.high)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+            and not (self.even and value % 2)
+        )
+
+    def __str__(self) -> str:
+        limits = {"at least": self.low, "above": self.above, "at most": self.high, "below": self.below}
+        words = [f"{name} {limit:,}" for name, limit in limits.items() if limit is not None]
+        return ", ".join((["even"] if self.even else []) + [" and ".join(words)])
+
+
+def AtLeast(low: float) -> Range:
+    """Numbers from `low` up."""
+    return Range(low)
+
+
+Positive = Annotated[float, Range(above=0)]
+"""A number above 0."""
+NotNegative = Annotated[float, Range(0)]
+"""A number that is 0 or more."""
+Share = Annotated[float, Range(0, below=1)]
+"""A part of a whole, but not the whole: dropout, decay."""
+Count = Annotated[int, Range(1)]
+"""At least one."""
+CountOrZero = Annotated[int, Range(0)]
+"""None, or some."""
+Width = Annotated[int, Range(1, 65_536)]
+"""Units of a layer."""
+EvenWidth = Annotated[int, Range(2, 65_536, even=True)]
+"""Units of a layer that falls into two halves: sines and cosines, or two directions."""
+Layers = Annotated[int, Range(1, 256)]
+"""Layers of a network."""
+
+
+class CheckedSettings:
+    """Base of all settings classes: checks the ranges, then calls `check`."""
+
+    section: ClassVar[str] = ""
+    """Name of the table in a recipe, for messages."""
+
+    def __post_init__(self) -> None:
+        settings: type = type(self)
+        for name, allowed in _ranges(settings):
+            value = getattr(self, name)
+            for number in value if isinstance(value, tuple) else (value,):
+                if isinstance(number, float) and not math.isfinite(number):
+                    raise SettingsError(f"{self.section}.{name} must be a finite number")
+                if allowed is not None and number is not None and number not in allowed:
+                    raise SettingsError(f"{self.section}.{name} must be {allowed}, not {number}")
+        self.check()
+
+    def check(self) -> None:
+        """Raise a `SettingsError` for settings that do not fit together."""
+
+
 def require(condition: bool, message: str) -> None:
-    """Complain unless it holds."""
+    """Raise a `SettingsError` unless the condition holds."""
     if not condition:
         raise SettingsError(message)
 
 
 def require_finite(settings: Any, section: str) -> None:
-    """Complain of numbers that are none."""
+    """Raise a `SettingsError` for a number that is infinite or not a number."""
     for field in fields(settings):
         value = getattr(settings, field.name)
         require(not isinstance(value, float) or math.isfinite(value), f"{section}.{field.name} must be a finite number")
+
+
+@functools.cache
+def _ranges(settings: type) -> tuple[tuple[str, Range | None], ...]:
+    """The range of every field; None for one without."""
+    hints = get_type_hints(settings, include_extras=True)
+    return tuple((field.name, next(_find(hints[field.name]), None)) for field in fields(settings))
+
+
+def _find(hint: Any) -> Iterator[Range]:
+    """The range in a type, or in the members of a union such as `Share | None`."""
+    for part in (*getattr(hint, "__metadata__", ()), *get_args(hint)):
+        if isinstance(part, Range):
+            yield part
+        elif hasattr(part, "__metadata__"):
+            yield from _find(part)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from regard.config import ARCHITECTURES, ModelSettings, Recipe
+from regard.config import DEFAULT_ARCH, ModelSettings, Recipe, settings_of
 from regard.errors import SettingsError, nearest
 
 Settings = TypeVar("Settings")
@@ -62,8 +62,12 @@ def to_table(settings: Any) -> dict[str, Any]:
 
 
 def describe(settings: type) -> dict[str, str]:
-    """The help text of each field: the string that stands under it in the source."""
-    return dict(_field_texts(settings))
+    """The help text of each field: the string under it in the source, of the class or of its bases."""
+    texts: dict[str, str] = {}
+    for cls in reversed(settings.__mro__):
+        if dataclasses.is_dataclass(cls):
+            texts |= dict(_field_texts(cls))
+    return {field.name: texts[field.name] for field in dataclasses.fields(settings)}
 
 
 def setting_type(path: str) -> tuple[Any, str]:
@@ -89,7 +93,7 @@ def _build(cls: type[Settings], table: Any, where: str, prefix: str) -> Settings
     """Make the dataclass `cls` from a table, checking every name and type."""
     if not isinstance(table, Mapping):
         raise SettingsError(f"{where}: {prefix.rstrip('.') or 'recipe'} must be a table of settings")
-    hints = get_type_hints(cls)
+    hints = _field_types(cls)
     for key in table:
         if key not in hints:
             guess = nearest(prefix + key, (prefix + name for name in hints))
@@ -103,8 +107,10 @@ def _build(cls: type[Settings], table: Any, where: str, prefix: str) -> Settings
 
 def _convert(value: Any, hint: Any, where: str, name: str) -> Any:
     origin = get_origin(hint)
-    if origin in (Union, types.UnionType):  # the only union of settings is the choice of architecture
+    if hint is ModelSettings:
         return _build_model(value, where)
+    if origin in (Union, types.UnionType):  # `float | None`: TOML has no None, so a setting left out keeps it
+        return _convert(value, next(kind for kind in get_args(hint) if kind is not type(None)), where, name)
     if dataclasses.is_dataclass(hint):
         return _build(hint, value, where, name + ".")  # type: ignore[arg-type]
     if origin is Literal:
@@ -136,9 +142,9 @@ def _convert_tuple(value: Any, kinds: tuple[Any, ...], where: str, name: str) ->
 def _build_model(table: Any, where: str) -> ModelSettings:
     if not isinstance(table, Mapping):
         raise SettingsError(f"{where}: model must be a table of settings")
-    arch = table.get("arch", Recipe.model.arch)
-    preset = find_preset(arch, where)
-    hints = get_type_hints(type(preset))
+    arch = table.get("arch", DEFAULT_ARCH)
+    preset = settings_of(arch, where)
+    hints = _field_types(type(preset))
     for key in table:
         if key not in hints:
             guess = nearest(f"model.{key}", (f"model.{name}" for name in hints))
@@ -150,17 +156,15 @@ def _build_model(table: Any, where: str) -> ModelSettings:
         raise SettingsError(f"{where}: {error}") from None
 
 
-def find_preset(arch: str, where: str = "--arch") -> ModelSettings:
-    """The architecture of this name."""
-    if arch not in ARCHITECTURES:
-        guess = nearest(str(arch), ARCHITECTURES) or f"; choose from {', '.join(ARCHITECTURES)}"
-        raise SettingsError(f'{where}: there is no architecture "{arch}"{guess}')
-    return ARCHITECTURES[arch]
+def _field_types(settings: type) -> dict[str, Any]:
+    """The type of each field, without its range."""
+    hints = get_type_hints(settings)
+    return {field.name: hints[field.name] for field in dataclasses.fields(settings)}
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: _plain(item) for key, item in value.items() if item is not None}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value

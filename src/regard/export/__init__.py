@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from regard.config import Recipe, TransformerSettings
+from regard.config import Recipe
 from regard.errors import SettingsError
+from regard.models.transformer_settings import TransformerSettings
 
 # What can go where: asked before an export, and before a training whose result somebody may want to export.
 

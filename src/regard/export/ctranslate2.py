@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, get_args
 import torch
 from torch import Tensor
 
-from regard.config import TransformerSettings
 from regard.errors import SettingsError
 from regard.export import require_exportable
 from regard.export.folder import export_folder
 from regard.export.weights import LayerNames, NamePair, fill_heads, pairs_of, to_theirs
 from regard.layers.positional_encoding import sinusoids
+from regard.models.transformer_settings import TransformerSettings
 from regard.run import Run
 from regard.tasks.translate.engine import LONGEST, Quantization, import_ctranslate2
 from regard.text.tokenizer import EOS, SOS, UNK, Tokenizer

@@ -16,11 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.config import Recipe, SearchSettings, TransformerSettings
+from regard.config import Recipe, SearchSettings
 from regard.errors import RunError
 from regard.export import require_exportable
 from regard.export.folder import export_folder
 from regard.export.weights import LayerNames, NamePair, fill_heads, pairs_of, to_theirs
+from regard.models.transformer_settings import TransformerSettings
 from regard.run import Run
 from regard.text.subword import MappedTokenizer, SubwordTokenizer
 from regard.text.tokenizer import EOS, SOS, UNK, Tokenizer

@@ -16,13 +16,14 @@ import torch
 from torch import Tensor
 
 from regard import __version__
-from regard.config import Recipe, TransformerSettings
+from regard.config import Recipe
 from regard.config.recipe import make_recipe
 from regard.errors import RunError
 from regard.export.folder import read_mark
 from regard.export.marian import ACTIVATIONS, BIAS, SQUEEZE_SPACES, from_generation, pairs, stream_order
 from regard.export.weights import to_ours
 from regard.layers.positional_encoding import sinusoids
+from regard.models.transformer_settings import TransformerSettings
 from regard.run import Run
 from regard.text import subword
 from regard.text import subword as mapped

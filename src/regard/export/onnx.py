@@ -25,7 +25,6 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from regard import config
 from regard.errors import SettingsError
 from regard.export import require_exportable
 from regard.export.folder import export_folder
@@ -33,8 +32,10 @@ from regard.export.weights import fill_heads
 from regard.layers.attention import KeyValue
 from regard.layers.kv_cache import KVCache
 from regard.layers.positional_encoding import RotaryEncoding, SinusoidalEncoding
-from regard.models import build_model
+from regard.models import build
+from regard.models.base import Network
 from regard.models.transformer import Transformer
+from regard.models.transformer_settings import TransformerSettings
 from regard.run import Run, restore
 from regard.text.tokenizer import EOS, SOS, UNK
 
@@ -116,15 +117,15 @@ def export_onnx(run: Run, folder: Path) -> Path:
     return folder
 
 
-def _load(run: Run, settings: config.TransformerSettings) -> Transformer:
+def _load(run: Run, settings: TransformerSettings) -> Transformer:
     """The model of a run, with a head of zeros where an attention has none."""
-    model = run.load_model()
+    model: Network = run.load_model()
     wanted = {name: max(settings.heads_in(name), 1) for name in settings.attentions}
     if any(settings.heads_in(name) < heads for name, heads in wanted.items()):
         weights = fill_heads(settings, dict(model.named_parameters()), wanted)
         source, target = run.tokenizers
         filled = dataclasses.replace(settings, kept_heads=tuple(wanted.items()))
-        model = build_model(filled, source.size, target.size, joint=run.recipe.tokenizer.joint).eval()
+        model = build(filled, source_vocabulary=source.size, target_vocabulary=target.size).eval()
         restore(model.requires_grad_(False), weights, where=str(run.folder))
     assert isinstance(model, Transformer)
     return model
@@ -147,7 +148,7 @@ def _encoder_inputs(model: Transformer, longest: int) -> tuple[nn.Module, dict[s
 
 
 def _decoder_inputs(
-    model: Transformer, settings: config.TransformerSettings, longest: int
+    model: Transformer, settings: TransformerSettings, longest: int
 ) -> tuple[nn.Module, dict[str, Any], list[str]]:
     """The same for the decoder."""
     batch, size, length = Dim("B"), Dim("S", max=longest), Dim("T", max=longest - 1)

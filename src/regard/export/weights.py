@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.config import TransformerSettings
 from regard.errors import RunError
+from regard.models.transformer_settings import TransformerSettings
 
 
 class NamePair(NamedTuple):

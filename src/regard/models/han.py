@@ -11,15 +11,43 @@ state cannot find them again a word later; the reset gate acts after the recurre
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor, nn
 
+from regard.config.model import ACTIVATIONS_PER_UNIT, ModelSettings
+from regard.config.ranges import Share, Width
 from regard.layers.dropout import Dropout
 from regard.layers.hooks import AttentionRecord
 from regard.layers.init import glorot
 from regard.layers.pooling import AttentionPooling
 from regard.layers.rnn_cells import PackedGRU, PackedLayout
 from regard.models.base import ClassifierModel, Documents, visible
+
+
+@dataclass(frozen=True)
+class HANSettings(ModelSettings):
+    """The hierarchical attention network (HAN; Yang et al. 2016): words make sentences, sentences make a document."""
+
+    kind: ClassVar[str] = "classifier"
+    network: ClassVar[str] = "HAN"
+    about: ClassVar[str] = "Hierarchical Attention Networks for Document Classification (Yang et al. 2016)"
+
+    arch: str = "han"
+    embedding: Width = 128
+    """Width of the word embeddings."""
+    width: Width = 64
+    """Width of each GRU's states, one direction; the paper has 50."""
+    dropout: Share = 0.4
+    """Share of the features that each document loses: of its words, its sentences and of the document itself."""
+
+    def kept_per_token(self, length: float) -> float:
+        """Numbers kept for the backward pass per token. Two levels read in two directions."""
+        return ACTIVATIONS_PER_UNIT * 2 * 2 * self.width
+
+
+PRESETS: dict[str, ModelSettings] = {"han": HANSettings("han")}
 
 
 class HANLevel(nn.Module):
@@ -46,11 +74,12 @@ class HANLevel(nn.Module):
 class HAN(ClassifierModel):
     """Words to sentences to a document."""
 
-    def __init__(self, vocabulary: int, labels: int, *, embedding: int, width: int, dropout: float):
+    def __init__(self, settings: HANSettings, vocabulary: int, labels: int):
         super().__init__()
-        self.embed = nn.Embedding(vocabulary, embedding)
+        width, dropout = settings.width, settings.dropout
+        self.embed = nn.Embedding(vocabulary, settings.embedding)
         nn.init.uniform_(self.embed.weight, -0.1, 0.1)
-        self.words = HANLevel(embedding, width, dropout, "word")
+        self.words = HANLevel(settings.embedding, width, dropout, "word")
         self.sentences = HANLevel(2 * width, width, dropout, "sentence")
         self.drop = Dropout(dropout)
         self.output = glorot(nn.Linear(2 * width, labels))

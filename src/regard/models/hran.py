@@ -16,13 +16,17 @@ word encoder together are as wide as the other states; the embeddings of both si
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.config.model import ModelSettings
+from regard.config.ranges import EvenWidth, Range, Share, Width, require
+from regard.errors import SettingsError
 from regard.layers.attention import KeyValue
 from regard.layers.dropout import Dropout
 from regard.layers.hooks import AttentionHook, AttentionRecord, HiddenStateHook, Listener
@@ -30,6 +34,44 @@ from regard.layers.init import glorot
 from regard.layers.rnn_cells import GRU, RecurrentAttention, RecurrentLayer
 from regard.models.base import EncoderOutput, Seq2Seq, Source, visible
 from regard.models.recurrent import RecurrentEmbedding
+
+
+@dataclass(frozen=True)
+class HRANSettings(ModelSettings):
+    """The hierarchical recurrent attention network (Xing et al. 2017): words make turns, turns make a conversation."""
+
+    kind: ClassVar[str] = "seq2seq"
+    network: ClassVar[str] = "HRAN"
+    about: ClassVar[str] = "Hierarchical Recurrent Attention Network for Response Generation (Xing et al. 2017)"
+
+    arch: str = "hran"
+    width: EvenWidth = 256
+    """Width of the states of words (both directions together), of turns and of the decoder; the paper has 1000."""
+    embedding: Width = 256
+    """Width of the token embeddings; the paper has 620."""
+    dropout: Share = 0.2
+    """Dropout on the inputs of the word encoder, the decoder and the output layer."""
+    tie: Literal["all", "target", "none"] = "all"
+    """Which embeddings share one matrix: those of context, reply and output; of reply and output; none."""
+    marker: Annotated[int, Range(0)] = 3
+    """Id of the token that closes a turn: tokenizer.special_tokens come first in a vocabulary, from 3 on."""
+
+    def check(self) -> None:
+        """A shared matrix has one shape."""
+        require(self.tie == "none" or self.embedding == self.width, "model.tie needs model.embedding = model.width")
+
+    @property
+    def needs_joint_vocabulary(self) -> bool:
+        """One matrix for both sides needs one vocabulary."""
+        return self.tie == "all"
+
+    def kept_per_token(self, length: float) -> float:
+        """Numbers kept for the backward pass per token of context and reply, of conversations of `length` tokens."""
+        return 24 * self.width + 2 * length * self.width + 4 * self.embedding
+
+
+PRESETS: dict[str, ModelSettings] = {"hran": HRANSettings("hran")}
+
 
 # Looking at two levels of attention as though they were one: HRAN's words and utterances, for the taps.
 #
@@ -225,12 +267,12 @@ def by_utterance(x_BSD: Tensor, place_BUL: Tensor) -> Tensor:
 class HRANEncoder(nn.Module):
     """The word encoder: a GRU from both ends of each utterance, all utterances of the batch side by side."""
 
-    def __init__(self, vocabulary: int, width: int, embedding: int, dropout: float, marker: int):
+    def __init__(self, settings: HRANSettings, vocabulary: int):
         super().__init__()
-        self.marker = marker
-        self.embed = RecurrentEmbedding(vocabulary, embedding)
-        self.drop = Dropout(dropout)
-        self.words = RecurrentLayer("gru", embedding, width // 2, (False, True))
+        self.marker = settings.marker
+        self.embed = RecurrentEmbedding(vocabulary, settings.embedding)
+        self.drop = Dropout(settings.dropout)
+        self.words = RecurrentLayer("gru", settings.embedding, settings.width // 2, (False, True))
         self.stream = HiddenStateHook("encoder")
 
     def forward(self, source: Source) -> tuple[Tensor, Tensor, TurnLayout]:
@@ -282,14 +324,15 @@ class TurnMemory(NamedTuple):
 class HRANDecoder(nn.Module):
     """Two levels of attention and a GRU that reads the last word and what they saw."""
 
-    def __init__(self, width: int, embedding: int, dropout: float):
+    def __init__(self, settings: HRANSettings):
         super().__init__()
+        width, embedding = settings.width, settings.embedding
         self.look = RecurrentAttention("concat", 2 * width, width, "decoder.word", inner=width)
         self.climb = GRU(width, width)
         self.utterance = RecurrentAttention("concat", width, width, "decoder.utterance")
         self.after_last = nn.Parameter(torch.empty(width))
         nn.init.normal_(self.after_last, std=width**-0.5)
-        self.drop = Dropout(dropout, rows=-2)
+        self.drop = Dropout(settings.dropout, rows=-2)
         self.cell = GRU(embedding, width, fed=width)
         self.deep = glorot(nn.Linear(2 * width + embedding, 2 * width), parts=2)
         self.tap = AttentionHook("decoder.cross")
@@ -362,27 +405,19 @@ def _there(turns: Sequence[TurnMemory]) -> Tensor | None:
 class HRAN(Seq2Seq):
     """Word encoder, two levels of attention, decoder."""
 
-    def __init__(
-        self,
-        source_vocabulary: int,
-        target_vocabulary: int,
-        *,
-        width: int,
-        embedding: int,
-        dropout: float,
-        tie: str,
-        marker: int,
-    ):
+    def __init__(self, settings: HRANSettings, source_vocabulary: int, target_vocabulary: int):
         super().__init__()
-        self.encoder = HRANEncoder(source_vocabulary, width, embedding, dropout, marker)
-        self.embed = RecurrentEmbedding(target_vocabulary, embedding)
-        self.decoder = HRANDecoder(width, embedding, dropout)
-        self.drop = Dropout(dropout)
-        self.output = nn.Linear(width, target_vocabulary, bias=False)
-        nn.init.normal_(self.output.weight, std=width**-0.5)
-        if tie in ("all", "target"):
+        if settings.needs_joint_vocabulary and source_vocabulary != target_vocabulary:
+            raise SettingsError('model.tie = "all" needs one vocabulary: set tokenizer.joint = true, or model.tie')
+        self.encoder = HRANEncoder(settings, source_vocabulary)
+        self.embed = RecurrentEmbedding(target_vocabulary, settings.embedding)
+        self.decoder = HRANDecoder(settings)
+        self.drop = Dropout(settings.dropout)
+        self.output = nn.Linear(settings.width, target_vocabulary, bias=False)
+        nn.init.normal_(self.output.weight, std=settings.width**-0.5)
+        if settings.tie in ("all", "target"):
             self.output.weight = self.embed.tokens.weight
-        if tie == "all":
+        if settings.tie == "all":
             self.encoder.embed.tokens.weight = self.embed.tokens.weight
         self.stream = HiddenStateHook("decoder")
 

@@ -26,11 +26,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from regard.config.model import ModelSettings
+from regard.config.ranges import EvenWidth, Layers, Range, Share, Width, require
 from regard.errors import SettingsError
 from regard.layers.attention import KeyValue
 from regard.layers.dropout import Dropout
@@ -40,14 +43,51 @@ from regard.layers.rnn_cells import CELLS, CellState, RecurrentAttention, Recurr
 from regard.models.base import EncoderOutput, LayerNames, Seq2Seq, Source, visible
 
 
-class RecurrentShape(NamedTuple):
-    """The numbers that every part of a recurrent model shares."""
+@dataclass(frozen=True)
+class RecurrentSettings(ModelSettings):
+    """Recurrent encoder and decoder, from Sutskever et al. 2014 over Bahdanau and Luong to GNMT."""
 
-    cell: str
-    width: int
-    embedding: int
-    dropout: float
-    residual_from: int
+    kind: ClassVar[str] = "seq2seq"
+    network: ClassVar[str] = "Recurrent"
+
+    arch: str = "seq2seq-lstm"
+    cell: Literal["lstm", "gru"] = "lstm"
+    """The recurrent cell."""
+    encoder_layers: Layers = 2
+    """Encoder layers; a bidirectional layer counts once."""
+    decoder_layers: Layers = 2
+    """Decoder layers."""
+    width: EvenWidth = 512
+    """Width of the hidden states."""
+    embedding: Width = 512
+    """Width of the token embeddings."""
+    directions: Literal["one", "both", "both-first"] = "one"
+    """Encoder reads forward only, in both directions, or in both in its first layer alone (GNMT)."""
+    attention: Literal["none", "bahdanau", "luong"] = "none"
+    """None (the last state is passed on), Bahdanau's (attend, then update the cell) or Luong's (cell, then attend)."""
+    score: Literal["dot", "scaled", "general", "concat"] = "concat"
+    """Score of a query against a key: dot product, scaled dot product, bilinear form, or perceptron."""
+    reverse_source: bool = False
+    """Feed the source backwards (Sutskever et al.)."""
+    residual_from: Annotated[int, Range(0)] = 0
+    """First layer, counted from 1, that adds its input to its output; 0: none."""
+    dropout: Share = 0.2
+    """Dropout between layers."""
+    tie: Literal["target", "none"] = "none"
+    """Share the target embedding with the output matrix (needs equal widths)."""
+
+    def check(self) -> None:
+        """A shared matrix has one shape."""
+        require(self.tie == "none" or self.embedding == self.width, "model.tie needs model.embedding = model.width")
+
+    @property
+    def attends(self) -> bool:
+        """Whether there is attention at all."""
+        return self.attention != "none"
+
+    def paper(self) -> str:
+        """By the first word of the preset's name."""
+        return PAPERS[self.arch.partition("-")[0]]
 
     def adds_input(self, layer: int, inputs: int, outputs: int) -> bool:
         """Whether this layer, counted from 1, adds its input to its output."""
@@ -58,6 +98,50 @@ class RecurrentShape(NamedTuple):
                 " start from a higher layer"
             )
         return wanted
+
+    def kept_per_token(self, length: float) -> float:
+        """Numbers kept for the backward pass per source and target token: gates, states, and attention weights.
+
+        `length`: tokens of a sentence.
+        """
+        directions = 1 if self.directions == "one" else 2
+        cells = 8 * self.width * (directions * self.encoder_layers + self.decoder_layers)
+        attended = 0.0 if self.attention == "none" else length * (self.width if self.score == "concat" else 4)
+        return cells + 2 * attended + 4 * self.embedding
+
+
+PRESETS: dict[str, ModelSettings] = {
+    "seq2seq-lstm": RecurrentSettings("seq2seq-lstm", reverse_source=True),
+    "bahdanau": RecurrentSettings(
+        "bahdanau",
+        cell="gru",
+        encoder_layers=1,
+        decoder_layers=1,
+        directions="both",
+        attention="bahdanau",
+        score="concat",
+    ),
+    "luong-dot": RecurrentSettings("luong-dot", attention="luong", score="dot"),
+    "luong-general": RecurrentSettings("luong-general", attention="luong", score="general"),
+    "luong-concat": RecurrentSettings("luong-concat", attention="luong", score="concat"),
+    "gnmt": RecurrentSettings(
+        "gnmt",
+        encoder_layers=8,
+        decoder_layers=8,
+        width=1024,
+        embedding=1024,
+        directions="both-first",
+        attention="bahdanau",
+        residual_from=3,
+    ),
+}
+
+PAPERS = {
+    "seq2seq": "Sequence to Sequence Learning with Neural Networks (Sutskever et al. 2014)",
+    "bahdanau": "Neural Machine Translation by Jointly Learning to Align and Translate (Bahdanau et al. 2015)",
+    "luong": "Effective Approaches to Attention-based Neural Machine Translation (Luong et al. 2015)",
+    "gnmt": "Google's Neural Machine Translation System (Wu et al. 2016)",
+}
 
 
 class RecurrentContext(NamedTuple):
@@ -93,19 +177,22 @@ class RecurrentEmbedding(nn.Module):
 
 
 class RecurrentEncoder(nn.Module):
-    """Embedding and recurrent layers. `reverse` reads from the end; states stay at the places of their tokens."""
+    """Embedding and recurrent layers. Reading from the end leaves the states at the places of their tokens."""
 
-    def __init__(self, vocabulary: int, layers: int, directions: str, reverse: bool, shape: RecurrentShape):
+    def __init__(self, settings: RecurrentSettings, vocabulary: int):
         super().__init__()
-        self.embed = RecurrentEmbedding(vocabulary, shape.embedding)
-        self.drop = Dropout(shape.dropout, rows=-2)
+        reverse = settings.reverse_source
+        self.embed = RecurrentEmbedding(vocabulary, settings.embedding)
+        self.drop = Dropout(settings.dropout, rows=-2)
         stack: list[RecurrentLayer] = []
         self.residual: list[bool] = []
-        inputs = shape.embedding
-        for number in range(1, layers + 1):
-            both = directions == "both" or (directions == "both-first" and number == 1)
-            layer = RecurrentLayer(shape.cell, inputs, shape.width, (reverse, not reverse) if both else (reverse,))
-            self.residual.append(shape.adds_input(number, inputs, layer.width))
+        inputs = settings.embedding
+        for number in range(1, settings.encoder_layers + 1):
+            both = settings.directions == "both" or (settings.directions == "both-first" and number == 1)
+            layer = RecurrentLayer(
+                settings.cell, inputs, settings.width, (reverse, not reverse) if both else (reverse,)
+            )
+            self.residual.append(settings.adds_input(number, inputs, layer.width))
             stack.append(layer)
             inputs = layer.width
         self.layers = LayerNames(stack)
@@ -151,14 +238,14 @@ class Bridge(nn.Module):
 class RecurrentStack(nn.Module):
     """Decoder layers that wait for nothing from above: each runs over all steps before the next one starts."""
 
-    def __init__(self, shape: RecurrentShape, layers: range, inputs: int, beside: int = 0):
+    def __init__(self, settings: RecurrentSettings, layers: range, inputs: int, beside: int = 0):
         super().__init__()
-        widths = [inputs if layer == layers.start else shape.width for layer in layers]
-        self.cells = LayerNames(CELLS[shape.cell](width + beside, shape.width) for width in widths)
+        widths = [inputs if layer == layers.start else settings.width for layer in layers]
+        self.cells = LayerNames(CELLS[settings.cell](width + beside, settings.width) for width in widths)
         self.residual = [
-            shape.adds_input(layer, width, shape.width) for layer, width in zip(layers, widths, strict=True)
+            settings.adds_input(layer, width, settings.width) for layer, width in zip(layers, widths, strict=True)
         ]
-        self.drop = Dropout(shape.dropout, rows=-2)
+        self.drop = Dropout(settings.dropout, rows=-2)
 
     def forward(
         self, x_TND: Tensor, states: Sequence[CellState], beside_TND: Tensor | None = None
@@ -177,9 +264,9 @@ class RecurrentStack(nn.Module):
 class NoAttentionDecoder(nn.Module):
     """Sutskever et al.: all that the decoder knows of the source is the state it starts from."""
 
-    def __init__(self, shape: RecurrentShape, layers: int):
+    def __init__(self, settings: RecurrentSettings):
         super().__init__()
-        self.stack = RecurrentStack(shape, range(1, layers + 1), shape.embedding)
+        self.stack = RecurrentStack(settings, range(1, settings.decoder_layers + 1), settings.embedding)
 
     def forward(self, x_TNE: Tensor, state: RecurrentState, memory: EncoderOutput) -> tuple[Tensor, RecurrentState]:
         """Read T tokens."""
@@ -193,14 +280,14 @@ class BahdanauDecoder(nn.Module):
     Layers above it read [state below; context] (Wu et al.).
     """
 
-    def __init__(self, shape: RecurrentShape, layers: int, score: str, memory_width: int):
+    def __init__(self, settings: RecurrentSettings, memory_width: int):
         super().__init__()
-        self.look = RecurrentAttention(score, shape.width, memory_width, "decoder.cross")
-        self.drop = Dropout(shape.dropout, rows=-2)
-        self.bottom = CELLS[shape.cell](shape.embedding, shape.width, memory_width)
-        self.adds_input = shape.adds_input(1, shape.embedding, shape.width)
-        self.above = RecurrentStack(shape, range(2, layers + 1), shape.width, memory_width)
-        self.deep = glorot(nn.Linear(shape.width + shape.embedding + memory_width, 2 * shape.width), parts=2)
+        self.look = RecurrentAttention(settings.score, settings.width, memory_width, "decoder.cross")
+        self.drop = Dropout(settings.dropout, rows=-2)
+        self.bottom = CELLS[settings.cell](settings.embedding, settings.width, memory_width)
+        self.adds_input = settings.adds_input(1, settings.embedding, settings.width)
+        self.above = RecurrentStack(settings, range(2, settings.decoder_layers + 1), settings.width, memory_width)
+        self.deep = glorot(nn.Linear(settings.width + settings.embedding + memory_width, 2 * settings.width), parts=2)
 
     def forward(self, x_TNE: Tensor, state: RecurrentState, memory: EncoderOutput) -> tuple[Tensor, RecurrentState]:
         """Read T tokens."""
@@ -224,15 +311,15 @@ class BahdanauDecoder(nn.Module):
 class LuongDecoder(nn.Module):
     """Luong et al.: the top state looks, tanh(W [context; state]) speaks and is fed to the bottom cell's next step."""
 
-    def __init__(self, shape: RecurrentShape, layers: int, score: str, memory_width: int):
+    def __init__(self, settings: RecurrentSettings, memory_width: int):
         super().__init__()
-        self.look = RecurrentAttention(score, shape.width, memory_width, "decoder.cross")
-        self.drop = Dropout(shape.dropout, rows=-2)
-        kind, width = CELLS[shape.cell], shape.width
-        self.bottom = kind(shape.embedding, width, fed=width)
-        self.above = LayerNames(kind(width, width) for _ in range(1, layers))
-        self.residual = [shape.adds_input(1, shape.embedding, width)]
-        self.residual += [shape.adds_input(layer, width, width) for layer in range(2, layers + 1)]
+        self.look = RecurrentAttention(settings.score, settings.width, memory_width, "decoder.cross")
+        self.drop = Dropout(settings.dropout, rows=-2)
+        kind, width = CELLS[settings.cell], settings.width
+        self.bottom = kind(settings.embedding, width, fed=width)
+        self.above = LayerNames(kind(width, width) for _ in range(1, settings.decoder_layers))
+        self.residual = [settings.adds_input(1, settings.embedding, width)]
+        self.residual += [settings.adds_input(layer, width, width) for layer in range(2, settings.decoder_layers + 1)]
         self.combine = glorot(nn.Linear(memory_width + width, width, bias=False))
 
     def forward(self, x_TNE: Tensor, state: RecurrentState, memory: EncoderOutput) -> tuple[Tensor, RecurrentState]:
@@ -265,43 +352,26 @@ class LuongDecoder(nn.Module):
 class Recurrent(Seq2Seq):
     """Recurrent encoder and one of the three decoders."""
 
-    def __init__(
-        self,
-        source_vocabulary: int,
-        target_vocabulary: int,
-        *,
-        cell: str,
-        encoder_layers: int,
-        decoder_layers: int,
-        width: int,
-        embedding: int,
-        directions: str,
-        attention: str,
-        score: str,
-        reverse_source: bool,
-        residual_from: int,
-        dropout: float,
-        tie: str,
-    ):
+    def __init__(self, settings: RecurrentSettings, source_vocabulary: int, target_vocabulary: int):
         super().__init__()
-        shape = RecurrentShape(cell, width, embedding, dropout, residual_from)
-        self.encoder = RecurrentEncoder(source_vocabulary, encoder_layers, directions, reverse_source, shape)
-        lowest = encoder_layers - decoder_layers  # stacks of different height are aligned at the top
-        self.origins = [max(0, lowest + layer) for layer in range(decoder_layers)]
+        layers, width = settings.decoder_layers, settings.width
+        self.encoder = RecurrentEncoder(settings, source_vocabulary)
+        lowest = settings.encoder_layers - layers  # stacks of different height are aligned at the top
+        self.origins = [max(0, lowest + layer) for layer in range(layers)]
         widths = [layer.width for layer in self.encoder.layers]
-        self.bridges = LayerNames(Bridge(cell, widths[origin], width) for origin in self.origins)
-        self.embed = RecurrentEmbedding(target_vocabulary, embedding)
+        self.bridges = LayerNames(Bridge(settings.cell, widths[origin], width) for origin in self.origins)
+        self.embed = RecurrentEmbedding(target_vocabulary, settings.embedding)
         self.decoder: NoAttentionDecoder | BahdanauDecoder | LuongDecoder
-        if attention == "none":
-            self.decoder = NoAttentionDecoder(shape, decoder_layers)
-        elif attention == "bahdanau":
-            self.decoder = BahdanauDecoder(shape, decoder_layers, score, self.encoder.width)
+        if settings.attention == "none":
+            self.decoder = NoAttentionDecoder(settings)
+        elif settings.attention == "bahdanau":
+            self.decoder = BahdanauDecoder(settings, self.encoder.width)
         else:
-            self.decoder = LuongDecoder(shape, decoder_layers, score, self.encoder.width)
-        self.drop = Dropout(dropout)
+            self.decoder = LuongDecoder(settings, self.encoder.width)
+        self.drop = Dropout(settings.dropout)
         self.output = nn.Linear(width, target_vocabulary, bias=False)
         nn.init.normal_(self.output.weight, std=width**-0.5)
-        if tie == "target":
+        if settings.tie == "target":
             self.output.weight = self.embed.tokens.weight
         self.stream = HiddenStateHook("decoder")
 

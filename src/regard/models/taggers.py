@@ -9,8 +9,13 @@ the Transformer's encoder blocks instead of GRUs, so that attention between word
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
 from torch import Tensor, nn
 
+from regard.config.model import ACTIVATIONS_PER_UNIT, ModelSettings
+from regard.config.ranges import Count, EvenWidth, Layers, Share, Width
 from regard.layers.char_cnn import CharacterWordEncoder
 from regard.layers.crf import LinearChainCRF
 from regard.layers.dropout import Dropout
@@ -18,33 +23,85 @@ from regard.layers.init import glorot
 from regard.layers.positional_encoding import position_layer
 from regard.layers.rnn_cells import PackedGRU, PackedLayout
 from regard.models.base import LayerNames, TaggerModel, Words, visible
-from regard.models.transformer import EncoderBlock, Shape
+from regard.models.transformer import EncoderBlock, last_norm
+from regard.models.transformer_settings import EncoderSettings
+
+
+@dataclass(frozen=True)
+class WordReaderSettings(ModelSettings):
+    """How a tagger reads words: from their pieces, and from a table of whole words."""
+
+    piece: Width = 32
+    """Width of the embeddings of pieces: characters or subwords."""
+    spelling: Width = 100
+    """Width of the vector read from the pieces of a word."""
+    words: Count = 32_768
+    """Rows of the table of whole words; a word finds its row by hashing."""
+    embedding: Width = 100
+    """Width of the vectors of whole words."""
+    word_dropout: Share = 0.2
+    """Share of the whole words that are hidden in training, so that the model learns from spelling and context."""
+
+
+@dataclass(frozen=True)
+class BiGRUCRFSettings(WordReaderSettings):
+    """Words read from their pieces, bidirectional GRUs over the words, and a CRF over their labels."""
+
+    kind: ClassVar[str] = "tagger"
+    network: ClassVar[str] = "BiGRUCRF"
+    about: ClassVar[str] = "Bidirectional LSTM-CRF Models for Sequence Tagging (Huang et al. 2015), with GRUs"
+
+    arch: str = "tagger-gru"
+    layers: Layers = 1
+    """Layers of GRUs over words."""
+    width: Width = 128
+    """Width of the states, in each direction."""
+    dropout: Share = 0.5
+    """Dropout on the input of each layer and on the last states."""
+
+    def kept_per_token(self, length: float) -> float:
+        """Numbers kept for the backward pass per word: of its spelling, and of each layer in two directions."""
+        return ACTIVATIONS_PER_UNIT * (self.layers + 1) * 2 * self.width
+
+
+@dataclass(frozen=True)
+class TransformerCRFSettings(EncoderSettings, WordReaderSettings):
+    """Words read from their pieces, Transformer encoder blocks over the words, and a CRF over their labels."""
+
+    kind: ClassVar[str] = "tagger"
+    network: ClassVar[str] = "TransformerCRF"
+    about: ClassVar[str] = (
+        "Bidirectional LSTM-CRF Models for Sequence Tagging (Huang et al. 2015), with Transformer encoder blocks"
+    )
+
+    arch: str = "tagger-encoder"
+    encoder_layers: Layers = 3
+    width: EvenWidth = 128
+    heads: Count = 4
+    inner: Width = 256
+    dropout: Share = 0.3
+    """Dropout on words, on the output of each sub-layer and on the last states."""
+    norm: Literal["after", "before"] = "before"
+    activation: Literal["relu", "gelu", "swish", "swiglu"] = "gelu"
+    positions: Literal["sinusoidal", "rotary", "none"] = "sinusoidal"
+
+
+PRESETS: dict[str, ModelSettings] = {
+    "tagger-gru": BiGRUCRFSettings("tagger-gru"),
+    "tagger-encoder": TransformerCRFSettings("tagger-encoder"),
+}
 
 
 class BiGRUCRF(TaggerModel):
     """Spelling, GRUs from both ends, chain."""
 
-    def __init__(
-        self,
-        vocabulary: int,
-        labels: int,
-        *,
-        piece: int,
-        spelling: int,
-        words: int,
-        embedding: int,
-        word_dropout: float,
-        layers: int,
-        width: int,
-        dropout: float,
-    ):
+    def __init__(self, settings: BiGRUCRFSettings, vocabulary: int, labels: int):
         super().__init__()
-        self.read = CharacterWordEncoder(
-            vocabulary, piece=piece, spelling=spelling, words=words, embedding=embedding, word_dropout=word_dropout
-        )
-        inputs = [self.read.width] + [2 * width] * (layers - 1)
+        width = settings.width
+        self.read = _word_reader(settings, vocabulary)
+        inputs = [self.read.width] + [2 * width] * (settings.layers - 1)
         self.layers = LayerNames(PackedGRU(each, width) for each in inputs)
-        self.drop = Dropout(dropout)
+        self.drop = Dropout(settings.dropout)
         self.output = glorot(nn.Linear(2 * width, labels))
         self.chain = LinearChainCRF(labels)
 
@@ -60,35 +117,15 @@ class BiGRUCRF(TaggerModel):
 class TransformerCRF(TaggerModel):
     """Spelling, encoder blocks, chain."""
 
-    def __init__(
-        self,
-        vocabulary: int,
-        labels: int,
-        *,
-        piece: int,
-        spelling: int,
-        words: int,
-        embedding: int,
-        word_dropout: float,
-        encoder_layers: int,
-        width: int,
-        heads: int,
-        inner: int,
-        dropout: float,
-        activation: str,
-        positions: str,
-    ):
+    def __init__(self, settings: TransformerCRFSettings, vocabulary: int, labels: int):
         super().__init__()
-        self.read = CharacterWordEncoder(
-            vocabulary, piece=piece, spelling=spelling, words=words, embedding=embedding, word_dropout=word_dropout
-        )
+        width = settings.width
+        self.read = _word_reader(settings, vocabulary)
         self.enter = glorot(nn.Linear(self.read.width, width))
-        self.positions = position_layer(positions, "add", width, 0)
-        rotary = positions == "rotary"
-        shape = Shape(width, heads, width // heads, inner, dropout, "before", activation, rotary, window=0)
-        self.blocks = LayerNames(EncoderBlock(shape, f"encoder.{layer}") for layer in range(encoder_layers))
-        self.norm = nn.LayerNorm(width)
-        self.drop = Dropout(dropout)
+        self.positions = position_layer(settings.positions, "add", width, 0)
+        self.blocks = LayerNames(EncoderBlock(settings, f"encoder.{layer}") for layer in range(settings.encoder_layers))
+        self.norm = last_norm(settings)
+        self.drop = Dropout(settings.dropout)
         self.output = glorot(nn.Linear(width, labels))
         self.chain = LinearChainCRF(labels)
 
@@ -100,3 +137,14 @@ class TransformerCRF(TaggerModel):
         for block in self.blocks:
             x_BTD = block(x_BTD, mask_BT)
         return self.drop(self.norm(x_BTD))
+
+
+def _word_reader(settings: WordReaderSettings, vocabulary: int) -> CharacterWordEncoder:
+    return CharacterWordEncoder(
+        vocabulary,
+        piece=settings.piece,
+        spelling=settings.spelling,
+        words=settings.words,
+        embedding=settings.embedding,
+        word_dropout=settings.word_dropout,
+    )

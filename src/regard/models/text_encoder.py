@@ -17,36 +17,23 @@ from regard.layers.init import glorot
 from regard.layers.pooling import AttentionPooling, MeanPooling
 from regard.layers.positional_encoding import position_layer
 from regard.models.base import Example, ExampleSource, Network, Source, example_ids, visible
-from regard.models.transformer import Embedding, Encoder, Shape
+from regard.models.transformer import Embedding, Encoder
+from regard.models.transformer_settings import TextEncoderSettings
 
 
 class TextEncoder(Network):
     """Encoder, pooling, direction."""
 
-    def __init__(
-        self,
-        vocabulary: int,
-        *,
-        encoder_layers: int,
-        width: int,
-        heads: int,
-        inner: int,
-        dropout: float,
-        norm: str,
-        activation: str,
-        positions: str,
-        pool: str,
-        vector: int,
-    ):
+    def __init__(self, settings: TextEncoderSettings, vocabulary: int):
         super().__init__()
-        shape = Shape(width, heads, width // heads, inner, dropout, norm, activation, positions == "rotary", window=0)
-        place = position_layer(positions, "add", width, 0)
-        self.encoder = Encoder(Embedding(vocabulary, shape, place), encoder_layers, shape)
+        width = settings.width
+        place = position_layer(settings.positions, "add", width, 0)
+        self.encoder = Encoder(Embedding(vocabulary, settings, place), settings)
         self.pool: AttentionPooling | MeanPooling = (
-            AttentionPooling(width, "pool") if pool == "attention" else MeanPooling("pool")
+            AttentionPooling(width, "pool") if settings.pool == "attention" else MeanPooling("pool")
         )
-        self.drop = Dropout(dropout)
-        self.output = glorot(nn.Linear(width, vector))
+        self.drop = Dropout(settings.dropout)
+        self.output = glorot(nn.Linear(width, settings.vector))
 
     def examples(self) -> Iterator[Example]:
         """Units: a text, a token, and pairs of tokens."""

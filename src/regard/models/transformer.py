@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.errors import SettingsError
 from regard.layers.attention import CrossAttention, KeyValue, SelfAttention
 from regard.layers.dropout import Dropout
 from regard.layers.hooks import HiddenStateHook
@@ -23,26 +24,7 @@ from regard.layers.init import glorot, silence
 from regard.layers.kv_cache import KVCache
 from regard.layers.positional_encoding import RotaryEncoding, position_layer
 from regard.models.base import EncoderOutput, LayerNames, Seq2Seq, Source, visible
-
-
-class Shape(NamedTuple):
-    """The numbers that every block of a Transformer shares."""
-
-    width: int
-    heads: int
-    head_width: int
-    inner: int
-    dropout: float
-    norm: str
-    activation: str
-    rotary: bool
-    window: int
-    kept_heads: tuple[tuple[str, int], ...] = ()
-    word_dropout: float = 0.0
-
-    def heads_in(self, attention: str) -> int:
-        """How many heads the attention of this name has."""
-        return dict(self.kept_heads).get(attention, self.heads)
+from regard.models.transformer_settings import EncoderSettings, TransformerSettings
 
 
 class FeedForward(nn.Module):
@@ -73,11 +55,11 @@ class FeedForward(nn.Module):
 class Residual(nn.Module):
     """What stands around a sub-layer: norm(x + drop(f(x))) as in the paper, or x + drop(f(norm(x)))."""
 
-    def __init__(self, shape: Shape):
+    def __init__(self, settings: EncoderSettings):
         super().__init__()
-        self.before = shape.norm == "before"
-        self.norm = nn.LayerNorm(shape.width)
-        self.drop = Dropout(shape.dropout)
+        self.before = settings.norm == "before"
+        self.norm = nn.LayerNorm(settings.width)
+        self.drop = Dropout(settings.dropout)
 
     def enter(self, x: Tensor) -> Tensor:
         """What the sub-layer reads."""
@@ -137,11 +119,11 @@ class FullyPrunedAttention(nn.Module):
 class EncoderBlock(nn.Module):
     """Self-attention, then feed-forward: a layer of the encoder or, when causal, of a language model."""
 
-    def __init__(self, shape: Shape, name: str, *, causal: bool = False):
+    def __init__(self, settings: EncoderSettings, name: str, *, causal: bool = False):
         super().__init__()
-        self.attend = _self_attention(shape, name, causal)
-        self.feed = FeedForward(shape.width, shape.inner, shape.activation)
-        self.around_attend, self.around_feed = Residual(shape), Residual(shape)
+        self.attend = _self_attention(settings, name, causal)
+        self.feed = FeedForward(settings.width, settings.inner, settings.activation)
+        self.around_attend, self.around_feed = Residual(settings), Residual(settings)
 
     def forward(self, x_BSD: Tensor, mask_BS: Tensor | None = None) -> Tensor:
         """One layer up."""
@@ -162,12 +144,16 @@ Remembered = KeyValue | tuple[()]
 class DecoderBlock(nn.Module):
     """Masked self-attention, attention to the source, then feed-forward."""
 
-    def __init__(self, shape: Shape, name: str):
+    def __init__(self, settings: EncoderSettings, name: str):
         super().__init__()
-        self.attend = _self_attention(shape, name, causal=True)
-        self.cross = _cross_attention(shape, name)
-        self.feed = FeedForward(shape.width, shape.inner, shape.activation)
-        self.around_attend, self.around_cross, self.around_feed = Residual(shape), Residual(shape), Residual(shape)
+        self.attend = _self_attention(settings, name, causal=True)
+        self.cross = _cross_attention(settings, name)
+        self.feed = FeedForward(settings.width, settings.inner, settings.activation)
+        self.around_attend, self.around_cross, self.around_feed = (
+            Residual(settings),
+            Residual(settings),
+            Residual(settings),
+        )
 
     def forward(self, x_BTD: Tensor, memory: Remembered, mask_BS: Tensor | None) -> Tensor:
         """One layer up, the whole target at once."""
@@ -184,41 +170,41 @@ class DecoderBlock(nn.Module):
         return self.around_feed.leave(x, self.feed(self.around_feed.enter(x)))
 
 
-def _self_attention(shape: Shape, name: str, causal: bool) -> SelfAttention | FullyPrunedAttention:
-    heads = shape.heads_in(f"{name}.self")
+def _self_attention(settings: EncoderSettings, name: str, causal: bool) -> SelfAttention | FullyPrunedAttention:
+    heads = settings.heads_in(f"{name}.self")
     if not heads:
-        return FullyPrunedAttention(shape.width)
+        return FullyPrunedAttention(settings.width)
     return SelfAttention(
-        shape.width,
+        settings.width,
         heads,
-        shape.head_width,
+        settings.head_size,
         f"{name}.self",
         causal=causal,
-        window=0 if causal else shape.window,
-        rotary=RotaryEncoding(shape.head_width) if shape.rotary else None,
+        window=0 if causal else settings.neighbours,
+        rotary=RotaryEncoding(settings.head_size) if settings.positions == "rotary" else None,
     )
 
 
-def _cross_attention(shape: Shape, name: str) -> CrossAttention | FullyPrunedAttention:
-    heads = shape.heads_in(f"{name}.cross")
+def _cross_attention(settings: EncoderSettings, name: str) -> CrossAttention | FullyPrunedAttention:
+    heads = settings.heads_in(f"{name}.cross")
     return (
-        CrossAttention(shape.width, heads, shape.head_width, f"{name}.cross")
+        CrossAttention(settings.width, heads, settings.head_size, f"{name}.cross")
         if heads
-        else FullyPrunedAttention(shape.width)
+        else FullyPrunedAttention(settings.width)
     )
 
 
 class Embedding(nn.Module):
     """Token vectors times sqrt(width), placed, dropped out."""
 
-    def __init__(self, vocabulary: int, shape: Shape, positions: nn.Module):
+    def __init__(self, vocabulary: int, settings: EncoderSettings, positions: nn.Module, word_dropout: float = 0.0):
         super().__init__()
-        self.tokens = nn.Embedding(vocabulary, shape.width)
-        nn.init.normal_(self.tokens.weight, std=shape.width**-0.5)
-        self.scale = math.sqrt(shape.width)
+        self.tokens = nn.Embedding(vocabulary, settings.width)
+        nn.init.normal_(self.tokens.weight, std=settings.width**-0.5)
+        self.scale = math.sqrt(settings.width)
         self.positions = positions
-        self.drop = Dropout(shape.dropout)
-        self.hide = Dropout(shape.word_dropout)
+        self.drop = Dropout(settings.dropout)
+        self.hide = Dropout(word_dropout)
 
     def forward(self, ids_BT: Tensor, start: int = 0) -> Tensor:
         """Vectors [B, T, D] of a sequence whose first token stands at position `start`."""
@@ -228,19 +214,24 @@ class Embedding(nn.Module):
         return self.drop(self.positions(x_BTD, start))
 
 
-def _last_norm(shape: Shape) -> nn.Module:
+def _placed_embedding(settings: TransformerSettings, vocabulary: int) -> Embedding:
+    positions = position_layer(settings.positions, settings.join, settings.width, settings.max_positions)
+    return Embedding(vocabulary, settings, positions, settings.word_dropout)
+
+
+def last_norm(settings: EncoderSettings) -> nn.Module:
     """Norms before the sub-layers leave the stream itself without one: it gets one at the end."""
-    return nn.LayerNorm(shape.width) if shape.norm == "before" else nn.Identity()
+    return nn.LayerNorm(settings.width) if settings.norm == "before" else nn.Identity()
 
 
 class Encoder(nn.Module):
     """Embedding and encoder blocks: states for a translation, a classifier or a tagger to read."""
 
-    def __init__(self, embed: Embedding, layers: int, shape: Shape):
+    def __init__(self, embed: Embedding, settings: EncoderSettings):
         super().__init__()
         self.embed = embed
-        self.blocks = LayerNames(EncoderBlock(shape, f"encoder.{layer}") for layer in range(layers))
-        self.norm = _last_norm(shape)
+        self.blocks = LayerNames(EncoderBlock(settings, f"encoder.{layer}") for layer in range(settings.encoder_layers))
+        self.norm = last_norm(settings)
         self.stream = HiddenStateHook("encoder")
 
     def forward(self, source: Source) -> EncoderOutput:
@@ -266,49 +257,23 @@ class State(NamedTuple):
 class Transformer(Seq2Seq):
     """Encoder and decoder."""
 
-    def __init__(
-        self,
-        source_vocabulary: int,
-        target_vocabulary: int,
-        *,
-        encoder_layers: int,
-        decoder_layers: int,
-        width: int,
-        heads: int,
-        head_width: int,
-        inner: int,
-        dropout: float,
-        word_dropout: float,
-        norm: str,
-        activation: str,
-        positions: str,
-        join: str,
-        max_positions: int,
-        window: int,
-        tie: str,
-        output_bias: bool,
-        kept_heads: tuple[tuple[str, int], ...],
-    ):
+    def __init__(self, settings: TransformerSettings, source_vocabulary: int, target_vocabulary: int):
         super().__init__()
-        shape = Shape(
-            width, heads, head_width or width // heads, inner, dropout, norm, activation, positions == "rotary", window,
-            kept_heads, word_dropout,
-        )  # fmt: skip
-        place = position_layer(positions, join, width, max_positions)
-        embed_source = Embedding(source_vocabulary, shape, place)
-        if tie == "all":
-            embed_target = embed_source
-        else:
-            embed_target = Embedding(target_vocabulary, shape, position_layer(positions, join, width, max_positions))
-        self.encoder = Encoder(embed_source, encoder_layers, shape)
+        if settings.needs_joint_vocabulary and source_vocabulary != target_vocabulary:
+            raise SettingsError('model.tie = "all" needs one vocabulary: set tokenizer.joint = true, or model.tie')
+        embed_source = _placed_embedding(settings, source_vocabulary)
+        embed_target = embed_source if settings.tie == "all" else _placed_embedding(settings, target_vocabulary)
+        self.encoder = Encoder(embed_source, settings)
         self.embed = embed_target
-        self.decoder = LayerNames(DecoderBlock(shape, f"decoder.{layer}") for layer in range(decoder_layers))
-        self.norm = _last_norm(shape)
-        self.output = nn.Linear(width, target_vocabulary, bias=output_bias)
-        nn.init.normal_(self.output.weight, std=width**-0.5)
-        if output_bias:
+        self.decoder = LayerNames(
+            DecoderBlock(settings, f"decoder.{layer}") for layer in range(settings.decoder_layers)
+        )
+        self.norm = last_norm(settings)
+        self.output = nn.Linear(settings.width, target_vocabulary, bias=settings.output_bias)
+        nn.init.normal_(self.output.weight, std=settings.width**-0.5)
+        if settings.output_bias:
             nn.init.zeros_(self.output.bias)
-        if tie != "none":
+        if settings.tie != "none":
             self.output.weight = embed_target.tokens.weight
         self.stream = HiddenStateHook("decoder")
 
@@ -346,12 +311,14 @@ class Transformer(Seq2Seq):
 class LanguageModel(Seq2Seq):
     """The decoder alone: P(y) of the lectures. The source tells it only how many sentences there are."""
 
-    def __init__(self, vocabulary: int, *, layers: int, positions: str, join: str, max_positions: int, shape: Shape):
+    def __init__(self, settings: TransformerSettings, vocabulary: int):
         super().__init__()
-        self.embed = Embedding(vocabulary, shape, position_layer(positions, join, shape.width, max_positions))
-        self.decoder = LayerNames(EncoderBlock(shape, f"decoder.{layer}", causal=True) for layer in range(layers))
-        self.norm = _last_norm(shape)
-        self.output = nn.Linear(shape.width, vocabulary, bias=False)
+        self.embed = _placed_embedding(settings, vocabulary)
+        self.decoder = LayerNames(
+            EncoderBlock(settings, f"decoder.{layer}", causal=True) for layer in range(settings.decoder_layers)
+        )
+        self.norm = last_norm(settings)
+        self.output = nn.Linear(settings.width, vocabulary, bias=False)
         self.output.weight = self.embed.tokens.weight
         self.stream = HiddenStateHook("decoder")
 

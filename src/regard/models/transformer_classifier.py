@@ -8,17 +8,54 @@ So nothing of a document is lost to a limit on positions, but words in different
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from torch import Tensor, nn
 
+from regard.config.model import ModelSettings
+from regard.config.ranges import Count, EvenWidth, Layers, Range, Share, Width
 from regard.layers.dropout import Dropout
 from regard.layers.hooks import AttentionRecord
 from regard.layers.init import glorot
 from regard.layers.pooling import AttentionPooling, MeanPooling
 from regard.layers.positional_encoding import position_layer
 from regard.models.base import ClassifierModel, Documents
-from regard.models.transformer import Embedding, Encoder, Shape
+from regard.models.transformer import Embedding, Encoder
+from regard.models.transformer_settings import EncoderSettings
+
+
+@dataclass(frozen=True)
+class TransformerClassifierSettings(EncoderSettings):
+    """A Transformer encoder whose states are pooled into one vector per document."""
+
+    kind: ClassVar[str] = "classifier"
+    network: ClassVar[str] = "TransformerClassifier"
+    about: ClassVar[str] = (
+        "the encoder of Attention Is All You Need (Vaswani et al. 2017), pooled into one vector per document"
+    )
+
+    arch: str = "encoder"
+    encoder_layers: Layers = 2
+    width: EvenWidth = 128
+    heads: Count = 4
+    inner: Width = 256
+    dropout: Share = 0.3
+    norm: Literal["after", "before"] = "before"
+    activation: Literal["relu", "gelu", "swish", "swiglu"] = "gelu"
+    positions: Literal["sinusoidal", "rotary", "none"] = "sinusoidal"
+    pool: Literal["attention", "mean"] = "attention"
+    """How the states of a document become one: weighted by attention with a learned query, or their mean."""
+    window: Annotated[int, Range(8)] = 128
+    """Documents are read in windows of whole sentences with at most this many tokens; all are pooled together."""
+
+    @property
+    def document_window(self) -> int:
+        """See `window`."""
+        return self.window
+
+
+PRESETS: dict[str, ModelSettings] = {"encoder": TransformerClassifierSettings("encoder")}
 
 
 class WindowLayout(NamedTuple):
@@ -31,29 +68,15 @@ class WindowLayout(NamedTuple):
 class TransformerClassifier(ClassifierModel):
     """Encoder, pooling, scores."""
 
-    def __init__(
-        self,
-        vocabulary: int,
-        labels: int,
-        *,
-        encoder_layers: int,
-        width: int,
-        heads: int,
-        inner: int,
-        dropout: float,
-        norm: str,
-        activation: str,
-        positions: str,
-        pool: str,
-    ):
+    def __init__(self, settings: TransformerClassifierSettings, vocabulary: int, labels: int):
         super().__init__()
-        shape = Shape(width, heads, width // heads, inner, dropout, norm, activation, positions == "rotary", window=0)
-        place = position_layer(positions, "add", width, 0)
-        self.encoder = Encoder(Embedding(vocabulary, shape, place), encoder_layers, shape)
+        width = settings.width
+        place = position_layer(settings.positions, "add", width, 0)
+        self.encoder = Encoder(Embedding(vocabulary, settings, place), settings)
         self.pool: AttentionPooling | MeanPooling = (
-            AttentionPooling(width, "pool") if pool == "attention" else MeanPooling("pool")
+            AttentionPooling(width, "pool") if settings.pool == "attention" else MeanPooling("pool")
         )
-        self.drop = Dropout(dropout)
+        self.drop = Dropout(settings.dropout)
         self.output = glorot(nn.Linear(width, labels))
 
     def encode(self, documents: Documents) -> Tensor:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from regard.config import Recipe
 from regard.errors import SettingsError
+from regard.models import presets
 from regard.models.base import Network
 from regard.run import Run
 from regard.training.checkpoint import TrainingProgress
@@ -124,6 +125,15 @@ KINDS = {
 
 
 @cache
+def require_writer(recipe: Recipe) -> None:
+    """Refuse architectures that do not write text, and tied embeddings without a joint vocabulary."""
+    if recipe.model.kind != "seq2seq":
+        known = ", ".join(presets("seq2seq"))
+        raise SettingsError(f'model.arch = "{recipe.model.arch}" writes no text; choose from {known}')
+    if recipe.model.needs_joint_vocabulary and not recipe.tokenizer.joint:
+        raise SettingsError('model.tie = "all" needs one vocabulary: set tokenizer.joint = true, or model.tie')
+
+
 def kind_of(task: str) -> Kind[Any, Any]:
     """The kind of this name, as `config.Data.task` has it."""
     if task not in KINDS:

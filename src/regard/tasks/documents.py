@@ -36,4 +36,4 @@ def translate_document(
 
 def looks_back(model: ModelSettings) -> bool:
     """Whether a model attends to the source; without that nothing says which words render which."""
-    return getattr(model, "attention", "") != "none"
+    return model.attends

@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-from regard.config import Recipe, RecurrentSettings, TrainSettings, TransformerSettings
-from regard.config.recipe import find_preset
-from regard.models import build_model
-from regard.models.base import Seq2Seq, count_parameters
+from regard.config import ModelSettings, Recipe, TrainSettings
+from regard.models import build, settings_of
+from regard.models.base import Network, count_parameters
+from regard.models.transformer_settings import TransformerSettings
 from regard.training.device import Machine
 from regard.training.flops import count_cost, pair_amounts
 from regard.training.schedule import ends_by_patience_only
@@ -62,15 +62,15 @@ def make_plan(corpus: PairFacts, machine: Machine, given: Mapping[str, Mapping[s
     model, said = given.get("model", {}), given.get("train", {})
     said_arch = model.get("arch")
     arch = said_arch or _choose_arch(corpus, machine)[0]
-    preset = find_preset(arch)
+    preset = settings_of(arch)
     is_transformer = isinstance(preset, TransformerSettings)
     choices = [*_vocabulary(corpus, given.get("tokenizer", {}).get("kind", "bpe"))]
     if not said_arch:
         choices.append(PlannedSetting("model.arch", *_choose_arch(corpus, machine)))
     if isinstance(preset, TransformerSettings):
         choices += _transformer(corpus, preset, model)
-    elif isinstance(preset, RecurrentSettings) and not {"width", "embedding"} & model.keys():
-        choices += _recurrent_size(corpus, preset)
+    elif not {"width", "embedding"} & model.keys():
+        choices += _sizes(corpus, preset)
     by_muon = is_transformer and said.get("optimizer") != "adam" and not said.get("fsdp")  # Muon needs whole matrices
     choices += _learning(corpus, by_muon)
     if is_transformer and model.get("norm", "before") == "before":
@@ -154,10 +154,10 @@ def _transformer(corpus: PairFacts, preset: TransformerSettings, said: Mapping[s
         )
 
 
-def _recurrent_size(corpus: PairFacts, preset: RecurrentSettings) -> Iterator[PlannedSetting]:
+def _sizes(corpus: PairFacts, preset: ModelSettings) -> Iterator[PlannedSetting]:
     width = 256 if corpus.pairs < 100_000 else 512
     for name in ("width", "embedding"):
-        if getattr(preset, name) > width:
+        if getattr(preset, name, 0) > width:
             yield PlannedSetting(
                 f"model.{name}", width, f"{corpus.pairs:,} pairs: read several times rather than learnt by heart"
             )
@@ -278,11 +278,11 @@ def estimate(recipe: Recipe, corpus: PairFacts, machine: Machine) -> Estimate:
     return Estimate(parameters, _memory(recipe, parameters, length), flops, flops / speed, epochs)
 
 
-def _build(recipe: Recipe) -> Seq2Seq:
+def _build(recipe: Recipe) -> Network:
     """The model, without memory for its weights."""
     size = recipe.tokenizer.vocab_size
     with torch.device("meta"):
-        return build_model(recipe.model, size, size, joint=recipe.tokenizer.joint)
+        return build(recipe.model, source_vocabulary=size, target_vocabulary=size)
 
 
 def _length(corpus: PairFacts) -> float:

@@ -7,9 +7,11 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from regard.config import ClassifySettings, HANSettings, TransformerClassifierSettings
+from regard import models
+from regard.config import ClassifySettings
 from regard.config.recipe import make_recipe
-from regard.models import build_classifier
+from regard.models.han import HANSettings
+from regard.models.transformer_classifier import TransformerClassifierSettings
 from regard.tasks.classify.plan import DocumentFacts, make_document_plan
 from regard.tasks.contract import kind_of
 from regard.training.device import Machine
@@ -68,7 +70,7 @@ def test_settings_are_checked():
 @pytest.mark.parametrize("settings", CASES.values(), ids=CASES.keys())
 def test_forward_equals_pytorchs_count(settings):
     """Of a batch without padding: attention over words is computed with it."""
-    model = build_classifier(settings, VOCABULARY, LABELS).eval()
+    model = models.build(settings, vocabulary=VOCABULARY, labels=LABELS).eval()
     documents, segments, size = 3, 4, 6
     ids = torch.randint(VOCABULARY, (documents, segments, size))
     counter = FlopCounterMode(display=False)

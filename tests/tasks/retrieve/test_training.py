@@ -8,10 +8,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.config import Corpus, DataSettings, Recipe, RetrieveSettings, TextEncoderSettings, TokenizerSettings
+from regard import models
+from regard.config import Corpus, DataSettings, Recipe, RetrieveSettings, TokenizerSettings
 from regard.data.pairs import Pair
 from regard.errors import CorpusError, RunError, SettingsError
-from regard.models import build_encoder
+from regard.models.transformer_settings import TextEncoderSettings
 from regard.tasks.retrieve.data import KnowledgeEntry
 from regard.tasks.retrieve.examples import PreparedKnowledge, TrainingKnowledge
 from regard.tasks.retrieve.index import POWER, KnowledgeIndex, MatchScores
@@ -265,7 +266,7 @@ def task():
     )
     tokenizer = train_tokenizer([text for entry in train for text in entry.questions], recipe.tokenizer, 1)
     torch.manual_seed(0)
-    model = build_encoder(recipe.model, tokenizer.size)
+    model = models.build(recipe.model, vocabulary=tokenizer.size)
     return RetrieveTrainUnit(recipe, PreparedKnowledge(tokenizer, train, valid, []), model), model
 
 

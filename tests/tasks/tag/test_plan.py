@@ -7,8 +7,8 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from regard.config import TAGGERS
 from regard.config.recipe import make_recipe
+from regard.models import presets
 from regard.tasks.contract import kind_of
 from regard.tasks.tag.plan import SentenceFacts, make_tag_plan
 from regard.training.device import Machine
@@ -49,7 +49,7 @@ def test_what_was_said_stays():
     assert "train.optimizer" not in plan(CHUNKS)
 
 
-@pytest.mark.parametrize("arch", TAGGERS)
+@pytest.mark.parametrize("arch", presets("tagger"))
 def test_the_plan_is_a_recipe(arch):
     given = {"data": {"task": "tag"}, "model": {"arch": arch}}
     table = merge(make_tag_plan(CHUNKS, MACHINE, given), given)
@@ -60,7 +60,7 @@ def test_the_plan_is_a_recipe(arch):
     assert recipe.train.label_smoothing == 0.0
 
 
-@pytest.mark.parametrize("arch", TAGGERS)
+@pytest.mark.parametrize("arch", presets("tagger"))
 def test_arithmetic_is_counted_as_torch_counts_it(arch):
     """All words have four pieces and none comes twice, so nothing is saved; the chain is left out on both sides."""
     model = build(CASES[arch])

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 import regard
-from regard import config
+from regard import config, models
 from regard.analysis.alignment import AlignmentHeads, Head, align
 from regard.cli import main
 from regard.data.builtin import read_phrases
 from regard.errors import SettingsError
-from regard.models import build_model
+from regard.models.transformer_settings import TransformerSettings
 from regard.run import Run
 from regard.tasks.translate.alignment import Aligner, text_side
 from regard.tasks.translate.translator import Translator
@@ -31,7 +31,11 @@ TEXTS, TARGETS = [p.source for p in HELD_OUT], [p.target for p in HELD_OUT]
 def translator(arch="transformer-tiny", kind="bpe", **options):
     torch.manual_seed(3)
     tokenizer = TOKENIZERS[kind]
-    model = build_model(TOYS[arch], tokenizer.size, tokenizer.size, joint=True).eval().requires_grad_(False)
+    model = (
+        models.build(TOYS[arch], source_vocabulary=tokenizer.size, target_vocabulary=tokenizer.size)
+        .eval()
+        .requires_grad_(False)
+    )
     return Translator(model, tokenizer, tokenizer, **options)
 
 
@@ -156,9 +160,7 @@ def test_an_unknown_word_keeps_its_place():
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run") / "a"
     made = Run.create(folder)
-    small = config.TransformerSettings(
-        "transformer-tiny", 1, 1, width=16, heads=2, inner=16, dropout=0.0, norm="before"
-    )
+    small = TransformerSettings("transformer-tiny", 1, 1, width=16, heads=2, inner=16, dropout=0.0, norm="before")
     made.write_recipe(config.Recipe(tokenizer=config.TokenizerSettings(vocab_size=420), model=small))
     made.write_tokenizers(TOKENIZERS["bpe"], TOKENIZERS["bpe"])
     torch.manual_seed(1)

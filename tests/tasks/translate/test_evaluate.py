@@ -22,6 +22,7 @@ from regard import config
 from regard.cli import main
 from regard.data.builtin import read_phrases
 from regard.data.pairs import Pair
+from regard.models.transformer_settings import TransformerSettings
 from regard.run import Run
 from regard.tasks.translate import cli as cli_translate
 from regard.tasks.translate import engine as fast
@@ -205,9 +206,7 @@ def folder(tmp_path_factory):
     (folder / "empty.it").write_text("")
     lines = [side for phrase in read_phrases()[:200] for side in (phrase.source, phrase.target)]
     tokenizer = train_tokenizer(lines, config.TokenizerSettings(vocab_size=400), seed=1)
-    model = config.TransformerSettings(
-        "transformer-tiny", 1, 1, width=16, heads=2, inner=16, dropout=0.0, norm="before"
-    )
+    model = TransformerSettings("transformer-tiny", 1, 1, width=16, heads=2, inner=16, dropout=0.0, norm="before")
     for name, language in (("a", "it"), ("b", "de")):
         run = Run.create(folder / name)
         data = config.DataSettings(source_language="en", target_language=language)

@@ -15,13 +15,13 @@ import torch
 from torch import nn
 
 import regard
-from regard import config
+from regard import config, models
 from regard.cli import main
-from regard.config.recipe import find_preset
 from regard.data.builtin import read_phrases
 from regard.errors import RunError, SettingsError
-from regard.models import build_model
+from regard.models import settings_of
 from regard.models.base import EncoderOutput, Seq2Seq
+from regard.models.transformer_settings import TransformerSettings
 from regard.run import Run
 from regard.tasks.translate.translator import Translator
 from regard.tasks.translate.workers import Workers
@@ -158,7 +158,11 @@ def test_scores_of_given_targets(words):
 @pytest.mark.parametrize("arch", ["transformer-tiny", "bahdanau"])
 def test_a_searched_score_is_the_score_of_its_text(words, arch, search):
     torch.manual_seed(3)
-    model = build_model(find_preset(arch), words.size, words.size, joint=True).eval().requires_grad_(False)
+    model = (
+        models.build(settings_of(arch), source_vocabulary=words.size, target_vocabulary=words.size)
+        .eval()
+        .requires_grad_(False)
+    )
     translator = Translator(model, words, words)
     sources = ["ein Hund", "die Katze schläft schnell und ein Kind"]
     answers = translator.translate(sources, retry_failures=False, beam_size=20, nbest=20, **search)
@@ -201,8 +205,10 @@ def test_what_cannot_be_done_is_told(words, options, message):
 
 def test_unknown_words_are_replaced_by_what_was_looked_at(words):
     torch.manual_seed(5)
-    settings = config.TransformerSettings(width=16, heads=2, inner=16, encoder_layers=1, decoder_layers=1, tie="none")
-    model = build_model(settings, words.size, words.size, joint=True).eval().requires_grad_(False)
+    settings = TransformerSettings(width=16, heads=2, inner=16, encoder_layers=1, decoder_layers=1, tie="none")
+    model = (
+        models.build(settings, source_vocabulary=words.size, target_vocabulary=words.size).eval().requires_grad_(False)
+    )
     with torch.no_grad():
         model.output.weight[UNK] = 0.5 * model.output.weight[UNK] + 1.0  # it likes to say what it does not know
         model.norm = nn.LayerNorm(16).requires_grad_(False)
@@ -229,7 +235,7 @@ def runs(tmp_path_factory):
     """Two untrained runs with one vocabulary, and one with another."""
     folder = tmp_path_factory.mktemp("runs")
     lines = [side for phrase in read_phrases()[:200] for side in (phrase.source, phrase.target)]
-    small = config.TransformerSettings(
+    small = TransformerSettings(
         "transformer-tiny", 1, 1, width=16, heads=2, inner=16, dropout=0.0, norm="before"
     )  # fmt: skip
     for name, size, seed in (("a", 400, 1), ("b", 400, 2), ("c", 420, 3)):

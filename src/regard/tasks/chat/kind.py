@@ -15,7 +15,7 @@ from regard.run import Run
 from regard.tasks.chat.chatbot import Chatbot, load
 from regard.tasks.chat.data import TURN
 from regard.tasks.chat.training import ChatTrainUnit, score_replies
-from regard.tasks.contract import Log, Tables
+from regard.tasks.contract import Log, Tables, require_writer
 from regard.tasks.report import Sample, write_report
 from regard.tasks.seq2seq import mean_loss
 from regard.tasks.translate.data import PreparedPairs, TrainingPairs, read_pairs
@@ -46,6 +46,7 @@ class ChatTraining(TranslateTraining):
             raise SettingsError(
                 f'tokenizer.special_tokens must begin with "{TURN}", which parts the turns of a conversation'
             )
+        require_writer(recipe)
         if recipe.train.metric not in METRICS:
             raise SettingsError(f'train.metric = "{recipe.train.metric}": of replies there are {", ".join(METRICS)}')
 

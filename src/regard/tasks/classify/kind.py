@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 import torch
 
-from regard.config import CLASSIFIERS, ClassifySettings, Recipe, TransformerClassifierSettings
+from regard.config import ClassifySettings, Recipe
 from regard.errors import SettingsError
-from regard.models import build_classifier
+from regard.models import build, presets
 from regard.models.base import ClassifierModel, Network, count_parameters
 from regard.run import Run
 from regard.tasks.classify.classifier import load
@@ -50,8 +50,8 @@ class ClassifyTraining(Kind[TrainingDocuments, PreparedDocuments]):
 
     def check(self, recipe: Recipe) -> None:
         """Architecture, metric, and nothing that is for models that write."""
-        if recipe.model.arch not in CLASSIFIERS:
-            known = ", ".join(CLASSIFIERS)
+        if recipe.model.kind != "classifier":
+            known = ", ".join(presets("classifier"))
             raise SettingsError(f'model.arch = "{recipe.model.arch}" does not classify documents; choose from {known}')
         if recipe.train.metric not in METRICS:
             known = ", ".join(METRICS)
@@ -72,9 +72,9 @@ class ClassifyTraining(Kind[TrainingDocuments, PreparedDocuments]):
         """On this machine."""
         data = examples.collection
         with torch.device("meta"):
-            model = build_classifier(recipe.model, recipe.tokenizer.vocab_size, data.labels)
+            model = build(recipe.model, vocabulary=recipe.tokenizer.vocab_size, labels=data.labels)
         tokens = round(min(data.tokens, recipe.classify.max_tokens))
-        pairs = tokens * recipe.model.window if isinstance(recipe.model, TransformerClassifierSettings) else 0
+        pairs = tokens * recipe.model.document_window
         cost = count_cost(model)
         flops = data.documents * cost.training(document=1, sentence=max(tokens // 20, 1), token=tokens, pair=pairs)
         parameters = count_parameters(model)

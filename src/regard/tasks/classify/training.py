@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.config import Recipe, TransformerClassifierSettings
+from regard.config import Recipe
 from regard.data.batches import StreamTrainUnit, in_batches
 from regard.data.store import DocumentBatch, Sentences, make_documents
 from regard.layers.dropout import Rows
@@ -104,7 +104,7 @@ class ClassifyTrainUnit(StreamTrainUnit):
 
 def window_of(recipe: Recipe) -> int:
     """Tokens of the windows that the architecture reads; 0: it reads sentences."""
-    return recipe.model.window if isinstance(recipe.model, TransformerClassifierSettings) else 0
+    return recipe.model.document_window
 
 
 def target_of(documents: Sequence[LabelledDocument], labels: Sequence[str]) -> Tensor:

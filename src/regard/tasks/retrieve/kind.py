@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import torch
 
-from regard.config import RETRIEVERS, Recipe, TextEncoderSettings
+from regard.config import Recipe
 from regard.data.pairs import Pair
 from regard.errors import SettingsError
-from regard.models import build_encoder
+from regard.models import build, presets
 from regard.models.base import Network, count_parameters
 from regard.pages import render_page
 from regard.run import Run
@@ -47,8 +47,8 @@ class RetrieveTraining(Kind[TrainingKnowledge, PreparedKnowledge]):
     def check(self, recipe: Recipe) -> None:
         """Architecture, metric, and nothing that is for models that write or needs no training."""
         train, retrieve = recipe.train, recipe.retrieve
-        if recipe.model.arch not in RETRIEVERS:
-            known = ", ".join(RETRIEVERS)
+        if recipe.model.kind != "text-encoder":
+            known = ", ".join(presets("text-encoder"))
             raise SettingsError(f'model.arch = "{recipe.model.arch}" makes no vectors of texts; choose from {known}')
         if train.metric != "mrr":
             raise SettingsError(f'train.metric = "{train.metric}": of answers that are found there is mrr')
@@ -69,9 +69,8 @@ class RetrieveTraining(Kind[TrainingKnowledge, PreparedKnowledge]):
 
     def estimate(self, recipe: Recipe, examples: TrainingKnowledge, machine: Machine) -> Estimate:
         """On this machine."""
-        assert isinstance(recipe.model, TextEncoderSettings)
         with torch.device("meta"):
-            model = build_encoder(recipe.model, recipe.tokenizer.vocab_size)
+            model = build(recipe.model, vocabulary=recipe.tokenizer.vocab_size)
         data = examples.known
         tokens = round(min(data.tokens, recipe.retrieve.max_tokens))
         flops = 2 * data.texts * count_cost(model).training(text=1, token=tokens, pair=tokens**2)

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 import torch
 
-from regard.config import TAGGERS, Recipe
+from regard.config import Recipe
 from regard.errors import SettingsError
-from regard.models import build_tagger
+from regard.models import build, presets
 from regard.models.base import Network, TaggerModel, count_parameters
 from regard.run import Run
 from regard.tasks.contract import Kind, Log, Tables
@@ -43,8 +43,8 @@ class TagTraining(Kind[TrainingSentences, PreparedSentences]):
 
     def check(self, recipe: Recipe) -> None:
         """Architecture, metric, and nothing that is for models that write."""
-        if recipe.model.arch not in TAGGERS:
-            known = ", ".join(TAGGERS)
+        if recipe.model.kind != "tagger":
+            known = ", ".join(presets("tagger"))
             raise SettingsError(f'model.arch = "{recipe.model.arch}" tags no words; choose from {known}')
         if recipe.train.metric not in METRICS:
             known = ", ".join(METRICS)
@@ -67,7 +67,7 @@ class TagTraining(Kind[TrainingSentences, PreparedSentences]):
         """On this machine."""
         data = examples.facts
         with torch.device("meta"):
-            model = build_tagger(recipe.model, recipe.tokenizer.vocab_size, data.labels)
+            model = build(recipe.model, vocabulary=recipe.tokenizer.vocab_size, labels=data.labels)
         words = round(data.total)
         flops = count_cost(model).training(
             piece=round(words * (data.word_length + 2)), word=words, pair=round(data.words) * words

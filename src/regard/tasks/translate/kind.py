@@ -15,7 +15,7 @@ from regard.export import exportable
 from regard.languages import common_scripts
 from regard.models.base import Network, Seq2Seq, count_parameters
 from regard.run import Run
-from regard.tasks.contract import Kind, Log, Tables
+from regard.tasks.contract import Kind, Log, Tables, require_writer
 from regard.tasks.report import Sample, write_report
 from regard.tasks.seq2seq import TranslateTrainUnit
 from regard.tasks.translate.data import PreparedPairs, TrainingPairs, open_prepared, prepare
@@ -39,6 +39,7 @@ class TranslateTraining(Kind[TrainingPairs, PreparedPairs]):
 
     def check(self, recipe: Recipe) -> None:
         """Translations can be measured by some metrics only."""
+        require_writer(recipe)
         if recipe.train.metric not in METRICS:
             known = ", ".join(METRICS)
             raise SettingsError(f'train.metric = "{recipe.train.metric}": of translations there are {known}')

@@ -5,11 +5,10 @@ import json
 import pytest
 import torch
 
-from regard import config
+from regard import config, models
 from regard.analysis.attribution import attribute
 from regard.data.builtin import read_phrases
 from regard.errors import ModelError, SettingsError
-from regard.models import build_model
 from regard.tasks.translate.inspect.explain import ExplainedExample, compare_explanations, explain, read_case
 from regard.tasks.translate.translator import Translator
 from regard.text.tokenizer import train_tokenizer
@@ -24,7 +23,7 @@ def translator(arch: str = "transformer-tiny") -> Translator:
     lines = [text for phrase in read_phrases()[:200] for text in (phrase.source, phrase.target)]
     tokenizer = train_tokenizer(lines, config.TokenizerSettings(vocab_size=500), seed=1)
     torch.manual_seed(1)
-    model = build_model(toy(arch), tokenizer.size, tokenizer.size, joint=True).eval()
+    model = models.build(toy(arch), source_vocabulary=tokenizer.size, target_vocabulary=tokenizer.size).eval()
     return Translator(model, tokenizer, tokenizer, config.SearchSettings(beam_size=1))
 
 

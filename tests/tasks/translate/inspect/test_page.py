@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from regard import config
+from regard import config, models
 from regard.cli import main
 from regard.data.builtin import read_phrases
 from regard.decoding.hypothesis import LengthPenalty
 from regard.errors import SettingsError
-from regard.models import build_model
 from regard.run import Run
 from regard.tasks.translate.inspect.page import _scoring, inspection
 from regard.tasks.translate.translator import Translator
@@ -34,7 +33,7 @@ def tokens() -> Tokenizer:
 def translator(tokens: Tokenizer, model: config.ModelSettings, **search: Any) -> Translator:
     """Untrained, but with real words."""
     torch.manual_seed(1)
-    built = build_model(model, tokens.size, tokens.size, joint=True).eval()
+    built = models.build(model, source_vocabulary=tokens.size, target_vocabulary=tokens.size).eval()
     return Translator(built, tokens, tokens, config.SearchSettings(**search))
 
 

@@ -30,6 +30,7 @@ from regard.data.pairs import Pair
 from regard.errors import CorpusError, RunError, SettingsError
 from regard.files import concerns, draft_of
 from regard.models.base import Seq2Seq, count_parameters
+from regard.models.transformer_settings import TransformerSettings
 from regard.run import METRICS, WEIGHTS, Run
 from regard.system import sync_folder
 from regard.tasks.seq2seq import TranslateTrainUnit
@@ -246,8 +247,8 @@ def prune_run(
     return pruning
 
 
-def _require_transformer(run: Run) -> config.TransformerSettings:
-    if not isinstance(run.recipe.model, config.TransformerSettings):
+def _require_transformer(run: Run) -> TransformerSettings:
+    if not isinstance(run.recipe.model, TransformerSettings):
         raise SettingsError(f"{run.folder}: {run.recipe.model.arch} has one head, which cannot be pruned")
     return run.recipe.model
 

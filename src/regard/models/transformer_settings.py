@@ -1,0 +1,195 @@
+"""Settings of the Transformer, of the encoder blocks that other models build on, and of the text encoder.
+
+They are apart from the networks because they must load without torch: CTranslate2 runs a Transformer and BM25 answers
+from a knowledge base without it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from regard.config.model import ACTIVATIONS_PER_UNIT, ModelSettings
+from regard.config.ranges import Count, EvenWidth, Layers, Range, Share, Width, require
+from regard.errors import nearest
+
+
+@dataclass(frozen=True)
+class EncoderSettings(ModelSettings):
+    """A stack of Transformer encoder blocks: what every model built of them has."""
+
+    encoder_layers: Annotated[int, Range(0, 256)] = 6
+    """Number of encoder blocks."""
+    width: EvenWidth = 512
+    """d_model: width of the embeddings and of the residual stream."""
+    heads: Count = 8
+    """Attention heads in every layer."""
+    inner: Width = 2048
+    """d_ff: width of the hidden layer of the feed-forward network."""
+    dropout: Share = 0.1
+    """Dropout on embeddings and on the output of each sub-layer, as in the paper."""
+    norm: Literal["after", "before"] = "after"
+    """Layer norm after the residual sum (the paper) or before each sub-layer."""
+    activation: Literal["relu", "gelu", "swish", "swiglu"] = "relu"
+    """Non-linearity of the feed-forward network."""
+    positions: Literal["sinusoidal", "learned", "rotary", "none"] = "sinusoidal"
+    """Positional encoding: how the model knows the order of the tokens."""
+
+    def check(self) -> None:
+        """The heads share the width evenly."""
+        require(self.width % self.heads == 0, f"model.width {self.width} is not a multiple of model.heads {self.heads}")
+        self.check_rotary()
+
+    def check_rotary(self) -> None:
+        """Rotary positional encodings rotate pairs of units of a head."""
+        require(
+            self.positions != "rotary" or self.head_size % 2 == 0,
+            f'model.positions = "rotary" needs heads of an even width, not {self.head_size}',
+        )
+
+    @property
+    def head_size(self) -> int:
+        """Width of one head."""
+        return self.width // self.heads
+
+    @property
+    def neighbours(self) -> int:
+        """Self-attention of the encoder sees this many neighbours of a token; 0: all tokens."""
+        return 0
+
+    def heads_in(self, attention: str) -> int:
+        """Number of heads of the attention of this name."""
+        return self.heads
+
+    def kept_per_token(self, length: float) -> float:
+        """Numbers kept for the backward pass per token."""
+        return ACTIVATIONS_PER_UNIT * max(self.encoder_layers, 1) * self.width
+
+
+@dataclass(frozen=True)
+class TransformerSettings(EncoderSettings):
+    """The Transformer (Vaswani et al. 2017); `transformer-base` and `transformer-big` are the paper's."""
+
+    kind: ClassVar[str] = "seq2seq"
+    network: ClassVar[str] = "regard.models.transformer.Transformer"
+    about: ClassVar[str] = "Attention Is All You Need (Vaswani et al. 2017)"
+
+    arch: str = "transformer-base"
+    encoder_layers: Layers = 6
+    decoder_layers: Layers = 6
+    """Number of decoder blocks."""
+    head_width: Annotated[int, Range(0, 65_536)] = 0
+    """Width of one head; 0: width / heads."""
+    word_dropout: Share = 0.0
+    """Share of the source and target tokens whose whole embedding is set to zero in training."""
+    join: Literal["add", "concatenate"] = "add"
+    """Positional encodings are added to the token embedding, or concatenated to it (a quarter of the width)."""
+    max_positions: Count = 512
+    """Longest sentence that learned positional encodings can take."""
+    window: Annotated[int, Range(0)] = 0
+    """Restricted self-attention in the encoder: each token sees this many neighbours; 0: all tokens."""
+    tie: Literal["all", "target", "none"] = "all"
+    """Which embeddings share one matrix: source, target and output; target and output; none."""
+    output_bias: bool = False
+    """A bias on the scores of the vocabulary; published Marian models have one."""
+    kept_heads: tuple[tuple[str, int], ...] = ()
+    """Heads left by pruning, by attention, e.g. [["encoder.0.self", 2]]; an attention not named has all its heads."""
+
+    def check(self) -> None:
+        """Heads fit the width, or have their own; pruned attentions exist."""
+        require(
+            self.head_width > 0 or self.width % self.heads == 0,
+            f"model.width {self.width} is not a multiple of model.heads {self.heads}; or set model.head_width",
+        )
+        self.check_rotary()
+        for place, (name, count) in enumerate(self.kept_heads):
+            guess = nearest(name, self.attentions)
+            require(name in self.attentions, f'model.kept_heads: there is no attention "{name}"{guess}')
+            require(0 <= count <= self.heads, f"model.kept_heads: {name} has 0 to {self.heads} heads, not {count}")
+            require(name not in dict(self.kept_heads[:place]), f"model.kept_heads: {name} is named twice")
+
+    @property
+    def attentions(self) -> tuple[str, ...]:
+        """The names of all attentions, in the order of the layers."""
+        encoder = [f"encoder.{layer}.self" for layer in range(self.encoder_layers)]
+        kinds = ("self", "cross")
+        return (*encoder, *(f"decoder.{layer}.{kind}" for layer in range(self.decoder_layers) for kind in kinds))
+
+    @property
+    def head_size(self) -> int:
+        """Width of one head."""
+        return self.head_width or self.width // self.heads
+
+    @property
+    def neighbours(self) -> int:
+        """See `window`."""
+        return self.window
+
+    @property
+    def needs_joint_vocabulary(self) -> bool:
+        """One matrix for both sides needs one vocabulary."""
+        return self.tie == "all"
+
+    def heads_in(self, attention: str) -> int:
+        """Number of heads of an attention, those that pruning left."""
+        return dict(self.kept_heads).get(attention, self.heads)
+
+    def kept_per_token(self, length: float) -> float:
+        """Numbers kept for the backward pass per source and target token: inputs of layers, and masks of dropout."""
+        inner = 2 * self.inner * (self.encoder_layers + self.decoder_layers)
+        return inner + self.width * (10 * self.encoder_layers + 18 * self.decoder_layers + 4)
+
+
+@dataclass(frozen=True)
+class TextEncoderSettings(EncoderSettings):
+    """An encoder of questions and answers: one vector per text; texts that belong together have near vectors."""
+
+    kind: ClassVar[str] = "text-encoder"
+    network: ClassVar[str] = "regard.models.text_encoder.TextEncoder"
+    about: ClassVar[str] = "two equal towers as in Sentence-BERT (Reimers and Gurevych 2019), with in-batch negatives"
+
+    arch: str = "dense"
+    encoder_layers: Annotated[int, Range(0, 256)] = 0
+    """Number of encoder blocks; 0: the embeddings of the tokens are pooled directly, which suits little data best."""
+    width: EvenWidth = 256
+    heads: Count = 4
+    inner: Width = 512
+    dropout: Share = 0.3
+    """Dropout on embeddings, on the output of each sub-layer and on what is pooled."""
+    norm: Literal["after", "before"] = "before"
+    activation: Literal["relu", "gelu", "swish", "swiglu"] = "gelu"
+    positions: Literal["sinusoidal", "rotary", "none"] = "none"
+    pool: Literal["attention", "mean"] = "mean"
+    """How the states of a text become one: weighted by attention with a learned query, or their mean."""
+    vector: Annotated[int, Range(2, 65_536)] = 256
+    """Width of the vector of a text."""
+
+
+PRESETS: dict[str, ModelSettings] = {
+    "transformer-tiny": TransformerSettings(
+        "transformer-tiny",
+        encoder_layers=4,
+        decoder_layers=4,
+        width=128,
+        heads=4,
+        inner=256,
+        dropout=0.3,
+        norm="before",
+    ),
+    "transformer-mini": TransformerSettings(
+        "transformer-mini",
+        encoder_layers=3,
+        decoder_layers=3,
+        width=192,
+        heads=4,
+        inner=512,
+        dropout=0.3,
+        norm="before",
+    ),
+    "transformer-small": TransformerSettings(
+        "transformer-small", encoder_layers=3, decoder_layers=3, width=256, heads=4, inner=1024
+    ),
+    "transformer-base": TransformerSettings("transformer-base"),
+    "transformer-big": TransformerSettings("transformer-big", width=1024, heads=16, inner=4096, dropout=0.3),
+    "dense": TextEncoderSettings("dense"),
+}
