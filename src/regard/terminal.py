@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, get_origin
 
 from regard import registry
 from regard.config import DEFAULT_ARCH, Corpus, DataSettings, ModelSettings, Recipe
+from regard.config.model import presets
 from regard.config.recipe import describe, setting_type
-from regard.models import presets
 
 if TYPE_CHECKING:
     from rich.console import Console
