@@ -1,10 +1,14 @@
-"""From sentences as ids to hypotheses: the settings become a search, its constraints and its limits."""
+"""Text generation for every task that writes: search settings become a search with constraints and length limits.
+
+`Searcher` runs the search that the settings describe. `CrossAttentionRecorder` records cross-attention weights during
+decoding, for the coverage penalty and for replacing unknown words.
+"""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -14,7 +18,7 @@ import torch
 from torch import Tensor
 
 from regard.config import SearchSettings
-from regard.data.batches import make_sources
+from regard.data.batches import TokenSource, make_sources
 from regard.decoding.beam import beam_search
 from regard.decoding.constraints import (
     Constraint,
@@ -36,26 +40,25 @@ from regard.layers.hooks import AttentionRecord, match_taps, taps
 from regard.models.base import Seq2Seq
 from regard.text.tokenizer import EOS, SOS, UNK, Tokenizer
 
-# Where models look in the source while they write: for coverage, and for words that the vocabulary does not have.
-
-
 CROSS = "decoder*cross"
+Method = Callable[..., list[list[Hypothesis]]]
+"""A search: step, state, memory, limits and special tokens in, hypotheses out."""
 
 
 class CrossAttentionRecorder:
-    """Listens to every attention between target and source, of all heads, layers and models, and averages it."""
+    """Records cross-attention weights, averaged over heads, layers and models."""
 
     def __init__(self, models: Sequence[Seq2Seq]):
         if not all(any(name.endswith("cross") for name in taps(model)) for model in models):
             raise SettingsError("search.coverage_penalty and replace_unknown need a model with attention to the source")
         self.models = models
-        self._seen: list[Tensor] = []
+        self._recorded: list[Tensor] = []
         self._stack = ExitStack()
 
     def __enter__(self) -> CrossAttentionRecorder:
         for model in self.models:
             for tap in match_taps(model, CROSS):
-                self._stack.enter_context(tap.attached(recorder=self._see))
+                self._stack.enter_context(tap.attached(recorder=self._record))
         return self
 
     def __exit__(
@@ -64,13 +67,13 @@ class CrossAttentionRecorder:
         self._stack.close()
 
     def take(self) -> Tensor:
-        """Where they looked since the last time: [B, T, S], a row sums to 1."""
-        looked_BTS = torch.stack(self._seen).mean(0)
-        self._seen.clear()
-        return looked_BTS
+        """The weights recorded since the last call: [B, T, S], each row sums to 1."""
+        weights_BTS = torch.stack(self._recorded).mean(0)
+        self._recorded.clear()
+        return weights_BTS
 
-    def _see(self, seen: AttentionRecord) -> None:
-        self._seen.append(seen.weights_BHTS.mean(1))
+    def _record(self, record: AttentionRecord) -> None:
+        self._recorded.append(record.weights_BHTS.mean(1))
 
 
 @torch.inference_mode()
@@ -81,35 +84,33 @@ def replace_unknown(
     texts: Sequence[str],
     outputs: Sequence[Sequence[int]],
 ) -> list[str]:
-    """The outputs as text, each unknown word replaced by the source word it looked at most (Zhou et al. 2016)."""
+    """The outputs as text, unknown words replaced by the source words they attended to most (Zhou et al. 2016)."""
     device = models[0].output.weight.device
     pieces = [source.pieces(text) for text in texts]
     batch = make_sources([[piece.id for piece in row] for row in pieces], source.pad).to(device)
     longest = max(map(len, outputs))
     rows = [[SOS, *output, *[target.pad] * (longest - len(output))] for output in outputs]
-    with CrossAttentionRecorder(models) as gaze:
+    with CrossAttentionRecorder(models) as recorder:
         for model in models:
             model(batch, torch.tensor(rows, device=device))
-    places_BT = gaze.take()[:, :, :-1].masked_fill(~batch.mask_BS[:, None, 1:], -1.0).argmax(-1).tolist()
-    made = []
-    for text, output, there, looked in zip(map(source.normalize, texts), outputs, pieces, places_BT, strict=True):
+    attended_BT = recorder.take()[:, :, :-1].masked_fill(~batch.mask_BS[:, None, 1:], -1.0).argmax(-1).tolist()
+    replaced = []
+    for text, output, source_pieces, attended in zip(
+        map(source.normalize, texts), outputs, pieces, attended_BT, strict=True
+    ):
         written, end = target.decode(output), 0
         parts = []
-        for piece, place in zip(target.pieces_of(output), looked, strict=False):
+        for piece, place in zip(target.pieces_of(output), attended, strict=False):
             if piece.id == UNK:
-                parts += [written[end : piece.start], text[there[place].start : there[place].end]]
+                parts += [written[end : piece.start], text[source_pieces[place].start : source_pieces[place].end]]
                 end = piece.end
-        made.append("".join([*parts, written[end:]]))
-    return made
-
-
-Method = Callable[..., list[list[Hypothesis]]]
-"""A search: step, state, memory, limits and special tokens in, hypotheses out."""
+        replaced.append("".join([*parts, written[end:]]))
+    return replaced
 
 
 @dataclass(frozen=True)
 class SearchInput:
-    """One sentence to translate: its text, its ids, and how the output begins (or, when scored, all of it)."""
+    """One text: its token ids, and the tokens that the output begins with (for scoring: the whole output)."""
 
     text: str
     ids: list[int]
@@ -117,7 +118,7 @@ class SearchInput:
 
 
 class Searcher:
-    """Models with one vocabulary, and the settings by which they search."""
+    """Runs searches with one model, or an ensemble of models with one vocabulary."""
 
     def __init__(self, models: Sequence[Seq2Seq], source: Tokenizer, target: Tokenizer, settings: SearchSettings):
         self.models, self.settings = models, settings
@@ -131,13 +132,11 @@ class Searcher:
 
     @torch.inference_mode()
     def search(
-        self, jobs: Sequence[SearchInput], nbest: int, recorder: SearchTreeRecorder | None = None
+        self, inputs: Sequence[SearchInput], nbest: int, recorder: SearchTreeRecorder | None = None
     ) -> list[list[Hypothesis]]:
-        """Hypotheses for each sentence, best first: greedily, by beam, or drawn."""
-        settings = self.settings
-        longest_B = self._longest(jobs)
-        run = partial(self._method(jobs, nbest, recorder), constraints=self._constraints(jobs), **self.scoring)
-        source = make_sources([job.ids for job in jobs], self.source_pad).to(self.device)
+        """Hypotheses for each text, best first: by greedy search, beam search or sampling."""
+        settings, constraints, longest_B = self.settings, self._constraints(inputs), self._longest(inputs)
+        source = self._source(inputs)
         memory = self.decoder.encode(source)
         if settings.beam_groups > 1:
             return diverse_beam_search(
@@ -150,72 +149,88 @@ class Searcher:
                 groups=settings.beam_groups,
                 strength=settings.diversity_penalty,
                 stop=settings.stop,
-                constraints=self._constraints(jobs),
+                constraints=constraints,
                 **self.scoring,
             )
-        state = self.decoder.start(memory)
-        if not settings.coverage_penalty:
-            return run(self.decoder.step, state, memory, longest_B, self.tokens)
-        with CrossAttentionRecorder(self.models) as gaze:
-            cover = CoveragePenalty(settings.coverage_penalty, gaze.take)
-            state = cover.start(state, source.mask_BS)
-            step = cover.watched(self.decoder.step)
-            return run(step, state, memory, longest_B, self.tokens, bonus=cover.bonus)
+        method = self._method(inputs, nbest, recorder)
+        with self._covered(source, memory) as (step, state, options):
+            return method(
+                step, state, memory, longest_B, self.tokens, constraints=constraints, **self.scoring, **options
+            )
 
     @torch.inference_mode()
-    def force(self, jobs: Sequence[SearchInput]) -> list[Hypothesis]:
-        """The given targets as hypotheses."""
-        settings, targets = self.settings, [job.target for job in jobs]
-        source = make_sources([job.ids for job in jobs], self.source_pad).to(self.device)
+    def force(self, inputs: Sequence[SearchInput]) -> list[Hypothesis]:
+        """The given targets as hypotheses (forced decoding)."""
+        penalty = self.settings.repetition_penalty
+        constraints = (RepetitionPenalty(penalty),) if penalty != 1 else ()
+        source = self._source(inputs)
         memory = self.decoder.encode(source)
-        state = self.decoder.start(memory)
-        changing = (RepetitionPenalty(settings.repetition_penalty),) if settings.repetition_penalty != 1 else ()
-        run: Callable[..., list[Hypothesis]] = partial(force, device=self.device, constraints=changing, **self.scoring)
-        if not settings.coverage_penalty:
-            return run(self.decoder.step, state, memory, targets, self.tokens)
-        with CrossAttentionRecorder(self.models) as gaze:
-            cover = CoveragePenalty(settings.coverage_penalty, gaze.take)
-            state = cover.start(state, source.mask_BS)
-            return run(cover.watched(self.decoder.step), state, memory, targets, self.tokens, bonus=cover.bonus)
+        with self._covered(source, memory) as (step, state, options):
+            return force(
+                step,
+                state,
+                memory,
+                [one.target for one in inputs],
+                self.tokens,
+                device=self.device,
+                constraints=constraints,
+                **self.scoring,
+                **options,
+            )
 
     @torch.inference_mode()
-    def stream(self, job: SearchInput) -> Iterator[int]:
-        """The tokens of one output while it is written: greedily, or drawn."""
-        memory = self.decoder.encode(make_sources([job.ids], self.source_pad).to(self.device))
-        pick = drawing(self._how(), self._dice([job])) if self.settings.sample else likeliest
+    def stream(self, given: SearchInput) -> Iterator[int]:
+        """The tokens of one output as they are generated: by greedy search or sampling."""
+        memory = self.decoder.encode(self._source([given]))
+        pick = drawing(self._sample_settings(), self._sampler([given])) if self.settings.sample else likeliest
         yield from stream(
             self.decoder.step,
             self.decoder.start(memory),
             memory,
-            self._longest([job]),
+            self._longest([given]),
             self.tokens,
             pick,
-            self._constraints([job]),
+            self._constraints([given]),
         )
 
-    def _method(self, jobs: Sequence[SearchInput], nbest: int, recorder: SearchTreeRecorder | None) -> Method:
+    def _source(self, inputs: Sequence[SearchInput]) -> TokenSource:
+        return make_sources([one.ids for one in inputs], self.source_pad).to(self.device)
+
+    @contextmanager
+    def _covered(self, source: TokenSource, memory: Any) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
+        """Step function, first state and options of a search, with the coverage penalty if there is one."""
+        state = self.decoder.start(memory)
+        if not self.settings.coverage_penalty:
+            yield self.decoder.step, state, {}
+            return
+        with CrossAttentionRecorder(self.models) as recorder:
+            coverage = CoveragePenalty(self.settings.coverage_penalty, recorder.take)
+            state = coverage.start(state, source.mask_BS)
+            yield coverage.watched(self.decoder.step), state, {"bonus": coverage.bonus}
+
+    def _method(self, inputs: Sequence[SearchInput], nbest: int, recorder: SearchTreeRecorder | None) -> Method:
         settings = self.settings
         if settings.sample:
-            return partial(sample, dice=self._dice(jobs), how=self._how(), paths=nbest)
+            return partial(sample, dice=self._sampler(inputs), how=self._sample_settings(), paths=nbest)
         if settings.beam_size == 1:
             return greedy
         watch = recorder.see if recorder else None
         return partial(beam_search, width=settings.beam_size, stop=settings.stop, best=nbest, watch=watch)
 
-    def _how(self) -> Sample:
+    def _sample_settings(self) -> Sample:
         settings = self.settings
         return Sample(settings.temperature, settings.top_k, settings.top_p, settings.epsilon_cutoff)
 
-    def _dice(self, jobs: Sequence[SearchInput]) -> SeededSampler:
-        return SeededSampler(torch.tensor([_seed(job, self.settings.seed) for job in jobs], device=self.device))
+    def _sampler(self, inputs: Sequence[SearchInput]) -> SeededSampler:
+        return SeededSampler(torch.tensor([_seed(one, self.settings.seed) for one in inputs], device=self.device))
 
-    def _longest(self, jobs: Sequence[SearchInput]) -> Tensor:
-        """How many tokens an output may have: what it begins with is never cut."""
+    def _longest(self, inputs: Sequence[SearchInput]) -> Tensor:
+        """Maximum number of tokens of each output. A given beginning is never cut."""
         ratio, extra = self.settings.max_length_ratio, self.settings.max_length_extra
-        limits = [max(int(ratio * len(job.ids)) + extra, len(job.target) + max(extra, 1)) for job in jobs]
+        limits = [max(int(ratio * len(one.ids)) + extra, len(one.target) + max(extra, 1)) for one in inputs]
         return torch.tensor(limits, device=self.device)
 
-    def _constraints(self, jobs: Sequence[SearchInput]) -> tuple[Constraint, ...]:
+    def _constraints(self, inputs: Sequence[SearchInput]) -> tuple[Constraint, ...]:
         settings = self.settings
         chosen: list[Constraint] = []
         if settings.repetition_penalty != 1:
@@ -226,13 +241,13 @@ class Searcher:
             chosen.append(MinLength(settings.min_length, self.end))
         if settings.no_repeat_ngram_size:
             chosen.append(NoRepeatNgram(settings.no_repeat_ngram_size))
-        if any(job.target for job in jobs):
-            return (ForcedPrefix.of([job.target for job in jobs], chosen, self.device),)
+        if any(one.target for one in inputs):
+            return (ForcedPrefix.of([one.target for one in inputs], chosen, self.device),)
         return tuple(chosen)
 
 
 def check_search(settings: SearchSettings, nbest: int, tree: bool) -> None:
-    """Refuse what cannot be done together."""
+    """Refuse options that do not go together."""
     if nbest < 1:
         raise SettingsError(f"nbest must be at least 1, not {nbest}")
     if not settings.sample and nbest > settings.beam_size:
@@ -243,9 +258,11 @@ def check_search(settings: SearchSettings, nbest: int, tree: bool) -> None:
     if settings.coverage_penalty and not by_beam:
         raise SettingsError("search.coverage_penalty needs a beam: set search.beam_size above 1 and do not sample")
     if settings.beam_groups > 1 and (settings.sample or settings.coverage_penalty or tree):
-        raise SettingsError("search.beam_groups goes with neither sampling, nor search.coverage_penalty, nor a tree")
+        raise SettingsError(
+            "search.beam_groups cannot be combined with sampling, search.coverage_penalty or a search tree"
+        )
     if tree and not by_beam:
-        raise SettingsError("only a beam search has a tree: set search.beam_size above 1 and do not sample")
+        raise SettingsError("only a beam search has a search tree: set search.beam_size above 1 and do not sample")
 
 
 def _token_id(tokenizer: Tokenizer, token: str) -> int:
@@ -256,6 +273,6 @@ def _token_id(tokenizer: Tokenizer, token: str) -> int:
     return tokenizer.tokens.index(token)
 
 
-def _seed(job: SearchInput, seed: int) -> int:
-    """A sentence's own seed: what is drawn for it depends on nothing beside it."""
-    return (zlib.crc32(repr(job.ids).encode()) << 31) + seed % (1 << 31)
+def _seed(given: SearchInput, seed: int) -> int:
+    """A seed per text: its sample does not depend on the other texts of the batch."""
+    return (zlib.crc32(repr(given.ids).encode()) << 31) + seed % (1 << 31)

@@ -183,7 +183,7 @@ def test_a_half_made_file_of_another_text_is_not_gone_on_with(run, tmp_path, cap
     assert main([*arguments, "--resume"]) == 2
     source.write_text("I am here.\nI am there.\n")
     assert main([*arguments, "--resume", "--ensemble", str(run.folder)]) == 2
-    assert capsys.readouterr().err.count("was made from another file, run or setting") == 2
+    assert capsys.readouterr().err.count("was made with another file, run or setting") == 2
     assert main([*arguments, "--resume"]) == 0
     assert out.read_text().count("\n") == 2
 
@@ -205,7 +205,7 @@ def test_what_else_has_changed_since_a_file_was_begun_is_seen(tmp_path, capsys, 
 
     def is_refused(arguments):
         code = main([*arguments, "--resume"])
-        return code == 2 and "was made from another file, run or setting" in capsys.readouterr().err
+        return code == 2 and "was made with another file, run or setting" in capsys.readouterr().err
 
     begin(together)
     later = (twin.folder / "weights.safetensors").stat().st_mtime_ns + 1

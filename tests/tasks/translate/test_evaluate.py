@@ -174,9 +174,9 @@ def test_a_verdict_goes_by_places_not_by_names():
 
 def test_verdicts_say_what_chance_may_have_made():
     twice = evaluation(PAIRS, system("a", GOOD), system("b", GOOD))
-    assert twice["verdict"] == "a and b are the same by every measure."
+    assert twice["verdict"] == "a and b have the same score by every metric."
     found = evaluation(PAIRS[:3], System("a", GOOD[:3], [()] * 3), System("b", BAD[:3], [()] * 3))
-    assert found["verdict"] == "Fewer than 20 sentences cannot tell a and b apart."
+    assert found["verdict"] == "Fewer than 20 sentences are too few to compare a and b."
 
 
 def test_translations_made_elsewhere_are_flagged_too():

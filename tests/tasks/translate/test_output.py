@@ -124,7 +124,7 @@ def test_a_note_that_a_power_cut_has_emptied_is_told(tmp_path, note):
 def test_a_whole_file_is_not_resumed_over(tmp_path):
     path = tmp_path / "out.de"
     path.write_text("eins\n")
-    with pytest.raises(SettingsError, match="is whole, nothing is left to resume"):
+    with pytest.raises(SettingsError, match="is complete, there is nothing to resume"):
         TranslationFile(path, {}, resume=True)
     assert path.read_text() == "eins\n"
 

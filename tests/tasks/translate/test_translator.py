@@ -191,7 +191,7 @@ def test_a_prefix_is_never_cut(words):
         ({"suppress_tokens": ("▁Hnd",)}, 'the vocabulary has no "▁Hnd"; did you mean "▁Hund"'),
         ({"nbest": 9}, "9 best translations need a search.beam_size of at least 9"),
         ({"nbest": 0}, "nbest must be at least 1"),
-        ({"tree": True, "beam_size": 1}, "only a beam search has a tree"),
+        ({"tree": True, "beam_size": 1}, "only a beam search has a search tree"),
         ({"coverage_penalty": 0.2, "beam_size": 1}, "search.coverage_penalty needs a beam"),
         ({"coverage_penalty": 0.2}, "need a model with attention"),
         ({"prefix": ["a", "b"]}, "2 prefixes for 1 texts"),

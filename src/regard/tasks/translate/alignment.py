@@ -1,4 +1,4 @@
-"""Aligning: texts and their translations in, links between their words out, many pairs at a time."""
+"""Word alignment of texts and their translations, from cross-attention, in batches."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from regard.text.tokenizer import EOS, Piece, Tokenizer
 from regard.text.words import Word, words
 
 BATCH_TOKENS = 2048
-"""Padded tokens, of both sides together, that are run at once."""
+"""Padded tokens of both sides per batch."""
 
 
 class Aligner:
-    """A model that says which words render which, by where it looks while it writes them."""
+    """Aligns words by the cross-attention of a model that reads a text and its translation (teacher forcing)."""
 
     def __init__(self, model: Seq2Seq, source: Tokenizer, target: Tokenizer, choice: AlignmentHeads | None = None):
-        """`choice` says which heads are asked; by default all that look at the source."""
+        """`choice` selects the heads; the default is the mean of all cross-attention heads."""
         self.model, self.source, self.target, self.choice = model, source, target, choice or AlignmentHeads()
         cross = [name for name in taps(model) if name.endswith("cross")]
         if not cross:
@@ -35,7 +35,7 @@ class Aligner:
         self._taps = list(dict.fromkeys(head.attention for head in self.choice.heads)) or cross
 
     def align(self, texts: Sequence[str], targets: Sequence[str], batch_tokens: int = BATCH_TOKENS) -> list[Alignment]:
-        """The links of each pair. A pair with an empty side has none."""
+        """The alignment of each pair. A pair with an empty side has no links."""
         choice = self.choice
         pairs = self._read_pairs(texts, targets)
         maps = self._map(pairs, [choice.shift], batch_tokens)[choice.shift]
@@ -44,12 +44,15 @@ class Aligner:
             for (source, target), found in zip(pairs, maps, strict=True)
         ]
 
-    def add(self, answers: Sequence[Translation], batch_tokens: int = BATCH_TOKENS) -> list[Translation]:
-        """The answers, and their alternatives, with their alignments."""
-        every = [one for answer in answers for one in (answer, *answer.alternatives)]
+    def add(self, translations: Sequence[Translation], batch_tokens: int = BATCH_TOKENS) -> list[Translation]:
+        """The translations and their alternatives, with alignments added."""
+        every = [one for best in translations for one in (best, *best.alternatives)]
         found = self.align([one.source for one in every], [one.text for one in every], batch_tokens)
-        made = iter([replace(one, alignment=links) for one, links in zip(every, found, strict=True)])
-        return [replace(next(made), alternatives=tuple(next(made) for _ in answer.alternatives)) for answer in answers]
+        aligned = iter([replace(one, alignment=links) for one, links in zip(every, found, strict=True)])
+        return [
+            replace(next(aligned), alternatives=tuple(next(aligned) for _ in best.alternatives))
+            for best in translations
+        ]
 
     def word_maps(
         self,
@@ -58,16 +61,16 @@ class Aligner:
         shifts: Sequence[bool] = (False, True),
         batch_tokens: int = BATCH_TOKENS,
     ) -> dict[bool, list[dict[str, Tensor]]]:
-        """By shift, for each pair: maps [H, T, S] between words, by attention; none for a pair with an empty side."""
+        """By shift, for each pair: word-level attention maps [H, T, S] by layer; none for a pair with an empty side."""
         return self._map(self._read_pairs(texts, targets), shifts, batch_tokens)
 
-    def _read_pairs(self, texts: Sequence[str], targets: Sequence[str]) -> list[tuple[AlignedPair, AlignedPair]]:
+    def _read_pairs(self, texts: Sequence[str], targets: Sequence[str]) -> list[tuple[TextWords, TextWords]]:
         return [
             (_read(self.source, text), _read(self.target, target)) for text, target in zip(texts, targets, strict=True)
         ]
 
     def _map(
-        self, pairs: Sequence[tuple[AlignedPair, AlignedPair]], shifts: Sequence[bool], batch_tokens: int
+        self, pairs: Sequence[tuple[TextWords, TextWords]], shifts: Sequence[bool], batch_tokens: int
     ) -> dict[bool, list[dict[str, Tensor]]]:
         found: dict[bool, list[dict[str, Tensor]]] = {shift: [{} for _ in pairs] for shift in shifts}
         sizes = [len(source.ids) + len(target.ids) + 2 if source.ids and target.ids else 0 for source, target in pairs]
@@ -83,8 +86,8 @@ class Aligner:
         return found
 
     @torch.inference_mode()
-    def _record(self, pairs: Sequence[tuple[AlignedPair, AlignedPair]]) -> tuple[Tensor, list[int]]:
-        """The weights of all attentions, one below the other, and how many heads each has."""
+    def _record(self, pairs: Sequence[tuple[TextWords, TextWords]]) -> tuple[Tensor, list[int]]:
+        """The weights of all layers, concatenated over heads, and the number of heads of each layer."""
         ids = [(source.ids, target.ids) for source, target in pairs]
         batch = make_batch(ids, self.source.pad, self.target.pad).to(self.model.output.weight.device)
         with trace(self.model, self._taps) as tape:
@@ -93,39 +96,35 @@ class Aligner:
         return torch.cat(found, dim=1).cpu(), [weights.shape[1] for weights in found]
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# A text as tokens and words
-
-
-class AlignedPair(NamedTuple):
-    """A text as a model reads it."""
+class TextWords(NamedTuple):
+    """The tokens and words of a text."""
 
     spelled: str
-    """What the tokens spell: the text, normalised."""
+    """The text that the tokens spell: normalized."""
     ids: list[int]
     side: TraceSide
-    """Its spans are places in `spelled`."""
+    """Its spans are character positions in `spelled`."""
     words: tuple[str, ...]
     homes: list[int]
-    """For each word its place in `side`, where words that share one token are one."""
+    """For each word its index in `side`, where words that share a token count as one."""
 
 
 def text_side(tokenizer: Tokenizer, text: str, ids: Sequence[int] | None = None) -> TraceSide:
-    """The tokens of a text, the end token last, with their words and their places in the text as it was typed.
+    """The tokens of a text, the end token last, with their words and their positions in the original text.
 
-    `ids` are its tokens if they are known; a search may have cut the text differently than the tokenizer would.
+    `ids` are its tokens if they are known: a search may segment a text differently than the tokenizer.
     """
     read = _read(tokenizer, text, ids)
     return place_in_text(read.side, read.spelled, text)
 
 
-def _read(tokenizer: Tokenizer, text: str, ids: Sequence[int] | None = None) -> AlignedPair:
+def _read(tokenizer: Tokenizer, text: str, ids: Sequence[int] | None = None) -> TextWords:
     pieces = tokenizer.pieces(text) if ids is None else tokenizer.pieces_of(ids)
-    # Lists of words and characters know where an unknown word stands; elsewhere places are those of the decoded text.
+    # Word and character vocabularies know the position of an unknown word; others use positions in the decoded text.
     listed = ids is None and tokenizer.kind in ("word", "character")
     found = [piece.id for piece in pieces]
     spelled = tokenizer.normalize(text) if listed else tokenizer.decode(found)
-    end = len(spelled) + 1  # beyond the last word
+    end = len(spelled) + 1  # after the last word
     there = words(spelled)
     side = make_side(
         [*(piece.text for piece in pieces), tokenizer.token(EOS)],
@@ -133,7 +132,7 @@ def _read(tokenizer: Tokenizer, text: str, ids: Sequence[int] | None = None) -> 
         [(word.text, word.start, word.end) for word in there],
     )
     homes = [next(side.word_of[k] for k, piece in enumerate(pieces) if _touch(piece, word)) for word in there]
-    return AlignedPair(spelled, found, side, tuple(word.text for word in there), homes)
+    return TextWords(spelled, found, side, tuple(word.text for word in there), homes)
 
 
 def _touch(piece: Piece, word: Word) -> bool:

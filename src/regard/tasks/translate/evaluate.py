@@ -1,4 +1,9 @@
-"""Scores of translations against references, each with the signature that makes the number travel."""
+"""Scores of translations: BLEU, chrF and TER with sacreBLEU's signatures, confidence intervals, comparison of systems.
+
+Intervals and p-values come from bootstrap resampling of the test set (Koehn 2004). Draws, intervals and p-values are
+those of `sacrebleu --paired-bs`; tests compare them. sacreBLEU's `PairedTest` itself gives no interval of the
+difference, takes the seed from the environment, and keeps all resamples in memory.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +22,10 @@ from regard.data.pairs import Languages, Pair
 from regard.errors import CorpusError
 from regard.tasks.translate.translation import Flag, Translation, find_flags, texts_of
 
-# How sure a score is, and whether one system is better than another: a test set, resampled (Koehn 2004).
-#
-# Draws, intervals and p-values are those of `sacrebleu --paired-bs`, and tests hold them to it. Its `PairedTest`
-# itself
-# gives no interval of the difference, takes the seed from the environment, and keeps all resamples in memory at once.
-
-
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
+Interval = tuple[float, float]
+Json = dict[str, Any]
 
 METRICS = {
     "bleu": {"label": "BLEU", "better": "higher"},
@@ -33,37 +33,36 @@ METRICS = {
     "ter": {"label": "TER", "better": "lower"},
 }
 SAMPLES, SEED = 1000, 12345
-"""Test sets that are drawn, and where the draws begin: what sacreBLEU takes, too."""
+"""Number of resampled test sets and the seed, as in sacreBLEU."""
 SIGNIFICANT = 0.05
-"""A difference with a smaller p-value is called one."""
+"""A difference with a smaller p-value is significant."""
 BUCKETS = {"0": 0, "1-10": 10, "11-20": 20, "21-30": 30, "31-50": 50, "over 50": 10**9}
-"""Lengths of the source, in what stands between white space: name and longest. The first holds empty lines."""
+"""Name and longest source length, in words separated by white space. The first bucket is for empty lines."""
 FEW = 20
-"""Of fewer sentences than these, resampling says nothing worth saying: no interval, no p-value."""
-
-Interval = tuple[float, float]
+"""With fewer sentences there is no interval and no p-value: resampling would say nothing."""
+NO_LANGUAGES = Languages("", "")
 
 
 @dataclass(frozen=True)
 class Metric:
-    """What a metric counts in each sentence (N), in so many columns (C). Scores of any selection follow from sums."""
+    """Counts of a metric per sentence (N) in columns (C). The score of any subset follows from the column sums."""
 
     of_totals: Callable[[Array], float]
-    """The score that follows from the sums of the columns."""
+    """Computes the score from the column sums."""
     signature: str
-    """sacreBLEU's: version and settings of the metric."""
+    """sacreBLEU's signature: version and settings of the metric."""
     counts_NC: Array
 
     def score(self, times_N: Array | None = None) -> float:
-        """Score of the whole, or of a test set in which each sentence stands so many times."""
+        """Score of the test set, or of a resampled one in which sentence n occurs `times_N[n]` times."""
         return self.of_totals(self.counts_NC.sum(0) if times_N is None else times_N @ self.counts_NC)
 
     def each(self) -> list[float]:
-        """Score of every sentence by itself."""
+        """Score of every sentence."""
         return [self.of_totals(counts_C) for counts_C in self.counts_NC]
 
     def part(self, rows: Rows) -> Metric:
-        """The same metric over some of the sentences."""
+        """The same metric over a subset of the sentences."""
         return replace(self, counts_NC=self.counts_NC[rows])
 
 
@@ -71,16 +70,16 @@ Measures = dict[str, Metric]
 
 
 def measure(translations: Sequence[str], references: Sequence[str]) -> Measures:
-    """BLEU, chrF and TER over translations with one reference each."""
+    """BLEU, chrF and TER of translations with one reference each."""
     pairs = list(zip(translations, references, strict=True))
     return {"bleu": _bleu(pairs), "chrf": _chrf(pairs), "ter": _ter(pairs)}
 
 
 def _bleu(pairs: Sequence[tuple[str, str]]) -> Metric:
-    """Columns: length, reference length, then matching and all n-grams by order."""
+    """Columns: length, reference length, then matching n-grams and all n-grams by order."""
     from sacrebleu import BLEU
 
-    counter = BLEU(effective_order=True)  # the counts are the same; without it a sentence alone gives a warning
+    counter = BLEU(effective_order=True)  # the counts are the same; without it single sentences give warnings
     scores = [counter.sentence_score(one, [reference]) for one, reference in pairs]
     rows = [[score.sys_len, score.ref_len, *score.counts, *score.totals] for score in scores]
     metric = BLEU()
@@ -102,9 +101,9 @@ def _bleu(pairs: Sequence[tuple[str, str]]) -> Metric:
 
 
 def _chrf(pairs: Sequence[tuple[str, str]]) -> Metric:
-    """Columns: by order, n-grams of the translation, of the reference, and those that match (Popović 2015).
+    """Columns, by order: n-grams of the translation, of the reference, and matching ones (Popović 2015).
 
-    sacreBLEU keeps these counts private. Tests compare with its scores.
+    These counts are private in sacreBLEU. Tests compare the scores with its own.
     """
     from sacrebleu import CHRF
 
@@ -151,7 +150,7 @@ def _ter(pairs: Sequence[tuple[str, str]]) -> Metric:
 
 
 def _signature(metric: Any) -> str:  # sacreBLEU has no types
-    metric.corpus_score([""], [[""]])  # tells the metric that there is one reference
+    metric.corpus_score([""], [[""]])  # makes the metric aware that there is one reference
     return str(metric.get_signature())
 
 
@@ -161,27 +160,27 @@ def _counts(rows: Sequence[Sequence[float]], columns: int) -> Array:
 
 @dataclass(frozen=True)
 class ScoredSystem:
-    """A score, and what it would be on other test sets like this one."""
+    """A score, and the scores on resampled test sets."""
 
     score: float
     resampled_R: Array
-    """Empty where there are too few sentences."""
+    """Empty if there are too few sentences."""
 
     @property
     def interval(self) -> Interval | None:
-        """What holds 95 % of the resampled scores."""
+        """The 95 % confidence interval."""
         return interval(self.resampled_R)
 
 
 def score_all(systems: Sequence[Measures]) -> list[dict[str, ScoredSystem]]:
-    """Score every metric of every system; all of them see the same draws, so that they can be compared."""
+    """Score every metric of every system on the same resampled test sets, so that systems can be compared."""
     measures = [one for system in systems for one in system.values()]
     resampled = iter(resample(measures))
     return [{name: ScoredSystem(one.score(), next(resampled)) for name, one in system.items()} for system in systems]
 
 
 def resample(measures: Sequence[Metric]) -> list[Array]:
-    """Scores of each measure on every resample [R]."""
+    """Scores of each metric on every resampled test set [R]."""
     draws, sentences = np.random.default_rng(SEED), len(measures[0].counts_NC)
     samples = SAMPLES if sentences >= FEW else 0
     scores = [np.empty(samples) for _ in measures]
@@ -194,7 +193,7 @@ def resample(measures: Sequence[Metric]) -> list[Array]:
 
 
 def interval(scores_R: Array) -> Interval | None:
-    """What holds 95 % of the resampled scores; None where there are none."""
+    """The interval that contains 95 % of the resampled scores; None if there are none."""
     if not len(scores_R):
         return None
     outside = len(scores_R) // 40
@@ -204,44 +203,40 @@ def interval(scores_R: Array) -> Interval | None:
 
 @dataclass(frozen=True)
 class Difference:
-    """By how much the first score is above the second, and how sure that is."""
+    """First score minus second score, with interval and p-value."""
 
     difference: float
     interval: Interval | None
     p: float | None
     better: int | None
-    """0 or 1 for the first or second system; None where chance may have made the difference."""
+    """0 or 1 for the first or second system; None if the difference is not significant."""
 
 
 def compare(name: str, first: ScoredSystem, second: ScoredSystem) -> Difference:
     """Compare two systems by a metric."""
-    apart, apart_R = first.score - second.score, first.resampled_R - second.resampled_R
-    p = p_value(apart, apart_R) if len(apart_R) else None
-    is_first_better = (apart > 0) == (METRICS[name]["better"] == "higher")
-    around = interval(apart_R)
+    difference, difference_R = first.score - second.score, first.resampled_R - second.resampled_R
+    p = p_value(difference, difference_R) if len(difference_R) else None
+    is_first_better = (difference > 0) == (METRICS[name]["better"] == "higher")
+    around = interval(difference_R)
     is_sure = p is not None and p < SIGNIFICANT and around is not None and (around[0] > 0 or around[1] < 0)
-    return Difference(apart, around, p, int(not is_first_better) if is_sure else None)
+    return Difference(difference, around, p, int(not is_first_better) if is_sure else None)
 
 
-def p_value(apart: float, apart_R: Array) -> float:
-    """How often chance would make a difference as large as this one."""
-    if not apart_R.any():
-        return 1.0  # where sacreBLEU says 0.001: two systems that say the same do not differ
-    sizes_R = np.abs(apart_R)
-    larger = np.count_nonzero(sizes_R - sizes_R.mean() > abs(apart))
-    return (int(larger) + 1) / (len(apart_R) + 1)
+def p_value(difference: float, difference_R: Array) -> float:
+    """Probability of a difference at least this large by chance."""
+    if not difference_R.any():
+        return 1.0  # sacreBLEU says 0.001; but systems with equal outputs do not differ
+    sizes_R = np.abs(difference_R)
+    larger = np.count_nonzero(sizes_R - sizes_R.mean() > abs(difference))
+    return (int(larger) + 1) / (len(difference_R) + 1)
 
 
 def by_length(sources: Sequence[str]) -> dict[str, Rows]:
-    """Places of the sentences in each bucket of lengths that holds any."""
+    """Indices of the sentences in each length bucket that is not empty."""
     lengths = [len(source.split()) for source in sources]
     found = np.searchsorted(list(BUCKETS.values()), lengths)
     groups = {name: np.flatnonzero(found == place) for place, name in enumerate(BUCKETS)}
     return {name: rows for name, rows in groups.items() if len(rows)}
-
-
-Json = dict[str, Any]
-UNSAID = Languages("", "")
 
 
 @dataclass(frozen=True)
@@ -284,32 +279,28 @@ def quick_scores(translations: Sequence[str], references: Sequence[str]) -> dict
 
 
 def count_flags(flags: Iterable[Iterable[Flag]]) -> dict[str, int]:
-    """How many translations carry each flag, the commonest first."""
+    """How many translations have each flag, most frequent first."""
     return dict(Counter(flag for found in flags for flag in found).most_common())
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# All that can be said about the translations of a test set, by one system or by two
 
 
 @dataclass(frozen=True)
 class System:
-    """Who translated the test set, and what came of it."""
+    """A run or a file of translations, with its translations of the test set."""
 
     name: str
     translations: Sequence[str]
     flags: Sequence[tuple[Flag, ...]]
     made: Mapping[str, Any] = field(default_factory=dict)
-    """How: architecture and search of a run; nothing is known of a file."""
+    """How they were made: architecture and search settings of a run; empty for a file."""
 
     @classmethod
-    def of_answers(cls, name: str, answers: Sequence[Translation], made: Mapping[str, Any]) -> System:
-        """A run, by what it answered."""
-        return cls(name, texts_of(answers), [answer.flags for answer in answers], made)
+    def of_translations(cls, name: str, translations: Sequence[Translation], made: Mapping[str, Any]) -> System:
+        """A run."""
+        return cls(name, texts_of(translations), [one.flags for one in translations], made)
 
     @classmethod
     def of_texts(cls, name: str, texts: Sequence[str], pairs: Sequence[Pair], language: str) -> System:
-        """Translations that were made elsewhere, with those flags that can be seen from outside."""
+        """A file of translations, with the flags that can be found from the text alone."""
         scripts = language_scripts(language)
         flags = [
             find_flags(pair.source, text, True, scripts) if pair.source.strip() else ()
@@ -323,13 +314,13 @@ def evaluation(
     system: System,
     against: System | None = None,
     *,
-    languages: Languages = UNSAID,
+    languages: Languages = NO_LANGUAGES,
     test: Mapping[str, str] | None = None,
     notes: Sequence[str] = (),
 ) -> Json:
-    """Scores with intervals, by length and sentence by sentence; with a second system, how the two differ.
+    """Scores with intervals, by length and per sentence; with a second system, how the two differ.
 
-    `test` names the files of the test set. The terminal, the page and `--json` all show this (docs/evaluation.md).
+    `test` names the files of the test set. The terminal, the page and --json all show this (docs/evaluation.md).
     """
     systems = [one for one in (system, against) if one]
     measures = [measure(one.translations, [pair.target for pair in pairs]) for one in systems]
@@ -345,14 +336,14 @@ def evaluation(
     ]
     bucket_of = {place: name for name, rows in groups.items() for place in rows.tolist()}
     each = [[round(score, 2) for score in found["chrf"].each()] for found in measures]
-    apart = {name: compare(name, whole[0][name], whole[1][name]) for name in METRICS} if against else {}
+    compared = {name: compare(name, whole[0][name], whole[1][name]) for name in METRICS} if against else {}
     return {
         **facts[0],
         "sentences": len(pairs),
         "signatures": {name: one.signature for name, one in measures[0].items()},
         "against": facts[1] if against else None,
-        "differences": _differences(systems, apart) if against else None,
-        "verdict": _verdict(system.name, against.name, apart) if against else None,
+        "differences": _differences(systems, compared) if against else None,
+        "verdict": _verdict(system.name, against.name, compared) if against else None,
         "metrics": METRICS,
         "bootstrap": {"samples": SAMPLES, "seed": SEED},
         "languages": languages._asdict(),
@@ -371,7 +362,7 @@ def evaluation(
 def _facts(
     system: System, whole: Mapping[str, ScoredSystem], buckets: Mapping[str, tuple[int, Mapping[str, ScoredSystem]]]
 ) -> Json:
-    """What is known of one system."""
+    """Scores and facts of one system."""
 
     def scores(found: Mapping[str, ScoredSystem]) -> Json:
         intervals = {name: one.interval for name, one in found.items()}
@@ -386,23 +377,23 @@ def _facts(
     }
 
 
-def _differences(systems: Sequence[System], apart: Mapping[str, Difference]) -> Json:
-    """By each metric: how far apart, the interval, the p-value, and which is better if one is."""
+def _differences(systems: Sequence[System], compared: Mapping[str, Difference]) -> Json:
+    """For each metric: the difference, its interval, the p-value, and the better system if one is."""
     return {
         name: asdict(one) | {"better": None if one.better is None else systems[one.better].name}
-        for name, one in apart.items()
+        for name, one in compared.items()
     }
 
 
-def _verdict(first: str, second: str, apart: Mapping[str, Difference]) -> str:
-    """Which is better, and by what, in words."""
-    if all(one.p == 1 for one in apart.values()):
-        return f"{first} and {second} are the same by every measure."
-    if any(one.p is None for one in apart.values()):
-        return f"Fewer than {FEW} sentences cannot tell {first} and {second} apart."
+def _verdict(first: str, second: str, compared: Mapping[str, Difference]) -> str:
+    """Which system is better, and by which metrics, in a sentence."""
+    if all(one.p == 1 for one in compared.values()):
+        return f"{first} and {second} have the same score by every metric."
+    if any(one.p is None for one in compared.values()):
+        return f"Fewer than {FEW} sentences are too few to compare {first} and {second}."
 
     def labels(place: int | None) -> str:
-        *most, last = ["", *(METRICS[name]["label"] for name, one in apart.items() if one.better == place)]
+        *most, last = ["", *(METRICS[name]["label"] for name, one in compared.items() if one.better == place)]
         return " and ".join(filter(None, (", ".join(filter(None, most)), last)))
 
     said = [
@@ -411,14 +402,14 @@ def _verdict(first: str, second: str, apart: Mapping[str, Difference]) -> str:
         if labels(place)
     ]
     if not said:
-        return f"Chance may have made every difference between {first} and {second}."
+        return f"No difference between {first} and {second} is significant."
     if labels(None):
-        said.append(f"by {labels(None)}, chance may have made the difference")
+        said.append(f"by {labels(None)}, the difference is not significant")
     return "; ".join(said) + "."
 
 
 def _line(place: int, systems: Sequence[System], each: Sequence[Sequence[float]]) -> Json:
-    """The translations of one sentence, with their chrF: on single sentences steadier than BLEU."""
+    """The translations of one sentence with their chrF, which is more stable than BLEU on single sentences."""
     made: list[Json] = [
         {"translation": one.translations[place], "chrf": scores[place], "flags": list(one.flags[place])}
         for one, scores in zip(systems, each, strict=True)
@@ -429,7 +420,7 @@ def _line(place: int, systems: Sequence[System], each: Sequence[Sequence[float]]
 
 
 def most_telling(lines: Sequence[Json], count: int) -> list[tuple[int, Json]]:
-    """The sentences to look at first, with their numbers from 1: where two systems differ most, or one is worst."""
+    """The sentences to look at first, numbered from 1: where two systems differ most, or where one is worst."""
 
     def rank(item: tuple[int, Json]) -> float:
         line = item[1]

@@ -190,7 +190,7 @@ def _translated(
     for part in track(parts, description=name, console=Console(stderr=True), transient=True, disable=is_quiet):
         answers += translate(part)
     made = {"arch": run.recipe.model.arch, "ensemble": ensemble, "engine": made_by, "search": asdict(wanted)}
-    return System.of_answers(name, answers, made)
+    return System.of_translations(name, answers, made)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Lines in, answers out, in order: from a file as fast as it goes, from a pipe as the lines come."""
+"""Input lines in chunks, and an output file that can be resumed."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from regard.files import is_stream, write_atomically
 from regard.system import sync_folder
 
 CHUNK = 2000
-"""Lines translated together: enough to sort by length, few enough to be told of soon."""
+"""Lines translated together: enough to sort by length, few enough that results appear soon."""
 DELAY = 0.05
-"""Seconds that a line from a pipe waits for others to be translated with it."""
+"""Seconds that a line from a pipe waits for further lines."""
 
 
 def chunks(lines: Iterable[str], size: int = CHUNK) -> Iterator[list[str]]:
-    """All lines, so many at a time."""
+    """The lines in chunks of this size."""
     lines = iter(lines)
     while chunk := list(islice(lines, size)):
         yield chunk
 
 
 def chunks_as_they_come(lines: Iterable[str], size: int = CHUNK, delay: float = DELAY) -> Iterator[list[str]]:
-    """All lines; none waits longer than `delay` for those after it. What goes wrong while reading is raised here."""
+    """The lines of a pipe in chunks; no line waits longer than `delay` for the next. Reading errors are raised here."""
     waiting: queue.Queue[tuple[float, str | BaseException | None]] = queue.Queue(maxsize=4 * size)
 
     def read() -> None:
@@ -39,7 +39,7 @@ def chunks_as_they_come(lines: Iterable[str], size: int = CHUNK, delay: float = 
         try:
             for line in lines:
                 waiting.put((time.monotonic(), line))
-        except BaseException as error:  # whoever waits would wait for ever
+        except BaseException as error:  # passed on: the consumer would wait forever
             end = error
         waiting.put((time.monotonic(), end))
 
@@ -64,12 +64,12 @@ def chunks_as_they_come(lines: Iterable[str], size: int = CHUNK, delay: float = 
 
 
 class TranslationFile:
-    """A file that is there only when it is whole. Until then its lines grow in FILE.part, from where it can go on."""
+    """An output file that appears when it is complete. Until then its lines are in FILE.part and can be resumed."""
 
     def __init__(self, path: Path, job: Mapping[str, Any], *, resume: bool):
-        """`job` says what is being translated and how: a half-made file of another job is not gone on with."""
+        """`job` says what is translated and how. A partial file of another job is not resumed."""
         self.is_stream = is_stream(path)
-        self.path = path if self.is_stream else path.resolve()  # a link stays, and what it leads to is replaced
+        self.path = path if self.is_stream else path.resolve()  # a link stays; its target is replaced
         self.part = path if self.is_stream else self.path.with_name(self.path.name + ".part")
         self._note = self.path.with_name(self.path.name + ".part.json")
         self._job, self._digest = dict(job), _hash(())
@@ -85,11 +85,11 @@ class TranslationFile:
             raise CorpusError(str(path), f"cannot write ({error.strerror})") from None
 
     def _begin(self, job: Mapping[str, Any], resume: bool) -> int:
-        """Lines that are done already; a last one that was cut off is taken back."""
+        """The number of complete lines in the partial file. An incomplete last line is removed."""
         if not self.part.exists():
             if resume and self.path.exists():
                 raise SettingsError(
-                    f"{self.path}: is whole, nothing is left to resume; without --resume it is made anew"
+                    f"{self.path}: is complete, there is nothing to resume; without --resume it is written again"
                 )
             with self._note.open("w", encoding="utf-8") as note:
                 json.dump(job, note)
@@ -97,13 +97,15 @@ class TranslationFile:
                 os.fsync(note.fileno())
             return 0
         if not resume:
-            raise SettingsError(f"{self.part}: an earlier translation was interrupted; --resume goes on, or remove it")
+            raise SettingsError(
+                f"{self.part}: an earlier translation was interrupted; continue with --resume, or remove it"
+            )
         noted = self._noted()
         if noted is not None:
             count, digest = noted.pop("read", (0, ""))
             self._read = (int(count), str(digest))
         if noted != json.loads(json.dumps(job)):
-            raise SettingsError(f"{self.part}: was made from another file, run or setting; remove it and start anew")
+            raise SettingsError(f"{self.part}: was made with another file, run or setting; remove it and start again")
         content = self.part.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
         with self.part.open("r+b") as file:
@@ -111,38 +113,40 @@ class TranslationFile:
         return whole.count(b"\n")
 
     def rest_of_pipe(self, lines: Iterable[str]) -> Iterator[str]:
-        """What is still to be done of a pipe, which must begin as the one before did: only its lines can tell."""
+        """The remaining lines of a pipe. Its first lines must be those of the interrupted translation."""
         lines = iter(lines)
         count, digest = self._read
         again = list(islice(lines, max(count, self.done)))
         if count and _hash(again[:count]).hexdigest() != digest:
-            raise SettingsError(f"{self.part}: was made from another text; remove it and start anew")
+            raise SettingsError(f"{self.part}: was made from another text; remove it and start again")
         self._digest, self._read = _hash(again[: self.done]), (self.done, "")
         return chain(again[self.done :], lines)
 
     def remember(self, lines: Sequence[str]) -> None:
-        """Note that these lines of a pipe have been read, and what was made of them written."""
+        """Record that these lines of a pipe have been read and their translations written."""
         self._digest = _hash(lines, self._digest)
         self._read = (self._read[0] + len(lines), self._digest.hexdigest())
         if not self.is_stream:
             write_atomically(self._note, json.dumps(self._job | {"read": self._read}).encode())
 
     def _noted(self) -> Any:
-        """The job of a half-made file; None if nothing is noted of it."""
+        """The recorded job of the partial file, or None."""
         try:
             return json.loads(self._note.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
         except ValueError:
-            raise SettingsError(f"{self._note}: damaged; remove it and {self.part}, and start anew") from None
+            raise SettingsError(f"{self._note}: damaged; remove it and {self.part}, and start again") from None
 
     def write(self, lines: Iterable[str]) -> None:
-        """Add lines."""
+        """Append lines."""
         try:
             self._file.write("".join(line + "\n" for line in lines))
             self._file.flush()
         except OSError as error:
-            raise CorpusError(str(self.part), f"cannot write ({error.strerror}); --resume goes on later") from None
+            raise CorpusError(
+                str(self.part), f"cannot write ({error.strerror}); continue later with --resume"
+            ) from None
 
     def __enter__(self) -> TranslationFile:
         return self
@@ -151,7 +155,7 @@ class TranslationFile:
         self._file.close()
 
     def finish(self) -> None:
-        """The file is whole: give it its name."""
+        """Rename the complete file."""
         if self.is_stream:
             self._file.close()
             return
@@ -163,7 +167,7 @@ class TranslationFile:
 
 
 def _hash(lines: Iterable[str], before: hashlib._Hash | None = None) -> hashlib._Hash:
-    """Of lines, and those before them."""
+    """Hash of lines, continuing from `before`."""
     found = before or hashlib.sha256()
     for line in lines:
         found.update(line.encode(errors="surrogatepass") + b"\n")

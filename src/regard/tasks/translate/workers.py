@@ -1,4 +1,4 @@
-"""Several processes with one thread each: for many sentences they are faster than one process with many threads."""
+"""Several processes with one thread each: for many sentences faster than one process with many threads."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from regard.tasks.translate.translation import Translation
 from regard.tasks.translate.translator import Translator, load
 
 _translator: Translator | RegardError | None = None
-"""In a worker process: the opened run, or why it cannot be opened."""
+"""In a worker process: the opened run, or the error that opening it raised."""
 
 
 class Workers:
-    """A run, or an ensemble of runs, opened in several processes. Translates as a `Translator` does."""
+    """A run, or an ensemble of runs, opened in several processes; `translate` is that of `Translator`."""
 
     def __init__(self, runs: Sequence[str | Path], count: int, hint: str = ""):
-        """`hint` is what to do where a process is ended from outside, as by a system that has no memory left."""
+        """`hint` is added to the error message if a process is killed, for example when memory runs out."""
         self.count, self.hint = count, hint
         self._pool = ProcessPoolExecutor(
             count,
@@ -35,17 +35,17 @@ class Workers:
         )
 
     def translate(self, texts: Sequence[str], **options: Any) -> list[Translation]:
-        """Translate texts, given back in order. Each process takes every so many of them, sorted by length."""
+        """Translate texts; results keep the order. Texts are sorted by length and dealt to the processes in turn."""
         order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
         shares = [order[number :: self.count] for number in range(self.count)]
-        answers: dict[int, Translation] = {}
+        results: dict[int, Translation] = {}
         try:
             waiting = [self._pool.submit(_translate, [texts[place] for place in share], options) for share in shares]
             for share, found in zip(shares, waiting, strict=True):
-                answers |= zip(share, found.result(), strict=True)
+                results |= zip(share, found.result(), strict=True)
         except BrokenProcessPool:
             raise RunError(f"one of {self.count} worker processes ended; too little memory?{self.hint}") from None
-        return [answers[place] for place in range(len(texts))]
+        return [results[place] for place in range(len(texts))]
 
     def close(self) -> None:
         """End the processes."""
@@ -60,12 +60,12 @@ def _open(runs: tuple[str, ...], parent: int) -> None:
     torch.set_num_threads(1)
     try:
         _translator = load(*runs)
-    except RegardError as error:  # raised here it would end the pool; the first who asks shall hear it
+    except RegardError as error:  # raised here it would break the pool; the first call raises it
         _translator = error
 
 
 def _end_with(parent: int) -> None:
-    """Do not outlive the process that asks: one that was killed could not say that it is over."""
+    """Exit when the parent process is gone: a parent that was killed cannot stop its workers."""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)
