@@ -74,7 +74,7 @@ def test_a_file_is_there_only_when_it_is_whole(tmp_path):
     assert not path.exists()
     with (tmp_path / "out.de.part").open("a") as file:
         file.write("dr")  # cut off by a kill
-    with pytest.raises(SettingsError, match="--resume goes on"):
+    with pytest.raises(SettingsError, match="continue with --resume"):
         TranslationFile(path, {"a": 1}, resume=False)
     with pytest.raises(SettingsError, match="another file, run or setting"):
         TranslationFile(path, {"a": 2}, resume=True)
