@@ -42,3 +42,15 @@ ARCHITECTURES = {
     "tagger-encoder": "regard.models.taggers",
 }
 """Architectures: the preset to give as --arch, and the module that has it in its table PRESETS (see regard/models)."""
+
+EXPORTS = {
+    "ctranslate2": "regard.export.ctranslate2",
+    "marian": "regard.export.marian",
+    "onnx": "regard.export.onnx",
+}
+"""Formats that runs are exported to: the name to give as --to, and the module that writes it (see regard/export)."""
+
+IMPORTS = {
+    "marian": "regard.export.marian_import",
+}
+"""Formats of models that `regard import` makes run folders from, and the module that reads each (see regard/export)."""

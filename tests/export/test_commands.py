@@ -51,14 +51,14 @@ def test_what_the_other_cannot_say_of_a_search_is_told(tmp_path: Path, capsys: p
     code, out, _ = said(capsys, "export", str(run.folder), "--to", "marian", "--out", str(tmp_path / "m"))
     assert code == 0
     assert out.splitlines()[0] == (
-        "`generate` of transformers has no such settings and goes without: "
+        "not exported, because `generate` of transformers has no such setting: "
         'search.length_penalty_form = "gnmt", search.coverage_penalty = 0.2'
     )
     change("generation_config.json", early_stopping=False, do_sample=True)(tmp_path / "m")
     code, out, _ = said(capsys, "import", "marian", str(tmp_path / "m"), "--out", str(tmp_path / "back"))
     assert code == 0
     assert out.splitlines()[0] == (
-        "no setting here does the same, so the run goes without: do_sample = true, early_stopping = false"
+        "not imported, because Regard has no such setting: do_sample = true, early_stopping = false"
     )
     assert Run.open(tmp_path / "back").recipe.search.no_repeat_ngram_size == 3
 
@@ -69,7 +69,7 @@ def test_a_converted_model_lies_in_the_run(run: Run, tmp_path: Path, capsys: pyt
     code, out, _ = said(capsys, *arguments)
     assert code == 0
     assert out.startswith(f"{run.folder / 'ctranslate2-int8'}: ctranslate2, ")
-    assert "give --source and --target to see what quantization costs" in out
+    assert "give --source and --target to measure the effect of quantization" in out
     for side in ("source", "target"):
         (tmp_path / side).write_text("I am trendy\nHe reads a book\n")
     code, out, _ = said(capsys, *arguments, "--source", str(tmp_path / "source"), "--target", str(tmp_path / "target"))
@@ -93,9 +93,12 @@ BAD_EXPORTS = {
     "unknown format": (["{run}", "--to", "onx"], "invalid choice: 'onx'"),
     "quantized marian": (
         ["{run}", "--to", "marian", "--quantization", "int8"],
-        "--quantization is for --to ctranslate2",
+        "marian has no option quantization; it is an option of ctranslate2",
     ),
-    "nothing to measure": (["{run}", "--to", "onnx", "--source", "{d}/a"], "--source measures what --quantization"),
+    "nothing to measure": (
+        ["{run}", "--to", "onnx", "--source", "{d}/a"],
+        "--source measures the effect of",
+    ),
     "taken": (["{run}", "--to", "marian", "--out", "{d}/taken"], "choose another --out"),
     "impossible": (["{window}", "--to", "ctranslate2"], "cannot be exported to ctranslate2: model.window = 4"),
 }
@@ -146,8 +149,8 @@ BAD_IMPORTS = {
     "norm before": (change("config.json", normalize_before=True), "normalize_before = true"),
     "uneven heads": (change("config.json", decoder_attention_heads=2), "differ in attention_heads"),
     "unknown activation": (change("config.json", activation_function="mish"), 'model.activation cannot be "mish"'),
-    "fewer layers": (change("config.json", encoder_layers=1), 'holds the weights "model.encoder.layers.1.'),
-    "more layers": (change("config.json", decoder_layers=3), 'lacks the weights "model.decoder.layers.2.'),
+    "fewer layers": (change("config.json", encoder_layers=1), "have no counterpart in the other format"),
+    "more layers": (change("config.json", decoder_layers=3), 'the weights "model.decoder.layers.2.'),
     "a gap in the ids": (change("vocab.json", new=9999), "do not run from 0"),
     "too many tokens": (change("vocab.json", new=420), "421 tokens in the vocabulary for 420 embeddings"),
     "no such start": (change("config.json", decoder_start_token_id=420), "decoder_start_token_id 420"),

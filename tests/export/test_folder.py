@@ -37,7 +37,7 @@ def test_anything_else_is_refused_and_left_alone(run: Run, tmp_path: Path) -> No
     (tmp_path / "mine" / "notes").write_text("mine")
     (tmp_path / "plain").write_text("mine")
     for name in ("mine", "plain"):
-        with pytest.raises(RunError, match="exists already and is no earlier export"):
+        with pytest.raises(RunError, match="exists and is not an earlier export"):
             export(run, tmp_path / name, "one")
     assert (tmp_path / "mine" / "notes").read_text() == (tmp_path / "plain").read_text() == "mine"
     (tmp_path / "empty").mkdir()

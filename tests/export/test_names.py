@@ -39,7 +39,10 @@ def test_there_and_back(order: list[int]) -> None:
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [({"second": None}, 'there: lacks the weights "second"'), ({"extra": 1}, 'there: holds the weights "extra"')],
+    [
+        ({"second": None}, 'there: the weights "second" are missing'),
+        ({"extra": 1}, 'there: the weights "extra" have no counterpart'),
+    ],
 )
 def test_missing_and_unused_names(change: dict[str, int | None], message: str) -> None:
     theirs = {"first": torch.zeros(2, 6), "second": torch.zeros(2, 6), "scale": torch.zeros(6)}
@@ -48,7 +51,7 @@ def test_missing_and_unused_names(change: dict[str, int | None], message: str) -
         del changed[name]
     with pytest.raises(RunError, match=message):
         to_ours(PAIRS, changed, where="there")
-    with pytest.raises(RunError, match='the run: lacks the weights "joined"'):
+    with pytest.raises(RunError, match='the run: the weights "joined" are missing'):
         to_theirs(PAIRS, {"norm": torch.zeros(6)})
 
 

@@ -14,7 +14,7 @@ from regard.data.batches import make_sources
 from regard.decoding.beam import Tokens, beam_search
 from regard.decoding.greedy import greedy
 from regard.errors import ModelError
-from regard.export.ctranslate2 import convert_run
+from regard.export import export_run
 from regard.export.folder import read_mark
 from regard.run import Run
 from regard.tasks.translate.engine import Engine, engine_folder, open_engine
@@ -143,7 +143,7 @@ def test_a_folder_that_is_no_model(tmp_path: Path) -> None:
 
 def test_a_converted_run_translates_without_torch(tmp_path: Path) -> None:
     run = random_run(tmp_path / "run", random_recipe())
-    convert_run(run, engine_folder(run, "int8"), "int8")
+    export_run(run, "ctranslate2", engine_folder(run, "int8"), quantization="int8")
     code = (
         "import sys; from regard.tasks.translate.engine import open_engine; from regard.run import Run\n"
         f"run = Run.open({str(run.folder)!r}); engine = open_engine(run, 'int8')\n"

@@ -14,8 +14,7 @@ import sentencepiece
 import torch
 
 from regard.data.builtin import read_phrases
-from regard.export.marian import export_marian
-from regard.export.marian_import import import_marian
+from regard.export import export_run, import_model
 from regard.run import Run
 from regard.tasks.translate.translator import load
 from regard.text.subword import MappedTokenizer
@@ -55,7 +54,7 @@ def open_theirs(folder: Path) -> tuple[MarianMTModel, MarianTokenizer]:
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_generate_writes_what_we_write(variant: str, tmp_path: Path) -> None:
     run = random_run(tmp_path / "run", random_recipe(**VARIANTS[variant]))
-    model, theirs = open_theirs(export_marian(run, tmp_path / "marian"))
+    model, theirs = open_theirs(export_run(run, "marian", tmp_path / "marian"))
     ours = load(run.folder)
     for text, answer in zip(texts := sentences(4), ours.translate(texts, retry_failures=False), strict=True):
         ids = theirs(f" {text}  ")["input_ids"]
@@ -68,7 +67,7 @@ def test_generate_writes_what_we_write(variant: str, tmp_path: Path) -> None:
 
 def test_their_tokenizer_reads_and_writes_as_ours(tmp_path: Path) -> None:
     run = random_run(tmp_path / "run", random_recipe())
-    _, theirs = open_theirs(export_marian(run, tmp_path / "marian"))
+    _, theirs = open_theirs(export_run(run, "marian", tmp_path / "marian"))
     ours, _ = run.tokenizers
     for text in ["I am trendy.", "un  po'  di pane", "naïve Ångström", "漢字 and 🙂", "a", "  spaces  around  "]:
         ids = theirs(text)["input_ids"]
@@ -128,7 +127,7 @@ def sentencepiece_model(lines: list[str]) -> bytes:
 )
 def test_a_published_model_scores_as_it_did(activation: str, bias: bool, safe: bool, tmp_path: Path) -> None:
     theirs = published(tmp_path / "opus", activation, bias=bias, safe=safe)
-    run = import_marian(tmp_path / "opus", tmp_path / "run")
+    run = import_model("marian", tmp_path / "opus", tmp_path / "run")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Recommended: pip install sacremoses")
         their_tokenizer = pytest.importorskip("transformers").MarianTokenizer.from_pretrained(tmp_path / "opus")
@@ -155,8 +154,8 @@ def test_a_published_model_scores_as_it_did(activation: str, bias: bool, safe: b
 
 def test_an_imported_run_goes_back_and_forth(tmp_path: Path) -> None:
     published(tmp_path / "opus", "swish", bias=True)
-    first = import_marian(tmp_path / "opus", tmp_path / "first")
-    second = import_marian(export_marian(first, tmp_path / "again"), tmp_path / "second")
+    first = import_model("marian", tmp_path / "opus", tmp_path / "first")
+    second = import_model("marian", export_run(first, "marian", tmp_path / "again"), tmp_path / "second")
     assert isinstance(second.tokenizers[0], MappedTokenizer)
     assert [one.hash() for one in second.tokenizers] == [one.hash() for one in first.tokenizers]
     assert second.recipe == dataclasses.replace(first.recipe, tokenizer=second.recipe.tokenizer)
@@ -167,7 +166,7 @@ def test_an_imported_run_goes_back_and_forth(tmp_path: Path) -> None:
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_there_and_back_is_bit_identical(variant: str, tmp_path: Path) -> None:
     run = random_run(tmp_path / "run", random_recipe(**VARIANTS[variant]))
-    back = import_marian(export_marian(run, tmp_path / "marian"), tmp_path / "back")
+    back = import_model("marian", export_run(run, "marian", tmp_path / "marian"), tmp_path / "back")
     same_weights(run, back)
     assert back.recipe.search == run.recipe.search
     assert [one.hash() for one in back.tokenizers] == [one.hash() for one in run.tokenizers]

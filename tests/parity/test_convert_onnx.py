@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from regard.data.batches import make_sources
-from regard.export.onnx import export_onnx
+from regard.export import export_run
 from regard.text.tokenizer import SOS, load_tokenizer
 from tests.export.runs import random_recipe, random_run, sentences
 
@@ -34,7 +34,7 @@ SLOW = pytest.mark.slow  # the exporter takes seconds a graph
 )
 def test_logits(variant: str, tmp_path: Path) -> None:
     run = random_run(tmp_path / "run", random_recipe(VARIANTS[variant]))
-    folder = export_onnx(run, tmp_path / "onnx")
+    folder = export_run(run, "onnx", tmp_path / "onnx")
     encoder, decoder = (onnxruntime.InferenceSession(folder / f"{name}.onnx") for name in ("encoder", "decoder"))
     model, tokenizer = run.load_model(), load_tokenizer(folder, "source")
     assert tokenizer.hash() == run.tokenizers[0].hash()

@@ -10,8 +10,8 @@ import torch
 
 from regard import models
 from regard.data.batches import make_sources
-from regard.export.ctranslate2 import build_spec, convert_run
-from regard.export.marian import export_marian
+from regard.export import export_run
+from regard.export.ctranslate2 import build_spec
 from regard.export.weights import fill_heads
 from regard.run import Run
 from regard.tasks.translate.engine import Engine, open_engine
@@ -79,7 +79,7 @@ def test_ctranslate2_has_no_more_heads_than_a_side_needs(run: Run, tmp_path: Pat
     spec = build_spec(run.recipe.model, dict(run.load_model().state_dict()), *run.tokenizers)  # type: ignore[arg-type]
     assert (int(spec.encoder.num_heads), int(spec.decoder.num_heads)) == (2, 3)
     assert spec.encoder.layer[0].self_attention.linear[0].weight.shape == (3 * 2 * 8, 32)
-    convert_run(run, tmp_path / "small", "int8")
+    export_run(run, "ctranslate2", tmp_path / "small", quantization="int8")
     quantized = Engine(tmp_path / "small", *run.tokenizers, workers=1)
     assert len(quantized.translate(run.tokenizers[0].encode_many(sentences(3)), [20] * 3)) == 3
 
@@ -87,7 +87,7 @@ def test_ctranslate2_has_no_more_heads_than_a_side_needs(run: Run, tmp_path: Pat
 def test_marian_writes_the_same(run: Run, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     transformers.utils.logging.disable_progress_bar()
-    model = transformers.MarianMTModel.from_pretrained(export_marian(run, tmp_path / "marian"))
+    model = transformers.MarianMTModel.from_pretrained(export_run(run, "marian", tmp_path / "marian"))
     ours = load(run.folder)
     for text, answer in zip(texts := sentences(3), ours.translate(texts, retry_failures=False), strict=True):
         ids = [*ours.source.encode(text), EOS]
@@ -100,9 +100,7 @@ def test_marian_writes_the_same(run: Run, tmp_path: Path) -> None:
 def test_onnx_scores_the_same_with_as_many_heads_as_are_left(run: Run, tmp_path: Path) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
-    from regard.export.onnx import export_onnx
-
-    folder = export_onnx(run, tmp_path / "onnx")
+    folder = export_run(run, "onnx", tmp_path / "onnx")
     encoder, decoder = (onnxruntime.InferenceSession(folder / f"{name}.onnx") for name in ("encoder", "decoder"))
     shapes = {given.name: given.shape[1] for given in decoder.get_inputs() if given.name.endswith("key")}
     assert shapes == {"memory.0.key": 1, "memory.1.key": 3, "past.0.key": 1, "past.1.key": 1}

@@ -1,4 +1,4 @@
-"""`regard export`: a run for other programs."""
+"""`regard export` writes a run in the format of another program; `regard import` makes a run from a published model."""
 
 from __future__ import annotations
 
@@ -6,86 +6,94 @@ import argparse
 from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
-from typing import get_args
+from typing import cast
 
 from regard.config import Corpus
 from regard.data.pairs import Pair, read_corpus
 from regard.errors import RunError, SettingsError
-from regard.export import FORMATS, require_exportable
+from regard.export import (
+    Option,
+    complete_options,
+    export_format,
+    export_run,
+    folder_name,
+    import_format,
+    import_model,
+    require_exportable,
+)
+from regard.export.ctranslate2 import Quantization
+from regard.registry import EXPORTS, IMPORTS
 from regard.run import Run
-from regard.tasks.translate.engine import Quantization, engine_folder
 
 MEASURED = 1000
-"""Sentences that tell the loss."""
+"""Number of sentences on which the effect of quantization is measured."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+    """Add the options; those of the formats are added under their own names."""
     parser.description = (
-        "Write a run in the format of another program: CTranslate2 (fast on a CPU), Marian as transformers of Hugging\n"
-        "Face keep it, or ONNX.\n\n"
+        "Write a run in the format of another program: CTranslate2 (fast on a CPU), Marian in the layout of Hugging\n"
+        "Face transformers, or ONNX.\n\n"
         "  regard export runs/en-de --to ctranslate2 --quantization int8\n"
         "  regard export runs/en-de --to marian --out marian-en-de"
     )
     parser.add_argument("run", metavar="RUN", help="the run folder")
-    parser.add_argument("--to", required=True, choices=tuple(FORMATS), help="the format")
+    parser.add_argument("--to", required=True, choices=tuple(EXPORTS), help="the format")
     parser.add_argument("--out", metavar="DIR", help="the folder to make (default: one in the run folder)")
-    parser.add_argument(
-        "--quantization", choices=get_args(Quantization), help="of CTranslate2's weights (default: float32)"
-    )
+    for name, by_format in _options_of_formats().items():
+        choices = dict.fromkeys(choice for option in by_format.values() for choice in option.choices)
+        first = next(iter(by_format.values()))
+        parser.add_argument(
+            f"--{name}",
+            choices=tuple(choices),
+            help=f"{first.help}, for {', '.join(by_format)} (default: {first.choices[0]})",
+        )
     parser.add_argument(
         "--source",
         metavar="FILE",
-        help="sentences to measure what quantization costs (default: what the run has kept)",
+        help="sentences on which the effect of quantization is measured (default: held-out pairs of the run)",
     )
     parser.add_argument("--target", default="", metavar="FILE", help="their translations")
 
 
+def _options_of_formats() -> dict[str, dict[str, Option]]:
+    """By the name of an option, the formats that have it."""
+    found: dict[str, dict[str, Option]] = {}
+    for name in EXPORTS:
+        for option, facts in export_format(name).OPTIONS.items():
+            found.setdefault(option, {})[name] = facts
+    return found
+
+
 def run(options: argparse.Namespace) -> int:
     """Export."""
-    if options.quantization and options.to != "ctranslate2":
-        raise SettingsError("--quantization is for --to ctranslate2; the other formats keep float32")
-    if options.source and options.quantization in (None, "float32"):
-        raise SettingsError("--source measures what --quantization int8 or int16 costs; without one it has no use")
-    opened = Run.open(options.run).require("translate", "chat")
+    given = {name: value for name in _options_of_formats() if (value := getattr(options, name)) is not None}
+    chosen = complete_options(options.to, given)
+    quantization = cast(Quantization, chosen.get("quantization", "float32"))
+    if options.source and quantization == "float32":
+        raise SettingsError("--source measures the effect of --quantization int8 or int16; give one of them")
+    opened = Run.open(options.run)
     require_exportable(opened.recipe, options.to, where=opened.folder)
-    quantization: Quantization = options.quantization or "float32"
-    home = engine_folder(opened, quantization) if options.to == "ctranslate2" else opened.folder / options.to
-    folder = Path(options.out) if options.out else home
+    folder = Path(options.out) if options.out else opened.folder / folder_name(options.to, chosen)
 
     from regard.export.folder import exporting, refuse_taken
 
-    refuse_taken(folder)  # told before anything is loaded
+    refuse_taken(folder)  # before anything is loaded
     judges = _judges(opened, options) if quantization != "float32" else []
     with nullcontext() if options.out else exporting(opened):
-        _export(opened, options.to, folder, quantization)
+        export_run(opened, options.to, folder, print, **chosen)
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"{folder}: {options.to}, {size / 1e6:.1f} MB")
-    if quantization != "float32":
+    if options.to == "ctranslate2" and quantization != "float32":
         from regard.tasks.translate.engine import quantization_loss
 
         known = quantization_loss(opened, folder, quantization, judges) if judges else None
-        print(known or "give --source and --target to see what quantization costs")
+        print(known or "give --source and --target to measure the effect of quantization")
     return 0
 
 
-def _export(run: Run, format: str, folder: Path, quantization: Quantization) -> None:
-    if format == "ctranslate2":
-        from regard.export.ctranslate2 import convert_run
-
-        convert_run(run, folder, quantization)
-    elif format == "marian":
-        from regard.export.marian import export_marian
-
-        export_marian(run, folder, print)
-    else:
-        from regard.export.onnx import export_onnx
-
-        export_onnx(run, folder)
-
-
 def _judges(run: Run, options: argparse.Namespace) -> list[Pair]:
-    """The pairs that were given; else those that the run has kept; else the first of its own files still there."""
+    """The given pairs; else the held-out pairs of the run; else the first of its own held-out files that exists."""
     if not options.source and (kept := run.held_out()):
         return kept
     data = run.recipe.data
@@ -96,18 +104,16 @@ def _judges(run: Run, options: argparse.Namespace) -> list[Pair]:
     return []
 
 
-# `regard import`: a model made elsewhere becomes a run folder.
-
-
 def configure_import_(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+    """Add the options of `regard import`."""
+    needs = "\n".join(f"  {name}: {import_format(name).HELP}" for name in IMPORTS)
     parser.description = (
-        "Make a run folder of a published model, which every command then takes: Marian's, e.g. those of OPUS-MT, in\n"
-        "the form of Hugging Face transformers (config.json, model.safetensors or pytorch_model.bin, source.spm,\n"
-        "target.spm, vocab.json). No code in it runs.\n\n"
-        "  regard import marian opus-mt-en-de --out runs/opus-en-de"
+        "Make a run folder from a published model. Every command accepts the run. No code of the model is executed.\n\n"
+        f"{needs}\n\n"
+        "  regard import marian opus-mt-en-de --out runs/opus-en-de\n"
+        "  regard translate runs/opus-en-de"
     )
-    parser.add_argument("format", choices=("marian",), help="the format")
+    parser.add_argument("format", choices=tuple(IMPORTS), help="the format")
     parser.add_argument("folder", metavar="DIR", help="the folder of the model")
     parser.add_argument("--out", metavar="RUN", help="the run folder to make (default: runs/ and the name of DIR)")
 
@@ -118,9 +124,6 @@ def run_import_(options: argparse.Namespace) -> int:
     if not folder.is_dir():
         raise RunError(f"{folder}: there is no such folder")
     out = Run.refuse_existing(options.out or Path("runs") / folder.resolve().name)
-
-    from regard.export.marian_import import import_marian
-
-    made = import_marian(folder, out, print)
+    made = import_model(options.format, folder, out, print)
     print(f'the run is in {made.folder}; try "regard translate {made.folder}"')
     return 0

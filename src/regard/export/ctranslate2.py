@@ -1,33 +1,39 @@
-"""A run as a CTranslate2 model, through `ctranslate2.specs` alone.
+"""Export to CTranslate2, through `ctranslate2.specs` alone.
 
-Both keep queries, keys and values in one map, so the tables pair one tensor with one. The padding token, always last,
-is left out: CTranslate2 needs none, and what is not there is never written. The start token has an embedding like any
-other. Positions become a table, because CTranslate2's own sinusoids have other speeds. Attentions of one side have one
-number of heads: pruned ones are filled up with zeros to what the fullest of their side has.
+Both programs keep queries, keys and values in one matrix, so the tables pair one tensor with one. The padding token,
+always last, is removed: CTranslate2 needs none, and a token that does not exist is never written. The start token has
+an embedding like any other token. Positional encodings become a table, because CTranslate2's own sinusoids have other
+frequencies. All attentions of the encoder, and all of the decoder, have one number of heads: pruned ones are filled up
+with zeros to the largest number in the encoder or decoder.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Literal
 
-import torch
-from torch import Tensor
-
+from regard.config import Recipe
 from regard.errors import SettingsError
-from regard.export import require_exportable
+from regard.export import Log, Option, first_obstacle, not_a_transformer, transformer_settings
 from regard.export.folder import export_folder
 from regard.export.weights import LayerNames, NamePair, fill_heads, pairs_of, to_theirs
-from regard.layers.positional_encoding import sinusoids
 from regard.models.transformer_settings import TransformerSettings
 from regard.run import Run
-from regard.tasks.translate.engine import LONGEST, Quantization, import_ctranslate2
 from regard.text.tokenizer import EOS, SOS, UNK, Tokenizer
 
 if TYPE_CHECKING:
-    from ctranslate2.specs import TransformerSpec
+    from types import ModuleType
 
+    from ctranslate2.specs import TransformerSpec
+    from torch import Tensor
+
+Quantization = Literal["int8", "int16", "float32"]
+
+NEEDS = ("ctranslate2",)
+OPTIONS = {"quantization": Option(("float32", "int16", "int8"), "number type of the weights")}
+LONGEST = 1024
+"""Number of positions of an exported model, unless it has learned fewer."""
 
 BLOCK = (
     LayerNames("attend.inward", ("self_attention/linear_0/",), "reads"),
@@ -48,12 +54,17 @@ LAST_NORM = LayerNames("norm", ("layer_norm/",), "norm")
 NORM_PARTS = ("gamma", "beta")
 
 
-def convert_run(run: Run, folder: Path, quantization: Quantization = "float32") -> Path:
+def obstacle(recipe: Recipe) -> str:
+    """Why a run of this recipe cannot be exported; empty if it can."""
+    if reason := not_a_transformer(recipe, "CTranslate2"):
+        return reason
+    window = transformer_settings(recipe).window
+    return first_obstacle({f"model.window = {window}; CTranslate2's encoder attends to the whole sentence": window > 0})
+
+
+def write(run: Run, folder: Path, log: Log, *, quantization: Quantization = "float32") -> None:
     """Write a run as a CTranslate2 model into `folder`."""
-    if quantization not in get_args(Quantization):
-        raise SettingsError(f"quantization {quantization}: choose from {', '.join(get_args(Quantization))}")
-    settings = require_exportable(run.recipe, "ctranslate2", where=run.folder)
-    import_ctranslate2()
+    settings = transformer_settings(run.recipe)
     spec = build_spec(settings, dict(run.load_model().state_dict()), *run.tokenizers)
     spec.validate()
     spec.optimize(quantization)
@@ -63,13 +74,21 @@ def convert_run(run: Run, folder: Path, quantization: Quantization = "float32") 
         spec.save(str(draft))
         for name, tokenizer in zip(("source", "target"), run.tokenizers, strict=True):
             tokenizer.save(draft, name)
-    return folder
+
+
+def import_ctranslate2() -> ModuleType:
+    """The library, or an error that says how to install it."""
+    try:
+        import ctranslate2
+    except ImportError:
+        raise SettingsError('CTranslate2 is not installed; pip install "regard[ctranslate2]"') from None
+    return ctranslate2
 
 
 def build_spec(
     settings: TransformerSettings, weights: dict[str, Tensor], source: Tokenizer, target: Tokenizer
 ) -> TransformerSpec:
-    """The model as CTranslate2 describes it. `weights` hold tied tensors under each of their names."""
+    """The model as a CTranslate2 specification. `weights` hold tied tensors under each of their names."""
     from ctranslate2.specs.model_spec import index_spec
 
     most = _most_heads(settings)
@@ -77,7 +96,7 @@ def build_spec(
     weights, tables = _split_off_positions(settings, fill_heads(settings, weights, wanted))
     for name in ("encoder.embed.tokens.weight", "embed.tokens.weight", "output.weight", "output.bias"):
         if name in weights:
-            weights[name] = weights[name][:-1]  # padding
+            weights[name] = weights[name][:-1]  # without the padding token
     spec = _empty_spec(settings, most)
     named = to_theirs(_pairs(settings, biased="output.bias" in weights), weights) | tables
     for name, tensor in named.items():
@@ -92,7 +111,7 @@ def build_spec(
 
 
 def _most_heads(settings: TransformerSettings) -> dict[str, int]:
-    """The number of heads of each side: as many as any of its attentions has."""
+    """The largest number of heads of an attention, in the encoder and in the decoder."""
     return {
         side: max(1, *(settings.heads_in(name) for name in settings.attentions if name.startswith(side)))
         for side in ("encoder", "decoder")
@@ -119,7 +138,7 @@ def _empty_spec(settings: TransformerSettings, heads: dict[str, int]) -> Transfo
 
 
 def _pairs(settings: TransformerSettings, *, biased: bool) -> Iterator[NamePair]:
-    """The table: our names and CTranslate2's."""
+    """The table: our parameter names and CTranslate2's."""
     widen = WIDEN_GATED if settings.activation == "swiglu" else WIDEN
     for layer in range(settings.encoder_layers):
         yield from pairs_of(f"encoder.blocks.{layer}.", f"encoder/layer_{layer}/", (*BLOCK, widen), NORM_PARTS)
@@ -139,11 +158,15 @@ def _pairs(settings: TransformerSettings, *, biased: bool) -> Iterator[NamePair]
 def _split_off_positions(
     settings: TransformerSettings, weights: dict[str, Tensor]
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """The weights without positions, and a table of positions for each side.
+    """The weights without positional encodings, and a table of positional encodings for encoder and decoder.
 
     Concatenated positions are a sum too: W [e; p] = W1 e + W2 p. W1 goes into the embeddings, W2 into the table.
     """
-    left, tables = dict(weights), dict[str, Tensor]()
+    import torch
+
+    from regard.layers.positional_encoding import sinusoids
+
+    left, tables = dict(weights), {}
     for ours, theirs in (("encoder.embed", "encoder"), ("embed", "decoder")):
         join = left.pop(f"{ours}.positions.join.weight", None)
         width = settings.width if join is None else join.shape[1] - settings.width
@@ -156,6 +179,6 @@ def _split_off_positions(
         if join is not None:
             left[f"{ours}.tokens.weight"] = left[f"{ours}.tokens.weight"] @ join[:, : settings.width].T
             rows = rows @ join[:, settings.width :].T
-        if settings.positions != "rotary" or theirs == "encoder":  # a decoder that rotates takes no table
+        if settings.positions != "rotary" or theirs == "encoder":  # a decoder with rotary positions takes no table
             tables[f"{theirs}/position_encodings/encodings"] = rows
     return left, tables

@@ -1,4 +1,4 @@
-"""The folder that an export writes: whole or not there at all, and marked as an export."""
+"""The folder of an export: written completely or not at all, and marked as an export."""
 
 from __future__ import annotations
 
@@ -16,29 +16,28 @@ from typing import Any
 from regard import __version__
 from regard.errors import RunError, UnwritableError
 from regard.files import concerns, draft_of, file_sha256
+from regard.registry import EXPORTS
 from regard.run import WEIGHTS, Run
 from regard.system import one_at_a_time, rename_folder, sync_folder
 
 MARK = "export.json"
-"""What was exported, and from which weights. A folder that holds it may be replaced by another export."""
+"""File with the format and the weights' fingerprint. A folder that contains it may be replaced by another export."""
 LOCK = ".convert.lock"
-"""File in a run folder that is held by the process that writes an export there."""
-_DRAFT = re.compile(r"\.(ctranslate2-\w+|marian|onnx)\.\d+-[0-9a-f]{8}\.(part|old)")
-"""Names of unfinished exports, and of old ones that were about to be replaced."""
+"""File in a run folder, locked by the process that writes an export there."""
 
 
 @contextlib.contextmanager
 def export_folder(run: Run, folder: Path, facts: dict[str, Any]) -> Iterator[Path]:
-    """A folder to write into that takes its name when the block ends well; an error removes it.
+    """A draft folder that gets its final name when the block ends without an error; an error removes it.
 
-    An earlier export of that name is replaced; anything else that stands there is refused. Of several that
-    are written at once, the last one stays.
+    An earlier export of that name is replaced; anything else there is an error. If several processes write one export
+    at once, the last one stays.
     """
     refuse_taken(folder)
     if folder.is_symlink() and folder.parent.resolve() == run.folder.resolve():
-        # Whoever made the run decides where a link in it leads: only a folder that the user names is followed.
-        raise RunError(f"{folder}: is a link, and what it leads to may not be an export; remove it, or use --out")
-    folder = folder.resolve()  # a link stays, and what it leads to is replaced
+        # The maker of the run decides where a link in it leads; only a link that the user names is followed.
+        raise RunError(f"{folder}: is a link, whose target may not be an export; remove it, or use --out")
+    folder = folder.resolve()  # a link stays; its target is replaced
     draft, inside = draft_of(folder), False
     try:
         draft.mkdir(parents=True)
@@ -56,7 +55,7 @@ def export_folder(run: Run, folder: Path, facts: dict[str, Any]) -> Iterator[Pat
 
 
 def _finish(draft: Path, folder: Path, mark: dict[str, Any]) -> None:
-    """Write the mark, with a checksum of every file, and give the draft its name."""
+    """Write the mark, with a checksum of every file, and rename the draft."""
     files = {str(path.relative_to(draft)): file_sha256(path) for path in sorted(draft.rglob("*")) if path.is_file()}
     mark = mark | {"sha256": files}
     (draft / MARK).write_text(json.dumps(mark, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -68,7 +67,7 @@ def _finish(draft: Path, folder: Path, mark: dict[str, Any]) -> None:
 
 
 def _take_name(draft: Path, folder: Path) -> bool:
-    """Put the draft in the place of what stands there; False when another came in between."""
+    """Replace the folder by the draft; False if another process created the folder in between."""
     aside = draft.with_suffix(".old")
     with contextlib.suppress(FileNotFoundError):
         rename_folder(folder, aside)
@@ -86,15 +85,15 @@ def _take_name(draft: Path, folder: Path) -> bool:
 
 
 def refuse_taken(folder: Path) -> None:
-    """Say so where something other than an earlier export stands."""
+    """Raise an error if the path exists and is not an earlier export."""
     if folder.is_dir() and ((folder / MARK).is_file() or not any(folder.iterdir())):
         return
     if folder.exists():
-        raise RunError(f"{folder}: exists already and is no earlier export; choose another --out")
+        raise RunError(f"{folder}: exists and is not an earlier export; choose another --out")
 
 
 def read_mark(folder: Path) -> dict[str, Any]:
-    """What an export says of itself; empty if there is none."""
+    """The mark of an export; empty if there is none."""
     try:
         mark = json.loads((folder / MARK).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -103,13 +102,13 @@ def read_mark(folder: Path) -> dict[str, Any]:
 
 
 def fingerprint(run: Run) -> str:
-    """A hash of the weights and the architecture, by which an export of other weights is recognised."""
+    """A hash of the weights and the architecture. An export with another fingerprint is of other weights."""
     run.require_weights()
     return hashlib.sha256(f"{run.checksums.check(WEIGHTS)} {run.recipe.model!r}".encode()).hexdigest()
 
 
 def check_export(folder: Path) -> dict[str, str]:
-    """What is wrong with each file of an export, by name; an empty text where nothing is."""
+    """The problem of each file of an export ("missing" or "damaged"), by name; empty if it has none."""
     expected = read_mark(folder).get("sha256", {})
     found = {}
     for name, digest in expected.items():
@@ -120,12 +119,18 @@ def check_export(folder: Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def exporting(run: Run) -> Iterator[None]:
-    """Write exports into the run folder one process at a time, and remove what killed processes have left there."""
+    """Allow one process at a time to write exports into the run folder; remove drafts of killed processes."""
     with one_at_a_time(run.folder / LOCK):
         for path in run.folder.glob(".*-*"):
-            if _DRAFT.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
+            if _is_draft(path.name) and path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
         yield
+
+
+def _is_draft(name: str) -> bool:
+    """Whether this is the name of an unfinished export, or of an old one that was about to be replaced."""
+    formats = "|".join(map(re.escape, EXPORTS))
+    return re.fullmatch(rf"\.({formats})(-\w+)*\.\d+-[0-9a-f]{{8}}\.(part|old)", name) is not None
 
 
 def _sync(path: Path) -> None:

@@ -1,24 +1,26 @@
-"""Marian's layout as Hugging Face `transformers` keeps it: the table of names, and a run written as such a folder.
+"""Export to Marian, in the layout of Hugging Face `transformers`: weights, configuration, search settings, tokenizers.
 
-Four things differ in form. Marian writes positions as [sin | cos] halves where ours interleave sine and cosine, so the
-dimensions of the residual stream stand in another order, in every matrix that reads or writes it. Marian keeps query,
-key and value apart. Marian adds a bias to the scores of the vocabulary, which ours may lack. And Marian's attentions
-all have one number of heads: those that ours have lost are filled up with zeros.
+Weights differ in four ways. Marian's sinusoids are [sin | cos] halves where ours interleave sine and cosine, so the
+dimensions of the residual stream have another order, in every matrix that reads or writes it. Marian has separate
+matrices for query, key and value. Marian adds a bias to the scores of the vocabulary, which ours may lack. And all of
+Marian's attentions have one number of heads: pruned heads are replaced by zeros.
+
+Search settings become those of `generate` and back, where both mean the same; the names of the others are returned, to
+be logged. Their `min_length` counts the start token. They normalise scores, if at all, after forbidding tokens; we
+normalise before, so that a score is always the model's own. Their `repetition_penalty` equals ours in a beam search
+that does not normalise; their greedy search applies it to logits.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from regard.config import Recipe, SearchSettings
 from regard.errors import RunError
-from regard.export import require_exportable
+from regard.export import Log, Option, first_obstacle, not_a_transformer, transformer_settings
 from regard.export.folder import export_folder
 from regard.export.weights import LayerNames, NamePair, fill_heads, pairs_of, to_theirs
 from regard.models.transformer_settings import TransformerSettings
@@ -26,114 +28,13 @@ from regard.run import Run
 from regard.text.subword import MappedTokenizer, SubwordTokenizer
 from regard.text.tokenizer import EOS, SOS, UNK, Tokenizer
 
-# A run's search in the words of `generate` of Hugging Face `transformers`, and back.
-#
-# Only what means the same on both sides is taken over; of the rest both directions give the names, to be told. Their
-# `min_length` counts the start token. They normalise, if at all, after everything was forbidden, where we normalise
-# before: a score of ours stays the model's own opinion. Their `repetition_penalty` is ours in a beam search that does
-# not
-# normalise; a greedy one applies it to logits.
+if TYPE_CHECKING:
+    from torch import Tensor
 
-
-UNKNOWN_TO_THEM = ("length_penalty_form", "coverage_penalty", "beam_groups", "sample", "replace_unknown")
-UNKNOWN_TO_US = {
-    "do_sample": False,
-    "num_beam_groups": 1,
-    "encoder_no_repeat_ngram_size": 0,
-    "encoder_repetition_penalty": 1.0,
-    "exponential_decay_length_penalty": None,
-    "forced_bos_token_id": None,
-    "begin_suppress_tokens": None,
-    "sequence_bias": None,
-}
-"""What changes their search, with the values that change nothing."""
-NUMBERS = (
-    "num_beams",
-    "length_penalty",
-    "no_repeat_ngram_size",
-    "min_length",
-    "min_new_tokens",
-    "repetition_penalty",
-)
-RENORMALIZE = "renormalize_logits"
-
-
-def to_generation(search: SearchSettings, target: Tokenizer) -> tuple[dict[str, Any], list[str]]:
-    """Our search as they write it down, and what they cannot say."""
-    chosen = [target.tokens.index(token) for token in search.suppress_tokens if token in target.tokens]
-    said = {
-        "num_beams": search.beam_size,
-        "length_penalty": search.length_penalty,
-        "early_stopping": True if search.stop == "enough" else "never",
-        "suppress_tokens": list(dict.fromkeys([UNK, SOS, target.pad, *chosen])),
-    }
-    lost = [name for name in UNKNOWN_TO_THEM if getattr(search, name) != getattr(SearchSettings(), name)]
-    if "length_penalty_form" in lost and not search.length_penalty:
-        lost.remove("length_penalty_form")  # both forms divide by one
-    if search.no_repeat_ngram_size:
-        said["no_repeat_ngram_size"] = search.no_repeat_ngram_size
-    if search.min_length:
-        said["min_length"] = search.min_length + 1
-    if search.repetition_penalty != 1 and search.beam_size > 1:
-        said["repetition_penalty"] = search.repetition_penalty
-    elif search.repetition_penalty != 1:
-        lost.append("repetition_penalty")
-    # What is never written leaves its probability to the others; what is forbidden in some places does not.
-    forbids = search.no_repeat_ngram_size or search.min_length or chosen or "repetition_penalty" in said
-    said[RENORMALIZE] = not forbids
-    return said, [f"search.{name} = {json.dumps(getattr(search, name))}" for name in lost]
-
-
-def from_generation(
-    said: Mapping[str, Any], tokens: Mapping[int, str], *, where: str
-) -> tuple[dict[str, Any], list[str]]:
-    """Their search as our settings, and what these cannot say. `tokens`: by their ids, all but the special ones."""
-    given = {name: value for name, value in said.items() if value is not None}
-    for name in NUMBERS:
-        if isinstance(value := given.get(name, 0), bool) or not isinstance(value, int | float):
-            raise RunError(f"{where}: {name} = {json.dumps(value)} is not a number")
-    search = {
-        "beam_size": given.get("num_beams", 1),
-        "length_penalty": given.get("length_penalty", 1.0),
-        "no_repeat_ngram_size": given.get("no_repeat_ngram_size", 0),
-        "min_length": given.get("min_new_tokens", max(given.get("min_length", 0) - 1, 0)),
-        "suppress_tokens": [tokens[id] for id in _forbidden(given, where) if id in tokens],
-    }
-    lost = [name for name, plain in UNKNOWN_TO_US.items() if given.get(name, plain) != plain]
-    if any(len(ids) > 1 for ids in given.get("bad_words_ids", [])):
-        lost.append("bad_words_ids")
-    if stop := _stop(given, search["beam_size"], search["length_penalty"]):
-        search["stop"] = stop
-    elif "early_stopping" in given and search["beam_size"] > 1:
-        lost.append("early_stopping")
-    if (factor := given.get("repetition_penalty", 1.0)) > 1 and search["beam_size"] > 1 and not given.get(RENORMALIZE):
-        search["repetition_penalty"] = factor
-    elif factor != 1:
-        lost.append("repetition_penalty")
-    return search, [f"{name} = {json.dumps(given[name])}" for name in lost]
-
-
-def _stop(given: Mapping[str, Any], beam: int, penalty: float) -> str:
-    """Ours, if one of them ends where theirs does; else nothing."""
-    early = given.get("early_stopping", False)
-    if early is True:
-        return "enough"
-    # Theirs asks whether the open hypotheses would win at the length they have; without a reward for length, none can
-    # win later that cannot win now.
-    return "exact" if early == "never" or (beam > 1 and penalty <= 0) else ""
-
-
-def _forbidden(given: Mapping[str, Any], where: str) -> list[int]:
-    """Tokens that are never written, each once."""
-    try:
-        alone = [ids[0] for ids in given.get("bad_words_ids", []) if len(ids) == 1]
-        return list(dict.fromkeys([*given.get("suppress_tokens", []), *alone]))
-    except TypeError:
-        raise RunError(f"{where}: suppress_tokens and bad_words_ids are not lists of ids") from None
-
-
+NEEDS: tuple[str, ...] = ()
+OPTIONS: dict[str, Option] = {}
 LONGEST = 1024
-"""Positions that the exported model is prepared for."""
+"""Number of positions of the exported model."""
 BIAS = "final_logits_bias"
 
 BLOCK = (
@@ -162,13 +63,54 @@ EMBEDDINGS = {
         ("output.weight", "lm_head.weight"),
     ),
 }
-"""By `model.tie`: the matrices that are stored, each under the one name that both sides keep it under."""
+"""By `model.tie`: the matrices that are stored, our name and theirs."""
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish"}
 """Our names and Marian's."""
+MISSING_THERE = ("length_penalty_form", "coverage_penalty", "beam_groups", "sample", "replace_unknown")
+MISSING_HERE = {
+    "do_sample": False,
+    "num_beam_groups": 1,
+    "encoder_no_repeat_ngram_size": 0,
+    "encoder_repetition_penalty": 1.0,
+    "exponential_decay_length_penalty": None,
+    "forced_bos_token_id": None,
+    "begin_suppress_tokens": None,
+    "sequence_bias": None,
+}
+"""Settings that change their search and that we lack, with the values that have no effect."""
+NUMBERS = (
+    "num_beams",
+    "length_penalty",
+    "no_repeat_ngram_size",
+    "min_length",
+    "min_new_tokens",
+    "repetition_penalty",
+)
+RENORMALIZE = "renormalize_logits"
+
+
+def obstacle(recipe: Recipe) -> str:
+    """Why a run of this recipe cannot be exported; empty if it can."""
+    if reason := not_a_transformer(recipe, "Marian"):
+        return reason
+    model, tokenizer = transformer_settings(recipe), recipe.tokenizer
+    uneven = model.head_width not in (0, model.width / model.heads)
+    return first_obstacle(
+        {
+            f'model.norm = "{model.norm}"; Marian normalises after each sub-layer': model.norm == "before",
+            f'model.positions = "{model.positions}"; Marian adds sinusoids': model.positions != "sinusoidal",
+            f'model.join = "{model.join}"; Marian adds positions': model.join != "add",
+            f'model.activation = "{model.activation}"; Marian has no gated layer': model.activation == "swiglu",
+            f"model.window = {model.window}; Marian attends to the whole sentence": model.window > 0,
+            f"model.head_width = {model.head_width}; Marian's head width is model.width / model.heads": uneven,
+            f'tokenizer.kind = "{tokenizer.kind}"; Marian uses SentencePiece': tokenizer.kind in ("word", "character"),
+            "tokenizer.lowercase = true; Marian's tokenizer cannot lowercase": tokenizer.lowercase,
+        }
+    )
 
 
 def pairs(settings: TransformerSettings) -> Iterator[NamePair]:
-    """The table: our names and Marian's."""
+    """The table: our parameter names and Marian's."""
     for layer in range(settings.encoder_layers):
         yield from pairs_of(f"encoder.blocks.{layer}.", f"model.encoder.layers.{layer}.", BLOCK)
     for layer in range(settings.decoder_layers):
@@ -178,18 +120,20 @@ def pairs(settings: TransformerSettings) -> Iterator[NamePair]:
 
 
 def stream_order(width: int) -> Tensor:
-    """For each dimension of Marian's residual stream the one of ours: first the sines, then the cosines."""
+    """For each dimension of Marian's residual stream the index of ours: first the sines, then the cosines."""
+    import torch
+
     return torch.arange(width).view(-1, 2).T.flatten()
 
 
-def export_marian(run: Run, folder: Path, log: Callable[[str], None] | None = None) -> Path:
+def write(run: Run, folder: Path, log: Log) -> None:
     """Write a run as a folder that `transformers` opens as MarianMTModel and MarianTokenizer.
 
-    `tell` hears what of the run's search does not go with it.
+    `log` gets a line about search settings that `generate` does not have.
     """
     from safetensors.torch import save_file
 
-    settings = require_exportable(run.recipe, "marian", where=run.folder)
+    settings = transformer_settings(run.recipe)
     source, target = run.tokenizers
     weights = to_marian(settings, dict(run.load_model().named_parameters()), target.size)
     search, lost = to_generation(run.recipe.search, target)
@@ -199,17 +143,92 @@ def export_marian(run: Run, folder: Path, log: Callable[[str], None] | None = No
         _write_json(draft / "config.json", _config(settings, source, target))
         _write_json(draft / "generation_config.json", generation)
         _write_tokenizers(draft, run.recipe, source, target)
-    if lost and log:
-        log(f"`generate` of transformers has no such settings and goes without: {', '.join(lost)}")
-    return folder
+    if lost:
+        log(f"not exported, because `generate` of transformers has no such setting: {', '.join(lost)}")
 
 
 def to_marian(settings: TransformerSettings, weights: Mapping[str, Tensor], vocabulary: int) -> dict[str, Tensor]:
     """Our weights under Marian's names, in Marian's order."""
+    import torch
+
     rest = fill_heads(settings, weights, dict.fromkeys(settings.attentions, settings.heads))
     bias_V = rest.pop("output.bias", torch.zeros(vocabulary))
     named = to_theirs(pairs(settings), rest, stream_order(settings.width)) | {BIAS: bias_V[None]}
     return {name: tensor.detach().contiguous() for name, tensor in named.items()}
+
+
+def to_generation(search: SearchSettings, target: Tokenizer) -> tuple[dict[str, Any], list[str]]:
+    """Our search settings as those of `generate`, and the names and values of those that it lacks."""
+    chosen = [target.tokens.index(token) for token in search.suppress_tokens if token in target.tokens]
+    said = {
+        "num_beams": search.beam_size,
+        "length_penalty": search.length_penalty,
+        "early_stopping": True if search.stop == "enough" else "never",
+        "suppress_tokens": list(dict.fromkeys([UNK, SOS, target.pad, *chosen])),
+    }
+    lost = [name for name in MISSING_THERE if getattr(search, name) != getattr(SearchSettings(), name)]
+    if "length_penalty_form" in lost and not search.length_penalty:
+        lost.remove("length_penalty_form")  # both forms divide by one
+    if search.no_repeat_ngram_size:
+        said["no_repeat_ngram_size"] = search.no_repeat_ngram_size
+    if search.min_length:
+        said["min_length"] = search.min_length + 1
+    if search.repetition_penalty != 1 and search.beam_size > 1:
+        said["repetition_penalty"] = search.repetition_penalty
+    elif search.repetition_penalty != 1:
+        lost.append("repetition_penalty")
+    # Probability of tokens that are never written goes to the others; of tokens forbidden at some steps it does not.
+    forbids = search.no_repeat_ngram_size or search.min_length or chosen or "repetition_penalty" in said
+    said[RENORMALIZE] = not forbids
+    return said, [f"search.{name} = {json.dumps(getattr(search, name))}" for name in lost]
+
+
+def from_generation(
+    said: Mapping[str, Any], tokens: Mapping[int, str], *, where: str
+) -> tuple[dict[str, Any], list[str]]:
+    """The settings of `generate` as ours, and those that we lack. `tokens`: by their ids, without the special ones."""
+    given = {name: value for name, value in said.items() if value is not None}
+    for name in NUMBERS:
+        if isinstance(value := given.get(name, 0), bool) or not isinstance(value, int | float):
+            raise RunError(f"{where}: {name} = {json.dumps(value)} is not a number")
+    search = {
+        "beam_size": given.get("num_beams", 1),
+        "length_penalty": given.get("length_penalty", 1.0),
+        "no_repeat_ngram_size": given.get("no_repeat_ngram_size", 0),
+        "min_length": given.get("min_new_tokens", max(given.get("min_length", 0) - 1, 0)),
+        "suppress_tokens": [tokens[id] for id in _forbidden(given, where) if id in tokens],
+    }
+    lost = [name for name, plain in MISSING_HERE.items() if given.get(name, plain) != plain]
+    if any(len(ids) > 1 for ids in given.get("bad_words_ids", [])):
+        lost.append("bad_words_ids")
+    if stop := _stop(given, search["beam_size"], search["length_penalty"]):
+        search["stop"] = stop
+    elif "early_stopping" in given and search["beam_size"] > 1:
+        lost.append("early_stopping")
+    if (factor := given.get("repetition_penalty", 1.0)) > 1 and search["beam_size"] > 1 and not given.get(RENORMALIZE):
+        search["repetition_penalty"] = factor
+    elif factor != 1:
+        lost.append("repetition_penalty")
+    return search, [f"{name} = {json.dumps(given[name])}" for name in lost]
+
+
+def _stop(given: Mapping[str, Any], beam: int, penalty: float) -> str:
+    """Our value of search.stop that ends the search where theirs ends; empty if none does."""
+    early = given.get("early_stopping", False)
+    if early is True:
+        return "enough"
+    # Theirs asks whether an open hypothesis would win at its present length. Without a reward for length, a hypothesis
+    # that cannot win now cannot win later.
+    return "exact" if early == "never" or (beam > 1 and penalty <= 0) else ""
+
+
+def _forbidden(given: Mapping[str, Any], where: str) -> list[int]:
+    """Tokens that are never written, without duplicates."""
+    try:
+        alone = [ids[0] for ids in given.get("bad_words_ids", []) if len(ids) == 1]
+        return list(dict.fromkeys([*given.get("suppress_tokens", []), *alone]))
+    except TypeError:
+        raise RunError(f"{where}: suppress_tokens and bad_words_ids are not lists of ids") from None
 
 
 def _config(settings: TransformerSettings, source: Tokenizer, target: Tokenizer) -> dict[str, Any]:
@@ -263,7 +282,7 @@ def _write_tokenizers(folder: Path, recipe: Recipe, source: Tokenizer, target: T
         "source_lang": recipe.data.source_language or None,
         "target_lang": recipe.data.target_language or None,
         "separate_vocabs": separate,
-        "bos_token": source.token(SOS),  # special, so that it is left out of what is decoded
+        "bos_token": source.token(SOS),  # a special token is not part of decoded text
         "model_max_length": LONGEST,
         "clean_up_tokenization_spaces": False,
     }
@@ -271,8 +290,8 @@ def _write_tokenizers(folder: Path, recipe: Recipe, source: Tokenizer, target: T
 
 
 SQUEEZE_SPACES = b"\x1a\x02\x20\x01"
-"""Field 3 of a SentencePiece model (how it normalises) with its field 4 (no extra spaces) true. Protocol buffers merge
-what is appended. We squeeze spaces before SentencePiece sees them; Marian's tokenizer leaves that to SentencePiece."""
+"""Field 3 of a SentencePiece model (normalisation) with its field 4 (remove extra spaces) true. Protocol buffers merge
+what is appended. We remove extra spaces before SentencePiece; Marian's tokenizer leaves that to SentencePiece."""
 
 
 def _spm(tokenizer: Tokenizer) -> bytes:

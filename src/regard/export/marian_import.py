@@ -1,34 +1,37 @@
-"""A published Marian model (OPUS-MT, as `transformers` keeps it) made into a run folder.
+"""Import of published Marian models (OPUS-MT, in the layout of Hugging Face `transformers`) as run folders.
 
-Marian has no start token: its decoder starts from the padding token. Ours gets a row of its own, a copy of that one,
-so that the ids are laid out as everywhere here: end, unknown, start, the tokens, padding.
+Marian has no start token: its decoder starts with the padding token. Our start token gets its own row, a copy of the
+row of padding, so that token ids have our usual order: end, unknown, start, the tokens, padding.
 """
 
 from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from regard import __version__
 from regard.config import Recipe
 from regard.config.recipe import make_recipe
 from regard.errors import RunError
+from regard.export import Log, transformer_settings
 from regard.export.folder import read_mark
 from regard.export.marian import ACTIVATIONS, BIAS, SQUEEZE_SPACES, from_generation, pairs, stream_order
 from regard.export.weights import to_ours
-from regard.layers.positional_encoding import sinusoids
 from regard.models.transformer_settings import TransformerSettings
 from regard.run import Run
-from regard.text import subword
-from regard.text import subword as mapped
+from regard.text.subword import SubwordTokenizer, load_mapped
 from regard.text.tokenizer import FIRST_SPECIALS, PAD_TOKEN, SOS, Tokenizer
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+HELP = (
+    "config.json, model.safetensors or pytorch_model.bin, source.spm, target.spm and vocab.json of a Marian model, "
+    "e.g. of OPUS-MT, as Hugging Face transformers saves it"
+)
 END, UNKNOWN, START = FIRST_SPECIALS
 ALIASES = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")
 POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
@@ -40,16 +43,18 @@ FIXED = {
     "normalize_embedding": False,
     "add_final_layer_norm": False,
 }
-"""What a configuration must say, where it says anything, for the model to be one of ours."""
+"""Values that the configuration must have, where it has the key, for the model to be one of ours."""
 
 Vocabulary = Mapping[str, int]
 
 
-def import_marian(folder: Path, out: Path, log: Callable[[str], None] | None = None) -> Run:
-    """Make a run of a Marian folder. What is missing, left over or not understood is an error, and leaves nothing.
+def read(folder: Path, out: Path, log: Log) -> Run:
+    """Make a run from the folder of a Marian model; on an error, no run folder remains.
 
-    `tell` hears what of its search has no counterpart here.
+    `log` gets a line about search settings of the model that we lack.
     """
+    import torch
+
     if not (folder / "config.json").is_file():
         raise RunError(f"{folder}: has no config.json; give the folder of a Marian model as a model hub keeps it")
     config, described = _read_json(folder / "config.json"), _read_json(folder / "tokenizer_config.json", optional=True)
@@ -71,12 +76,12 @@ def import_marian(folder: Path, out: Path, log: Callable[[str], None] | None = N
         run.write_tokenizers(*_tokenizers(folder, vocabulary, source_rows, target_vocabulary, target_rows))
         run.write_weights(weights)
         run.write_card(_card(folder, recipe, len(source_rows), len(target_rows)))
-        run.load_model()  # whatever does not fit is told now
+        run.load_model()  # reports weights that do not fit
     except BaseException:
         run.discard()
         raise
-    if lost and log:
-        log(f"no setting here does the same, so the run goes without: {', '.join(lost)}")
+    if lost:
+        log(f"not imported, because Regard has no such setting: {', '.join(lost)}")
     return run
 
 
@@ -84,8 +89,7 @@ def from_marian(
     recipe: Recipe, stored: Mapping[str, Tensor], source_rows: list[int], target_rows: list[int], *, where: str
 ) -> dict[str, Tensor]:
     """Marian's weights under our names, in our order, with our rows of the vocabulary."""
-    settings = recipe.model
-    assert isinstance(settings, TransformerSettings)
+    settings = transformer_settings(recipe)
     theirs = {name: tensor.float() for name, tensor in stored.items()}
     _drop_computed(theirs, settings, where)
     bias_1V = theirs.pop(BIAS, None)
@@ -105,7 +109,9 @@ def from_marian(
 
 
 def _drop_computed(weights: dict[str, Tensor], settings: TransformerSettings, where: str) -> None:
-    """Take out what is stored twice, or can be computed, after checking that it is what it should be."""
+    """Remove weights that are stored twice or can be computed, after checking that they have the expected values."""
+    from regard.layers.positional_encoding import sinusoids
+
     for name in POSITIONS:
         if (rows := weights.pop(name, None)) is not None:
             expected = sinusoids(len(rows), settings.width)[:, stream_order(settings.width)]
@@ -120,9 +126,11 @@ def _drop_computed(weights: dict[str, Tensor], settings: TransformerSettings, wh
 
 
 def _drop_alias(weights: dict[str, Tensor], name: str, original: Tensor | None, where: str) -> None:
+    import torch
+
     alias = weights.pop(name, original)
     if alias is not None and original is not None and not torch.equal(alias, original):
-        raise RunError(f'{where}: "{name}" is said to be shared, but differs from what it is shared with')
+        raise RunError(f'{where}: "{name}" should be a shared matrix, but differs from the other copy')
 
 
 def _read_weights(folder: Path) -> dict[str, Tensor]:
@@ -140,6 +148,8 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
 
 def read_torch_file(path: Path) -> dict[str, Tensor]:
     """Read the weights of a torch file (`pytorch_model.bin`) by name, with torch's restricted unpickler."""
+    import torch
+
     try:
         _refuse_compressed(path)
         weights = torch.load(path, map_location="cpu", weights_only=True)
@@ -172,8 +182,10 @@ def _is_plain(weight: object) -> bool:
 
     A crafted tensor of stride 0 can have a trillion elements on four numbers; copying it would fill the memory.
     """
+    import torch
+
     return (
-        isinstance(weight, Tensor)
+        isinstance(weight, torch.Tensor)
         and weight.layout == torch.strided
         and weight.device.type == "cpu"
         and weight.is_floating_point()
@@ -190,7 +202,7 @@ def _recipe(
     joint: bool,
     biased: bool,
 ) -> Recipe:
-    """The settings that say what the configuration says."""
+    """The configuration as settings."""
     for key, wanted in FIXED.items():
         if config.get(key, wanted) != wanted:
             raise RunError(f"{folder}: {key} = {json.dumps(config[key])} in config.json is not supported")
@@ -225,7 +237,7 @@ def _recipe(
 
 
 def _rows(vocabulary: Vocabulary, start: int | None, folder: Path) -> list[int]:
-    """Which of their ids stands at each of ours: end, unknown, start, the tokens in their order, padding."""
+    """Their id for each of our ids: end, unknown, start, the tokens in their order, padding."""
     if {id for id in vocabulary.values() if isinstance(id, int)} != set(range(len(vocabulary))):
         raise RunError(f"{folder}: the ids in its vocabulary do not run from 0 to {len(vocabulary) - 1}")
     for token in (END, UNKNOWN, PAD_TOKEN):
@@ -234,13 +246,13 @@ def _rows(vocabulary: Vocabulary, start: int | None, folder: Path) -> list[int]:
     end, unknown, padding = vocabulary[END], vocabulary[UNKNOWN], vocabulary[PAD_TOKEN]
     start = padding if start is None else start
     if start not in range(len(vocabulary)):
-        raise RunError(f"{folder}: decoder_start_token_id {start} in config.json is no token of its vocabulary")
+        raise RunError(f"{folder}: decoder_start_token_id {start} in config.json is not in its vocabulary")
     special = {end, unknown, start, padding}
     return [end, unknown, start, *(id for id in range(len(vocabulary)) if id not in special), padding]
 
 
 def _tokens(vocabulary: Vocabulary, rows: list[int]) -> dict[int, str]:
-    """All but the special ones, by their ids, as we spell them: one of theirs named as ours that starts is not it."""
+    """Tokens by their ids, without the special ones. A token spelled like our start token gets another spelling."""
     by_id = {id: token for token, id in vocabulary.items()}
     return {id: by_id[id] if by_id[id] != START else f"<s:{id}>" for id in rows[SOS + 1 : -1]}
 
@@ -254,20 +266,22 @@ def _tokenizers(
 
 
 def _tokenizer(folder: Path, side: str, vocabulary: Vocabulary, rows: list[int]) -> Tokenizer:
-    """SentencePiece with the vocabulary's table; our own kind where both say the same, as in what we have exported."""
+    """SentencePiece with the vocabulary's table; our own tokenizer if it gives the same ids, as in our exports."""
     path = folder / f"{side}.spm"
     if not path.is_file():
         raise RunError(f"{folder}: has no {path.name}")
-    opened = mapped.load_mapped(path, list(_tokens(vocabulary, rows).values()))
+    opened = load_mapped(path, list(_tokens(vocabulary, rows).values()))
     kind = read_mark(folder).get("tokenizer")
     if kind in ("bpe", "unigram"):
-        ours = subword.SubwordTokenizer(kind, False, opened.model.removesuffix(SQUEEZE_SPACES))
+        ours = SubwordTokenizer(kind, False, opened.model.removesuffix(SQUEEZE_SPACES))
         if ours.tokens == opened.tokens:
             return ours
     return opened
 
 
 def _card(folder: Path, recipe: Recipe, source: int, target: int) -> dict[str, Any]:
+    import torch
+
     return {
         "imported": {"from": folder.name, "format": "marian"},
         "languages": {"source": recipe.data.source_language, "target": recipe.data.target_language},
@@ -278,7 +292,7 @@ def _card(folder: Path, recipe: Recipe, source: int, target: int) -> dict[str, A
 
 
 class _Table(dict[str, Any]):
-    """What a JSON file says; asking for what it does not say is an error of that file."""
+    """The object of a JSON file. A missing key is an error that names the file."""
 
     def __init__(self, path: Path, content: Mapping[str, Any]):
         super().__init__(content)
@@ -298,5 +312,5 @@ def _read_json(path: Path, *, optional: bool = False) -> _Table:
     except ValueError:
         raise RunError(f"{path}: not JSON") from None
     if not isinstance(content, dict):
-        raise RunError(f"{path}: not a table")
+        raise RunError(f"{path}: not a JSON object")
     return _Table(path, content)

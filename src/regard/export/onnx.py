@@ -1,213 +1,49 @@
-"""A run as two ONNX graphs: `encoder.onnx`, once a sentence, and `decoder.onnx`, once a token.
+"""Export to ONNX: two graphs, `encoder.onnx` run once per sentence and `decoder.onnx` run once per token.
 
 encoder.onnx   ids [B, S], mask [B, S]                           -> memory.<layer>.key and .value [B, H, S, K]
 decoder.onnx   token [B], mask [B, S], memory..., past... [B, H, T, K] -> logits [B, V], present... [B, H, T + 1, K]
 
-`mask` is true where a token is real. The first call takes the start token and a past of length 0; each later call the
-last token and what the call before named `present`. Rows may be sentences or hypotheses, all with a past equally long.
-Each attention has its own number of heads H; one that has lost all gets a head of zeros, to be fed like the others.
+`mask` is true where a token is real. The first call takes the start token and a past of length 0; each later call takes
+the last token and the `present` outputs of the call before. Rows are sentences or hypotheses, all with a past of one
+length. Each attention has its own number of heads H; one without heads gets a head of zeros, an input like the others.
 """
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
-import importlib.util
-import io
 import json
-import logging
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import torch
-from torch import Tensor, nn
-from torch.export import Dim
-
-from regard.errors import SettingsError
-from regard.export import require_exportable
+from regard.config import Recipe
+from regard.export import Log, Option, first_obstacle, not_a_transformer, transformer_settings
 from regard.export.folder import export_folder
-from regard.export.weights import fill_heads
-from regard.layers.attention import KeyValue
-from regard.layers.kv_cache import KVCache
-from regard.layers.positional_encoding import RotaryEncoding, SinusoidalEncoding
-from regard.models import build
-from regard.models.base import Network
-from regard.models.transformer import Transformer
-from regard.models.transformer_settings import TransformerSettings
-from regard.run import Run, restore
+from regard.run import Run
 from regard.text.tokenizer import EOS, SOS, UNK
 
+NEEDS = ("onnx", "onnxscript")
+OPTIONS: dict[str, Option] = {}
 LONGEST = 1024
-"""Positions that the graphs know, unless fewer were learned."""
+"""Number of positions of the graphs, unless the model has learned fewer."""
 
 
-class EncoderGraph(nn.Module):
-    """Reads the source and projects it for every decoder layer."""
-
-    def __init__(self, model: Transformer):
-        super().__init__()
-        self.model = model
-
-    def forward(self, ids_BS: Tensor, mask_BS: Tensor) -> list[Tensor]:
-        """Keys and values of each decoder layer, one after the other."""
-        encoder = self.model.encoder
-        x_BSD = encoder.embed(ids_BS)
-        for block in encoder.blocks:
-            x_BSD = block(x_BSD, mask_BS)
-        states_BSD = encoder.norm(x_BSD)
-        return [tensor for block in self.model.decoder for tensor in block.cross.remember(states_BSD)]
+def obstacle(recipe: Recipe) -> str:
+    """Why a run of this recipe cannot be exported; empty if it can."""
+    if reason := not_a_transformer(recipe, "the ONNX export"):
+        return reason
+    window = transformer_settings(recipe).window
+    return first_obstacle({f"model.window = {window}; local attention has no fixed graph": window > 0})
 
 
-class DecoderGraph(nn.Module):
-    """One token further."""
+def write(run: Run, folder: Path, log: Log) -> None:
+    """Write the graphs, the tokenizer files and `regard.json` with the ids that a caller needs."""
+    from regard.export.onnx_graphs import load_transformer, write_graphs
 
-    def __init__(self, model: Transformer):
-        super().__init__()
-        self.model = model
-
-    def forward(self, token_B: Tensor, mask_BS: Tensor, memory: list[Tensor], past: list[Tensor]) -> list[Tensor]:
-        """Scores of the next token, then keys and values of each layer with this token among them."""
-        place = past[0].shape[2]
-        x_B1D = self.model.embed(token_B[:, None], place)
-        present: list[Tensor] = []
-        for layer, block in enumerate(self.model.decoder):
-            two = slice(2 * layer, 2 * layer + 2)
-            x_B1D, cache = block.step(x_B1D, Joined(*past[two]), KeyValue(*memory[two]), mask_BS)
-            present += cache
-        return [self.model.output(self.model.norm(x_B1D))[:, 0], *present]
-
-
-class Joined(KVCache):
-    """A cache of one hypothesis per row, as plain tensors [B, H, T, K] that grow by joining: a graph has no buffers."""
-
-    def __init__(self, key: Tensor, value: Tensor):
-        self._parts = KeyValue(key, value)
-        self.length = key.shape[2]
-
-    def __iter__(self) -> Iterator[Tensor]:
-        return iter(self._parts)
-
-    def slots(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Keys and values, all of which the one hypothesis owns."""
-        return *self._parts, None
-
-    def add(self, both_BW2HK: Tensor) -> Joined:
-        """With the key and value of one more token."""
-        new = both_BW2HK.permute(2, 0, 3, 1, 4)  # [2, B, H, 1, K]
-        return Joined(*(torch.cat([old, one], dim=2) for old, one in zip(self._parts, new, strict=True)))
-
-
-def export_onnx(run: Run, folder: Path) -> Path:
-    """Write the graphs, the tokenizer files and `regard.json`, which tells the ids that a caller needs."""
-    settings = require_exportable(run.recipe, "onnx", where=run.folder)
-    _require_libraries()
-    model = _load(run, settings)
+    settings = transformer_settings(run.recipe)
     longest = settings.max_positions if settings.positions == "learned" else LONGEST
-    _prepare_tables(model, longest)
+    model = load_transformer(run, settings)
     source, target = run.tokenizers
     with export_folder(run, folder, {"format": "onnx", "longest": longest}) as draft:
-        _write_graph(draft / "encoder.onnx", *_encoder_inputs(model, longest))
-        _write_graph(draft / "decoder.onnx", *_decoder_inputs(model, settings, longest))
+        write_graphs(model, settings, longest, draft)
         source.save(draft, "source")
         target.save(draft, "target")
         ids = {"start": SOS, "end": EOS, "unknown": UNK, "source_padding": source.pad, "target_padding": target.pad}
         (draft / "regard.json").write_text(json.dumps({"ids": ids, "longest": longest}, indent=2) + "\n")
-    return folder
-
-
-def _load(run: Run, settings: TransformerSettings) -> Transformer:
-    """The model of a run, with a head of zeros where an attention has none."""
-    model: Network = run.load_model()
-    wanted = {name: max(settings.heads_in(name), 1) for name in settings.attentions}
-    if any(settings.heads_in(name) < heads for name, heads in wanted.items()):
-        weights = fill_heads(settings, dict(model.named_parameters()), wanted)
-        source, target = run.tokenizers
-        filled = dataclasses.replace(settings, kept_heads=tuple(wanted.items()))
-        model = build(filled, source_vocabulary=source.size, target_vocabulary=target.size).eval()
-        restore(model.requires_grad_(False), weights, where=str(run.folder))
-    assert isinstance(model, Transformer)
-    return model
-
-
-def _prepare_tables(model: Transformer, longest: int) -> None:
-    """Grow every table of sinusoids to its full size: a graph cannot grow one."""
-    for module in model.modules():
-        if isinstance(module, SinusoidalEncoding | RotaryEncoding):
-            module.table.between(0, longest)
-
-
-def _encoder_inputs(model: Transformer, longest: int) -> tuple[nn.Module, dict[str, Any], list[str]]:
-    """The graph's module, its example inputs with their axes of any size, and the names of its outputs."""
-    batch, size = Dim("B"), Dim("S", max=longest)
-    mask_BS = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
-    axes = {0: batch, 1: size}
-    inputs = {"ids": (torch.zeros(2, 5, dtype=torch.long), axes), "mask": (mask_BS, axes)}
-    return EncoderGraph(model), inputs, _key_value_names("memory", len(model.decoder))
-
-
-def _decoder_inputs(
-    model: Transformer, settings: TransformerSettings, longest: int
-) -> tuple[nn.Module, dict[str, Any], list[str]]:
-    """The same for the decoder."""
-    batch, size, length = Dim("B"), Dim("S", max=longest), Dim("T", max=longest - 1)
-    layers, head_width = settings.decoder_layers, settings.head_width or settings.width // settings.heads
-
-    def empty(kind: str, places: int, axis: Dim) -> list[tuple[Tensor, dict[int, Dim]]]:
-        heads = [max(settings.heads_in(f"decoder.{layer}.{kind}"), 1) for layer in range(layers) for _ in range(2)]
-        return [(torch.zeros(2, count, places, head_width), {0: batch, 2: axis}) for count in heads]
-
-    inputs = {
-        "token": (torch.zeros(2, dtype=torch.long), {0: batch}),
-        "mask": (torch.ones(2, 5, dtype=torch.bool), {0: batch, 1: size}),
-        "memory": empty("cross", 5, size),
-        "past": empty("self", 3, length),
-    }
-    return DecoderGraph(model), inputs, ["logits", *_key_value_names("present", layers)]
-
-
-def _key_value_names(what: str, layers: int) -> list[str]:
-    return [f"{what}.{layer}.{part}" for layer in range(layers) for part in ("key", "value")]
-
-
-def _write_graph(path: Path, module: nn.Module, inputs: dict[str, Any], outputs: list[str]) -> None:
-    names: list[str] = []
-    for name, given in inputs.items():
-        names += _key_value_names(name, len(given) // 2) if isinstance(given, list) else [name]
-    with _quiet():
-        program = torch.onnx.export(
-            module.eval(),
-            tuple(_part(given, 0) for given in inputs.values()),
-            dynamic_shapes=tuple(_part(given, 1) for given in inputs.values()),
-            input_names=names,
-            output_names=outputs,
-            dynamo=True,
-            verbose=False,
-        )
-        assert program is not None
-        program.save(str(path))
-
-
-def _part(given: Any, part: int) -> Any:
-    return [one[part] for one in given] if isinstance(given, list) else given[part]
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """The exporter's remarks (axis names that it merges, libraries that it can do without) are of no use here."""
-    log = logging.getLogger("torch.onnx")
-    level = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        log.setLevel(level)
-
-
-def _require_libraries() -> None:
-    for name in ("onnx", "onnxscript"):
-        if importlib.util.find_spec(name) is None:
-            raise SettingsError(f'{name} is not installed; pip install "regard[onnx]"')

@@ -1,42 +1,46 @@
-"""Weights under other names: one table of pairs a format, read both ways. Nothing may be missing or left over."""
+"""Weights under other names: one table of name pairs per format, read in both directions, and attentions filled up.
+
+A name that is missing or unused is an error. Some formats want one number of heads in every attention. There,
+pruned heads are replaced by heads of zeros. Such a head has equal attention weights, a value of zero and adds nothing:
+the translations stay the same, but the saving of the pruning is lost.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal, NamedTuple
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from regard.errors import RunError
 from regard.models.transformer_settings import TransformerSettings
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+WEIGHT_AND_BIAS = ("weight", "bias")
+
 
 class NamePair(NamedTuple):
-    """One of our tensors and what it is called elsewhere."""
+    """One of our tensors and its names in the other format."""
 
     ours: str
     theirs: tuple[str, ...]
-    """Several where they keep apart what we keep together: joined along the first axis, they are ours."""
+    """Several if the other format splits our tensor: concatenated along the first axis, their tensors are ours."""
     stream: tuple[int, ...] = ()
-    """Axes that lie on the residual stream, whose dimensions may stand in another order elsewhere."""
+    """Axes of the residual stream, whose dimensions may have another order in the other format."""
 
 
 class LayerNames(NamedTuple):
-    """A linear map or a norm: our name, theirs, and what it does to the residual stream."""
+    """A linear layer or a norm: our name, theirs, and whether it reads or writes the residual stream."""
 
     ours: str
     theirs: tuple[str, ...]
     role: Literal["reads", "writes", "norm"]
 
 
-WEIGHT_AND_BIAS = ("weight", "bias")
-
-
 def pairs_of(
     ours: str, theirs: str, layers: Iterable[LayerNames], norm_parts: tuple[str, str] = WEIGHT_AND_BIAS
 ) -> Iterator[NamePair]:
-    """The pairs of these layers, under our prefix and theirs. `norm_parts` are their names for a norm's two vectors."""
+    """The pairs of these layers, under our prefix and theirs. `norm_parts`: their names of the vectors of a norm."""
     for layer in layers:
         names = norm_parts if layer.role == "norm" else WEIGHT_AND_BIAS
         streams = ((1,), ()) if layer.role == "reads" else ((0,), (0,))
@@ -48,8 +52,9 @@ def pairs_of(
 def to_theirs(
     pairs: Iterable[NamePair], weights: Mapping[str, Tensor], order: Tensor | None = None
 ) -> dict[str, Tensor]:
-    """Our weights under their names. `order` lists, for each dimension of their stream, the one of ours."""
-    left, made = dict(weights), dict[str, Tensor]()
+    """Our weights under their names. `order` gives, for each dimension of their residual stream, the index of ours."""
+    left = dict(weights)
+    made: dict[str, Tensor] = {}
     for pair in pairs:
         tensor = _reorder(_take(left, pair.ours, "the run"), pair.stream, order)
         made |= zip(pair.theirs, tensor.chunk(len(pair.theirs)), strict=True)
@@ -60,8 +65,11 @@ def to_theirs(
 def to_ours(
     pairs: Iterable[NamePair], weights: Mapping[str, Tensor], order: Tensor | None = None, *, where: str
 ) -> dict[str, Tensor]:
-    """Their weights under our names: the way back from `to_theirs`, with the same `order`."""
-    left, made = dict(weights), dict[str, Tensor]()
+    """Their weights under our names: the inverse of `to_theirs`, with the same `order`."""
+    import torch
+
+    left = dict(weights)
+    made: dict[str, Tensor] = {}
     back = None if order is None else order.argsort()
     for pair in pairs:
         parts = [_take(left, name, where) for name in pair.theirs]
@@ -72,13 +80,13 @@ def to_ours(
 
 def _take(weights: dict[str, Tensor], name: str, where: str) -> Tensor:
     if name not in weights:
-        raise RunError(f'{where}: lacks the weights "{name}"')
+        raise RunError(f'{where}: the weights "{name}" are missing')
     return weights.pop(name)
 
 
 def _refuse_rest(left: Mapping[str, Tensor], where: str) -> None:
     if left:
-        raise RunError(f'{where}: holds the weights "{min(left)}", which have no place on the other side')
+        raise RunError(f'{where}: the weights "{min(left)}" have no counterpart in the other format')
 
 
 def _reorder(tensor: Tensor, axes: tuple[int, ...], order: Tensor | None) -> Tensor:
@@ -89,21 +97,14 @@ def _reorder(tensor: Tensor, axes: tuple[int, ...], order: Tensor | None) -> Ten
     return tensor
 
 
-# Pruned attentions in formats that want one number of heads: the missing ones are filled up with zeros.
-#
-# A head of zeros looks everywhere alike, finds nothing, and adds nothing: the translations stay the same. What
-# pruning
-# saved is lost as far as heads are filled up.
-
-
 MAPS = {"self": {"inward": 3}, "cross": {"query": 1, "memory": 2}}
-"""The maps whose rows belong to heads, and how many are stacked in each; by kind of attention."""
+"""Matrices whose rows belong to heads, with the number of projections stacked in each; by kind of attention."""
 
 
 def fill_heads(
     settings: TransformerSettings, weights: Mapping[str, Tensor], wanted: Mapping[str, int]
 ) -> dict[str, Tensor]:
-    """The weights with so many heads in each attention. Those that are wanted are never fewer than there are."""
+    """The weights with the wanted number of heads in each attention, which is never below the present number."""
     filled = dict(weights)
     for name in settings.attentions:
         kept, missing = settings.heads_in(name), wanted[name] - settings.heads_in(name)
@@ -113,7 +114,9 @@ def fill_heads(
 
 
 def _fill(weights: dict[str, Tensor], name: str, width: int, head_width: int, kept: int, missing: int) -> None:
-    """Put heads of zeros after those that an attention has. One that has none has no maps either."""
+    """Append heads of zeros to an attention. An attention without heads has no matrices either."""
+    import torch
+
     side, layer, kind = name.split(".")
     block = f"encoder.blocks.{layer}" if side == "encoder" else f"decoder.{layer}"
     place = f"{block}.{'attend' if kind == 'self' else 'cross'}"

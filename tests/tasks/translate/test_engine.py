@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-import regard.export.ctranslate2
 from regard.cli import main
 from regard.config import SearchSettings
 from regard.data.pairs import Pair
 from regard.errors import SettingsError
+from regard.export import export_run
 from regard.run import Run
 from regard.tasks.translate.engine import DEPENDENT, OUTSIDE, SUPPORTED, Engine, choose_engine, load_fast
 from regard.tasks.translate.output import TranslationFile
@@ -85,13 +85,13 @@ def test_the_lists_name_every_setting_at_most_once_and_only_settings():
 def test_first_use_converts_once_and_translates_nothing_else(tmp_path, monkeypatch):
     run = random_run(tmp_path / "run", random_recipe())
     run.write_held_out([Pair(text, text) for text in sentences(3)])
-    convert, converted, translated, logged = regard.export.ctranslate2.convert_run, [], [], []
+    converted, translated, logged = [], [], []
 
-    def count(run, folder, quantization):
-        converted.append(quantization)
-        return convert(run, folder, quantization)
+    def count(run, name, folder, **options):
+        converted.append(options["quantization"])
+        return export_run(run, name, folder, **options)
 
-    monkeypatch.setattr(regard.export.ctranslate2, "convert_run", count)
+    monkeypatch.setattr("regard.tasks.translate.engine.export_run", count)
     monkeypatch.setattr(Engine, "as_they_come", lambda self, sources, *_, **__: translated.append(sources) or iter(()))
     load_fast(run, "int8", logged.append)
     load_fast(run, "int8", logged.append)
@@ -248,13 +248,13 @@ def test_a_folder_that_cannot_be_written_is_left_to_torch(tmp_path, capsys, monk
 
 def test_of_two_that_convert_at_once_one_waits_for_the_other(tmp_path, monkeypatch):
     run = random_run(tmp_path / "run", random_recipe())
-    convert, made = regard.export.ctranslate2.convert_run, []
+    made = []
 
-    def slowly(*arguments):
+    def slowly(*arguments, **options):
         time.sleep(0.3)
-        made.append(convert(*arguments))
+        made.append(export_run(*arguments, **options))
 
-    monkeypatch.setattr(regard.export.ctranslate2, "convert_run", slowly)
+    monkeypatch.setattr("regard.tasks.translate.engine.export_run", slowly)
     with ThreadPoolExecutor(2) as pool:
         both = [pool.submit(load_fast, Run.open(run.folder), "int8") for _ in range(2)]
         answers = [one.result().translate(["I am here."]) for one in both]

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack
 from regard.config import SearchSettings
 from regard.data.pairs import Pair
 from regard.errors import ModelError, SettingsError, UnwritableError
-from regard.export import exportable
+from regard.export import export_run, folder_name
+from regard.export.ctranslate2 import LONGEST, import_ctranslate2, obstacle
+from regard.export.ctranslate2 import Quantization as Quantization
 from regard.export.folder import check_export, exporting, fingerprint, read_mark
 from regard.run import Run
 from regard.system import usable_cores
@@ -31,10 +33,6 @@ if TYPE_CHECKING:
     from ctranslate2 import TranslationResult
 
 
-Quantization = Literal["int8", "int16", "float32"]
-
-LONGEST = 1024
-"""Positions that an exported model knows, unless it has learned fewer."""
 BATCH = 32
 """Sentences a batch: one-thread workers are no faster with more."""
 
@@ -183,9 +181,7 @@ def convert_if_new(run: Run, quantization: Quantization, log: Callable[[str], No
     with exporting(run):
         if _is_current(folder, run):
             return False
-        from regard.export.ctranslate2 import convert_run
-
-        convert_run(run, folder, quantization)
+        export_run(run, "ctranslate2", folder, quantization=quantization)
     return True
 
 
@@ -201,7 +197,7 @@ def _is_current(folder: Path, run: Run, log: Callable[[str], None] | None = None
 
 def engine_folder(run: Run, quantization: Quantization) -> Path:
     """Where a run keeps its converted model."""
-    return run.folder / f"ctranslate2-{quantization}"
+    return run.folder / folder_name("ctranslate2", {"quantization": quantization})
 
 
 def _by_length(sources: Sequence[Sequence[int]], longest: Sequence[int], *, one_limit: bool) -> list[list[int]]:
@@ -219,15 +215,6 @@ def _compute_type(ctranslate2: ModuleType, mark: Mapping[str, Any]) -> str:
     """That of the weights; where the processor lacks it (int16 mostly), full precision and not a coarser one."""
     wanted = mark.get("quantization", "float32")
     return wanted if wanted in ctranslate2.get_supported_compute_types("cpu") else "float32"
-
-
-def import_ctranslate2() -> ModuleType:
-    """The library, or a line that says how to get it."""
-    try:
-        import ctranslate2
-    except ImportError:
-        raise SettingsError('CTranslate2 is not installed; pip install "regard[ctranslate2]"') from None
-    return ctranslate2
 
 
 # Translation by CTranslate2, for runs that can be converted and searches that it knows. Torch is never imported.
@@ -398,7 +385,7 @@ def why_not(run: Run, search: SearchSettings, asked: Sequence[str] = ()) -> str:
             return f"CTranslate2 does not support search.{name}"
     if asked:
         return f"CTranslate2 does not support {asked[0]}"
-    if reason := exportable(run.recipe)["ctranslate2"]:
+    if reason := obstacle(run.recipe):
         return reason
     return "" if importlib.util.find_spec("ctranslate2") else 'it is not installed; pip install "regard[ctranslate2]"'
 
@@ -423,7 +410,6 @@ class QuantizationLoss:
 
 def quantization_loss(run: Run, folder: Path, quantization: Quantization, pairs: Sequence[Pair]) -> QuantizationLoss:
     """Translate these pairs with the quantized model in `folder` and with full precision."""
-    from regard.export.ctranslate2 import convert_run
     from regard.tasks.translate.evaluate import score_translations
 
     search, (source, target) = run.recipe.search, run.tokenizers
@@ -431,7 +417,7 @@ def quantization_loss(run: Run, folder: Path, quantization: Quantization, pairs:
     longest = [int(search.max_length_ratio * len(row)) + search.max_length_extra for row in ids]
     bleu = []
     with tempfile.TemporaryDirectory() as place:
-        for model in (convert_run(run, Path(place) / "full", "float32"), folder):
+        for model in (export_run(run, "ctranslate2", Path(place) / "full", quantization="float32"), folder):
             found = Engine(model, source, target).translate(
                 ids, longest, beam_size=search.beam_size, penalty=search.length_penalty, stop="enough"
             )
