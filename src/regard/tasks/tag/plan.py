@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from regard.training.device import Machine
-from regard.training.plan import PlannedSetting, is_given
+from regard.training.plan import (
+    PlannedSetting,
+    Tables,
+    batch_size,
+    choose_learning_rate,
+    choose_length,
+    leave_given,
+    steps_per_epoch,
+)
 
 SPECIAL = 5  # tokens that every vocabulary has, and the space
 MOST_CHARACTERS = 8000
 LARGEST_TABLE = 1 << 17
-UPDATES_AT_LEAST = 40  # between validations
+STEPS_BETWEEN_VALIDATIONS = 40  # at least
 EPOCHS = 10  # more gain little
-UPDATES = 600  # that little data gets
+LEAST_STEPS = 600  # with little data
 
 
 @dataclass(frozen=True)
@@ -46,61 +53,44 @@ class SentenceFacts:
         return self.sentences * self.words
 
 
-def make_tag_plan(
-    data: SentenceFacts, machine: Machine, given: Mapping[str, Mapping[str, Any]]
-) -> list[PlannedSetting]:
-    """Choose whatever `given`, as tables of settings, leaves open."""
+def make_tag_plan(data: SentenceFacts, machine: Machine, given: Tables) -> list[PlannedSetting]:
+    """Choose the settings that `given` leaves open."""
     arch = given.get("model", {}).get("arch", "tagger-gru")
     batch = given.get("train", {}).get("batch_tokens") or _batch_tokens(data)
-    choices = [*_vocabulary(data), *_model(data, arch), *_learning(data, arch), *_batches(data, batch)]
-    return [choice for choice in choices if not is_given(choice.name, given)]
+    return leave_given([*_vocabulary(data), *_model(data, arch), *_learning(data, arch), *_batches(data, batch)], given)
 
 
 def _vocabulary(data: SentenceFacts) -> Iterator[PlannedSetting]:
     if data.scheme == "BIOES":
-        yield PlannedSetting("tag.scheme", "BIOES", "answers are written as the training data is")
+        yield PlannedSetting("tag.scheme", "BIOES", "the scheme of the training data")
     size = min(max(data.characters, 4) + SPECIAL, MOST_CHARACTERS)
-    yield PlannedSetting("tokenizer.kind", "character", "the spelling tells most of words that were never seen")
-    yield PlannedSetting("tokenizer.vocab_size", size, "every character that is seen at least three times")
+    yield PlannedSetting("tokenizer.kind", "character", "the label of an unknown word depends mostly on its spelling")
+    yield PlannedSetting("tokenizer.vocab_size", size, "all characters that occur at least three times")
 
 
 def _model(data: SentenceFacts, arch: str) -> Iterator[PlannedSetting]:
-    yield PlannedSetting("model.arch", arch, "words are read from both ends; a chain joins their labels")
+    yield PlannedSetting("model.arch", arch, "reads words in both directions; a CRF scores sequences of labels")
     table = min(1 << max(math.ceil(math.log2(data.distinct)), 8), LARGEST_TABLE)
-    yield PlannedSetting("model.words", table, f"{data.distinct:,} different words, each found by two places")
+    yield PlannedSetting("model.words", table, f"{data.distinct:,} different words, each hashed to two rows")
     small = data.total < 50_000
     if arch == "tagger-gru":
         yield PlannedSetting("model.width", 64 if small else 128, f"{data.total:,.0f} words")
-    yield PlannedSetting("model.embedding", 50 if small else 100, "of whole words, as wide as their number bears")
+    yield PlannedSetting("model.embedding", 50 if small else 100, f"{data.total:,.0f} words")
 
 
 def _learning(data: SentenceFacts, arch: str) -> Iterator[PlannedSetting]:
-    metric = "f1" if data.marks_spans else "accuracy"
-    yield PlannedSetting(
-        "train.metric", metric, "of spans" if data.marks_spans else "the share of words that are right"
-    )
-    if arch == "tagger-encoder":
-        yield PlannedSetting("train.optimizer", "muon", "about half the updates that Adam needs")
-        yield PlannedSetting("train.muon_learning_rate", 0.02, "of Muon's matrices")
-    yield PlannedSetting("train.learning_rate", 3e-3, "what these networks bear")
-    yield PlannedSetting("train.warmup_steps", 100, "a short climb is enough")
-    yield PlannedSetting("train.schedule", "constant", "the end is not known yet; the rate falls when it comes")
-    yield PlannedSetting("train.cooldown", 0.4, "whatever ends it: minutes, updates, or no better validation")
+    metric, reason = ("f1", "of spans") if data.marks_spans else ("accuracy", "the share of words with the right label")
+    yield PlannedSetting("train.metric", metric, reason)
+    yield from choose_learning_rate(3e-3, 100, 0.4, muon=arch == "tagger-encoder")
 
 
 def _batch_tokens(data: SentenceFacts) -> int:
-    """Some thirty sentences, or as many updates an epoch as little data needs."""
-    wanted = (32 if data.sentences >= 2_000 else 12) * (data.words + 1)
-    return int(max(2 ** round(math.log2(wanted)), 128))
+    """About 32 sentences; fewer of little data, so that an epoch has enough steps."""
+    return batch_size((32 if data.sentences >= 2_000 else 12) * (data.words + 1), least=128)
 
 
 def _batches(data: SentenceFacts, batch: int) -> Iterator[PlannedSetting]:
     yield PlannedSetting("train.batch_tokens", batch, f"about {max(round(batch / (data.words + 1)), 1)} sentences")
-    epoch = max(round(data.sentences * (data.words + 1) / (0.95 * batch)), 1)
-    every = min(max(epoch, UPDATES_AT_LEAST), 1000)
-    often = "about once an epoch" if every == epoch else f"an epoch is about {epoch:,} updates"
-    yield PlannedSetting("train.validate_every", every, often)
-    yield PlannedSetting("train.checkpoint_every", min(every, 500), "so little is lost when it is killed")
-    most = max(EPOCHS * epoch, UPDATES)
-    yield PlannedSetting("train.max_steps", most, f"{round(most / epoch)} epochs, if nothing ends it before")
-    yield PlannedSetting("train.patience", 4, "validations without a better one; then it cools down and stops")
+    epoch = steps_per_epoch(data.sentences * (data.words + 1), batch, filled=0.95)
+    every = min(max(epoch, STEPS_BETWEEN_VALIDATIONS), 1000)
+    yield from choose_length(epoch, validate_every=every, patience=4, max_steps=max(EPOCHS * epoch, LEAST_STEPS))

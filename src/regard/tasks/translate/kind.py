@@ -20,12 +20,13 @@ from regard.tasks.report import Sample, write_report
 from regard.tasks.seq2seq import TranslateTrainUnit
 from regard.tasks.translate.data import PreparedPairs, TrainingPairs, open_prepared, prepare
 from regard.tasks.translate.evaluate import score_translations
+from regard.tasks.translate.plan import PairFacts, estimate, fit_memory, make_plan
 from regard.tasks.translate.training import still_tuned, tune_search
 from regard.tasks.translate.translator import load, texts_of
 from regard.training.checkpoint import TrainingProgress
 from regard.training.device import Machine
 from regard.training.distributed import ProcessGroup
-from regard.training.plan import Estimate, PairFacts, PlannedSetting, estimate, fit_memory, make_plan, merge
+from regard.training.plan import Estimate, PlannedSetting, merge
 
 METRICS = ("bleu", "chrf", "loss")
 HELD_OUT_PAIRS = 500

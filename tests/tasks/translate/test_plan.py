@@ -5,8 +5,9 @@ import dataclasses
 import pytest
 
 from regard.config.recipe import make_recipe
+from regard.tasks.translate.plan import PairFacts, estimate, fit_memory, make_plan
 from regard.training.device import Machine
-from regard.training.plan import PairFacts, estimate, fit_memory, make_plan, merge
+from regard.training.plan import merge
 
 LAPTOP = Machine("cpu", cores=2, memory=8e9, peak=2e11)
 GPU = Machine("some GPU", cores=8, memory=24e9, peak=2e13)

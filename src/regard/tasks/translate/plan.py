@@ -1,0 +1,196 @@
+"""The plan for sentence pairs: vocabulary, architecture and training from their number and length, and the machine.
+
+Naming an architecture decides its sizes; norm, positions and dropout stay the plan's, and a recurrent network gets the
+optimizer that fits it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from regard.config import ModelSettings, Recipe, TrainSettings
+from regard.models import build, settings_of
+from regard.models.base import Network, count_parameters
+from regard.models.transformer_settings import TransformerSettings
+from regard.training.device import Machine
+from regard.training.flops import count_cost, pair_amounts
+from regard.training.plan import (
+    CHARACTERS_PER_TOKEN,
+    COPIES,
+    FLOAT,
+    PROCESS,
+    SHARE_OF_PEAK,
+    SHARE_OF_SHORT_PEAK,
+    Estimate,
+    PlannedSetting,
+    Tables,
+    choose_learning_rate,
+    choose_length,
+    leave_given,
+    steps_per_epoch,
+)
+from regard.training.schedule import ends_by_patience_only
+
+LONGEST_SENTENCES = 8  # of the longest kind, that a batch should hold
+EPOCHS = 60  # of little data; half as many cost a point of BLEU (docs/log.md)
+LEAST_STEPS = 6000  # however short an epoch is
+BFLOAT16_PAYS = 1.5  # speedup of matrix products from which on bfloat16 is used, since a step has other operations too
+SMALLEST_BATCH = 256
+
+
+@dataclass(frozen=True)
+class PairFacts:
+    """What the plan knows of the training data."""
+
+    pairs: int
+    characters: float
+    """Mean length of a sentence, both sides."""
+    long: float = 0.0
+    """Length that only one sentence in a hundred exceeds."""
+
+    @property
+    def length(self) -> float:
+        """Mean length of a sentence in tokens, the end token included; an estimate."""
+        return self.characters / CHARACTERS_PER_TOKEN + 1
+
+    def steps(self, batch_tokens: int) -> int:
+        """Steps per epoch, roughly."""
+        return steps_per_epoch(self.pairs * self.length, batch_tokens)
+
+
+def make_plan(corpus: PairFacts, machine: Machine, given: Tables) -> list[PlannedSetting]:
+    """Choose the settings that `given` leaves open."""
+    model, train = given.get("model", {}), given.get("train", {})
+    arch, reason = _choose_arch(corpus, machine)
+    preset = settings_of(model.get("arch") or arch)
+    is_transformer = isinstance(preset, TransformerSettings)
+    choices = [
+        *_vocabulary(corpus, given.get("tokenizer", {}).get("kind", "bpe")),
+        PlannedSetting("model.arch", arch, reason),
+    ]
+    if isinstance(preset, TransformerSettings):
+        choices += _transformer(corpus, machine, preset, model)
+    elif not {"width", "embedding"} & model.keys():
+        choices += _sizes(corpus, preset)
+    muon = is_transformer and train.get("optimizer") != "adam" and not train.get("fsdp")  # Muon needs whole matrices
+    warmup = 30 if muon and corpus.pairs < 100_000 else 100
+    choices += choose_learning_rate(3e-3 if muon else 1e-3, warmup, 0.3, muon=muon)
+    if corpus.pairs < 500_000:
+        growing = "dropout and subword regularization grow: a model that has learned nothing cannot overfit"
+        choices.append(PlannedSetting("train.regularization_warmup", 3000, growing))
+    batch = _batch(corpus, machine)
+    epoch = corpus.steps((train.get("batch_tokens") or batch.value) * train.get("gradient_accumulation", 1))
+    limited = corpus.pairs < 100_000 and not train.get("max_minutes")
+    most = max(EPOCHS * epoch, LEAST_STEPS) if limited else 0
+    every = min(max(epoch, 100), 2000)
+    choices += [batch, *choose_length(epoch, validate_every=every, patience=10, max_steps=most)]
+    return leave_given(choices, given)
+
+
+def _vocabulary(corpus: PairFacts, kind: str) -> Iterator[PlannedSetting]:
+    pairs = corpus.pairs
+    if kind == "word":
+        size = 10_000 if pairs < 15_000 else 32_000
+        yield PlannedSetting("tokenizer.vocab_size", size, f"{pairs:,} pairs: rarer words are not seen often enough")
+        return
+    size = 2000 if pairs < 5_000 else 4000 if pairs < 15_000 else 6000 if pairs < 100_000 else 16_000
+    size = 32_000 if pairs >= 1_000_000 else size
+    yield PlannedSetting("tokenizer.vocab_size", size, f"{pairs:,} pairs: few enough that each subword is seen often")
+    if pairs < 500_000 and kind in ("bpe", "unigram"):
+        reason = "words are split differently each time, until the cooldown: better with little data"
+        yield PlannedSetting("tokenizer.subword_regularization", 0.1, reason)
+
+
+def _choose_arch(corpus: PairFacts, machine: Machine) -> tuple[str, str]:
+    pairs = corpus.pairs
+    if pairs < 100_000:
+        return "transformer-tiny" if pairs < 15_000 else "transformer-mini", f"{pairs:,} pairs: a larger one overfits"
+    if pairs < 1_000_000 or machine.device == "cpu":
+        return "transformer-small", f"{pairs:,} pairs on {machine.device}: small enough for several epochs"
+    return "transformer-base", f"{pairs:,} pairs: enough for the paper's base model"
+
+
+def _transformer(
+    corpus: PairFacts, machine: Machine, preset: TransformerSettings, model: Mapping[str, Any]
+) -> Iterator[PlannedSetting]:
+    dropout = 0.3 if corpus.pairs < 100_000 else 0.2 if corpus.pairs < 500_000 else 0.1
+    yield PlannedSetting("model.dropout", dropout, "the less data, the more dropout")
+    if preset.norm != "before":
+        yield PlannedSetting("model.norm", "before", "trains without a long warm-up")
+    if "join" not in model:  # it says how positions join the embeddings, which rotary ones do not
+        reason = "attention depends on the distance between words: learned from fewer sentences"
+        yield PlannedSetting("model.positions", "rotary", reason)
+    if model.get("norm", "before") == "before":
+        reason = "sub-layers add nothing at first: needs fewer steps with pre-norm"
+        yield PlannedSetting("train.zero_init_residual", True, reason)
+    if machine.device == "cpu" and machine.bfloat16_speedup >= BFLOAT16_PAYS:
+        faster = f"matrix products are {machine.bfloat16_speedup:.1f} times as fast here; weights stay in float32"
+        yield PlannedSetting("train.precision", "bfloat16", faster)
+
+
+def _sizes(corpus: PairFacts, preset: ModelSettings) -> Iterator[PlannedSetting]:
+    width = 256 if corpus.pairs < 100_000 else 512
+    for name in ("width", "embedding"):
+        if getattr(preset, name, 0) > width:
+            yield PlannedSetting(f"model.{name}", width, f"{corpus.pairs:,} pairs: a wider network overfits")
+
+
+def _batch(corpus: PairFacts, machine: Machine) -> PlannedSetting:
+    wanted = 2048 if corpus.pairs < 100_000 else 4096 if machine.device == "cpu" else 16_384
+    longest = LONGEST_SENTENCES * corpus.long / CHARACTERS_PER_TOKEN
+    while wanted < longest:
+        wanted *= 2
+    reason = "little data: many small steps" if wanted == 2048 else "large enough to keep the machine busy"
+    return PlannedSetting("train.batch_tokens", wanted, reason)
+
+
+def estimate(recipe: Recipe, corpus: PairFacts, machine: Machine) -> Estimate:
+    """What training by this recipe will take."""
+    model = _build(recipe)
+    length = round(corpus.length)
+    train, passes = recipe.train, 2 if recipe.train.r_drop else 1
+    flops = passes * corpus.pairs * count_cost(model).training(**pair_amounts(1, length, length))
+    parameters = count_parameters(model)
+    short = train.precision == "bfloat16"
+    speed = machine.peak * (machine.bfloat16_speedup * SHARE_OF_SHORT_PEAK if short else SHARE_OF_PEAK)
+    most = train.max_steps * train.gradient_accumulation / corpus.steps(train.batch_tokens)
+    epochs = 0.0 if ends_by_patience_only(train) else most
+    return Estimate(parameters, _memory(recipe, parameters, corpus), flops, flops / speed, epochs)
+
+
+def _build(recipe: Recipe) -> Network:
+    """The model without memory for its weights."""
+    size = recipe.tokenizer.vocab_size
+    with torch.device("meta"):
+        return build(recipe.model, source_vocabulary=size, target_vocabulary=size)
+
+
+def _memory(recipe: Recipe, parameters: int, corpus: PairFacts) -> float:
+    """Bytes for the process, the weights with the optimizer's moments, and the largest batch."""
+    tokens = recipe.train.batch_tokens * (2 if recipe.train.r_drop else 1)
+    return PROCESS + COPIES * FLOAT * parameters + tokens * FLOAT * recipe.model.kept_per_token(corpus.length)
+
+
+def fit_memory(plan: list[PlannedSetting], recipe: Recipe, corpus: PairFacts, machine: Machine) -> list[PlannedSetting]:
+    """The plan with smaller batches, and more of them per step, if the planned ones do not fit the free memory."""
+    if not any(choice.name == "train.batch_tokens" for choice in plan):
+        return plan
+    train, parameters = recipe.train, count_parameters(_build(recipe))
+    while _memory(replace(recipe, train=train), parameters, corpus) > machine.memory and (
+        train.batch_tokens > SMALLEST_BATCH
+    ):
+        train = replace(
+            train, batch_tokens=train.batch_tokens // 2, gradient_accumulation=2 * train.gradient_accumulation
+        )
+    if train == recipe.train:
+        return plan
+    free = f"{machine.memory / 1e9:.1f} GB of memory are free"
+    fitted = [PlannedSetting("train.batch_tokens", train.batch_tokens, free)]
+    if recipe.train.gradient_accumulation == TrainSettings.gradient_accumulation:
+        same = "so that a step has as many tokens as planned"
+        fitted.append(PlannedSetting("train.gradient_accumulation", train.gradient_accumulation, same))
+    return [choice for choice in plan if choice.name != "train.batch_tokens"] + fitted
