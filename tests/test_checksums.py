@@ -151,6 +151,6 @@ def test_a_failed_write_keeps_the_checksum(tmp_path, monkeypatch):
         real(source, target)
 
     monkeypatch.setattr(os, "replace", replace)
-    with pytest.raises(RunError, match="cannot write"):
+    with pytest.raises(RunError, match="cannot be written"):
         files.write("a", b"new")
     assert files.read() == before

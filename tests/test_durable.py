@@ -5,12 +5,10 @@ import stat
 
 import pytest
 
-from regard.data.pairs import atomic_files
-from regard.errors import CorpusError, RunError, UnwritableError
+from regard.errors import RunError, UnwritableError
 from regard.export.folder import export_folder
-from regard.files import concerns, draft_of, write_atomically
+from regard.files import atomic_files, atomic_folder, concerns, draft_of, write_atomically
 from regard.run import Run
-from regard.tasks.translate.inspect.prune import _drafted
 from tests.export.runs import random_recipe, random_run
 
 
@@ -36,13 +34,13 @@ def test_an_error_of_the_block_keeps_its_own_name(tmp_path):
     run = random_run(tmp_path / "run", random_recipe())
     blocks = [
         lambda: export_folder(run, tmp_path / "out", {}),
-        lambda: _drafted(tmp_path / "out"),
+        lambda: atomic_folder(tmp_path / "out"),
         lambda: atomic_files([tmp_path / "out"]),
     ]
     for make in blocks:
         with pytest.raises(FileNotFoundError), make():
             (tmp_path / "missing").read_bytes()
-        with pytest.raises((UnwritableError, RunError, CorpusError), match="cannot be written"), make():
+        with pytest.raises(UnwritableError, match="cannot be written"), make():
             raise OSError(28, "No space left on device")
         assert not list(tmp_path.glob("*out*"))
 
@@ -87,7 +85,7 @@ def test_unfinished_conversions_are_removed_by_the_next(tmp_path):
     from regard.tasks.translate.engine import convert_if_new
 
     run = random_run(tmp_path / "run", random_recipe())
-    left = [draft_of(run.folder / "ctranslate2-int8"), run.folder / ".ctranslate2-int8.17-0a1b2c3d.old"]
+    left = [draft_of(run.folder / "ctranslate2-int8"), run.folder / ".ctranslate2-int8.17-0a1b2c3d.part"]
     kept = run.folder / ".my-folder"
     for path in (*left, kept):
         path.mkdir()

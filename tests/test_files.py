@@ -76,3 +76,18 @@ def test_a_line_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert next(lines) == "one"
     with pytest.raises(CorpusError, match=r"a.txt.gz:2: a line of more than 1 MB"):
         next(lines)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-16"])
+@pytest.mark.parametrize("text", ["The cat.\nThe dog.\n", "Кот и пёс.\nДом и сад.\n", "one line"])
+def test_utf16_is_refused_with_and_without_a_mark(tmp_path: Path, encoding: str, text: str) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(text.encode(encoding))
+    with pytest.raises(CorpusError, match=r"a.txt:1: UTF-16, not UTF-8; convert it, e.g. iconv -f utf-16"):
+        list(read_lines(path))
+
+
+def test_a_stray_zero_is_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"a\x00b\n" + b"The cat sees the house.\n" * 3 + b"\x00\x00\x00\n")
+    assert next(read_lines(path)) == "a\x00b"

@@ -62,7 +62,7 @@ class RunError(RegardError):
 
 
 class UnwritableError(RunError):
-    """A run folder, or a place for an export, that cannot be written."""
+    """A file or folder that cannot be written."""
 
 
 class TrainingError(RegardError):

@@ -1,7 +1,7 @@
-"""Which script a text is written in.
+"""Languages: codes (ISO 639) with their English names and scripts, and the script that a text is written in.
 
-A letter's script is the first word of its Unicode name: "CYRILLIC SMALL LETTER A" is Cyrillic. That is enough to find
-Cyrillic where Latin should be, and needs no table of code points.
+The script of a letter is the first word of its Unicode name: "CYRILLIC SMALL LETTER A" is Cyrillic. That is enough to
+find Cyrillic where Latin is expected, and needs no table of code points.
 """
 
 from __future__ import annotations
@@ -12,17 +12,120 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 
-from regard.data.languages import SCRIPTS
+_CHINESE = ("CJK", "BOPOMOFO")
+_JAPANESE = ("CJK", "HIRAGANA", "KATAKANA")
+_KOREAN = ("HANGUL", "CJK")
+
+_TABLE: tuple[tuple[tuple[str, ...], str], ...] = (
+    (
+        ("LATIN",),
+        "af Afrikaans|ast Asturian|az Azerbaijani|bm Bambara|br Breton|bs Bosnian|ca Catalan|ceb Cebuano|"
+        "co Corsican|cs Czech|cy Welsh|da Danish|de German|ee Ewe|en English|eo Esperanto|es Spanish|et Estonian|"
+        "eu Basque|ff Fulah|fi Finnish|fil Filipino|fo Faroese|fr French|fy Western Frisian|ga Irish|"
+        "gd Scottish Gaelic|gl Galician|gn Guarani|gsw Swiss German|ha Hausa|haw Hawaiian|hr Croatian|"
+        "ht Haitian Creole|hu Hungarian|id Indonesian|ig Igbo|is Icelandic|it Italian|jv Javanese|kl Greenlandic|"
+        "la Latin|lb Luxembourgish|lg Ganda|ln Lingala|lt Lithuanian|lv Latvian|mg Malagasy|mi Māori|ms Malay|"
+        "mt Maltese|nb Norwegian Bokmål|nds Low German|nl Dutch|nn Norwegian Nynorsk|no Norwegian|"
+        "nso Northern Sotho|ny Chichewa|oc Occitan|om Oromo|pl Polish|pt Portuguese|qu Quechua|rm Romansh|"
+        "rn Rundi|ro Romanian|rw Kinyarwanda|sc Sardinian|se Northern Sami|sk Slovak|sl Slovenian|sm Samoan|"
+        "sn Shona|so Somali|sq Albanian|ss Swati|st Southern Sotho|su Sundanese|sv Swedish|sw Swahili|"
+        "szl Silesian|tk Turkmen|tl Tagalog|tn Tswana|to Tongan|tr Turkish|ts Tsonga|ve Venda|vec Venetian|"
+        "vi Vietnamese|wa Walloon|wo Wolof|xh Xhosa|yo Yoruba|zu Zulu",
+    ),
+    (
+        ("CYRILLIC",),
+        "ab Abkhazian|ba Bashkir|be Belarusian|bg Bulgarian|bua Buriat|ce Chechen|cu Church Slavic|cv Chuvash|"
+        "kk Kazakh|ky Kyrgyz|mk Macedonian|mn Mongolian|os Ossetian|ru Russian|rue Rusyn|sah Yakut|tg Tajik|"
+        "tt Tatar|udm Udmurt|uk Ukrainian",
+    ),
+    (("CYRILLIC", "LATIN"), "crh Crimean Tatar|sh Serbo-Croatian|sr Serbian|uz Uzbek"),
+    (("LATIN", "ARABIC"), "ku Kurdish"),
+    (("GREEK",), "el Greek|grc Ancient Greek"),
+    (("ARABIC",), "ar Arabic|arz Egyptian Arabic|ckb Central Kurdish|fa Persian|ps Pashto|sd Sindhi|ug Uyghur|ur Urdu"),
+    (("HEBREW",), "he Hebrew|iw Hebrew|yi Yiddish"),
+    (("DEVANAGARI",), "bho Bhojpuri|hi Hindi|mai Maithili|mr Marathi|ne Nepali|sa Sanskrit"),
+    (("BENGALI",), "as Assamese|bn Bengali"),
+    (("GURMUKHI", "ARABIC"), "pa Punjabi"),
+    (("GUJARATI",), "gu Gujarati"),
+    (("ORIYA",), "or Odia"),
+    (("TAMIL",), "ta Tamil"),
+    (("TELUGU",), "te Telugu"),
+    (("KANNADA",), "kn Kannada"),
+    (("MALAYALAM",), "ml Malayalam"),
+    (("SINHALA",), "si Sinhala"),
+    (("THAI",), "th Thai"),
+    (("LAO",), "lo Lao"),
+    (("MYANMAR",), "my Burmese|shn Shan"),
+    (("KHMER",), "km Khmer"),
+    (("TIBETAN",), "bo Tibetan|dz Dzongkha"),
+    (("GEORGIAN",), "ka Georgian"),
+    (("ARMENIAN",), "hy Armenian"),
+    (("ETHIOPIC",), "am Amharic|ti Tigrinya"),
+    (("THAANA",), "dv Dhivehi"),
+    (("TIFINAGH",), "zgh Tamazight"),
+    (("CHEROKEE",), "chr Cherokee"),
+    (("CANADIAN", "LATIN"), "cr Cree|iu Inuktitut|oj Ojibwe"),
+    (_CHINESE, "lzh Literary Chinese|wuu Wu Chinese|yue Cantonese|zh Chinese"),
+    (_JAPANESE, "ja Japanese"),
+    (_KOREAN, "ko Korean"),
+)
+_ENTRIES = [(entry.partition(" "), scripts) for scripts, entries in _TABLE for entry in entries.split("|")]
+NAMES = {code: name for (code, _, name), _ in _ENTRIES}
+SCRIPTS = {code: scripts for (code, _, _), scripts in _ENTRIES}
+
+# The scripts that a subtag of a code names, as in "sr-Latn" (ISO 15924).
+_SCRIPTS_BY_SUBTAG = {
+    "arab": ("ARABIC",),
+    "beng": ("BENGALI",),
+    "cyrl": ("CYRILLIC",),
+    "deva": ("DEVANAGARI",),
+    "guru": ("GURMUKHI",),
+    "hans": _CHINESE,
+    "hant": _CHINESE,
+    "hebr": ("HEBREW",),
+    "jpan": _JAPANESE,
+    "kore": _KOREAN,
+    "latn": ("LATIN",),
+    "tfng": ("TIFINAGH",),
+}
 
 _KNOWN = frozenset(script for scripts in SCRIPTS.values() for script in scripts)
 _BEYOND_LATIN = re.compile("[^\\0-\u024f]")  # every letter up to there is Latin
 
 COMMON_SHARE = 0.05
-"""A script with a smaller share of a sample's letters is taken for foreign words, not for the language."""
+"""A script with a smaller share of a sample's letters is not counted as one of its scripts: it may be foreign words."""
+
+
+def language_name(code: str) -> str:
+    """The English name with the subtags of the code: "pt-BR" is Portuguese (BR). An unknown code is its own name."""
+    language, _, more = normalize_code(code).partition("-")
+    if language not in NAMES:
+        return code
+    return f"{NAMES[language]} ({more.upper() if len(more) == 2 else more.title()})" if more else NAMES[language]
+
+
+def normalize_code(code: str) -> str:
+    """The form in which codes are compared: en_US and EN-us are the same."""
+    return code.strip().replace("_", "-").casefold()
+
+
+def language_scripts(code: str) -> frozenset[str] | None:
+    """The scripts of a language, by its code; None if the code is not in the table."""
+    language, *subtags = normalize_code(code).split("-")
+    for subtag in subtags:
+        if subtag in _SCRIPTS_BY_SUBTAG:
+            return frozenset(_SCRIPTS_BY_SUBTAG[subtag])
+    scripts = SCRIPTS.get(language)
+    return None if scripts is None else frozenset(scripts)
+
+
+def is_language(code: str) -> bool:
+    """Whether a code is in the table of languages: "de" is, "src" is not."""
+    return language_scripts(code) is not None
 
 
 def common_scripts(sentences: Iterable[str]) -> frozenset[str]:
-    """The scripts that a sample is written in: each that has at least `COMMON_SHARE` of its letters."""
+    """The scripts of a sample: each one with at least `COMMON_SHARE` of its letters."""
     counts: Counter[str] = Counter()
     for sentence in sentences:
         counts.update(filter(None, map(_letter_script, sentence)))
@@ -30,21 +133,21 @@ def common_scripts(sentences: Iterable[str]) -> frozenset[str]:
 
 
 def share_in(sentence: str, scripts: frozenset[str]) -> float:
-    """Share of the sentence's letters that belong to these scripts; 1 where it has no letter."""
+    """Share of the letters of a sentence that belong to these scripts; 1 if it has no letters."""
     if "LATIN" in scripts and not _BEYOND_LATIN.search(sentence):
-        return 1.0  # most sentences end here, many times faster than letter by letter
+        return 1.0  # the common case; looking at each letter would be many times slower
     found = [script for script in map(_letter_script, sentence) if script]
     return sum(script in scripts for script in found) / len(found) if found else 1.0
 
 
 @functools.cache
 def _letter_script(character: str) -> str:
-    """The script of a letter of any script. "" for other characters and for letters that all scripts borrow (µ, ª)."""
+    """The script of a letter; "" for other characters and for signs that all scripts use (µ, ª)."""
     if not character.isalpha():
         return ""
     script = unicodedata.name(character, "").partition(" ")[0]
     if script in _KNOWN:
         return script
-    # A sign such as the micro sign decomposes into the letter that it is a form of; no letter of another script does.
-    is_borrowed = unicodedata.category(character) == "Lm" or unicodedata.decomposition(character)
-    return "" if is_borrowed else script or "UNNAMED"
+    # Signs such as the micro sign decompose into the letter that they are a form of.
+    is_shared = unicodedata.category(character) == "Lm" or unicodedata.decomposition(character)
+    return "" if is_shared else script or "UNNAMED"

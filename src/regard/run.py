@@ -28,8 +28,8 @@ from regard.checksums import Checksums
 from regard.config import Recipe
 from regard.config.recipe import load_recipe, to_table
 from regard.errors import RunError, nearest
-from regard.files import ABANDONED, remove_drafts, write_atomically
-from regard.system import exclusive, rename_folder
+from regard.files import ABANDONED, atomic_folder, remove_drafts, remove_folder, write_atomically
+from regard.system import exclusive
 from regard.text.tokenizer import Tokenizer, load_tokenizer
 
 if TYPE_CHECKING:
@@ -166,11 +166,8 @@ class Run:
     @contextlib.contextmanager
     def new_store(self) -> Iterator[Path]:
         """A folder to fill with what training reads. It becomes the run's store when all is in it."""
-        draft = self.folder / "store.part"
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir()
-        yield draft
-        rename_folder(draft, self.folder / "store")
+        with atomic_folder(self.folder / "store") as draft:
+            yield draft
 
     @property
     def is_finished(self) -> bool:
@@ -179,11 +176,7 @@ class Run:
 
     def put_store_away(self) -> None:
         """Remove what training read; never half of it."""
-        draft = self.folder / "store.part"
-        shutil.rmtree(draft, ignore_errors=True)
-        with contextlib.suppress(FileNotFoundError):
-            rename_folder(self.folder / "store", draft)
-        shutil.rmtree(draft, ignore_errors=True)
+        remove_folder(self.folder / "store")
 
     def require(self, *tasks: str) -> Run:
         """The run itself, if it was trained for one of these tasks; else an error that names the command for it."""
@@ -338,6 +331,7 @@ class Run:
     def _remove_drafts(self) -> None:
         """Remove what killed processes left half-written. Only the holder of the lock writes weights and states."""
         remove_drafts(self.folder, WEIGHTS)
+        remove_drafts(self.folder, "store", folders=True)
         remove_drafts(self.folder, older_than=ABANDONED)
         for folder in (self.folder / "checkpoints", self.folder / "checkpoints" / "best"):
             if not folder.is_symlink():

@@ -21,6 +21,7 @@ from regard.data.batches import (
     epoch_batches,
     in_batches,
     make_batch,
+    make_documents,
     make_sources,
 )
 from regard.data.store import StorePart
@@ -72,7 +73,7 @@ def test_a_mark_saves_the_epochs_before_it(lengths: Lengths, budget: int, positi
     later = range(position, position + 5)
     assert [resumed.at(place).tolist() for place in later] == [stream.at(place).tolist() for place in later]
     if mark.position:
-        with pytest.raises(ValueError, match="lies before"):
+        with pytest.raises(ValueError, match="is before"):
             resumed.at(mark.position - 1)
 
 
@@ -203,3 +204,21 @@ def test_rows_are_read_longest_first_within_the_budget():
     assert in_batches(lengths, 10, skip_empty=True) == [[5], [2, 4], [0, 3]]
     assert in_batches(lengths, 4) == [[5], [2], [4], [0], [3, 1]]  # a row longer than the budget is alone
     assert in_batches([], 10) == in_batches([0, 0], 10, skip_empty=True) == []
+
+
+def test_documents_join_into_tensors():
+    batch = make_documents([[[5, 6], [7]], [[8]]], pad=99, labels=[[1], [0, 2]], count=3, index=np.array([4, 2]))
+    assert batch.ids_BUS.tolist() == [[[5, 6], [7, 99]], [[8, 99], [99, 99]]]
+    assert batch.mask_BUS.tolist() == [[[True, True], [True, False]], [[True, False], [False, False]]]
+    assert batch.target_BL.tolist() == [[0, 1, 0], [1, 0, 1]]
+    assert batch.target_tokens == 2
+    part = batch.rows(torch.tensor([1]))
+    assert part.ids_BUS.shape == (1, 2, 2)
+    assert part.index_B.tolist() == [2]
+
+
+def test_windows_hold_whole_sentences():
+    documents = [[[1, 2, 3], [4, 5], [6, 7, 8, 9], [1]], [[2]]]
+    batch = make_documents(documents, pad=0, window=5)
+    assert batch.ids_BUS[0].tolist() == [[1, 2, 3, 4, 5], [6, 7, 8, 9, 1]]
+    assert batch.mask_BUS[1].sum() == 1

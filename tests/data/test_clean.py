@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from regard.config import Corpus
 from regard.config.recipe import describe
 from regard.data.clean import RULES, CleaningSettings, RemovedExample, clean
-from regard.data.languages import is_language, language_scripts
 from regard.data.pairs import Pair, read_corpus
 from regard.data.split import SeenTexts, fingerprint, normalise
 from regard.errors import SettingsError
-from regard.languages import common_scripts, share_in
+from regard.languages import common_scripts, is_language, language_scripts, share_in
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 GOOD = Pair("The house is old.", "La casa è vecchia.")

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from regard.config import Corpus
 from regard.data.builtin import read_phrases
-from regard.data.pairs import Pair, content_hash, find_language, read_corpus, read_lines
+from regard.data.pairs import Pair, content_hash, find_language, read_corpus
 from regard.errors import CorpusError
+from regard.files import read_lines
 
 PAIRS = [
     Pair("Good day", "Guten Tag"),
@@ -196,7 +197,7 @@ class TestOneFile:
         assert read(path, languages=("en", "de")) == PAIRS * 3000
         if not nested:
             has = f'{path}:1: no "source" and "target" here, but "en", "de", "id"'
-            assert problem(path) == f"{has}; say which are the languages with --from and --to"
+            assert problem(path) == f"{has}; name the languages with --from and --to"
 
 
 class TestPhrasebook:
@@ -254,13 +255,13 @@ class TestErrors:
             (
                 '{"translation": {"en": "a", "de": "b"}}',
                 ("", ""),
-                'no "source" and "target" here, but "en", "de"; say which are the languages with --from and --to',
+                'no "source" and "target" here, but "en", "de"; name the languages with --from and --to',
             ),
             ('{"source": "a", "target": 3}', ("", ""), '"target" is not text'),
             (
                 '{"source": "\\ud800", "target": "b"}',
                 ("", ""),
-                '"source" holds half a surrogate pair, which is no character',
+                '"source" holds half a surrogate pair, which is not a character',
             ),
         ):
             write(path, '{"source": "a", "target": "b", "en": "a", "de": "b"}\n' + line)
@@ -270,7 +271,7 @@ class TestErrors:
         path = write(tmp_path / "a.tmx", TMX)
         has = "EN-US, de-DE, fr, en-us, DE"
         assert problem(path, languages=("en", "it")) == f'{path}: no translation unit with "en" and "it"; it has {has}'
-        assert problem(path) == f"{path}: say which languages to read with --from and --to; it has EN-US, de-DE"
+        assert problem(path) == f"{path}: name the languages to read with --from and --to; it has EN-US, de-DE"
         write(path, TMX.replace("</tuv></tu>", "</tuv>", 1))
         assert problem(path, languages=("en", "de")) == f"{path}:10: broken XML (mismatched tag)"
         write(path, "<tmx><body/></tmx>")
@@ -287,6 +288,9 @@ class TestErrors:
         assert problem(path) == f"{path}:3: broken PO syntax"
         write(path, 'msgid "a"\nmsgstr "b"c"\n')
         assert problem(path) == f"{path}:2: broken PO syntax (unescaped double quote found)"
+        for line, end in ((5, 'msgstr "hel'), (4, ""), (6, 'msgstr ""\n"hello '), (5, r'msgstr "he\"')):
+            write(path, f'msgid "a"\nmsgstr "b"\n\nmsgid "c"\n{end}')
+            assert problem(path) == f"{path}:{line}: ends within an entry; the file may be cut off"
         write(path, 'msgid "a"\nmsgstr ""\n')
         assert problem(path) == f"{path}: no finished translation among its 1 entries"
 

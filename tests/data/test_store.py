@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from regard import config
 from regard.data import store as store_module
 from regard.data.pairs import Pair
-from regard.data.store import StorePart, TokenStore, build_store, open_store
+from regard.data.store import StorePart, TokenStore, build_store, open_documents, open_store, write_documents
 from regard.errors import CorpusError, RunError
+from regard.files import draft_of
 from regard.text.tokenizer import Tokenizer, train_tokenizer
 from regard.text.vocabulary import VocabularyTokenizer
 
@@ -113,11 +114,12 @@ def test_a_failed_build_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_killed_build_is_swept_away(tmp_path: Path) -> None:
-    for name in ("store.tmp-1", "other.tmp-1"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "ids").write_bytes(b"half")
+    killed, other = draft_of(tmp_path / "store"), draft_of(tmp_path / "other")
+    for draft in (killed, other):
+        draft.mkdir()
+        (draft / "ids").write_bytes(b"half")
     build_store(tmp_path / "store", [(PAIRS, 1.0)], SOURCE, TARGET, max_length=12)
-    assert {path.name for path in tmp_path.iterdir()} == {"store", "other.tmp-1"}
+    assert {path.name for path in tmp_path.iterdir()} == {"store", other.name}
 
 
 def test_a_store_is_not_overwritten(folder: Path) -> None:
@@ -128,11 +130,11 @@ def test_a_store_is_not_overwritten(folder: Path) -> None:
 
 def test_nothing_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(RunError, match="cannot write the token store"):
+    with pytest.raises(RunError, match="cannot be written"):
         build_store(tmp_path / "file" / "store", [(PAIRS, 1.0)], SOURCE, TARGET, max_length=12)
 
 
-@pytest.mark.parametrize("name", ["ids", "offsets"])
+@pytest.mark.parametrize("name", ["ids", "ids.offsets"])
 @pytest.mark.parametrize("change", [-1, 1])
 def test_a_truncated_file_is_noticed(folder: Path, name: str, change: int) -> None:
     content = (folder / name).read_bytes()
@@ -142,7 +144,7 @@ def test_a_truncated_file_is_noticed(folder: Path, name: str, change: int) -> No
         open_store(folder)
 
 
-@pytest.mark.parametrize("name", ["ids", "offsets", "header.json"])
+@pytest.mark.parametrize("name", ["ids", "ids.offsets", "header.json"])
 def test_a_missing_file_is_noticed(folder: Path, name: str) -> None:
     (folder / name).unlink()
     with pytest.raises(RunError, match=f"{name}: cannot read the token store"):
@@ -150,8 +152,8 @@ def test_a_missing_file_is_noticed(folder: Path, name: str) -> None:
 
 
 def test_offsets_that_do_not_belong_are_noticed(folder: Path) -> None:
-    offsets = np.fromfile(folder / "offsets", "<i8")
-    (offsets + 1).tofile(folder / "offsets")
+    offsets = np.fromfile(folder / "ids.offsets", "<i8")
+    (offsets + 1).tofile(folder / "ids.offsets")
     with pytest.raises(RunError, match="damaged"):
         open_store(folder)
 
@@ -160,7 +162,7 @@ def test_offsets_that_do_not_belong_are_noticed(folder: Path) -> None:
     "change",
     [
         {"dtype": "|O"},
-        {"pairs": "2"},
+        {"items": "2"},
         {"parts": 3},
         {"surprise": 1},
         {"format": 2},
@@ -185,3 +187,55 @@ def test_tokenizers_encode_a_chunk_at_once(tmp_path: Path) -> None:
     tokenizer: Tokenizer = Counting("word", False, SOURCE.tokens[3:-1])
     build_store(tmp_path / "store", [(PAIRS * 1500, 1.0)], tokenizer, tokenizer, max_length=12)
     assert tokenizer.calls == 2 * 2  # 6,000 pairs, two sides, 4,096 at a time
+
+
+DOCUMENTS = [([[5, 6], [7]], [1]), ([[8]], [0, 1]), ([[9, 9, 9], [4], [3]], [])]
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> Path:
+    write_documents(tmp_path / "store", iter(DOCUMENTS), [StorePart(2, 1.0), StorePart(3, 0.5)], vocabulary=10)
+    return tmp_path / "store"
+
+
+def test_documents_come_back_as_written(documents: Path) -> None:
+    store = open_documents(documents)
+    assert [([ids.tolist() for ids in store[n][0]], store[n][1]) for n in range(len(store))] == DOCUMENTS
+    assert store.tokens.tolist() == [3, 1, 5]
+    assert store.sentence_counts.tolist() == [2, 1, 3]
+    assert store.weights == (StorePart(2, 1.0), StorePart(3, 0.5))
+    assert store.label_counts(3).tolist() == [1, 2, 0]
+    for index in (-1, 3):
+        with pytest.raises(IndexError):
+            store[index]
+
+
+def test_documents_are_written_in_chunks(tmp_path: Path, documents: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "CHUNK", 2)
+    write_documents(tmp_path / "chunks", iter(DOCUMENTS), [StorePart(2, 1.0), StorePart(3, 0.5)], vocabulary=10)
+    for path in documents.iterdir():
+        assert (tmp_path / "chunks" / path.name).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("name", ["ids", "ids.offsets", "labels", "labels.offsets", "documents.offsets"])
+def test_damaged_documents_are_noticed(documents: Path, name: str) -> None:
+    content = (documents / name).read_bytes()
+    (documents / name).write_bytes(content[:-1])
+    with pytest.raises(RunError, match=re.escape(f"{name}: {len(content) - 1} bytes instead of {len(content)}")):
+        open_documents(documents)
+    if name.endswith("offsets"):
+        (documents / name).write_bytes(content[8:] + content[:8])
+        with pytest.raises(RunError, match="disagree"):
+            open_documents(documents)
+    (documents / name).unlink()
+    with pytest.raises(RunError, match="cannot read the token store"):
+        open_documents(documents)
+
+
+def test_closed_stores_hold_no_file(folder: Path) -> None:
+    store = open_store(folder)
+    lengths = store.lengths
+    store.close()
+    assert store.lengths is lengths
+    with pytest.raises(ValueError, match="unpack"):
+        store[0]

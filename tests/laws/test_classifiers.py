@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
 from regard.config import ModelSettings
-from regard.data.store import DocumentBatch
+from regard.data.batches import DocumentBatch
 from regard.layers.dropout import Rows, sharing
 from regard.layers.hooks import listen, taps, trace
 from regard.tasks.classify.training import ClassifyTrainUnit

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from regard.config import SearchSettings
 from regard.config.recipe import make_recipe
 from regard.data.builtin import read_phrases
-from regard.data.languages import language_name
 from regard.data.pairs import Pair
 from regard.errors import ModelError, RunError, SettingsError
+from regard.languages import language_name
 from regard.run import WEIGHTS, Run
 from regard.server.batching import Capacity, Closing, TooLate
 from regard.server.runs import NotServed, ServedRun, ServedRuns, unique_names

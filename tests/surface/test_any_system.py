@@ -86,7 +86,7 @@ def test_train_translate_and_info_need_nothing_that_only_linux_has(tmp_path):
     script = f"""
 settings = [word for setting in {SMALL!r} for word in ("--set", setting)]
 run("train", "--source", "source", "--target", "target", "--out", "run", *settings)
-assert not os.path.exists("run/store") and not os.path.exists("run/store.part")
+assert not [name for name in os.listdir("run") if "store" in name]
 for engine in ("torch", "ctranslate2"):
     run("translate", "run", "in", "--engine", engine, "--out", engine)
 run("resume", "run", "--set", "train.max_steps=3")

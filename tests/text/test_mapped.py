@@ -17,8 +17,13 @@ from regard.text.tokenizer import UNK, load_tokenizer
 def model() -> bytes:
     content = io.BytesIO()
     lines = ["the cat sat on the mat", "a cat on a mat", "fine cats sit", "the mat, the cat"] * 10
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines), model_writer=content, vocab_size=40, hard_vocab_limit=False, minloglevel=2
+    sentencepiece.SentencePieceTrainer.train(  # BPE: which pieces unigram keeps depends on the version
+        sentence_iterator=iter(lines),
+        model_writer=content,
+        model_type="bpe",
+        vocab_size=40,
+        hard_vocab_limit=False,
+        minloglevel=2,
     )
     return content.getvalue()
 

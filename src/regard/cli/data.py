@@ -18,11 +18,11 @@ from rich.text import Text
 from regard.config import Corpus
 from regard.config.recipe import describe
 from regard.data.clean import RULES, CleaningReport, CleaningSettings, clean
-from regard.data.pairs import Pair, PairWriter, atomic_files, read_corpus, refuse_existing
+from regard.data.pairs import Pair, PairWriter, read_corpus
 from regard.data.split import PARTS, Split, plan_split
 from regard.data.statistics import CorpusStatistics, LengthStatistics, measure
 from regard.errors import SettingsError
-from regard.files import split_suffix
+from regard.files import atomic_files, refuse_existing, split_suffix
 
 Item = TypeVar("Item")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from regard.config.recipe import setting_type
-from regard.data.languages import is_language
 from regard.errors import SettingsError
+from regard.languages import is_language
 from regard.run import Run
 from regard.terminal import add_set, add_setting, all_sections, given_settings, settings_help
 

@@ -1,13 +1,13 @@
-"""Batches: which pairs are shown together and in which order, and the tensors that a model gets.
+"""Batches: which items are shown together and in which order, and the tensors that a model gets.
 
-The order of training is one endless stream of batches, epoch after epoch, that follows from a seed alone. A position in
-it says all there is to say about where training stands, on one process or on many.
+The order of training is one endless stream of batches, epoch after epoch, that depends on a seed alone. A position in
+it is all that is needed to continue training, on one process or on many.
 """
 
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -17,34 +17,36 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.config import TrainSettings
-from regard.data.store import Ids, StorePart
+from regard.data.store import Ids, Sentences, StorePart
 from regard.errors import TrainingError
 from regard.text.tokenizer import EOS, SOS
-from regard.training.schedule import ScheduleStage
 
 JITTER = 0.1
-"""Share of the pairs that are sorted as though they were one token longer, so that batches change with the epoch."""
+"""Share of the items that are sorted as if they were one token longer, so that batches differ between epochs."""
 
 Index = NDArray[np.int64]
-"""Numbers of pairs."""
+"""Numbers of items: pairs or documents."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Tensors
 
 
 @dataclass(frozen=True)
 class TokenSource:
-    """Sentences to read: ids with EOS at their end, padded, and where they are real."""
+    """Padded sentences: their ids with EOS at the end, and a mask that is True where they are real."""
 
     ids_BS: Tensor
     mask_BS: Tensor
 
     def to(self, device: torch.device | str) -> TokenSource:
-        """The same on another device."""
+        """A copy on another device."""
         return TokenSource(self.ids_BS.to(device), self.mask_BS.to(device))
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Pairs to learn from. The decoder reads `target_input` (SOS first) and is to say `target_output` (EOS last)."""
+    """Pairs to learn from. The decoder reads `target_input` (SOS first) and predicts `target_output` (EOS last)."""
 
     source: TokenSource
     target_input_BT: Tensor
@@ -52,13 +54,13 @@ class Batch:
     target_mask_BT: Tensor
     """True where input and output are real."""
     index_B: Tensor
-    """Which pairs these are."""
+    """The numbers of these pairs."""
     source_tokens: int
-    """Real tokens, EOS included; the target's likewise."""
+    """Real tokens, EOS included; likewise for the target."""
     target_tokens: int
 
     def twice(self) -> Batch:
-        """The same pairs once more below, for seeing each of them through two dropouts."""
+        """The batch with every pair twice, so that each passes through two different dropout masks (R-Drop)."""
         return Batch(
             TokenSource(self.source.ids_BS.repeat(2, 1), self.source.mask_BS.repeat(2, 1)),
             self.target_input_BT.repeat(2, 1),
@@ -70,7 +72,7 @@ class Batch:
         )
 
     def to(self, device: torch.device | str) -> Batch:
-        """The same on another device."""
+        """A copy on another device."""
         return Batch(
             self.source.to(device),
             self.target_input_BT.to(device),
@@ -88,7 +90,7 @@ def make_batch(
     target_pad: int,
     index: Index | None = None,
 ) -> Batch:
-    """Join pairs of ids, as the store gives them, into tensors. `index`: their numbers there, or else 0, 1, ..."""
+    """Join pairs of ids into tensors. `index`: their numbers in the store; 0, 1, ... if it is not given."""
     source_BS, source_mask_BS = _pad([source for source, _ in pairs], source_pad)
     output_BT, mask_BT = _pad([target for _, target in pairs], target_pad)
     input_BT = np.full_like(output_BT, SOS)
@@ -111,7 +113,7 @@ def make_sources(sentences: Sequence[Ids | list[int]], pad: int) -> TokenSource:
 
 
 def _pad(rows: Sequence[Ids | list[int]], pad: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Rows of ids with EOS appended as one array filled up with `pad`, and where it is real."""
+    """Rows of ids with EOS appended, as one array filled up with `pad`, and the mask of what is real."""
     lengths_B = np.fromiter(map(len, rows), np.int64, len(rows))
     place_S = np.arange(lengths_B.max() + 1)
     ids_BS = np.full((len(rows), len(place_S)), pad, np.int64)
@@ -120,8 +122,76 @@ def _pad(rows: Sequence[Ids | list[int]], pad: int) -> tuple[NDArray[np.int64], 
     return ids_BS, place_S <= lengths_B[:, None]
 
 
+@dataclass(frozen=True)
+class DocumentBatch:
+    """Documents of segments of tokens, and their labels if they have any."""
+
+    ids_BUS: Tensor
+    mask_BUS: Tensor
+    target_BL: Tensor
+    """1 for each label that a document has."""
+    index_B: Tensor
+    """The numbers of these documents."""
+
+    @property
+    def target_tokens(self) -> int:
+        """Number of documents, over which the loss is summed."""
+        return len(self.target_BL)
+
+    def to(self, device: torch.device | str) -> DocumentBatch:
+        """A copy on another device."""
+        return DocumentBatch(
+            self.ids_BUS.to(device), self.mask_BUS.to(device), self.target_BL.to(device), self.index_B.to(device)
+        )
+
+    def rows(self, index_R: Tensor) -> DocumentBatch:
+        """Some of the documents, padded as before."""
+        return DocumentBatch(
+            self.ids_BUS[index_R], self.mask_BUS[index_R], self.target_BL[index_R], self.index_B[index_R]
+        )
+
+
+def make_documents(
+    documents: Sequence[Sentences], pad: int, window: int = 0, labels: Sequence[Sequence[int]] = (), count: int = 0,
+    index: NDArray[np.int64] | None = None,
+) -> DocumentBatch:  # fmt: skip
+    """Join documents into tensors; with a `window`, sentences that fit into it together are one segment.
+
+    `labels` are those of each document, of `count` that there are.
+    """
+    segments = [_segments([len(sentence) for sentence in sentences], window) for sentences in documents]
+    lengths_BU = np.zeros((len(documents), max(map(len, segments))), np.int64)
+    for row, found in enumerate(segments):
+        lengths_BU[row, : len(found)] = found
+    mask_BUS = np.arange(lengths_BU.max()) < lengths_BU[:, :, None]
+    ids_BUS = np.full(mask_BUS.shape, pad, np.int64)
+    ids_BUS[mask_BUS] = np.concatenate([ids for sentences in documents for ids in sentences])
+    target_BL = torch.zeros(len(documents), count)
+    for row, numbers in enumerate(labels):
+        target_BL[row, list(numbers)] = 1.0
+    index_B = torch.arange(len(documents)) if index is None else torch.tensor(index, dtype=torch.int64)
+    return DocumentBatch(torch.from_numpy(ids_BUS), torch.from_numpy(mask_BUS), target_BL, index_B)
+
+
+def _segments(lengths: Sequence[int], window: int) -> Sequence[int]:
+    """Lengths of the segments: the sentences themselves, or as many neighbours as fit into a window."""
+    if not window:
+        return lengths
+    joined = [lengths[0]]
+    for length in lengths[1:]:
+        if joined[-1] + length <= window:
+            joined[-1] += length
+        else:
+            joined.append(length)
+    return joined
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The order of training
+
+
 class BatchPosition(NamedTuple):
-    """An epoch, counted from 0, and the position of its first batch in the stream."""
+    """An epoch (the first is 0), and the position of its first batch in the stream."""
 
     epoch: int
     position: int
@@ -131,10 +201,10 @@ START = BatchPosition(0, 0)
 
 
 class BatchStream:
-    """The endless stream of batches that training sees, by position; batches hold the numbers of pairs.
+    """The endless stream of batches of training, by position; a batch holds the numbers of its items.
 
-    Every epoch shows every pair as often as its weight says, and the next one follows without a gap. Process r of n
-    takes the positions p with p % n == r, so that together the processes see what one alone would.
+    Every epoch shows every item as often as its weight says, and the next epoch follows without a gap. Process r of n
+    takes the positions p with p % n == r, so that n processes together see the same batches as one.
     """
 
     def __init__(
@@ -147,8 +217,8 @@ class BatchStream:
     ):
         """`lengths` and `weights` as a `Store` has them, `budget` and `seed` as in `epoch_batches`.
 
-        `known`, from `mark` of an equal stream, saves planning the epochs before it again; no position before it can
-        be asked for.
+        `known`, from `mark` of an equal stream, avoids planning the epochs before it again. Positions before it
+        cannot be asked for.
         """
         if not len(lengths[0]):
             raise TrainingError("there is nothing to train on: every pair has an empty side or exceeds data.max_length")
@@ -162,12 +232,12 @@ class BatchStream:
         return self._plan(mark.epoch)[position - mark.position]
 
     def mark(self, position: int) -> BatchPosition:
-        """The epoch that a position falls into."""
-        while (last := self._marks[-1]).position <= position:  # only a planned epoch tells how many batches it has
+        """The epoch that a position belongs to."""
+        while (last := self._marks[-1]).position <= position:  # the number of batches is known once an epoch is planned
             self._marks.append(BatchPosition(last.epoch + 1, last.position + len(self._plan(last.epoch))))
         place = bisect(self._marks, position, key=lambda mark: mark.position) - 1
         if place < 0:
-            raise ValueError(f"position {position} lies before {self._marks[0]}, from where this stream is known")
+            raise ValueError(f"position {position} is before {self._marks[0]}, the first one that this stream knows")
         return self._marks[place]
 
     def _plan(self, epoch: int) -> list[Index]:
@@ -182,15 +252,15 @@ def epoch_batches(
 ) -> list[Index]:
     """The batches of one epoch, in the order of training: a function of the arguments and nothing else.
 
-    A batch is at most `budget` large: rows times the longer of its two padded sides, EOS and SOS included. A pair that
-    is larger still stands alone. Pairs of similar lengths on both sides are put together.
+    A batch has at most `budget` tokens: rows times the longer of its two padded sides, EOS and SOS included. A pair
+    with more tokens is a batch of its own. Pairs of similar lengths on both sides are put together.
     """
     chance = np.random.Generator(np.random.PCG64([seed % (1 << 64), epoch]))
     order = chance.permutation(_shown(len(lengths[0]), weights, chance))  # decides between equal lengths
     longest, difference = _measure(lengths, order)
     row = longest + (chance.random(len(order)) < JITTER)
     width = np.int64(2 * longest.max(initial=0) + 1)
-    # Equal lengths are read to and fro, like the lines of a ploughed field, so that the difference never jumps.
+    # For every second length the difference is sorted downwards, so that it never jumps between neighbours.
     by_length = np.argsort(row * width + np.where(row % 2, difference, -difference), kind="stable")
     order, longest = order[by_length], longest[by_length]
     batches = [order[start:end] for start, end in pairwise(cut(longest, budget))]
@@ -198,7 +268,7 @@ def epoch_batches(
 
 
 def in_batches(lengths: Sequence[int], budget: int, *, skip_empty: bool = False) -> list[list[int]]:
-    """Numbers of the rows of these lengths, longest first, in batches whose padded size keeps to the budget."""
+    """Numbers of the rows of these lengths, longest first, in batches whose padded size is at most `budget`."""
     sizes = np.asarray(lengths, np.int64)
     order = np.argsort(-sizes, kind="stable")
     if skip_empty:
@@ -207,7 +277,7 @@ def in_batches(lengths: Sequence[int], budget: int, *, skip_empty: bool = False)
 
 
 def cut(longest: NDArray[np.integer], budget: int) -> list[int]:
-    """Where to cut rows of these lengths, in this order, so that rows times the longest of them keep to the budget.
+    """Bounds of batches of rows of these lengths, in this order: rows times the longest one is at most `budget`.
 
     An empty row counts as one token.
     """
@@ -222,13 +292,13 @@ def cut(longest: NDArray[np.integer], budget: int) -> list[int]:
 
 
 def _measure(lengths: tuple[Ids, Ids], order: Index) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Longer side of each pair, EOS or SOS included, and by how much the source is longer than the target."""
+    """Length of the longer side of each pair, EOS or SOS included, and the source length minus the target length."""
     source, target = (side[order].astype(np.int32) for side in lengths)
     return np.maximum(source, target) + 1, source - target
 
 
 def _shown(pairs: int, weights: Sequence[StorePart], chance: np.random.Generator) -> Index:
-    """Which pairs an epoch shows: each as often as the whole part of its weight says, and by chance once more."""
+    """Items of an epoch: each as often as the integer part of its weight, and once more with the rest as chance."""
     shown, start = [], 0
     for end, weight in weights or (StorePart(pairs, 1.0),):
         numbers = np.arange(start, end)
@@ -237,31 +307,3 @@ def _shown(pairs: int, weights: Sequence[StorePart], chance: np.random.Generator
             shown.append(numbers[chance.random(len(numbers)) < weight % 1])
         start = end
     return np.concatenate(shown)
-
-
-# What every task has of its training data: an endless stream of batches that can be entered anywhere.
-
-
-class StreamTrainUnit:
-    """The part of `training.loop.Task` that is the same for all."""
-
-    stage = ScheduleStage()
-
-    def __init__(self, settings: TrainSettings, lengths: tuple[Ids, Ids], weights: Sequence[StorePart] = ()):
-        """`lengths` and `weights` as `BatchStream` takes them."""
-        self._settings, self.lengths, self._weights = settings, lengths, weights
-        self.enter(0, 0)
-
-    def enter(self, epoch: int, start: int) -> None:
-        """Make ready for positions from this epoch on."""
-        settings, known = self._settings, BatchPosition(epoch, start)
-        self.stream = BatchStream(self.lengths, settings.batch_tokens, settings.seed, self._weights, known=known)
-
-    def mark(self, position: int) -> tuple[int, int]:
-        """The epoch that a position falls into, and the position of its first batch."""
-        return self.stream.mark(position)
-
-    def largest_of(self, size: Callable[[Index], int]) -> Index:
-        """What the largest batch of the first epoch holds."""
-        settings = self._settings
-        return max(epoch_batches(self.lengths, settings.batch_tokens, settings.seed, 0, self._weights), key=size)

@@ -95,11 +95,12 @@ def read_conversations(part: str = "train") -> tuple[tuple[str, ...], ...]:
 
 
 def part_hash(name: str) -> str:
-    """SHA-256 of one part of a built-in corpus, by its name."""
+    """SHA-256 of the text of one part: of "source, tab, target" lines, or of the turns as JSON lists."""
     part, digest = part_of(name), hashlib.sha256()
     for row in _rows(corpus_of(name)):
         if row["part"] == part:
-            digest.update(json.dumps(row, sort_keys=True).encode())
+            text = json.dumps(row["turns"]) if "turns" in row else f"{row['source']}\t{row['target']}\n"
+            digest.update(text.encode())
     return digest.hexdigest()
 
 

@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from regard.data.languages import language_scripts
 from regard.data.pairs import Pair
 from regard.data.split import SeenTexts, pair_text
 from regard.errors import SettingsError
-from regard.languages import common_scripts, share_in
+from regard.languages import common_scripts, language_scripts, share_in
 
 SAMPLE = 1000
 """Pairs at the head of the corpus that tell its scripts, where the languages do not."""

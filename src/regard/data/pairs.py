@@ -1,44 +1,42 @@
-"""One reader a file format. Each streams the pairs of one file and says in one line, with its place, what is wrong."""
+"""Corpora of sentence pairs: parallel text, TSV, JSON lines, TMX, PO, Parquet and the built-in phrasebook, as streams.
+
+Each format has one reader. It streams the pairs of one file and reports problems in one line with their place.
+"""
 
 from __future__ import annotations
 
 import functools
-import gzip
 import hashlib
-import io
-import os
 import re
 import tempfile
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TextIO, cast
+from typing import Any, NamedTuple, TextIO
 
 from regard.config import Corpus
 from regard.data import records
 from regard.data.builtin import corpus_of, part_hash, part_of, read_phrases
-from regard.errors import CorpusError, SettingsError
-from regard.files import concerns, draft_of, opened, read_lines, require, split_suffix, zstd
-from regard.system import sync_folder
+from regard.errors import CorpusError
+from regard.files import opened, read_lines, require, split_suffix
 
 
 class Pair(NamedTuple):
-    """A sentence and its translation, as they stand in the file."""
+    """A sentence and its translation, as they are in the file."""
 
     source: str
     target: str
 
 
 class Languages(NamedTuple):
-    """Codes of the languages to read from a file that may hold several; empty: not said."""
+    """Codes of the languages to read from a file that may hold several; empty if not given."""
 
     source: str
     target: str
 
 
 def find_language(asked: str, codes: Iterable[str]) -> str | None:
-    """The code that `asked` means: itself, or one that goes on after it ("en" finds "EN-US"), whatever the case."""
+    """The code that `asked` refers to: itself, or a longer one ("en" finds "EN-US"); letter case does not matter."""
     wanted, codes = _fold(asked), list(codes)
     if not wanted:
         return None
@@ -52,11 +50,83 @@ def _fold(code: str) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
+# Any corpus
+
+
+def read_corpus(corpus: Corpus, source_language: str = "", target_language: str = "") -> Iterator[Pair]:
+    """Stream the pairs of a corpus, unchanged. Memory does not grow with the file, except for PO (see `read_po`).
+
+    The language codes select the sides in files that name languages: TMX, PO, TSV, JSON lines and Parquet.
+    """
+    if corpus_of(corpus.source) == "phrasebook":
+        return _read_phrasebook(corpus)
+    if not corpus.source:
+        raise CorpusError("--source", "no file given")
+    if corpus.target:
+        return _read_parallel(_one_sided(corpus.source), _one_sided(corpus.target))
+    path = Path(corpus.source)
+    suffix, compression = split_suffix(path)
+    if suffix not in READERS:
+        return _refuse_lone_text(path)
+    if suffix == ".parquet" and compression:
+        raise CorpusError(path, f"Parquet is packed inside already; unpack the {compression} first")
+    return READERS[suffix](path, Languages(source_language, target_language))
+
+
+def content_hash(corpus: Corpus) -> str:
+    """SHA-256 of the corpus: of its file as it is on disk, or of the source file followed by the target file."""
+    if corpus_of(corpus.source):
+        return part_hash(corpus.source)
+    digest = hashlib.sha256()
+    for name in filter(None, (corpus.source, corpus.target)):
+        with opened(name, unpacked=False) as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def _read_parallel(source: Path, target: Path) -> Iterator[Pair]:
+    sources, targets = read_lines(source), read_lines(target)
+    count = 0
+    for line in sources:
+        translation = next(targets, None)
+        if translation is None:
+            raise _uneven(target, count, source, count + 1 + sum(1 for _ in sources))
+        count += 1
+        yield Pair(line, translation)
+    more = sum(1 for _ in targets)
+    if more:
+        raise _uneven(source, count, target, count + more)
+
+
+def _uneven(short: Path, fewer: int, long: Path, more: int) -> CorpusError:
+    problem = f"ends here with {fewer:,} lines, but {long} has {more:,}; the two must match line by line"
+    return CorpusError(short, problem, line=fewer)
+
+
+def _one_sided(name: str) -> Path:
+    if split_suffix(name)[0] in READERS:
+        raise CorpusError(name, "a file of this kind holds both sides; give it as --source, without --target")
+    return Path(name)
+
+
+def _refuse_lone_text(path: Path) -> Iterator[Pair]:
+    with opened(path):  # reports a mistyped name first
+        raise CorpusError(path, f"text has one side only; give its target too (both in one: {', '.join(READERS)})")
+
+
+def _read_phrasebook(corpus: Corpus) -> Iterator[Pair]:
+    if corpus.target:
+        raise CorpusError(corpus.source, "the phrasebook holds both sides; give it without --target")
+    return (Pair(phrase.source, phrase.target) for phrase in read_phrases(part_of(corpus.source)))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
 # Lines: TSV and JSON
 
 
 def read_tsv(path: Path, languages: Languages) -> Iterator[Pair]:
-    """First and second column, or those that a header names as the keys of JSON lines; others are ignored."""
+    """The first two columns, or those that a header names like the keys of JSON lines; others are ignored."""
     rows = records.read_tsv(path, ("source", "target"), functools.partial(_find_columns, languages), keep_empty=True)
     return (Pair(source, target) for _, (source, target) in rows)
 
@@ -81,13 +151,13 @@ def _pair_from_record(record: Mapping[str, Any], languages: Languages, path: Pat
     holder = inner if isinstance(inner, dict) else record
     keys = _find_keys(tuple(holder), languages)
     if keys is None:
-        raise CorpusError(path, _say_missing_keys(holder, languages), line=number)
+        raise CorpusError(path, _describe_missing_keys(holder, languages), line=number)
     sides = [holder[key] for key in keys]
     for key, side in zip(keys, sides, strict=True):
         if not isinstance(side, str | None):
             raise CorpusError(path, f'"{key}" is not text', line=number)
         if side and not _is_encodable(side):
-            raise CorpusError(path, f'"{key}" holds half a surrogate pair, which is no character', line=number)
+            raise CorpusError(path, f'"{key}" holds half a surrogate pair, which is not a character', line=number)
     return Pair(*(side or "" for side in sides))
 
 
@@ -99,11 +169,11 @@ def _find_keys(keys: tuple[str, ...], languages: Languages) -> tuple[str, str] |
     return ("source", "target") if {"source", "target"} <= set(keys) else None
 
 
-def _say_missing_keys(keys: Iterable[str], languages: Languages) -> str:
+def _describe_missing_keys(keys: Iterable[str], languages: Languages) -> str:
     has = ", ".join(f'"{key}"' for key in keys) or "nothing"
     if all(languages):
         return f'neither "{languages.source}" and "{languages.target}" nor "source" and "target" here, but {has}'
-    return f'no "source" and "target" here, but {has}; say which are the languages with --from and --to'
+    return f'no "source" and "target" here, but {has}; name the languages with --from and --to'
 
 
 def _is_encodable(text: str) -> bool:
@@ -119,12 +189,12 @@ def _is_encodable(text: str) -> bool:
 
 
 def read_parquet(path: Path, languages: Languages) -> Iterator[Pair]:
-    """Columns named as the keys of JSON lines. A null is an empty side."""
+    """Columns named like the keys of JSON lines. A null is an empty side."""
 
     def choose(columns: list[str]) -> Sequence[str]:
         if "translation" in columns:
             return ["translation"]
-        return _find_keys(tuple(columns), languages) or columns  # missing ones are reported of the first row
+        return _find_keys(tuple(columns), languages) or columns  # missing ones are reported for the first row
 
     for number, record in records.read_parquet(path, choose):
         yield _pair_from_record(record, languages, path, number)
@@ -134,14 +204,14 @@ def read_parquet(path: Path, languages: Languages) -> Iterator[Pair]:
 # TMX
 
 _XML_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
-# What stands inside these is the markup of another program (bold on, a field code), not the sentence. <hi> is text.
+# The content of these elements is markup of another program (bold on, a field code). <hi> holds text.
 _CODE_TAGS = frozenset({"bpt", "ept", "it", "ph", "ut"})
 
 
 def read_tmx(path: Path, languages: Languages) -> Iterator[Pair]:
-    """Translation units, each forgotten once read. A unit without both languages is passed over, as TMX may hold many.
+    """Translation units, one at a time. Units without both languages are skipped: a TMX file may hold many languages.
 
-    Where a unit has several variants of a language, the first counts.
+    If a unit has several variants of a language, the first is taken.
     """
     found: dict[str, None] = {}  # an ordered set
     any_pair = False
@@ -149,7 +219,7 @@ def read_tmx(path: Path, languages: Languages) -> Iterator[Pair]:
         segments = _segments(unit)
         found.update(dict.fromkeys(segments))
         if not all(languages):
-            raise CorpusError(path, f"say which languages to read with --from and --to; it has {', '.join(segments)}")
+            raise CorpusError(path, f"name the languages to read with --from and --to; it has {', '.join(segments)}")
         source, target = (find_language(language, segments) for language in languages)
         if source is not None and target is not None:
             any_pair = True
@@ -173,7 +243,7 @@ def _read_units(path: Path) -> Iterator[ElementTree.Element]:
                 if _local_name(element) == "tu":
                     yield element
                     if ancestors:
-                        del ancestors[-1][:]  # or the whole file would gather below its parent
+                        del ancestors[-1][:]  # otherwise the whole file would stay in memory
         except ElementTree.ParseError as error:
             raise CorpusError(path, f"broken XML ({str(error).partition(':')[0]})", line=error.position[0]) from None
         except (LookupError, ValueError) as error:
@@ -193,7 +263,7 @@ def _segments(unit: ElementTree.Element) -> dict[str, str]:
 
 
 def _plain_text(element: ElementTree.Element) -> Iterator[str]:
-    """The text inside an element, without that of other programs' markup. No recursion: nesting may be deep."""
+    """The text of an element without the markup of other programs. Not recursive: nesting may be deep."""
     yield element.text or ""
     inside = [(element, iter(element))]
     while inside:
@@ -216,13 +286,15 @@ def _local_name(element: ElementTree.Element) -> str:
 # ---------------------------------------------------------------------------------------------------------------------
 # PO
 
+_CLOSED = re.compile(r'(?<!\\)(?:\\\\)*"$')  # a quotation mark that is not escaped
+
 
 def read_po(path: Path, languages: Languages) -> Iterator[Pair]:
-    """Finished entries of a gettext catalogue: untranslated, fuzzy and obsolete ones are passed over.
+    """Finished entries of a gettext catalogue: untranslated, fuzzy and obsolete ones are skipped.
 
     A plural entry gives the singular with the first form, and the plural with each further form (or with the first,
-    in a language that has one only). A catalogue translated into the asked-for source language is read the other way
-    round. The library behind this holds the whole file in memory; catalogues are small.
+    in a language that has only one). If the catalogue is translated into the wanted source language, the sides are
+    swapped. The whole file is held in memory, since polib does so; catalogues are small.
     """
     catalogue = _parse_po(path)
     backwards = _is_backwards(catalogue.metadata.get("Language", ""), languages, path)
@@ -238,18 +310,28 @@ def read_po(path: Path, languages: Languages) -> Iterator[Pair]:
 
 def _parse_po(path: Path) -> Any:
     polib = require("polib", path, "reading .po")
-    # Through a file of plain UTF-8, for polib breaks a string that it is handed at characters that end no line.
+    # polib splits a string at characters such as U+2028, but not a file, so it gets a copy in plain UTF-8.
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "catalogue.po"
-        with copy.open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(f"{line}\n" for line in read_lines(path))
+        lines = list(read_lines(path))
+        copy.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
         try:
-            return polib.pofile(str(copy), encoding="utf-8")
+            catalogue = polib.pofile(str(copy), encoding="utf-8")
         except (OSError, ValueError, IndexError) as error:
             place = re.search(r"\(line (\d+)\)(?:: (.*))?", str(error))
             reason = f" ({place[2]})" if place and place[2] else ""
             line = int(place[1]) if place else None
             raise CorpusError(path, f"broken PO syntax{reason}", line=line) from None
+    _refuse_cut(lines, path)
+    return catalogue
+
+
+def _refuse_cut(lines: Sequence[str], path: Path) -> None:
+    """Refuse a file that ends within an entry: polib would take what is left of it, without its last character."""
+    texts = [(number, text) for number, line in enumerate(lines, 1) if (text := line.strip()) and text[0] != "#"]
+    keywords = [text for _, text in texts if text.startswith("msg")]
+    if texts and not (keywords and keywords[-1].startswith("msgstr") and _CLOSED.search(texts[-1][1])):
+        raise CorpusError(path, "ends within an entry; the file may be cut off", line=texts[-1][0])
 
 
 def _is_backwards(code: str, languages: Languages, path: Path) -> bool:
@@ -279,144 +361,25 @@ READERS: Mapping[str, Reader] = {
     ".po": read_po,
     ".parquet": read_parquet,
 }
-"""The formats that hold both sides in one file, by suffix."""
+"""Readers of the formats that hold both sides in one file, by suffix."""
 
 
-# The door to every corpus: pairs of sentences from text, TSV, JSON lines, TMX, PO and Parquet files, as a stream.
-
-
-__all__ = ["Pair", "content_hash", "read_corpus", "read_lines"]
-
-_BOTH_SIDES = ", ".join(READERS)
-
-
-def read_corpus(corpus: Corpus, source_language: str = "", target_language: str = "") -> Iterator[Pair]:
-    """Stream the pairs of a corpus, raw. Memory does not grow with the file (but see `read_po`).
-
-    The languages find the sides in files that name them: TMX, PO, and JSON lines or Parquet keyed by language.
-    """
-    if corpus_of(corpus.source) == "phrasebook":
-        return _read_phrasebook(corpus)
-    if not corpus.source:
-        raise CorpusError("--source", "no file given")
-    if corpus.target:
-        return _read_parallel(_one_sided(corpus.source), _one_sided(corpus.target))
-    path = Path(corpus.source)
-    suffix, compression = split_suffix(path)
-    if suffix not in READERS:
-        return _refuse_lone_text(path)
-    if suffix == ".parquet" and compression:
-        raise CorpusError(path, f"Parquet is packed inside already; unpack the {compression} first")
-    return READERS[suffix](path, Languages(source_language, target_language))
-
-
-def content_hash(corpus: Corpus) -> str:
-    """SHA-256 of the corpus: of its file as it lies on disk, or of the source file followed by the target file."""
-    if corpus_of(corpus.source):
-        return part_hash(corpus.source)
-    digest = hashlib.sha256()
-    for name in filter(None, (corpus.source, corpus.target)):
-        with opened(name, unpacked=False) as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    return digest.hexdigest()
-
-
-def _read_parallel(source: Path, target: Path) -> Iterator[Pair]:
-    sources, targets = read_lines(source), read_lines(target)
-    count = 0
-    for line in sources:
-        facing = next(targets, None)
-        if facing is None:
-            raise _uneven(target, count, source, count + 1 + sum(1 for _ in sources))
-        count += 1
-        yield Pair(line, facing)
-    more = sum(1 for _ in targets)
-    if more:
-        raise _uneven(source, count, target, count + more)
-
-
-def _uneven(short: Path, fewer: int, long: Path, more: int) -> CorpusError:
-    problem = f"ends here with {fewer:,} lines, but {long} has {more:,}; the two must match line by line"
-    return CorpusError(short, problem, line=fewer)
-
-
-def _one_sided(name: str) -> Path:
-    if split_suffix(name)[0] in READERS:
-        raise CorpusError(name, "a file of this kind holds both sides; give it as --source, without --target")
-    return Path(name)
-
-
-def _refuse_lone_text(path: Path) -> Iterator[Pair]:
-    with opened(path):  # a name that is simply mistyped is told first
-        raise CorpusError(path, f"text has one side only; give its target too (both in one: {_BOTH_SIDES})")
-
-
-def _read_phrasebook(corpus: Corpus) -> Iterator[Pair]:
-    if corpus.target:
-        raise CorpusError(corpus.source, "the phrasebook holds both sides; give it without --target")
-    return (Pair(phrase.source, phrase.target) for phrase in read_phrases(part_of(corpus.source)))
-
-
-# Writing corpora: all or nothing. A file appears under its name when it is whole, and never half.
-
-
-@contextmanager
-def atomic_files(paths: Sequence[Path], *, force: bool = False) -> Iterator[list[TextIO]]:
-    """Open text files (.gz and .zst are packed) that take their names, replacing what was there, when the block ends.
-
-    Until then they lie beside their place under another name; an error removes them. What exists is refused unless
-    `force` says otherwise.
-    """
-    refuse_existing(paths, force=force)
-    for path in paths:
-        if not path.parent.is_dir():
-            raise SettingsError(f"{path}: there is no folder {path.parent}")
-    drafts, inside = list(map(draft_of, paths)), False
-    try:
-        with ExitStack() as stack:
-            files = [stack.enter_context(_draft(path, draft)) for path, draft in zip(paths, drafts, strict=True)]
-            inside = True
-            yield files
-            inside = False
-        for path, draft in zip(paths, drafts, strict=True):
-            os.replace(draft, path)
-        for folder in {path.parent for path in paths}:
-            sync_folder(folder)
-    except OSError as error:
-        if inside and not concerns(error, *drafts):
-            raise
-        raise CorpusError(
-            error.filename or ", ".join(map(str, paths)), f"cannot be written ({error.strerror})"
-        ) from None
-    finally:
-        for draft in drafts:
-            draft.unlink(missing_ok=True)
-
-
-def refuse_existing(paths: Sequence[Path], *, force: bool) -> None:
-    """Say so where a place to write to is taken. With `force` only what is no plain file is in the way."""
-    for path in paths:
-        if path.is_dir():
-            raise SettingsError(f"{path}: a folder; name a file to write")
-        if path.exists() and not path.is_file():
-            raise SettingsError(f"{path}: not a plain file; name another to write")
-        if path.exists() and not force:
-            raise SettingsError(f"{path}: exists already; add --force to write over it")
+# ---------------------------------------------------------------------------------------------------------------------
+# Writing
 
 
 class PairWriter:
-    """Writes pairs to two facing text files, or to one as TSV.
+    """Writes pairs to two parallel text files, or to one TSV file.
 
-    A line end inside a sentence (TMX and PO entries hold some), or a tab inside TSV, would break the file: it is
-    written as a space, and counted.
+    A line end inside a sentence (TMX and PO entries may have some), or a tab in TSV, would break the file. It is
+    written as a space and counted.
     """
 
     def __init__(self, files: Sequence[TextIO]):
         self._files = files
         self._breaking = re.compile(r"[\r\n]+" if len(files) == 2 else r"[\t\r\n]+")
         self.flattened = 0
-        """Sentences that were changed in this way."""
+        """Number of sentences that were changed in this way."""
 
     def write(self, pair: Pair) -> None:
         source, target = map(self._flatten, pair)
@@ -430,26 +393,3 @@ class PairWriter:
         flat = self._breaking.sub(" ", sentence)
         self.flattened += flat != sentence
         return flat
-
-
-@contextmanager
-def _draft(path: Path, draft: Path) -> Iterator[TextIO]:
-    with draft.open("xb") as raw:
-        with _pack(path, raw) as packed:
-            text = io.TextIOWrapper(packed, encoding="utf-8", newline="\n")
-            try:
-                yield text
-            finally:
-                text.detach()  # closing it would close the file, which has yet to be synced
-        raw.flush()
-        os.fsync(raw.fileno())
-
-
-def _pack(path: Path, raw: BinaryIO) -> AbstractContextManager[BinaryIO]:
-    compression = split_suffix(path)[1]
-    if compression == ".gz":
-        # No time and no name inside: the same corpus gives the same bytes.
-        return cast(AbstractContextManager[BinaryIO], gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0))
-    if compression == ".zst":
-        return cast(AbstractContextManager[BinaryIO], zstd(path, "writing .zst").ZstdFile(raw, "w"))
-    return nullcontext(raw)

@@ -168,7 +168,7 @@ def _share_out(roots: array[int], valid: int | float, test: int | float, seed: i
         if split.wanted[name] and not size:
             problem = f"{split.largest:,} of {len(roots):,} pairs hang together through shared sentences"
             raise CorpusError(
-                where, f"nothing is left for {name}: {problem}; clean it, or ask for more pairs (data.{name}_pairs)"
+                where, f"nothing is left for {name}: {problem}; clean it, or ask for more pairs (data.{name}_size)"
             )
     return split
 

@@ -1,30 +1,30 @@
-"""The token store: the ids of all training pairs in flat files that the system maps into memory as they are needed.
+"""The token store: the token ids of training data, in flat files that the system maps into memory when they are read.
 
-A store is a folder. `ids` holds source and target of pair 0, source and target of pair 1, and so on; `offsets` says
-where each of these starts, `header.json` what they are. It is built in one pass over the text, in memory that does not
-grow with it, and appears under its name whole or not at all.
+A store is a folder of ragged arrays: `ids` holds the ids of all sequences, one after another, and `ids.offsets` the
+place where each sequence starts. In a store of pairs, sequences 2n and 2n + 1 are the source and the target of pair n.
+In a store of documents, `documents.offsets` holds the number of the first sequence of each document (a sequence is a
+sentence, or for a tagger a word), and `labels` is a second ragged array with one row per document. `header.json` says
+how much there is of everything. A store is written in one pass, in memory that does not grow with the text, and appears
+under its name when it is complete.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from regard.errors import RunError
-from regard.system import sync_folder
+from regard.files import atomic_folder, remove_drafts
 
 if TYPE_CHECKING:
     from regard.data.pairs import Pair
@@ -33,15 +33,20 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 ID_TYPES = ("<u2", "<u4")
+LABEL = np.dtype("<u4")
 OFFSET = np.dtype("<i8")
 CHUNK = 4096
-"""Pairs encoded at a time."""
+"""Pairs or documents that are encoded and written at a time."""
+HEADER, IDS, LABELS, DOCUMENTS = "header.json", "ids", "labels", "documents.offsets"
 
 Ids = NDArray[np.unsignedinteger]
+Sentences = Sequence[Ids | list[int]]
+"""The token ids of a document, sentence by sentence."""
+Item = TypeVar("Item")
 
 
 class StorePart(NamedTuple):
-    """The pairs of one corpus: those before `end` that no part before holds, each shown `weight` times an epoch."""
+    """The items of one corpus: those before `end` that no earlier part holds, each shown `weight` times per epoch."""
 
     end: int
     weight: float
@@ -49,47 +54,68 @@ class StorePart(NamedTuple):
 
 @dataclass(frozen=True)
 class StoreHeader:
-    """What `header.json` says."""
+    """The content of `header.json`."""
 
-    source_hash: str
-    """`Tokenizer.hash` of the source side, and below of the target side."""
-    target_hash: str
-    max_length: int
     dtype: str
-    """Of the ids: "<u2" when both vocabularies fit into it, else "<u4"."""
-    pairs: int = 0
+    """Of the ids: "<u2" if the vocabularies fit into it, else "<u4"."""
+    items: int = 0
+    """Pairs or documents."""
+    sequences: int = 0
     tokens: int = 0
-    """On both sides together."""
+    labels: int = 0
+    """Labels of all documents together."""
+    parts: tuple[StorePart, ...] = ()
+    max_length: int = 0
+    """Most tokens on a side of a pair; 0: no limit."""
+    source_hash: str = ""
+    """`Tokenizer.hash` of the source side of pairs, and below of the target side."""
+    target_hash: str = ""
     left_out_empty: int = 0
     """Pairs left out because a side had no token."""
     left_out_long: int = 0
     """Pairs left out because a side had more than `max_length` tokens."""
-    parts: tuple[StorePart, ...] = ()
     format: int = FORMAT
+
+
+class Ragged(NamedTuple):
+    """Rows of different lengths in one array: row n is `values[offsets[n] : offsets[n + 1]]`."""
+
+    values: Ids
+    offsets: NDArray[np.int64]
+
+    def rows(self, first: int, last: int) -> list[Ids]:
+        """Rows `first` up to `last`, as views."""
+        return [self.values[start:end] for start, end in pairwise(self.offsets[first : last + 1].tolist())]
+
+
+NOTHING = Ragged(np.empty(0, np.uint16), np.empty(0, OFFSET))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Pairs
 
 
 class TokenStore:
     """Stored pairs, by number; made by `build_store` or `open_store`."""
 
-    def __init__(self, header: StoreHeader, ids: Ids, offsets: NDArray[np.int64]):
-        """`offsets` has two entries a pair, and the number of tokens at its end."""
+    def __init__(self, header: StoreHeader, ids: Ragged):
         self.header = header
         self._ids = ids
-        self._offsets = offsets
 
     def __len__(self) -> int:
-        return self.header.pairs
+        return self.header.items
 
     def __getitem__(self, index: int) -> tuple[Ids, Ids]:
         """Source and target ids of a pair, as views into the file."""
-        if not 0 <= index < self.header.pairs:
+        if not 0 <= index < len(self):
             raise IndexError(f"there is no pair {index} among {len(self)}")
-        start, middle, end = self._offsets[2 * index : 2 * index + 3].tolist()
-        return self._ids[start:middle], self._ids[middle:end]
+        ids, offsets = self._ids
+        start, middle, end = offsets[2 * index : 2 * index + 3].tolist()
+        return ids[start:middle], ids[middle:end]
 
     def close(self) -> None:
-        """Let go of the files, so that every system can rename and remove them. No pair can be read afterwards."""
-        self._ids, self._offsets = np.empty(0, self._ids.dtype), np.empty(0, OFFSET)
+        """Release the files, so that every system can rename and remove them. No pair can be read afterwards."""
+        self._ids = NOTHING
 
     @cached_property
     def lengths(self) -> tuple[Ids, Ids]:
@@ -97,7 +123,7 @@ class TokenStore:
         sides = np.empty((2, len(self)), np.uint16 if self.header.max_length < 1 << 16 else np.uint32)
         for start in range(0, len(self), 1 << 20):  # not all at once: a difference takes 8 bytes
             end = min(start + (1 << 20), len(self))
-            sides[:, start:end] = np.diff(self._offsets[2 * start : 2 * end + 1]).reshape(-1, 2).T
+            sides[:, start:end] = np.diff(self._ids.offsets[2 * start : 2 * end + 1]).reshape(-1, 2).T
         return sides[0], sides[1]
 
     @property
@@ -114,129 +140,181 @@ def build_store(
     max_length: int,
     progress: Callable[[int], None] | None = None,
 ) -> TokenStore:
-    """Encode corpora, each with its weight, into a new folder. `progress` hears how many pairs have been read.
+    """Encode corpora, each with its weight, into a new folder. `progress` gets the number of pairs read so far.
 
     Pairs with an empty side, or with more than `max_length` tokens on one, are left out and counted. What an
-    interrupted build left behind is removed, so one process builds a store, and others wait for it.
+    interrupted build left behind is removed, so only one process may build a store.
     """
     if folder.exists():
         raise RunError(f"{folder}: is there already; remove it to build the token store again")
-    dtype = ID_TYPES[max(source.size, target.size) > 1 << 16]
-    header = StoreHeader(source.hash(), target.hash(), max_length, dtype)
-    unfinished = f"{folder.name}.tmp-"
-    building = folder.with_name(f"{unfinished}{os.getpid()}")
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        for leftover in [path for path in folder.parent.iterdir() if path.name.startswith(unfinished)]:
-            shutil.rmtree(leftover)
-        building.mkdir()
-        _fill(building, header, corpora, source, target, progress)
-        building.rename(folder)
-        sync_folder(folder.parent)
-    except OSError as error:
-        raise RunError(f"{folder}: cannot write the token store ({error.strerror})") from None
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
+    remove_drafts(folder.parent, folder.name, folders=True)
+    header = StoreHeader(
+        _id_type(max(source.size, target.size)),
+        max_length=max_length,
+        source_hash=source.hash(),
+        target_hash=target.hash(),
+    )
+    with atomic_folder(folder) as draft:
+        _write_header(draft, _write_pairs(draft, header, corpora, source, target, progress))
     return open_store(folder)
 
 
 def open_store(folder: Path) -> TokenStore:
-    """Map a stored folder into memory, after checking that it is complete."""
-    header = _read_header(folder / "header.json")
-    ids = _map(folder / "ids", np.dtype(header.dtype), header.tokens)
-    offsets = _map(folder / "offsets", OFFSET, 2 * header.pairs + 1)
-    if offsets[-1] != header.tokens:
-        raise RunError(f"{folder}: the token store is damaged (offsets and ids disagree); remove it to build it again")
-    return TokenStore(header, ids, offsets)
+    """Map stored pairs into memory, after checking that they are complete."""
+    header = _read_header(folder)
+    return TokenStore(header, _open_ragged(folder, IDS, np.dtype(header.dtype), 2 * header.items, header.tokens))
 
 
-def _fill(
+def _write_pairs(
     folder: Path,
     header: StoreHeader,
     corpora: Iterable[tuple[Iterable[Pair], float]],
     source: Tokenizer,
     target: Tokenizer,
     progress: Callable[[int], None] | None,
-) -> None:
+) -> StoreHeader:
     parts = []
-    with (folder / "ids").open("wb") as ids_file, (folder / "offsets").open("wb") as offsets_file:
-        writer = _Writer(ids_file, offsets_file, header)
+    read = empty = 0
+    with _RaggedWriter(folder, IDS, np.dtype(header.dtype)) as ids:
         for corpus, weight in corpora:
             for chunk in _chunks(corpus):
-                writer.add(
-                    source.encode_many([pair.source for pair in chunk]),
-                    target.encode_many([pair.target for pair in chunk]),
-                )
+                sources = source.encode_many([pair.source for pair in chunk])
+                targets = target.encode_many([pair.target for pair in chunk])
+                full = [pair for pair in zip(sources, targets, strict=True) if all(pair)]
+                kept = [pair for pair in full if max(map(len, pair)) <= header.max_length]
+                ids.add(list(chain.from_iterable(kept)))
+                read += len(chunk)
+                empty += len(chunk) - len(full)
                 if progress is not None:
-                    progress(writer.read)
-            parts.append(StorePart(writer.pairs, weight))
-        _sync(ids_file)
-        _sync(offsets_file)
-    complete = dataclasses.replace(
+                    progress(read)
+            parts.append(StorePart(ids.rows // 2, weight))
+    pairs = ids.rows // 2
+    return dataclasses.replace(
         header,
-        pairs=writer.pairs,
-        tokens=writer.tokens,
-        left_out_empty=writer.empty,
-        left_out_long=writer.read - writer.empty - writer.pairs,
+        items=pairs,
+        sequences=ids.rows,
+        tokens=ids.size,
         parts=tuple(parts),
+        left_out_empty=empty,
+        left_out_long=read - empty - pairs,
     )
-    with (folder / "header.json").open("w", encoding="utf-8") as file:
-        json.dump(dataclasses.asdict(complete), file, indent=1)
-        _sync(file)
-    sync_folder(folder)
 
 
-class _Writer:
-    """Appends pairs to the files of a store in the making, and counts them."""
-
-    def __init__(self, ids: BinaryIO, offsets: BinaryIO, header: StoreHeader):
-        self.ids, self.offsets, self.header = ids, offsets, header
-        self.read = self.empty = self.pairs = self.tokens = 0
-        self.offsets.write(np.zeros(1, OFFSET).tobytes())
-
-    def add(self, sources: list[list[int]], targets: list[list[int]]) -> None:
-        encoded = list(zip(sources, targets, strict=True))
-        full = [pair for pair in encoded if all(pair)]
-        kept = [pair for pair in full if max(map(len, pair)) <= self.header.max_length]
-        sides = list(chain.from_iterable(kept))
-        ends = self.tokens + np.cumsum([len(side) for side in sides], dtype=OFFSET)
-        self.ids.write(np.fromiter(chain.from_iterable(sides), self.header.dtype).tobytes())
-        self.offsets.write(ends.tobytes())
-        self.read += len(encoded)
-        self.empty += len(encoded) - len(full)
-        self.pairs += len(kept)
-        self.tokens += sum(map(len, sides))
+# ---------------------------------------------------------------------------------------------------------------------
+# Documents
 
 
-def _chunks(corpus: Iterable[Pair]) -> Iterator[list[Pair]]:
-    pairs = iter(corpus)
-    while chunk := list(islice(pairs, CHUNK)):
-        yield chunk
+class DocumentStore:
+    """Labelled documents, by number; made by `open_documents`."""
+
+    def __init__(self, header: StoreHeader, ids: Ragged, first: NDArray[np.int64], labels: Ragged):
+        """`first` holds the number of the first sequence of each document, and the number of sequences at its end."""
+        self.header = header
+        self._ids, self._first, self._labels = ids, first, labels
+        self.tokens: Ids = np.diff(ids.offsets[first]).astype(np.uint32)
+        """Numbers of tokens, document by document."""
+        self.sentence_counts: Ids = np.diff(first).astype(np.uint32)
+        """Numbers of sentences, document by document."""
+
+    def __len__(self) -> int:
+        return self.header.items
+
+    def __getitem__(self, index: int) -> tuple[list[Ids], list[int]]:
+        """Sentences and numbers of the labels of a document."""
+        if not 0 <= index < len(self):
+            raise IndexError(f"there is no document {index} among {len(self)}")
+        (labels,) = self._labels.rows(index, index + 1)
+        return self._ids.rows(int(self._first[index]), int(self._first[index + 1])), labels.tolist()
+
+    def close(self) -> None:
+        """Release the files, so that every system can rename and remove them. Nothing can be read afterwards."""
+        self._ids, self._first, self._labels = NOTHING, np.empty(0, OFFSET), NOTHING
+
+    @property
+    def weights(self) -> tuple[StorePart, ...]:
+        """How often the documents of each corpus are shown in an epoch."""
+        return self.header.parts
+
+    def label_counts(self, labels: int) -> NDArray[np.int64]:
+        """How many documents have each label."""
+        return np.bincount(self._labels.values.astype(np.int64), minlength=labels)
 
 
-def _sync(file: IO[bytes] | IO[str]) -> None:
-    """Make sure that a file survives a power cut before its folder gets its name."""
-    file.flush()
-    os.fsync(file.fileno())
+def write_documents(
+    folder: Path, documents: Iterable[tuple[Sentences, Sequence[int]]], parts: Sequence[StorePart], vocabulary: int
+) -> None:
+    """Store documents, given with the numbers of their labels, in a new folder."""
+    header = StoreHeader(_id_type(vocabulary), parts=tuple(parts))
+    first = [0]
+    with atomic_folder(folder) as draft:
+        with ExitStack() as stack:
+            ids = stack.enter_context(_RaggedWriter(draft, IDS, np.dtype(header.dtype)))
+            labels = stack.enter_context(_RaggedWriter(draft, LABELS, LABEL))
+            for chunk in _chunks(documents):
+                for sentences, _ in chunk:
+                    first.append(first[-1] + len(sentences))
+                ids.add(list(chain.from_iterable(sentences for sentences, _ in chunk)))
+                labels.add([found for _, found in chunk])
+        (draft / DOCUMENTS).write_bytes(np.array(first, OFFSET).tobytes())
+        header = dataclasses.replace(header, items=labels.rows, sequences=ids.rows, tokens=ids.size, labels=labels.size)
+        _write_header(draft, header)
 
 
-def _read_header(path: Path) -> StoreHeader:
-    try:
-        table = json.loads(path.read_text(encoding="utf-8"))
-        header = StoreHeader(**{**table, "parts": tuple(StorePart(*part) for part in table["parts"])})
-        if header.dtype not in ID_TYPES or not all(isinstance(count, int) for count in (header.pairs, header.tokens)):
-            raise ValueError
-    except OSError as error:
-        raise RunError(f"{path}: cannot read the token store ({error.strerror})") from None
-    except (ValueError, KeyError, TypeError):
-        raise RunError(f"{path}: not the header of a token store; remove its folder to build it again") from None
-    if header.format != FORMAT:
-        raise RunError(f"{path}: format {header.format} is unknown here; remove the store's folder to build it again")
-    return header
+def open_documents(folder: Path) -> DocumentStore:
+    """Map stored documents into memory, after checking that they are complete."""
+    header = _read_header(folder)
+    ids = _open_ragged(folder, IDS, np.dtype(header.dtype), header.sequences, header.tokens)
+    first = _map(folder / DOCUMENTS, OFFSET, header.items + 1)
+    if first[-1] != header.sequences:
+        raise _disagree(folder, DOCUMENTS, IDS)
+    return DocumentStore(header, ids, first, _open_ragged(folder, LABELS, LABEL, header.items, header.labels))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Files
+
+
+class _RaggedWriter:
+    """Appends rows to the two files of a ragged array, and counts them."""
+
+    def __init__(self, folder: Path, name: str, dtype: np.dtype[Any]):
+        self._dtype, self.rows, self.size = dtype, 0, 0
+        self._values, self._offsets = (folder / name).open("wb"), _offsets_of(folder / name).open("wb")
+        self._offsets.write(np.zeros(1, OFFSET).tobytes())
+
+    def add(self, rows: Sequence[Sequence[int] | Ids]) -> None:
+        ends = self.size + np.cumsum([len(row) for row in rows], dtype=OFFSET)
+        self._values.write(np.fromiter(chain.from_iterable(rows), self._dtype).tobytes())
+        self._offsets.write(ends.tobytes())
+        self.rows += len(rows)
+        self.size += sum(map(len, rows))
+
+    def __enter__(self) -> _RaggedWriter:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._values.close()
+        self._offsets.close()
+
+
+def _offsets_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.offsets")
+
+
+def _open_ragged(folder: Path, name: str, dtype: np.dtype[Any], rows: int, size: int) -> Ragged:
+    values, offsets = _map(folder / name, dtype, size), _map(_offsets_of(folder / name), OFFSET, rows + 1)
+    if offsets[-1] != size:
+        raise _disagree(folder, f"{name}.offsets", name)
+    return Ragged(values, offsets)
+
+
+def _disagree(folder: Path, one: str, other: str) -> RunError:
+    problem = f"the token store is damaged ({one} and {other} disagree); remove it to build it again"
+    return RunError(f"{folder}: {problem}")
 
 
 def _map(path: Path, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
-    """An array over a file, read when touched. A plain array: slices of `np.memmap` take several times as long."""
+    """An array over a file, read when it is used. A plain array: slices of `np.memmap` take several times as long."""
     expected = count * dtype.itemsize
     try:
         size = path.stat().st_size
@@ -248,164 +326,32 @@ def _map(path: Path, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
         raise RunError(f"{path}: cannot read the token store ({error.strerror})") from None
 
 
-# Documents as token ids: stored in a folder, mapped into memory, joined into the tensors that a classifier gets.
+def _id_type(vocabulary: int) -> str:
+    return ID_TYPES[vocabulary > 1 << 16]
 
 
-Sentences = Sequence[Ids | list[int]]
-"""The token ids of a document, sentence by sentence."""
-
-_ARRAYS = ("ids", "lengths", "sentences", "labels", "label_counts", "part_ends", "part_weights")
-
-
-class DocumentStore:
-    """Labelled documents by number."""
-
-    def __init__(self, arrays: dict[str, NDArray[np.generic]]):
-        """`ids` of all tokens, `lengths` of all sentences, numbers of `sentences` a document; `labels` likewise."""
-        self._arrays = arrays
-        self._sentence_ends = np.cumsum(arrays["sentences"], dtype=np.int64)
-        self._token_ends = np.cumsum(arrays["lengths"], dtype=np.int64)
-        self._label_ends = np.cumsum(arrays["label_counts"], dtype=np.int64)
-        starts = np.concatenate([[0], self._token_ends])
-        self.tokens: Ids = np.diff(starts[np.concatenate([[0], self._sentence_ends])]).astype(np.uint32)
-        """Numbers of tokens, document by document."""
-
-    def __len__(self) -> int:
-        return len(self._sentence_ends)
-
-    def __getitem__(self, index: int) -> tuple[list[Ids], list[int]]:
-        """Sentences and numbers of the labels of a document."""
-        first, last = self._bounds(self._sentence_ends, index)
-        ends = self._token_ends[first:last].tolist()
-        starts = [int(self._token_ends[first - 1]) if first else 0, *ends[:-1]]
-        ids: Ids = self._arrays["ids"]  # type: ignore[assignment]
-        one, other = self._bounds(self._label_ends, index)
-        labels = self._arrays["labels"][one:other].tolist()
-        return [ids[start:end] for start, end in zip(starts, ends, strict=True)], labels
-
-    def close(self) -> None:
-        """Let go of the files, so that every system can rename and remove them. Nothing can be read afterwards."""
-        self._arrays = {}
-
-    @property
-    def sentence_counts(self) -> Ids:
-        """Numbers of sentences, document by document."""
-        counts: Ids = self._arrays["sentences"]  # type: ignore[assignment]
-        return counts
-
-    @property
-    def weights(self) -> tuple[StorePart, ...]:
-        """How often the documents of each corpus are shown in an epoch."""
-        pairs = zip(self._arrays["part_ends"].tolist(), self._arrays["part_weights"].tolist(), strict=True)
-        return tuple(StorePart(end, weight) for end, weight in pairs)
-
-    def label_counts(self, labels: int) -> NDArray[np.int64]:
-        """How many documents have each label."""
-        found: NDArray[np.int64] = np.bincount(self._arrays["labels"].astype(np.int64), minlength=labels)
-        return found
-
-    @staticmethod
-    def _bounds(ends: NDArray[np.int64], index: int) -> tuple[int, int]:
-        return int(ends[index - 1]) if index else 0, int(ends[index])
+def _chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
+    items = iter(items)
+    while chunk := list(islice(items, CHUNK)):
+        yield chunk
 
 
-def write_documents(
-    folder: Path, documents: Iterable[tuple[Sentences, Sequence[int]]], parts: Sequence[StorePart], vocabulary: int
-) -> None:
-    """Store documents, given with the numbers of their labels, in a new folder."""
-    sentences, label_lists = zip(*documents, strict=True)
-    kind = np.uint16 if vocabulary <= 1 << 16 else np.uint32
-    every = list(chain.from_iterable(sentences))
-    content = {
-        "ids": np.fromiter(chain.from_iterable(every), kind),
-        "lengths": np.fromiter(map(len, every), np.uint32),
-        "sentences": np.fromiter(map(len, sentences), np.uint32),
-        "labels": np.fromiter(chain.from_iterable(label_lists), np.uint32),
-        "label_counts": np.fromiter(map(len, label_lists), np.uint32),
-        "part_ends": np.array([part.end for part in parts], np.int64),
-        "part_weights": np.array([part.weight for part in parts], np.float64),
-    }
+def _write_header(folder: Path, header: StoreHeader) -> None:
+    (folder / HEADER).write_text(json.dumps(dataclasses.asdict(header), indent=1), encoding="utf-8")
+
+
+def _read_header(folder: Path) -> StoreHeader:
+    path = folder / HEADER
     try:
-        folder.mkdir()
-        for name in _ARRAYS:
-            np.save(folder / f"{name}.npy", content[name], allow_pickle=False)
+        table = json.loads(path.read_text(encoding="utf-8"))
+        header = StoreHeader(**{**table, "parts": tuple(StorePart(*part) for part in table["parts"])})
+        counts = (header.items, header.sequences, header.tokens, header.labels)
+        if header.dtype not in ID_TYPES or not all(isinstance(count, int) for count in counts):
+            raise ValueError
     except OSError as error:
-        raise RunError(f"{folder}: cannot write the documents ({error.strerror})") from None
-
-
-def open_documents(folder: Path) -> DocumentStore:
-    """Map stored documents into memory."""
-    try:
-        return DocumentStore(
-            {name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in _ARRAYS}
-        )
-    except (OSError, ValueError) as error:
-        raise RunError(f"{folder}: cannot read the documents ({error}); remove it to prepare them again") from None
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Tensors
-
-
-@dataclass(frozen=True)
-class DocumentBatch:
-    """Documents of segments of tokens, and their labels if they have any."""
-
-    ids_BUS: Tensor
-    mask_BUS: Tensor
-    target_BL: Tensor
-    """1 for each label that a document has."""
-    index_B: Tensor
-    """Which documents these are."""
-
-    @property
-    def target_tokens(self) -> int:
-        """What the loss is summed over: documents."""
-        return len(self.target_BL)
-
-    def to(self, device: torch.device | str) -> DocumentBatch:
-        """The same on another device."""
-        return DocumentBatch(
-            self.ids_BUS.to(device), self.mask_BUS.to(device), self.target_BL.to(device), self.index_B.to(device)
-        )
-
-    def rows(self, index_R: Tensor) -> DocumentBatch:
-        """Some of the documents, padded as before."""
-        return DocumentBatch(
-            self.ids_BUS[index_R], self.mask_BUS[index_R], self.target_BL[index_R], self.index_B[index_R]
-        )
-
-
-def make_documents(
-    documents: Sequence[Sentences], pad: int, window: int = 0, labels: Sequence[Sequence[int]] = (), count: int = 0,
-    index: NDArray[np.int64] | None = None,
-) -> DocumentBatch:  # fmt: skip
-    """Join documents into tensors; with a `window`, sentences that fit into it together are one segment.
-
-    `labels` are those of each document, of `count` that there are.
-    """
-    segments = [_segments([len(sentence) for sentence in sentences], window) for sentences in documents]
-    lengths_BU = np.zeros((len(documents), max(map(len, segments))), np.int64)
-    for row, found in enumerate(segments):
-        lengths_BU[row, : len(found)] = found
-    mask_BUS = np.arange(lengths_BU.max()) < lengths_BU[:, :, None]
-    ids_BUS = np.full(mask_BUS.shape, pad, np.int64)
-    ids_BUS[mask_BUS] = np.concatenate([ids for sentences in documents for ids in sentences])
-    target_BL = torch.zeros(len(documents), count)
-    for row, numbers in enumerate(labels):
-        target_BL[row, list(numbers)] = 1.0
-    index_B = torch.arange(len(documents)) if index is None else torch.tensor(index, dtype=torch.int64)
-    return DocumentBatch(torch.from_numpy(ids_BUS), torch.from_numpy(mask_BUS), target_BL, index_B)
-
-
-def _segments(lengths: Sequence[int], window: int) -> Sequence[int]:
-    """Lengths of the segments: the sentences themselves, or as many neighbours as fit into a window."""
-    if not window:
-        return lengths
-    joined = [lengths[0]]
-    for length in lengths[1:]:
-        if joined[-1] + length <= window:
-            joined[-1] += length
-        else:
-            joined.append(length)
-    return joined
+        raise RunError(f"{path}: cannot read the token store ({error.strerror})") from None
+    except (ValueError, KeyError, TypeError):
+        raise RunError(f"{path}: not the header of a token store; remove its folder to build it again") from None
+    if header.format != FORMAT:
+        raise RunError(f"{path}: format {header.format} is unknown here; remove the store's folder to build it again")
+    return header

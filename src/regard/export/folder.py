@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
-import os
-import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from regard import __version__
-from regard.errors import RunError, UnwritableError
-from regard.files import concerns, draft_of, file_sha256
+from regard.errors import RunError
+from regard.files import atomic_folder, file_sha256, remove_drafts
 from regard.registry import EXPORTS
 from regard.run import WEIGHTS, Run
-from regard.system import one_at_a_time, rename_folder, sync_folder
+from regard.system import one_at_a_time
 
 MARK = "export.json"
 """File with the format and the weights' fingerprint. A folder that contains it may be replaced by another export."""
@@ -38,50 +34,11 @@ def export_folder(run: Run, folder: Path, facts: dict[str, Any]) -> Iterator[Pat
         # The maker of the run decides where a link in it leads; only a link that the user names is followed.
         raise RunError(f"{folder}: is a link, whose target may not be an export; remove it, or use --out")
     folder = folder.resolve()  # a link stays; its target is replaced
-    draft, inside = draft_of(folder), False
-    try:
-        draft.mkdir(parents=True)
-        inside = True
+    with atomic_folder(folder) as draft:
         yield draft
-        mark = {"regard": __version__, **facts, "fingerprint": fingerprint(run)}
-        inside = False
-        _finish(draft, folder, mark)
-    except OSError as error:
-        if inside and not concerns(error, draft):
-            raise
-        raise UnwritableError(f"{folder}: cannot be written ({error.strerror})") from None
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-
-
-def _finish(draft: Path, folder: Path, mark: dict[str, Any]) -> None:
-    """Write the mark, with a checksum of every file, and rename the draft."""
-    files = {str(path.relative_to(draft)): file_sha256(path) for path in sorted(draft.rglob("*")) if path.is_file()}
-    mark = mark | {"sha256": files}
-    (draft / MARK).write_text(json.dumps(mark, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    for path in draft.iterdir():
-        _sync(path)
-    while not _take_name(draft, folder):
-        pass
-    sync_folder(folder.parent)
-
-
-def _take_name(draft: Path, folder: Path) -> bool:
-    """Replace the folder by the draft; False if another process created the folder in between."""
-    aside = draft.with_suffix(".old")
-    with contextlib.suppress(FileNotFoundError):
-        rename_folder(folder, aside)
-    try:
-        os.rename(draft, folder)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            os.rename(aside, folder)
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise
-        return False
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-    return True
+        files = {str(path.relative_to(draft)): file_sha256(path) for path in sorted(draft.rglob("*")) if path.is_file()}
+        mark = {"regard": __version__, **facts, "fingerprint": fingerprint(run), "sha256": files}
+        (draft / MARK).write_text(json.dumps(mark, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def refuse_taken(folder: Path) -> None:
@@ -121,18 +78,6 @@ def check_export(folder: Path) -> dict[str, str]:
 def exporting(run: Run) -> Iterator[None]:
     """Allow one process at a time to write exports into the run folder; remove drafts of killed processes."""
     with one_at_a_time(run.folder / LOCK):
-        for path in run.folder.glob(".*-*"):
-            if _is_draft(path.name) and path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path, ignore_errors=True)
+        for name in EXPORTS:
+            remove_drafts(run.folder, f"{name}*", folders=True)
         yield
-
-
-def _is_draft(name: str) -> bool:
-    """Whether this is the name of an unfinished export, or of an old one that was about to be replaced."""
-    formats = "|".join(map(re.escape, EXPORTS))
-    return re.fullmatch(rf"\.({formats})(-\w+)*\.\d+-[0-9a-f]{{8}}\.(part|old)", name) is not None
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

@@ -11,8 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from regard.data.languages import language_scripts
-from regard.languages import share_in
+from regard.languages import language_scripts, share_in
 
 SAMPLE, READ = 2_000, 500
 """Sentences that a language is learnt from, and characters of a text that are looked at, at most."""

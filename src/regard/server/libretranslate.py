@@ -9,7 +9,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from regard.data.languages import language_name
+from regard.languages import language_name
 from regard.registry import FORMATS
 from regard.server.bodies import FORM, MULTIPART, FormRoute
 from regard.server.errors import ApiError, Json

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, get_args
 
 from regard.config import SearchSettings
-from regard.data.languages import language_name, normalize_code
 from regard.errors import RegardError, RunError, SettingsError, nearest
+from regard.languages import language_name, normalize_code
 from regard.run import WEIGHTS, Run
 from regard.server.batching import Batcher, Capacity, ShutdownGate, ThreadToLoop
 from regard.server.language_detection import LanguageDetector

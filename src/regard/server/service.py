@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 from fastapi import Depends, Request
 
-from regard.data.languages import normalize_code
 from regard.errors import nearest
+from regard.languages import normalize_code
 from regard.server.api_keys import ApiKeys
 from regard.server.errors import ApiError
 from regard.server.metrics import ServerMetrics

@@ -11,7 +11,7 @@ from typing import Any
 from regard import __version__
 from regard.analysis.trace import Trace
 from regard.config.recipe import to_table
-from regard.data.languages import language_name
+from regard.languages import language_name
 from regard.pages import render_page
 from regard.run import Run
 from regard.tasks.chat.data import TURN, readable

@@ -10,12 +10,13 @@ import numpy as np
 import torch
 
 from regard.config import DataSettings, Recipe
-from regard.data.batches import Batch, StreamTrainUnit, TokenSource, cut, make_batch
+from regard.data.batches import Batch, TokenSource, cut, make_batch
 from regard.data.pairs import Pair
 from regard.errors import TrainingError
 from regard.layers.dropout import Rows
 from regard.models.base import Seq2Seq
 from regard.tasks.chat.data import readable
+from regard.tasks.dataset import StreamTrainUnit
 from regard.tasks.translate.data import PreparedPairs
 from regard.tasks.translate.evaluate import quick_scores
 from regard.tasks.translate.translator import Translator, texts_of

@@ -2,15 +2,12 @@
 
 import gzip
 
-import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.config import ClassifySettings, Corpus, TokenizerSettings
-from regard.data.store import StorePart, make_documents, open_documents, write_documents
-from regard.errors import CorpusError, RunError
+from regard.errors import CorpusError
 from regard.tasks.classify.data import (
     LabelledDocument,
     arrange,
@@ -151,35 +148,3 @@ def test_what_is_shown_is_what_is_read(tokenizer):
     for one in shown:
         assert one.pieces[0].start == 0
         assert one.pieces[-1].end == len(one.text)
-
-
-def test_a_store_gives_back_what_was_written(tmp_path):
-    documents = [([[5, 6], [7]], [1]), ([[8]], [0, 1]), ([[9, 9, 9], [4], [3]], [])]
-    write_documents(tmp_path / "store", documents, [StorePart(2, 1.0), StorePart(3, 0.5)], vocabulary=10)
-    store = open_documents(tmp_path / "store")
-    assert len(store) == 3
-    assert [([ids.tolist() for ids in store[n][0]], store[n][1]) for n in range(3)] == documents
-    assert store.tokens.tolist() == [3, 1, 5]
-    assert store.weights == (StorePart(2, 1.0), StorePart(3, 0.5))
-    assert store.label_counts(3).tolist() == [1, 2, 0]
-    (tmp_path / "store" / "ids.npy").write_bytes(b"nothing")
-    with pytest.raises(RunError, match="cannot read the documents"):
-        open_documents(tmp_path / "store")
-
-
-def test_documents_join_into_tensors():
-    batch = make_documents([[[5, 6], [7]], [[8]]], pad=99, labels=[[1], [0, 2]], count=3, index=np.array([4, 2]))
-    assert batch.ids_BUS.tolist() == [[[5, 6], [7, 99]], [[8, 99], [99, 99]]]
-    assert batch.mask_BUS.tolist() == [[[True, True], [True, False]], [[True, False], [False, False]]]
-    assert batch.target_BL.tolist() == [[0, 1, 0], [1, 0, 1]]
-    assert batch.target_tokens == 2
-    part = batch.rows(torch.tensor([1]))
-    assert part.ids_BUS.shape == (1, 2, 2)
-    assert part.index_B.tolist() == [2]
-
-
-def test_windows_hold_whole_sentences():
-    documents = [[[1, 2, 3], [4, 5], [6, 7, 8, 9], [1]], [[2]]]
-    batch = make_documents(documents, pad=0, window=5)
-    assert batch.ids_BUS[0].tolist() == [[1, 2, 3, 4, 5], [6, 7, 8, 9, 1]]
-    assert batch.mask_BUS[1].sum() == 1

@@ -13,8 +13,7 @@ from torch import Tensor
 from regard import __version__
 from regard.analysis.label_attribution import attribute_label
 from regard.config import Recipe
-from regard.data.batches import in_batches
-from regard.data.store import make_documents
+from regard.data.batches import in_batches, make_documents
 from regard.errors import RunError, nearest
 from regard.layers.hooks import trace
 from regard.models import base

@@ -11,9 +11,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from regard.config import Corpus
-from regard.data.pairs import read_lines
 from regard.errors import SettingsError
-from regard.files import first_of, is_typed, read_input_lines, split_suffix
+from regard.files import first_of, is_typed, read_input_lines, read_lines, split_suffix
 from regard.run import Run
 from regard.tasks.classify.data import FORMATS, read_documents
 from regard.terminal import show_weights

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from regard.config import Recipe
-from regard.data.batches import StreamTrainUnit, in_batches
-from regard.data.store import DocumentBatch, Sentences, make_documents
+from regard.data.batches import DocumentBatch, in_batches, make_documents
+from regard.data.store import Sentences
 from regard.layers.dropout import Rows
 from regard.models.base import ClassifierModel
 from regard.tasks.classify.data import LabelledDocument, PreparedDocuments, encode_document
+from regard.tasks.dataset import StreamTrainUnit
 from regard.tasks.labels import balanced, label_loss, score_labels, to_probabilities
 from regard.text.tokenizer import EOS, UNK
 from regard.training.distributed import ProcessGroup

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.config import Recipe
-from regard.data.batches import StreamTrainUnit, TokenSource, cut, make_sources
+from regard.data.batches import TokenSource, cut, make_sources
 from regard.layers.dropout import Rows
 from regard.models.base import Network
+from regard.tasks.dataset import StreamTrainUnit
 from regard.tasks.retrieve.data import KnowledgeEntry, texts_of
 from regard.tasks.retrieve.embedding import TrainedEmbedder
 from regard.tasks.retrieve.examples import PreparedKnowledge

@@ -10,9 +10,8 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from regard.config import Corpus
-from regard.data.pairs import read_lines
 from regard.errors import CorpusError, SettingsError
-from regard.files import STDIN, first_of, is_typed, read_input_lines, split_suffix
+from regard.files import STDIN, first_of, is_typed, read_input_lines, read_lines, split_suffix
 from regard.run import Run
 from regard.tasks.tag.data import (
     FORMATS,

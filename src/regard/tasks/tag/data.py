@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.config import Corpus, DataSettings, Recipe, TagSettings
+from regard.data.batches import make_documents
 from regard.data.records import read_objects
 from regard.data.split import deal, split_texts
-from regard.data.store import DocumentStore, Sentences, StorePart, make_documents, open_documents, write_documents
+from regard.data.store import DocumentStore, Sentences, StorePart, open_documents, write_documents
 from regard.errors import CorpusError, RunError, SettingsError
 from regard.files import read_lines, split_suffix, write_atomically
 from regard.run import Run

@@ -11,10 +11,11 @@ import numpy as np
 import torch
 
 from regard.config import Recipe, TagSettings
-from regard.data.batches import StreamTrainUnit, in_batches
+from regard.data.batches import in_batches
 from regard.data.store import Sentences
 from regard.layers.dropout import Rows
 from regard.models.base import TaggerModel
+from regard.tasks.dataset import StreamTrainUnit
 from regard.tasks.tag.data import PreparedSentences, TagBatch, TaggedSentence, encode_words, make_words, stretches
 from regard.tasks.tag.scores import score_tags
 from regard.tasks.tag.spans import Scheme, all_labels, find_scheme, learnt_scheme, merge, rewrite

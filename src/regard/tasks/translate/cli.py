@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.config import Corpus, SearchSettings
 from regard.config.recipe import describe, make_recipe, to_table, with_overrides
-from regard.data.pairs import read_corpus, read_lines
+from regard.data.pairs import read_corpus
 from regard.documents import FORMAT_NAMES, Document, parse
 from regard.errors import SettingsError
 from regard.files import (
@@ -27,6 +27,7 @@ from regard.files import (
     is_stream,
     opened,
     read_input_lines,
+    read_lines,
     split_suffix,
     standard_input,
     write_atomically,

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard import __version__
-from regard.data.languages import language_scripts
 from regard.data.pairs import Languages, Pair
 from regard.errors import CorpusError
+from regard.languages import language_scripts
 from regard.tasks.translate.translation import Flag, Translation, find_flags, texts_of
 
 Array = NDArray[np.float64]

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.config import Corpus
-from regard.data.pairs import Languages, Pair, read_corpus, read_lines
+from regard.data.pairs import Languages, Pair, read_corpus
 from regard.errors import CorpusError, SettingsError
-from regard.files import write_atomically
+from regard.files import read_lines, write_atomically
 from regard.run import Run
 from regard.tasks.translate.cli import add_search, search_settings
 from regard.terminal import status

@@ -91,10 +91,7 @@ class TranslationFile:
                 raise SettingsError(
                     f"{self.path}: is complete, there is nothing to resume; without --resume it is written again"
                 )
-            with self._note.open("w", encoding="utf-8") as note:
-                json.dump(job, note)
-                note.flush()
-                os.fsync(note.fileno())
+            write_atomically(self._note, json.dumps(job).encode())
             return 0
         if not resume:
             raise SettingsError(

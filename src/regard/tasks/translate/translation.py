@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from regard.analysis.alignment import Links, pharaoh
 from regard.config import SearchSettings
-from regard.data.languages import language_scripts
-from regard.languages import share_in
+from regard.languages import language_scripts, share_in
 from regard.run import Run
 from regard.text.words import word_texts
 

@@ -34,8 +34,9 @@ from regard.config import Corpus
 from regard.data.batches import Batch, make_batch
 from regard.data.builtin import Phrase, Roles, corpus_of, part_of, read_phrases
 from regard.data.conllu import Parse, read_conllu
-from regard.data.pairs import Pair, read_corpus, read_lines
+from regard.data.pairs import Pair, read_corpus
 from regard.errors import CorpusError, ModelError, SettingsError
+from regard.files import read_lines
 from regard.layers.hooks import taps, trace
 from regard.models.base import Seq2Seq
 from regard.run import Run

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
-import shutil
 import sys
 import tempfile
 import time
@@ -27,12 +25,11 @@ from regard.config import Recipe
 from regard.config.recipe import make_recipe, to_table, with_overrides
 from regard.data.batches import Batch
 from regard.data.pairs import Pair
-from regard.errors import CorpusError, RunError, SettingsError
-from regard.files import concerns, draft_of
+from regard.errors import CorpusError, SettingsError
+from regard.files import atomic_folder
 from regard.models.base import Seq2Seq, count_parameters
 from regard.models.transformer_settings import TransformerSettings
 from regard.run import METRICS, WEIGHTS, Run
-from regard.system import sync_folder
 from regard.tasks.seq2seq import TranslateTrainUnit
 from regard.tasks.train import TrainingJob, first_card, log
 from regard.tasks.translate.data import PreparedPairs, TrainingPairs, prepare
@@ -223,7 +220,8 @@ def prune_run(
         raise SettingsError("gates must be learnt: give --minutes, or choose the heads with --by importance")
     recipe = _train_again(run, minutes, data, overrides)
     pairs = _read(run, recipe, own=data is None)
-    with _drafted(out) as draft:
+    with atomic_folder(out) as folder:
+        draft = Run.create(folder)
         prepared = prepare(draft, recipe, pairs, log, run.tokenizers)
         model = run.load_model()
         log(f"choosing {left} of {sum(had.values())} heads by {by}")
@@ -329,23 +327,3 @@ def _train_on(draft: Run, prepared: PreparedPairs) -> TrainingProgress:
     if not progress.stopped:
         raise stop.interruption()
     return progress
-
-
-@contextlib.contextmanager
-def _drafted(out: Path) -> Iterator[Run]:
-    """A run folder that stands elsewhere until the block ends well, and is gone if it does not."""
-    home, inside = draft_of(out), True
-    draft = Run.create(home / out.name)  # the name is shown in its report
-    try:
-        yield draft
-        inside = False
-        if out.is_dir():
-            out.rmdir()  # an empty one was not refused
-        os.replace(draft.folder, out)
-        sync_folder(out.parent)
-    except OSError as error:
-        if inside and not concerns(error, home):
-            raise
-        raise RunError(f"{out}: cannot be written ({error.strerror})") from None
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
