@@ -23,7 +23,7 @@ from regard.tasks.translate.alignment import Aligner
 from regard.tasks.translate.inspect import prune as prune_module
 from regard.tasks.translate.inspect.heads import (
     AnnotatedExample,
-    HeadsReport,
+    RoleQuestions,
     _annotate,
     _views,
     describe_heads,
@@ -65,7 +65,7 @@ def examples(count: int) -> list[AnnotatedExample]:
 # What is right
 
 
-def phrase_views(run: Run) -> tuple[dict[str, HeadsReport], list[str], list[str]]:
+def phrase_views(run: Run) -> tuple[dict[str, RoleQuestions], list[str], list[str]]:
     """Of "I take a shower" and "Faccio la doccia", with the word that each of their tokens belongs to."""
     source, target = run.tokenizers
     [example] = [example for example in examples(4) if example.source == "I take a shower"]
@@ -197,7 +197,7 @@ def test_the_phrasebook_brings_its_grammar(random: Run) -> None:
 
 
 def test_a_run_that_has_lost_its_text_says_so(random: Run) -> None:
-    with pytest.raises(regard.RegardError, match=r"run: the text that it was validated on .* give other with --source"):
+    with pytest.raises(regard.RegardError, match=r"run: its validation data cannot be read .* give other text with --source"):
         own_examples(random, 10)
 
 
@@ -399,7 +399,7 @@ def test_pruning_that_is_interrupted_leaves_nothing(
 
 def test_a_recurrent_model_has_nothing_to_prune(tmp_path: Path) -> None:
     run = random_run(tmp_path / "run", make_recipe({"model": {"arch": "bahdanau", "width": 16, "embedding": 16}}))
-    with pytest.raises(regard.RegardError, match="bahdanau has one head, which cannot be pruned"):
+    with pytest.raises(regard.RegardError, match="bahdanau has a single head, which cannot be pruned"):
         prune_module.prune_run(run, tmp_path / "out", 0.5)
 
 
@@ -415,7 +415,7 @@ def test_how_long_to_train(trained: Path, random: Run, tmp_path: Path) -> None:
         assert again.max_minutes == minutes
         assert again.learning_rate == pytest.approx(rate * own.learning_rate)
     assert prune_module._train_again(run, None, None, ["train.max_steps=5"]).train.max_steps == 5
-    with pytest.raises(regard.RegardError, match="does not know how long it was trained; say for how long"):
+    with pytest.raises(regard.RegardError, match="does not say how long it was trained; give --minutes"):
         prune_module.prune_run(random, tmp_path / "out", 0.5)
 
 
@@ -425,6 +425,6 @@ def test_a_run_whose_text_is_gone_asks_for_other(trained: Path, tmp_path: Path) 
     recipe = (moved / "recipe.toml").read_text(encoding="utf-8")
     (moved / "recipe.toml").write_text(recipe.replace("train.en", "gone.en"), encoding="utf-8")
     Run.open(moved).checksums.accept(["recipe.toml"])
-    with pytest.raises(regard.RegardError, match=r"the text that it learnt from is out of reach .* give other with"):
+    with pytest.raises(regard.RegardError, match=r"its training data cannot be read .* give other text with"):
         prune_module.prune_run(Run.open(moved), tmp_path / "out", 0.5)
     assert not (tmp_path / "out").exists()

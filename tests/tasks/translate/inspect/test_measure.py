@@ -65,4 +65,4 @@ def test_what_cannot_be_surveyed(run, options, said, capsys):
 def test_a_run_without_held_out_pairs_says_so(tmp_path, capsys):
     bare = random_run(tmp_path / "bare", random_recipe())
     assert main(["inspect", str(bare.folder), "--survey"]) == 2
-    assert "keeps no held-out pairs; give some with --pairs" in capsys.readouterr().err
+    assert "has no held-out pairs; give some with --pairs" in capsys.readouterr().err

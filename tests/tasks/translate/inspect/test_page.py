@@ -266,7 +266,7 @@ def test_roles_kept_in_the_run_are_shown(
         (["{run}x", TEXT], "there is no such run folder"),
         (["{run}", TEXT, "--out", "nowhere/page.html"], "there is no folder nowhere"),
         (["{run}", TEXT, "--out", "{run}"], "a folder; give the name of a file"),
-        (["{run}", "a shower " * 200], "look at one sentence at a time"),
+        (["{run}", "a shower " * 200], "inspect one sentence at a time"),
     ],
 )
 def test_bad_input_is_one_line(

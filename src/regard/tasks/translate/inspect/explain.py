@@ -1,4 +1,7 @@
-"""Why this word? Text in, and for each output word how much each input word did for it; and which answer to trust."""
+"""Attribution by words, and measurements over many sentences: faithfulness of explanations, token identifiability.
+
+`survey` stores its results in the run folder; every page that `regard inspect` writes afterwards shows them.
+"""
 
 from __future__ import annotations
 
@@ -28,27 +31,38 @@ from regard.tasks.translate.translator import Translator, load
 from regard.text.tokenizer import UNK
 from regard.text.words import words
 
+FAITHFULNESS, IDENTIFIABILITY, HEADS = "faithfulness.json", "identifiability.json", "heads.json"
+"""Files of measurements in a run folder."""
+SENTENCES = 30
+"""Sentences that explanations are compared on."""
 START = "<s>"
-ABSENT = ("zero", "unk", "pad")
-"""What may stand where a token is absent (the option `baseline`): nothing, or one of two special tokens."""
+BASELINES = ("zero", "unk", "pad")
+"""Values of the option `baseline`: what replaces an absent token, a zero vector or one of two special tokens."""
+
+TRAIN_SHARE = 0.7
+"""Share of the lines that the probes are trained on (as in Brunner et al. 2020); the others test them."""
+FEWEST, MOST = 20, 1000
+"""Minimum number of lines, and maximum number of lines used."""
+ROWS = 64
+"""Sentences per batch."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """How much each word of the source, and of the translation so far, did for each word of the translation."""
+    """Contribution of each source word, and of each earlier target word, to each word of the translation."""
 
     method: str
     about: str
     source: tuple[str, ...]
     target: tuple[str, ...]
-    """The words that were written, the end last."""
+    """The generated words, the end token last."""
     prefix: tuple[str, ...]
-    """The words that the model had read of its own translation: the start, then all but the end."""
+    """The target words that the decoder reads: the start token, then all but the end token."""
     attribution: Attribution
     """Rows are `target`, columns `source` and `prefix`."""
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: the values as the method gives them, and normalised so that a row's sizes sum to one."""
+        """For JSON: the values of the method, and shares whose absolute values sum to one per row."""
         even = self.attribution.normalised()
         return {
             "method": self.method,
@@ -65,7 +79,7 @@ class Explanation:
         }
 
     def __str__(self) -> str:
-        """Each output word with the source words that did most for it."""
+        """Each output word with the source words that contributed most."""
         even_TS = self.attribution.normalised().source_TS
         width = max(map(len, self.target))
         lines = []
@@ -80,7 +94,7 @@ class Explanation:
 
 
 class ExplainedExample(NamedTuple):
-    """A text, a translation of it, and which words (by `data.words`) render which, if that is known."""
+    """A text, its translation, and their word alignment (words as in `text.words`), if known."""
 
     source: str
     target: str
@@ -90,9 +104,9 @@ class ExplainedExample(NamedTuple):
 def explain(
     translator: Translator, text: str, target: str | None = None, method: str = "alti", **options: Any
 ) -> Explanation:
-    """Ask the (first) model of a translator which words made each word of `target`, or of its own translation.
+    """Attribute each word of `target`, or of the model's own translation, to the words that the (first) model read.
 
-    The options are those of the method; a `baseline` is "zero", "unk" or "pad".
+    `options` are those of the method; a `baseline` is "zero", "unk" or "pad".
     """
     if target is None:
         target = translator.translate([text])[0].text
@@ -111,7 +125,7 @@ def explain(
 def compare_explanations(
     translator: Translator, examples: Sequence[ExplainedExample], ways: Ways = EVERY_WAY, **settings: Any
 ) -> Faithfulness:
-    """How far each way to explain can be trusted, over sentences; see `analysis.faithfulness` for the settings."""
+    """Faithfulness of each explanation method over sentences; `settings` are those of `measure_faithfulness`."""
     ways = {name: (method, _options(translator, dict(options))) for name, (method, options) in ways.items()}
     cases = [
         read_case(translator, example) for example in examples if example.source.strip() and example.target.strip()
@@ -120,9 +134,9 @@ def compare_explanations(
 
 
 def read_case(translator: Translator, example: ExplainedExample) -> ExplainedPair:
-    """A text pair as the model reads it."""
+    """A text pair as tokens and words."""
     if not example.source.strip():
-        raise SettingsError("there is nothing to explain: the text is empty")
+        raise SettingsError("the text is empty; there is nothing to explain")
     ids = translator.source.encode(example.source), translator.target.encode(example.target)
     batch = make_batch([ids], translator.source.pad, translator.target.pad).to(translator.model.output.weight.device)
     source, target = text_side(translator.source, example.source), text_side(translator.target, example.target)
@@ -132,7 +146,7 @@ def read_case(translator: Translator, example: ExplainedExample) -> ExplainedPai
 
 
 def _homes(side: TraceSide, text: str) -> list[int]:
-    """For each word of a text its place in the side, where words that share a token are one."""
+    """For each word of a text its index in the side, where words that share a token count as one."""
     return [
         next(place for place, (start, end) in enumerate(side.word_spans) if start < word.end and word.start < end)
         for word in words(text)
@@ -140,39 +154,28 @@ def _homes(side: TraceSide, text: str) -> list[int]:
 
 
 def _options(translator: Translator, options: dict[str, Any]) -> dict[str, Any]:
-    """The options of a method with the name of a baseline turned into what it stands for."""
+    """The options of a method, with the name of the baseline replaced by its tokens."""
     if "baseline" not in options:
         return options
     name = options["baseline"]
-    if name not in ABSENT:
-        raise SettingsError(f'baseline must be one of {", ".join(ABSENT)}, not "{name}"')
+    if name not in BASELINES:
+        raise SettingsError(f'baseline must be one of {", ".join(BASELINES)}, not "{name}"')
     tokens = {"zero": None, "unk": (UNK, UNK), "pad": (translator.source.pad, translator.target.pad)}
     return options | {"baseline": tokens[name]}
 
 
 def _rounded(values: Tensor) -> list[Any]:
-    """Numbers as JSON has them; six decimals are more than any method is worth."""
+    """Numbers for JSON, rounded to six decimals."""
     rounded: list[Any] = torch.round(values.double(), decimals=6).tolist()
     return rounded
-
-
-# Token identifiability of a trained model over text: which lines the maps learn from, and which they are tried on.
-
-
-TRAIN_SHARE = 0.7
-"""Of the lines, for the maps to learn from (as in Brunner et al. 2020); the rest is for trying them."""
-FEWEST, MOST = 20, 1000
-"""Lines needed, and lines used."""
-ROWS = 64
-"""Sentences read at once."""
 
 
 def identify(
     translator: Translator, lines: Sequence[str], *, whole_vocabulary: bool = False, seed: int = 1
 ) -> Identifiability:
-    """Trace the encoder's states back to the tokens of these lines, which the model should not have been trained on.
+    """How well tokens can be recovered from encoder states, on lines that the model was not trained on.
 
-    Equal lines count once, so that no sentence is both learnt from and tried. At most a thousand are drawn.
+    Equal lines count once, so that no sentence is in both the training and the test part. At most 1000 are used.
     """
     encoded = sorted({tuple(ids) for ids in translator.source.encode_many(list(lines)) if ids})
     if len(encoded) < FEWEST:
@@ -193,18 +196,9 @@ def _read(translator: Translator, sentences: Sequence[tuple[int, ...]]) -> Itera
         yield make_sources(ordered[start : start + ROWS], translator.source.pad).to(device)
 
 
-# What only many sentences can tell of a model: which explanation to trust, and how far states lead back to tokens.
-#
-# The results are kept in the run's folder, and every page that `regard inspect` makes from then on shows them.
-
-
-FAITHFULNESS, IDENTIFIABILITY, HEADS = "faithfulness.json", "identifiability.json", "heads.json"
-SENTENCES = 30
-
-
 @dataclass(frozen=True)
 class CorpusMeasurements:
-    """What was found."""
+    """Results of `survey`."""
 
     faithfulness: Faithfulness
     identifiability: Identifiability
@@ -218,37 +212,37 @@ def survey(
     pairs: Sequence[Pair] = (),
     *,
     sentences: int = SENTENCES,
-    log: Callable[[str], None] = lambda doing: None,
+    log: Callable[[str], None] = lambda message: None,
 ) -> CorpusMeasurements:
-    """Look at these pairs, or at those that the run has kept, and keep what was found in the run's folder.
+    """Measure on these pairs, or on the held-out pairs of the run, and store the results in the run folder.
 
-    Explanations are compared on the first `sentences`; tokens are traced in all source sentences.
+    Explanations are compared on the first `sentences`; token identifiability uses all source sentences.
     """
     pairs = [pair for pair in pairs or run.held_out() if pair.source.strip() and pair.target.strip()]
     if not pairs:
         raise SettingsError(
-            f"{run.folder}: keeps no held-out pairs; give some with --pairs (TSV, JSON lines, TMX, PO or Parquet)"
+            f"{run.folder}: has no held-out pairs; give some with --pairs (TSV, JSON lines, TMX, PO or Parquet)"
         )
     log("loading the model")
     translator = load(run.folder)
-    log(f"taking words out of {min(sentences, len(pairs))} sentences")
+    log(f"comparing explanations on {min(sentences, len(pairs))} sentences")
     examples = [ExplainedExample(pair.source, pair.target) for pair in pairs[:sentences]]
-    trusted = compare_explanations(translator, examples, ways_of(translator, examples[0]))
-    log("tracing states to their tokens")
-    traced = identify(translator, [pair.source for pair in pairs], whole_vocabulary=True)
-    for name, found in ((FAITHFULNESS, trusted.as_dict()), (IDENTIFIABILITY, traced.as_dict())):
+    faithfulness = compare_explanations(translator, examples, ways_of(translator, examples[0]))
+    log("measuring token identifiability")
+    recovered = identify(translator, [pair.source for pair in pairs], whole_vocabulary=True)
+    for name, found in ((FAITHFULNESS, faithfulness.as_dict()), (IDENTIFIABILITY, recovered.as_dict())):
         keep(run, name, found)
-    return CorpusMeasurements(trusted, traced)
+    return CorpusMeasurements(faithfulness, recovered)
 
 
 def keep(run: Run, name: str, found: dict[str, Any]) -> None:
-    """Put what was found into the run's folder, with the weights that it was found in."""
+    """Store measurements in the run folder, with a fingerprint of the weights that they belong to."""
     content = json.dumps(found | {"weights": fingerprint(run)}, ensure_ascii=False)
     write_atomically(run.folder / name, content.encode())
 
 
 def ways_of(translator: Translator, example: ExplainedExample) -> Ways:
-    """The methods that this architecture allows, found by asking each for one sentence."""
+    """The methods that work for this architecture, found by trying each on one sentence."""
     allowed = {}
     for method in METHODS:
         try:

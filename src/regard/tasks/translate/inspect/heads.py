@@ -1,4 +1,9 @@
-"""The heads of a translator: what each does, how sure it is, and how much depends on it."""
+"""Attention heads of a translator: the role of each, how confident it is, and how important.
+
+Roles are measured on annotated sentence pairs. Annotations are spans of characters, because models have different
+tokens. The phrasebook has subject, verb, object and word alignment; a CoNLL-U file has dependencies; other text has
+nothing of the kind.
+"""
 
 from __future__ import annotations
 
@@ -46,46 +51,47 @@ from regard.tasks.translate.translator import Translator
 from regard.text.tokenizer import Piece, Tokenizer
 from regard.text.words import words
 
-# Sentence pairs with what is known of their grammar and alignment: what head roles are judged by.
-#
-# Places are spans of characters, because models have tokens of their own. The phrasebook knows subject, verb, object
-# and
-# which words render which; a CoNLL-U file knows what depends on what; any other text knows nothing of the kind.
+__all__ = ["HeadReport", "Role", "describe_heads", "text_batches", "token_frequencies"]
 
-
-COUNTED = 30_000  # training pairs that tell how frequent a token is
-UNTOLD = ("punct", "root")
+COUNTED = 30_000
+"""Training pairs from which token frequencies are counted."""
+IGNORED_RELATIONS = ("punct", "root")
+BATCH_PAIRS = 64
+FEWEST_LINKED = 20
+"""Pairs with gold alignments that are needed to choose heads: half to choose, half to score the choice."""
+WEIGHED = 200
+"""Examples that importance is measured on: each head costs a pass over them."""
 
 Span = tuple[int, int]
 
 
 class WordRelation(NamedTuple):
-    """Words that stand in a relation to others, seen from the ones."""
+    """A relation from some words to others."""
 
     name: str
-    looking: tuple[Span, ...]
-    at: tuple[Span, ...]
+    queries: tuple[Span, ...]
+    keys: tuple[Span, ...]
 
 
 @dataclass(frozen=True)
 class AnnotatedExample:
-    """A sentence pair and what is known of it."""
+    """A sentence pair with its annotations."""
 
     source: str
     target: str
     source_relations: tuple[WordRelation, ...] = ()
     target_relations: tuple[WordRelation, ...] = ()
     links: tuple[tuple[Span, Span], ...] = ()
-    """Which words of the source are rendered by which of the target."""
+    """Word alignment."""
     source_words: tuple[Span, ...] = ()
-    """The words of the source as a CoNLL-U file gives them; elsewhere none are given."""
+    """The words of the source in a CoNLL-U file; otherwise empty."""
 
 
 def own_examples(run: Run, count: int) -> list[AnnotatedExample]:
-    """Pairs that a run was not trained on, at most so many.
+    """At most `count` pairs that a run was not trained on.
 
-    These are the pairs that it keeps; for a run validated on the phrasebook, phrases with all that is known of them.
-    A run that keeps none, such as an unfinished one, is validated on text that its recipe may still lead to.
+    These are its held-out pairs or, for a run validated on the phrasebook, annotated phrases. A run without held-out
+    pairs, such as an unfinished one, uses the validation data that its recipe names.
     """
     data = run.recipe.data
     is_book = bool(data.valid) and all(corpus_of(one.source) == "phrasebook" for one in data.valid)
@@ -96,22 +102,22 @@ def own_examples(run: Run, count: int) -> list[AnnotatedExample]:
             return list(islice(chain.from_iterable(map(_reader(run), data.valid)), count))
         return list(map(_plain, TrainingPairs(data, run.recipe.train.seed).held_out("valid")[:count]))
     except (CorpusError, SettingsError) as error:
-        what = f"{run.folder}: the text that it was validated on is out of reach ({error})"
-        raise SettingsError(f"{what}; give other with --source and --target") from None
+        what = f"{run.folder}: its validation data cannot be read ({error})"
+        raise SettingsError(f"{what}; give other text with --source and --target") from None
 
 
 def given_examples(run: Run, source: str, target: str, count: int) -> list[AnnotatedExample]:
-    """The first pairs of files."""
+    """The first pairs of the given files."""
     return list(islice(_reader(run)(Corpus(source, target)), count))
 
 
 def parsed_examples(
     path: str, target: str, count: int, translate: Callable[[list[str]], list[str]]
 ) -> list[AnnotatedExample]:
-    """The first sentences of a CoNLL-U file beside the lines of `target`, or beside their translations."""
+    """The first sentences of a CoNLL-U file with the lines of `target`, or with their translations."""
     parses = list(islice(read_conllu(path), count))
     if not parses:
-        raise CorpusError(path, "there is no sentence in it")
+        raise CorpusError(path, "has no sentence")
     if not target:
         targets = translate([parse.text for parse in parses])
     elif len(targets := list(islice(read_lines(target), count))) < len(parses):
@@ -123,10 +129,10 @@ def parsed_examples(
 
 
 def with_links(examples: Sequence[AnnotatedExample], path: str, first: int = 0) -> list[AnnotatedExample]:
-    """The same with the word alignments of a file in the Pharaoh format ("0-0 1-2"), line by line.
+    """The examples with the word alignments of a file in the Pharaoh format ("0-0 1-2"), line by line.
 
-    Words are those of the text as it is written, divided by spaces, or those of its CoNLL-U file: alignments are made
-    for a text that was divided into words before. `first` is the index of a sentence's first word, 0 or 1.
+    Words are separated by spaces, or are those of the CoNLL-U file, because alignments are made for tokenized text.
+    `first` is the index of the first word of a sentence, 0 or 1.
     """
     lines = list(islice(read_lines(path), len(examples)))
     if len(lines) < len(examples):
@@ -155,12 +161,12 @@ def _read_links(
 
 
 def _written_words(text: str) -> list[Span]:
-    """The words of a text that was divided into words before, with spaces between them."""
+    """The words of a tokenized text: what is between spaces."""
     return [found.span() for found in re.finditer(r"[^ \t]+", text)]
 
 
 def training_text(run: Run) -> list[Pair]:
-    """Some of what a run learnt from; nothing if that is out of reach."""
+    """Some of the training pairs of a run; empty if they cannot be read."""
     try:
         examples = chain.from_iterable(map(_reader(run), run.recipe.data.train))
         return [Pair(example.source, example.target) for example in islice(examples, COUNTED)]
@@ -169,7 +175,7 @@ def training_text(run: Run) -> list[Pair]:
 
 
 def _reader(run: Run) -> Callable[[Corpus], Iterator[AnnotatedExample]]:
-    """Reads a corpus: the phrasebook with all that it knows, any other as it is."""
+    """A reader of corpora: the phrasebook with its annotations, others without."""
     languages = (run.recipe.data.source_language, run.recipe.data.target_language)
 
     def read(corpus: Corpus) -> Iterator[AnnotatedExample]:
@@ -200,7 +206,7 @@ def _spans(text: str) -> list[Span]:
 
 
 def _grammar(roles: Roles, spans: Sequence[Span]) -> Iterator[WordRelation]:
-    """Subject and verb, object and verb. A word that is both ("they're") stands in no relation to itself."""
+    """Subject and verb, object and verb. A word that is both ("they're") has no relation to itself."""
     for name, part in (("subject", roles.subject), ("object", roles.object)):
         ones = tuple(spans[place] for place in part if place not in roles.verb)
         others = tuple(spans[place] for place in roles.verb if place not in part)
@@ -216,20 +222,13 @@ def _both_ways(one: str, other: str, ones: tuple[Span, ...], others: tuple[Span,
 def _dependencies(parse: Parse) -> Iterator[WordRelation]:
     for dependent, head, relation in parse.arcs:
         ends = parse.spans[dependent], parse.spans[head]
-        if relation not in UNTOLD and ends[0] != ends[1]:
+        if relation not in IGNORED_RELATIONS and ends[0] != ends[1]:
             yield from _both_ways(relation, "head", (ends[0],), (ends[1],))
-
-
-__all__ = ["HeadReport", "Role", "describe_heads", "text_batches", "token_frequencies"]
-
-BATCH_PAIRS = 64
-FEWEST_LINKED = 20  # pairs with gold links, half of them to choose heads and half to score the choice
-WEIGHED = 200  # of the examples, for importance: each head costs a pass over them
 
 
 @dataclass(frozen=True)
 class HeadReport:
-    """One head: its roles, the strongest first, how confident it is and how important."""
+    """One head: its roles, strongest first, its confidence and its importance."""
 
     attention: str
     head: int
@@ -237,13 +236,13 @@ class HeadReport:
     confidence: float
     """Mean of its largest weight."""
     ablation: float
-    """Rise of the loss a token without it."""
+    """Increase of the loss per token without it."""
     gradient: float
-    """Mean slope of the loss along its gate."""
+    """Mean gradient of the loss with respect to its gate."""
 
     @property
     def kind(self) -> str:
-        """Who looks at what: "encoder" and "decoder" at themselves, "cross" from the target at the source."""
+        """Self-attention of the "encoder" or "decoder", or "cross"-attention."""
         return _kind(self.attention)
 
     def as_dict(self) -> dict[str, Any]:
@@ -255,25 +254,26 @@ def describe_heads(
     translator: Translator,
     examples: Sequence[AnnotatedExample],
     training: Sequence[Pair] = (),
-    log: Callable[[str], None] = lambda doing: None,
+    log: Callable[[str], None] = lambda message: None,
 ) -> tuple[HeadReport, ...]:
-    """Every head of a translator, judged by these examples, in the order of the layers.
+    """Every head of a translator, measured on these examples, in the order of the layers.
 
-    `training`: text that tells how frequent tokens are; without it the examples do. `tell` hears what is being done.
+    `training` is text from which token frequencies are counted; the default is the examples. `log` receives progress
+    messages.
     """
     model, source, target = translator.model, translator.source, translator.target
     if not taps(model):
-        raise SettingsError("this model has no attention, and so no heads to look at")
+        raise SettingsError("this model has no attention, so it has no heads")
     examples = [example for example in examples if example.source.strip() and example.target.strip()]
     if not examples:
-        raise SettingsError("no pair has text on both sides; heads are judged by what they do with some hundred pairs")
+        raise SettingsError("no pair has text on both sides; heads are measured on a few hundred pairs")
     counted = training or [Pair(example.source, example.target) for example in examples]
     frequencies = (
         token_frequencies((pair.source for pair in counted), source),
         token_frequencies((pair.target for pair in counted), target),
     )
-    log("watching where they look")
-    surveys = _survey(model, source, target, examples, frequencies)
+    log("recording attention")
+    roles_of = _head_roles(model, source, target, examples, frequencies)
     weighed = [Pair(example.source, example.target) for example in examples[:WEIGHED]]
     batches = text_batches(weighed, source, target)
     by_ablation = importance_by_ablation(model, batches, log)
@@ -281,17 +281,16 @@ def describe_heads(
     return tuple(
         HeadReport(name, head, roles, confidence, float(by_ablation[name][head]), float(by_gradient[name][head]))
         for name in by_ablation
-        for head, (roles, confidence) in enumerate(surveys[name])
+        for head, (roles, confidence) in enumerate(roles_of[name])
     )
 
 
 def choose_alignment(
     translator: Translator, examples: Sequence[AnnotatedExample]
 ) -> tuple[RankedHead, AlignmentScores]:
-    """The heads, shift and rule that align words best, and what they score beside the mean of all heads.
+    """The heads, shift and rule that align words best, and the scores of the default, the mean of all heads.
 
-    They are chosen on every second example with gold links. The scores, of the choice and of the default, are on the
-    other examples.
+    They are chosen on every second example with a gold alignment. Both scores are measured on the other examples.
     """
     linked = [example for example in examples if example.links]
     gold = [_word_links(example) for example in linked]
@@ -313,7 +312,7 @@ def choose_alignment(
 
 
 def _word_links(example: AnnotatedExample) -> Links:
-    """Gold links, which are given as spans of the texts, between words as the aligner counts them."""
+    """Gold links between words as the aligner counts them; examples give them as spans of characters."""
     source, target = words(example.source), words(example.target)
     return tuple(
         sorted(
@@ -328,13 +327,13 @@ def _word_links(example: AnnotatedExample) -> Links:
 
 
 def _fits(links: Links, maps: Mapping[str, Tensor]) -> bool:
-    """Whether the model counts at least as many words as the links do; normalization may join words."""
+    """Whether the map has all words of the links: normalization may join words."""
     rows, columns = next(iter(maps.values())).shape[1:]
     return all(s < columns and t < rows for s, t in links)
 
 
 def text_batches(pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer) -> list[Batch]:
-    """Pairs as batches, those of similar length together; `index_B` tells which they are."""
+    """Pairs as batches of similar length; `index_B` has their indices."""
     ids = list(
         zip(source.encode_many([p.source for p in pairs]), target.encode_many([p.target for p in pairs]), strict=True)
     )
@@ -346,50 +345,48 @@ def text_batches(pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer) ->
 
 
 def token_frequencies(texts: Iterable[str], tokenizer: Tokenizer) -> Tensor:
-    """How often each token [V] stands in the texts."""
+    """How often each token [V] occurs in the texts."""
     counts = torch.zeros(tokenizer.size, dtype=torch.long)
     ids = [id for row in tokenizer.encode_many(list(texts)) for id in row]
     return counts + torch.bincount(torch.tensor(ids, dtype=torch.long), minlength=tokenizer.size)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# What the heads could be looking for
-
-
-class HeadsReport(NamedTuple):
-    """What is asked about a sentence of all attentions with the same queries and keys."""
+class RoleQuestions(NamedTuple):
+    """Candidate roles for one sentence, shared by all layers with the same queries and keys."""
 
     seen_TS: Tensor
+    """Positions that count: special tokens do not."""
     right: dict[HeadLook, Tensor]
+    """For each role, the positions that a head with this role attends to."""
 
 
 def _views(
     example: AnnotatedExample, source: Tokenizer, target: Tokenizer, frequencies: tuple[Tensor, Tensor]
-) -> dict[str, HeadsReport]:
-    """The questions to encoder, decoder and cross attention. The end and start tokens are nobody's answer."""
-    heard, said = source.pieces(example.source), target.pieces(example.target)
-    heard_S = torch.tensor([True] * len(heard) + [False])  # the end token comes last
-    written_T = torch.tensor([True] * len(said) + [False])
-    read_T = written_T.roll(1)  # the decoder reads the start token first
-    frequency_S = _frequencies(heard, frequencies[0], after=1)
-    frequency_T = _frequencies(said, frequencies[1], before=1)
-    encoder_SS = heard_S[:, None] & heard_S
-    decoder_TT = (read_T[:, None] & read_T).tril()
-    cross_TS = written_T[:, None] & heard_S
+) -> dict[str, RoleQuestions]:
+    """Candidate roles for encoder, decoder and cross-attention. Start and end tokens do not count."""
+    read, written = source.pieces(example.source), target.pieces(example.target)
+    read_S = torch.tensor([True] * len(read) + [False])  # the end token comes last
+    written_T = torch.tensor([True] * len(written) + [False])
+    prefix_T = written_T.roll(1)  # the decoder reads the start token first
+    frequency_S = _frequencies(read, frequencies[0], after=1)
+    frequency_T = _frequencies(written, frequencies[1], before=1)
+    encoder_SS = read_S[:, None] & read_S
+    decoder_TT = (prefix_T[:, None] & prefix_T).tril()
+    cross_TS = written_T[:, None] & read_S
     return {
-        "encoder": HeadsReport(
+        "encoder": RoleQuestions(
             encoder_SS,
-            _rare(encoder_SS, frequency_S) | _syntax(example.source_relations, heard, after=1),
+            _rare(encoder_SS, frequency_S) | _syntax(example.source_relations, read, after=1),
         ),
-        "decoder": HeadsReport(
-            decoder_TT, _rare(decoder_TT, frequency_T) | _syntax(example.target_relations, said, before=1)
+        "decoder": RoleQuestions(
+            decoder_TT, _rare(decoder_TT, frequency_T) | _syntax(example.target_relations, written, before=1)
         ),
-        "cross": HeadsReport(cross_TS, _rare(cross_TS, frequency_S) | _alignment(example, heard, said)),
+        "cross": RoleQuestions(cross_TS, _rare(cross_TS, frequency_S) | _alignment(example, read, written)),
     }
 
 
 def _kind(attention: str) -> str:
-    """See `Head.kind`."""
+    """See `HeadReport.kind`."""
     return "encoder" if attention.startswith("encoder.") else "decoder" if attention.endswith(".self") else "cross"
 
 
@@ -401,24 +398,24 @@ def _syntax(
     relations: Sequence[WordRelation], pieces: Sequence[Piece], before: int = 0, after: int = 0
 ) -> dict[HeadLook, Tensor]:
     right: dict[HeadLook, Tensor] = {}
-    for name, looking, at in relations:
+    for name, queries, keys in relations:
         look = HeadLook("syntactic", name)
-        pair_TS = _tokens(pieces, looking, before, after)[:, None] & _tokens(pieces, at, before, after)
+        pair_TS = _tokens(pieces, queries, before, after)[:, None] & _tokens(pieces, keys, before, after)
         right[look] = right[look] | pair_TS if look in right else pair_TS
     return right
 
 
-def _alignment(example: AnnotatedExample, heard: Sequence[Piece], said: Sequence[Piece]) -> dict[HeadLook, Tensor]:
+def _alignment(example: AnnotatedExample, read: Sequence[Piece], written: Sequence[Piece]) -> dict[HeadLook, Tensor]:
     if not example.links:
         return {}
-    right_TS = torch.zeros(len(said) + 1, len(heard) + 1, dtype=torch.bool)
+    right_TS = torch.zeros(len(written) + 1, len(read) + 1, dtype=torch.bool)
     for one, other in example.links:
-        right_TS |= _tokens(said, [other], after=1)[:, None] & _tokens(heard, [one], after=1)
+        right_TS |= _tokens(written, [other], after=1)[:, None] & _tokens(read, [one], after=1)
     return {HeadLook("alignment", "translated word"): right_TS}
 
 
 def _tokens(pieces: Sequence[Piece], spans: Sequence[Span], before: int = 0, after: int = 0) -> Tensor:
-    """Which tokens touch one of the spans; none of the special ones before and after does."""
+    """Which tokens overlap one of the spans; special tokens before and after do not."""
     ends = [max(piece.end, piece.start + 1) for piece in pieces]  # a lone space belongs to the word that follows it
     touch = [any(piece.start < b and a < end for a, b in spans) for piece, end in zip(pieces, ends, strict=True)]
     return torch.tensor([False] * before + touch + [False] * after)
@@ -429,17 +426,13 @@ def _frequencies(pieces: Sequence[Piece], frequency_V: Tensor, before: int = 0, 
     return torch.nn.functional.pad(frequency_V[ids], (before, after))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Watching them
-
-
 @torch.no_grad()
-def _survey(
+def _head_roles(
     model: Seq2Seq, source: Tokenizer, target: Tokenizer, examples: Sequence[AnnotatedExample],
     frequencies: tuple[Tensor, Tensor],
 ) -> dict[str, list[tuple[tuple[Role, ...], float]]]:  # fmt: skip
-    """Roles and confidence of each head, by attention. Attentions that look at the same things are watched together."""
-    surveys: dict[str, HeadStatistics] = defaultdict(HeadStatistics)
+    """Roles and confidence of each head, by layer. Layers with the same queries and keys are measured together."""
+    statistics: dict[str, HeadStatistics] = defaultdict(HeadStatistics)
     names: dict[str, list[tuple[str, int]]] = {}
     pairs = [Pair(example.source, example.target) for example in examples]
     for batch in text_batches(pairs, source, target):
@@ -455,10 +448,12 @@ def _survey(
                 names[kind] = [(name, weights[name].shape[1]) for name in of_kind]
                 queries, keys = view.seen_TS.shape
                 together = torch.cat([weights[name][row, :, :queries, :keys] for name in of_kind])
-                surveys[kind].add(together, *view)
+                statistics[kind].add(together, *view)
     found: dict[str, list[tuple[tuple[Role, ...], float]]] = {}
-    for kind, survey in surveys.items():
-        heads: Iterator[tuple[tuple[Role, ...], float]] = zip(survey.roles(), survey.confidence().tolist(), strict=True)
+    for kind, measured in statistics.items():
+        heads: Iterator[tuple[tuple[Role, ...], float]] = zip(
+            measured.roles(), measured.confidence().tolist(), strict=True
+        )
         for name, count in names[kind]:
             found[name] = [next(heads) for _ in range(count)]
     return found

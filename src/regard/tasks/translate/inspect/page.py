@@ -1,4 +1,7 @@
-"""A look inside one translation: everything that is known about it, as data that a page draws."""
+"""The inspection of one translation: attention, probabilities, attribution and hidden states, as data for a page.
+
+`inspection` collects what one sentence shows; `inspect_run` adds what was measured on the run over many sentences.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from regard.analysis.effective_attention import effective_attention, seen_keys
 from regard.analysis.embedding_maps import embedding_table, picture_positions, plane
 from regard.analysis.entropy import attention_entropy, next_tokens
 from regard.analysis.hidden_token_attribution import hidden_token_attribution
-from regard.analysis.trace import Trace, TraceSide
+from regard.analysis.trace import Trace
 from regard.config import SearchSettings
 from regard.data.batches import Batch, make_batch
 from regard.decoding.hypothesis import LengthPenalty
@@ -33,20 +36,28 @@ from regard.tasks.translate.translation import find_flags
 from regard.tasks.translate.translator import Translator, load
 
 LIKELY_TOKENS = 8
-"""Next tokens kept at each step."""
+"""Most probable next tokens kept per step."""
 SHOWN_PLACES, SHOWN_DIMENSIONS = 48, 128
-"""Position encodings are drawn for this many places, or for the sentence if it is longer, and so many dimensions."""
+"""Positional encodings are drawn for this many positions (or the sentence length, if larger) and dimensions."""
 MIXING_WORK = 1e11
-"""Hidden token attribution takes a pass for each number of the input; above so many multiplications it is left out."""
+"""Hidden token attribution needs a pass per input dimension; above this many multiplications it is left out."""
 LEVELS = ("decoder.word", "decoder.utterance")
-"""HRAN's two attentions, which are drawn as one: their product, "decoder.cross"."""
+"""HRAN's two attention levels; only their product, "decoder.cross", is drawn."""
 GRADIENT_WORK = 2e11
-"""Integrated gradients take dozens of backward passes for each output token; likewise."""
+"""Integrated gradients need dozens of backward passes per output token; above this work they are left out."""
 TITLES = {"gradient": "gradient × input", "integrated": "integrated gradients", "alti": "ALTI"}
+
+MARK = f'<meta name="generator" content="{PAGES["inspect"].command}">'.encode()
+"""This line in the head of a file identifies a page that `regard inspect` has written."""
+KEPT = {
+    HEADS: {"heads"},
+    FAITHFULNESS: {"rows", "sentences", "verdict"},
+    IDENTIFIABILITY: {"places", "curves", "chance"},
+}
+"""Files with measurements that the run folder may contain, and the fields that each must have."""
 
 Json = dict[str, Any]
 Log = Callable[[str], None]
-"""Hears what is being done."""
 
 
 def inspection(
@@ -59,24 +70,24 @@ def inspection(
     quick: bool = False,
     log: Log = lambda doing: None,
 ) -> Json:
-    """What happened while `target`, or the model's own translation, was written: the data that the page draws.
+    """What the model computes while it generates `target`, or its own translation: the data that the page draws.
 
-    Weights and shares are rounded to three digits. `heads` are the heads with their roles (`Head.as_dict`) and
-    `faithfulness` the table of `compare_explanations` (`as_dict`), where they are known. `quick` leaves out what takes
-    seconds: attribution and mixing. `tell` hears what is being done.
+    Weights and shares are rounded to three digits. `heads` are the heads with their roles (`HeadReport.as_dict`) and
+    `faithfulness` is the table of `compare_explanations` (`as_dict`), if known. `quick` leaves out what takes seconds:
+    attribution and the mixing of tokens. `log` receives progress messages.
     """
     _check(translator, text, target)
     log("translating")
     trace = translator.trace(text, target)
     if len(trace.target.tokens) == 1:
         raise SettingsError(
-            "the model wrote nothing for this sentence, so there is nothing to look at; give a --target"
+            "the model's translation of this sentence is empty, so there is nothing to inspect; give a --target"
         )
     batch = _batch(translator, trace)
-    there = {(name, head) for name, weights in trace.weights.items() for head in range(len(weights))}
-    roles = [_role(head) for head in heads if (head["attention"], head["head"]) in there]
+    present = {(name, head) for name, weights in trace.weights.items() for head in range(len(weights))}
+    roles = [_role(head) for head in heads if (head["attention"], head["head"]) in present]
     made = _facts(translator, trace, batch, given=target is not None)
-    made |= {"roles": roles, "start": _start(translator, roles, there)}
+    made |= {"roles": roles, "start": _start(translator, roles, present)}
     if not quick:
         made["attribution"] = _attribution(translator, batch, faithfulness, log)
         made["mixing"] = _mixing(translator, trace, batch, log)
@@ -84,15 +95,15 @@ def inspection(
 
 
 def _facts(translator: Translator, trace: Trace, batch: Batch, *, given: bool) -> Json:
-    """All that one run of the model told."""
+    """Everything that one forward pass shows."""
     text = trace.source.text
     return {
         "title": text if len(text) <= 80 else f"{text[:79]}…",
         "version": __version__,
         "model": {"parameters": count_parameters(translator.model)},
         "translation": _translation(translator, trace, batch, given=given),
-        "source": _side(trace.source),
-        "target": _side(trace.target),
+        "source": asdict(trace.source),
+        "target": asdict(trace.target),
         "attention": list(_attentions(trace)),
         "next": _next(translator, trace, batch),
         "tree": trace.tree.as_dict() if trace.tree else None,
@@ -103,35 +114,27 @@ def _facts(translator: Translator, trace: Trace, batch: Batch, *, given: bool) -
 
 
 def _check(translator: Translator, text: str, target: str | None) -> None:
-    """Refuse what no page can show."""
+    """Refuse empty and overlong sentences."""
     if not text.strip():
-        raise SettingsError("the sentence is empty; give one to look at")
+        raise SettingsError("the sentence is empty; give one to inspect")
     if target is not None and not target.strip():
-        raise SettingsError("the target is empty; leave it out to look at the model's own translation")
+        raise SettingsError("the target is empty; leave it out to inspect the model's own translation")
     limit = translator.search.max_source_tokens
     for name, tokenizer, side in (("sentence", translator.source, text), ("target", translator.target, target or "")):
         size = len(tokenizer.encode(side))
         if size > limit:
             raise SettingsError(
                 f"the {name} has {size:,} tokens, more than search.max_source_tokens = {limit}; "
-                "look at one sentence at a time"
+                "inspect one sentence at a time"
             )
 
 
 def _batch(translator: Translator, trace: Trace) -> Batch:
-    """The very tokens of the trace, as a model reads them."""
+    """The tokens of the trace as a batch of one."""
     source, target = translator.source, translator.target
     ids = {token: id for id, token in reversed(list(enumerate(target.tokens)))}
     pair = source.encode(trace.source.text), [ids[token] for token in trace.target.tokens[:-1]]
     return make_batch([pair], source.pad, target.pad).to(translator.model.output.weight.device)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# The parts
-
-
-def _side(side: TraceSide) -> Json:
-    return asdict(side)
 
 
 def _translation(translator: Translator, trace: Trace, batch: Batch, *, given: bool) -> Json:
@@ -147,7 +150,7 @@ def _translation(translator: Translator, trace: Trace, batch: Batch, *, given: b
 
 
 def _scoring(search: SearchSettings) -> str:
-    """How the search compares finished translations, in a sentence."""
+    """How the search scores finished translations, in a sentence."""
     divisor = LengthPenalty(search.length_penalty, search.length_penalty_form).formula
     divided = f" divided by {divisor}, with the end token counted" if divisor else ""
     coverage = f", plus {search.coverage_penalty:g} times the coverage penalty" if search.coverage_penalty else ""
@@ -155,7 +158,7 @@ def _scoring(search: SearchSettings) -> str:
 
 
 def _attentions(trace: Trace) -> Iterator[Json]:
-    """Every attention: who looks at what, how widely, and what of it has an effect."""
+    """Every attention layer: queries and keys, weights, entropy, and effective weights."""
     for name, weights_HTS in trace.weights.items():
         if name in LEVELS:
             continue
@@ -174,7 +177,7 @@ def _attentions(trace: Trace) -> Iterator[Json]:
 
 
 def _effective(trace: Trace, name: str) -> Json:
-    """Effective weights; none where they are the raw ones."""
+    """Effective weights; None if they equal the raw weights."""
     weights_HTS = trace.weights[name]
     found = effective_attention(weights_HTS, trace.values[name], trace.outward.get(name), seen_keys(weights_HTS))
     facts = found.as_dict() | {"keys": weights_HTS.shape[-1]}
@@ -182,29 +185,29 @@ def _effective(trace: Trace, name: str) -> Json:
     return facts | {"weights": None if bool(found.identifiable_H.all()) else _rounded(found.effective_HTS)}
 
 
-def _start(translator: Translator, roles: Sequence[Json], there: Collection[tuple[str, int]]) -> Json | None:
-    """The head to begin with: the first of those that were chosen to align words, or else the one that does it best."""
+def _start(translator: Translator, roles: Sequence[Json], present: Collection[tuple[str, int]]) -> Json | None:
+    """The head that the page shows first: a head chosen for word alignment, else the one that aligns words best."""
     aligning = sorted((role for role in roles if role["role"] == "alignment"), key=lambda role: -role["share"])
     for attention, head in [*translator.alignment.heads, *((role["name"], role["head"]) for role in aligning)]:
-        if (attention, head) in there:
+        if (attention, head) in present:
             return {"kind": "cross", "layer": _layer(attention), "head": head}
     return None
 
 
 def _layer(attention: str) -> int | None:
-    """The number in a name; the one attention of a recurrent model has none."""
+    """The layer number in a name; the attention of a recurrent model has none."""
     found = re.search(r"\.(\d+)\.", attention)
     return int(found[1]) if found else None
 
 
 def _written(trace: Trace, batch: Batch) -> Tensor:
-    """Log-probability [T] of each token that was written."""
+    """Log-probability [T] of each generated token."""
     assert trace.next is not None
     return trace.next.gather(-1, batch.target_output_BT[0][:, None])[:, 0]
 
 
 def _next(translator: Translator, trace: Trace, batch: Batch) -> Json:
-    """What was likely at each place, and what was written there."""
+    """The most probable tokens at each step, and the probability and rank of the generated one."""
     assert trace.next is not None
     written_T = _written(trace, batch)
     rank_T = (trace.next > written_T[:, None]).sum(-1) + 1
@@ -217,7 +220,7 @@ def _next(translator: Translator, trace: Trace, batch: Batch) -> Json:
 
 
 def _attribution(translator: Translator, batch: Batch, faithfulness: Mapping[str, Any] | None, log: Log) -> Json:
-    """Every method that fits the model; and which to trust, if that was measured."""
+    """Attribution by every method that fits the model, and the faithfulness of the methods, if measured."""
     methods = []
     work = 64.0 * batch.target_tokens**2 * count_parameters(translator.model)
     for name, method in METHODS.items():
@@ -243,7 +246,7 @@ def _attribution(translator: Translator, batch: Batch, faithfulness: Mapping[str
 
 
 def _role(head: Mapping[str, Any]) -> Json:
-    """One head as the page lists it, with the role that has the strongest evidence."""
+    """One head with its strongest role."""
     facts = {
         "name": head["attention"],
         "head": head["head"],
@@ -259,7 +262,7 @@ def _role(head: Mapping[str, Any]) -> Json:
 
 
 def _planes(translator: Translator, trace: Trace, batch: Batch) -> Iterator[Json]:
-    """Both sides in two dimensions: as the vocabulary has them, then layer by layer."""
+    """Source and target in two dimensions: token embeddings, then the states of each layer."""
     ids = {"source": batch.source.ids_BS[0], "target": batch.target_output_BT[0]}
     vectors: dict[str, dict[str, Tensor]] = {"vocabulary": {}}
     for side, part in (("source", "encoder"), ("target", "decoder")):
@@ -278,7 +281,7 @@ def _planes(translator: Translator, trace: Trace, batch: Batch) -> Iterator[Json
 
 
 def _mixing(translator: Translator, trace: Trace, batch: Batch, log: Log) -> Json | None:
-    """How the tokens of the source mix, unless that would take too long."""
+    """How source tokens mix in the encoder (hidden token attribution), unless that takes too long."""
     if "encoder.embed" not in trace.states:
         return None
     size, width = trace.states["encoder.embed"].shape
@@ -301,9 +304,9 @@ def _mixing(translator: Translator, trace: Trace, batch: Batch, log: Log) -> Jso
 
 
 def _positions(translator: Translator, length: int) -> Json | None:
-    """The places of the sentence, and some more."""
+    """Positional encodings of the positions of the sentence, and some more."""
     found = None
-    for places in (max(length, SHOWN_PLACES), length):  # learned places may be few
+    for places in (max(length, SHOWN_PLACES), length):  # a model may have learned few positions
         with contextlib.suppress(ModelError):
             found = found or picture_positions(translator.model, places)
     if found is None:
@@ -321,22 +324,9 @@ def _positions(translator: Translator, length: int) -> Json | None:
 
 
 def _rounded(values: Tensor) -> list[Any]:
-    """Numbers for JSON, to three digits: what an eye can see."""
+    """Numbers for JSON, rounded to three digits."""
     found: list[Any] = (values.double().round(decimals=3) + 0.0).tolist()  # + 0.0: no "-0.0"
     return found
-
-
-# The inspection of a run as a page: what is known of the run joins what is known of the sentence.
-
-
-MARK = f'<meta name="generator" content="{PAGES["inspect"].command}">'.encode()
-"""By this line in its head a page of ours is known."""
-KEPT = {
-    HEADS: {"heads"},
-    FAITHFULNESS: {"rows", "sentences", "verdict"},
-    IDENTIFIABILITY: {"places", "curves", "chance"},
-}
-"""What may have been measured before and kept in the run's folder, and what must be in it."""
 
 
 def inspect_run(
@@ -351,9 +341,9 @@ def inspect_run(
 ) -> Json:
     """The inspection of a sentence by the model of a run.
 
-    What was measured over many sentences joins it, if it was kept in the run's folder and the weights are still the
-    same: roles of heads (`regard heads RUN --keep`), the worth of explanations and how far states lead back to tokens
-    (`regard inspect RUN --survey`). Who has opened the run already gives its `translator`, and what was `measured`.
+    It includes measurements over many sentences that are stored in the run folder, if the weights have not changed
+    since: roles of heads (`regard heads RUN --save`), faithfulness of explanations and token identifiability (`regard
+    inspect RUN --measure`). Give `translator` and `measured` if the run is already open.
     """
     measured = read_measured(run) if measured is None else measured
     heads, faithfulness, identifiability = (measured[name] for name in KEPT)
@@ -373,10 +363,7 @@ def inspect_run(
 
 
 def write_inspection(page: str, data: Json, path: str | Path, *, force: bool = False) -> Path:
-    """Write the page of this name: "inspect", "document" or "tags". An earlier inspection is replaced.
-
-    Another file that stands there is replaced only by force.
-    """
+    """Write the page "inspect", "document" or "tags". An earlier inspection is replaced; another file only by force."""
     path = Path(path)
     refuse_other(path, force=force)
     write_atomically(path, render_page(page, data).encode())
@@ -384,7 +371,7 @@ def write_inspection(page: str, data: Json, path: str | Path, *, force: bool = F
 
 
 def refuse_other(path: Path, *, force: bool = False) -> None:
-    """Complain if the page cannot be written here, or should not because a file of another kind stands there."""
+    """Raise an error if the page cannot be written here, or would replace a file that is not an inspection."""
     if path.is_dir():
         raise SettingsError(f"{path}: a folder; give the name of a file")
     if not path.parent.is_dir():
@@ -396,7 +383,7 @@ def refuse_other(path: Path, *, force: bool = False) -> None:
 
 
 def read_measured(run: Run) -> dict[str, Json]:
-    """What was measured over many sentences and kept in the run's folder, by file; empty where it was not."""
+    """The measurements stored in the run folder, by file name; empty where there are none."""
     return {name: _kept(run, name) for name in KEPT}
 
 
@@ -405,9 +392,9 @@ def _kept(run: Run, name: str) -> Json:
     try:
         found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
     except (OSError, ValueError) as error:
-        raise RunError(f"{path}: cannot read it as JSON ({error}); make it again, or remove it") from None
+        raise RunError(f"{path}: cannot read it as JSON ({error}); measure again, or remove it") from None
     if found is None:
         return {}
     if not isinstance(found, dict) or not found.keys() >= KEPT[name]:
-        raise RunError(f"{path}: lacks {' or '.join(sorted(KEPT[name]))}; make it again, or remove it")
+        raise RunError(f"{path}: lacks {' or '.join(sorted(KEPT[name]))}; measure again, or remove it")
     return found if found.get("weights") in (None, fingerprint(run)) else {}

@@ -1,7 +1,7 @@
-"""A run with fewer heads: which of them can go is learnt with gates or told by importance; the rest is trained on.
+"""Pruning of attention heads: choose heads by trained gates or by importance, remove them, and train the rest.
 
-The new run is complete: its recipe says how many heads each attention has, its card where it comes from, what was lost
-and what was won. It appears under its name when all is done.
+The result is a complete run: its recipe says how many heads each layer has; its card says which run it comes from, and
+compares size, BLEU and speed. The run folder appears when everything is done.
 """
 
 from __future__ import annotations
@@ -44,29 +44,45 @@ from regard.training.metrics_log import LiveBar, PlainLog, make_logs, share_done
 from regard.training.signals import StopRequest
 from regard.training.trainer import Trainer, TrainingLog
 
-# Learning which heads a translator can do without: gates on all of them, of which ever fewer shall be open.
+Method = Literal["gates", "importance"]
 
-
-GATE_STEP = 0.07  # how far log_alpha moves in one step, at most
-STIFFNESS = 100.0  # nats a token, if all heads were open and none should be: gates follow the goal closely
-CLOSING = 0.7  # of the time, over which the goal falls; the rest is for the gates to settle
+RETRAIN_SHARE = 0.6
+"""Share of the run's own steps that are trained after pruning, unless minutes are given."""
+GATES_SHARE = 0.3
+"""Share of these steps for the gates; the others train the model without the removed heads."""
+FULL_RATE = 0.25
+"""Training for less than this share of the run's own time uses a lower learning rate,"""
+LEAST_RATE = 0.1
+"""but at least this share of the full rate."""
+MEASURED = 300
+"""Pairs that importance is measured on."""
+COMPARED = 1000
+"""Sentences that BLEU and decoding time are compared on."""
+CHUNK = 50
+"""Sentences translated by one run and then by the other, so that both share the load of the machine."""
+GATE_STEP = 0.07
+"""Largest change of log_alpha per step."""
+STIFFNESS = 100.0
+"""Penalty in nats per token if all heads were open and none should be: gates follow the goal closely."""
+CLOSING = 0.7
+"""Share of the time over which the goal falls; in the rest the gates settle."""
 
 
 class GateTrainUnit(TranslateTrainUnit):
-    """Translation through gates. The share of them that shall be open falls from all to the goal; a penalty sees to it.
+    """Trains gates on the heads. The share of open gates falls from all to the goal, forced by a penalty.
 
-    Its pull is the same on every gate, so those close first that the loss holds least, a few at a time.
+    The penalty has the same gradient for every gate, so those that matter least for the loss close first.
     """
 
     def __init__(
         self, recipe: Recipe, prepared: PreparedPairs, gated: GatedModel, goal: float, share_done: Callable[[], float]
     ):
-        """`goal`: the share of heads that shall stay open; `share_done`: of the training, so far."""
+        """`goal` is the share of heads that stay open; `share_done` returns the share of training that is done."""
         super().__init__(recipe, prepared, gated.model)
         self.gates, self.goal, self.share_done = gated.gates, goal, share_done
 
     def loss(self, model: Seq2Seq, batch: Batch) -> Loss:
-        """The loss, and while training the penalty on what is open beyond the goal of the moment."""
+        """The loss and, while training, the penalty on open gates beyond the current goal."""
         loss = super().loss(model, batch)
         if not model.training:
             return loss
@@ -78,7 +94,7 @@ class GateTrainUnit(TranslateTrainUnit):
 def learn_gates(
     model: Seq2Seq, recipe: Recipe, prepared: PreparedPairs, left: int, *, weights_follow: bool
 ) -> HeadGates:
-    """Train gates on the heads of a model, so that so many of them stay open; its weights follow if they may."""
+    """Train gates on the heads of a model until `left` of them are open; the weights are trained too, if allowed."""
     settings = replace(
         recipe.train, ema_decay=0.0, average_checkpoints=0, cooldown=0.0, patience=0,
         validate_every=recipe.train.max_steps, checkpoint_every=recipe.train.max_steps,
@@ -91,7 +107,7 @@ def learn_gates(
     shown: TrainingLog = LiveBar(settings) if sys.stderr.isatty() else PlainLog(settings)
     with tempfile.TemporaryDirectory() as states, StopRequest() as stop:
         trainer = Trainer(gated, task, settings, Path(states), [shown])
-        # What closes may cost much, yet less than knowing nothing: beyond that, the loop is to go back.
+        # Closing gates may cost much, but less than guessing does: beyond that, the loop must roll back.
         trainer.progress.first_loss = math.log(prepared.target.size)
         progress = trainer.fit(lambda weights: None, stop)
     if not progress.stopped:
@@ -100,14 +116,8 @@ def learn_gates(
     return gates
 
 
-# Two runs beside one another on the same sentences: size, BLEU, and the time they take.
-
-
-CHUNK = 50  # sentences translated by one and then by the other, so that both meet the same neighbours
-
-
 class ScoreChange(NamedTuple):
-    """A figure before and after."""
+    """A value before and after."""
 
     before: float
     after: float
@@ -115,11 +125,11 @@ class ScoreChange(NamedTuple):
 
 @dataclass(frozen=True)
 class RunComparison:
-    """What changed from one run to the other."""
+    """Size, score and speed of two runs."""
 
     parameters: ScoreChange
     bytes: ScoreChange
-    """Size of the weights' file."""
+    """Size of the weights file."""
     bleu: ScoreChange
     seconds: ScoreChange
     """CPU time of translating the sentences, on one thread."""
@@ -127,14 +137,14 @@ class RunComparison:
 
 
 def compare_runs(before: Run, after: Run, pairs: Sequence[Pair]) -> RunComparison:
-    """Both runs on these pairs, in turn, each with its own search."""
+    """Translate these pairs with both runs in turn, each with its own search settings."""
     runs = (before, after)
     translators = [load(run.folder) for run in runs]
     texts: tuple[list[str], list[str]] = ([], [])
     seconds = [0.0, 0.0]
     with _one_thread():
         for translator in translators:
-            translator.translate([pair.source for pair in pairs[:CHUNK]])  # the first time is slower
+            translator.translate([pair.source for pair in pairs[:CHUNK]])  # warm-up
         for first in range(0, len(pairs), CHUNK):
             sources = [pair.source for pair in pairs[first : first + CHUNK]]
             for place, translator in enumerate(translators):
@@ -161,39 +171,29 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-Method = Literal["gates", "importance"]
-
-AGAIN = 0.6  # of the run's own steps are made again, unless minutes are given
-GATES_SHARE = 0.3  # of them are for the gates; the rest is for training on without the heads that went
-FULL_RATE = 0.25  # of the run's own training time; who trains on for less than that does it at a lower rate,
-LEAST_RATE = 0.1  # but not below this share of the full one
-JUDGED = 300  # pairs that importance is measured on
-COMPARED = 1000  # sentences that BLEU and decoding time are compared on
-
-
 @dataclass(frozen=True)
 class Pruning:
-    """What pruning did to a run."""
+    """Result of pruning a run."""
 
     parent: str
     by: Method
     kept: dict[str, tuple[int, ...]]
-    """The heads that stayed, by attention, counted as in the parent."""
+    """The remaining heads by layer, with their numbers in the parent run."""
     had: dict[str, int]
-    """How many there were."""
+    """Number of heads before, by layer."""
     compared: RunComparison
 
     @property
     def heads(self) -> ScoreChange:
-        """How many there were and are, in all attentions together."""
+        """Number of heads before and after, in all layers together."""
         return ScoreChange(sum(self.had.values()), sum(map(len, self.kept.values())))
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON and the card."""
         figures = {"heads": self.heads} | vars(self.compared)
-        told = {key: value._asdict() if isinstance(value, ScoreChange) else value for key, value in figures.items()}
+        changes = {key: value._asdict() if isinstance(value, ScoreChange) else value for key, value in figures.items()}
         kept = {name: list(heads) for name, heads in self.kept.items()}
-        return {"parent": self.parent, "by": self.by, "kept": kept, "had": self.had, **told}
+        return {"parent": self.parent, "by": self.by, "kept": kept, "had": self.had, **changes}
 
 
 def prune_run(
@@ -207,17 +207,17 @@ def prune_run(
     data: config.DataSettings | None = None,
     overrides: Iterable[str] = (),
 ) -> Pruning:
-    """Take this share of all heads out of a run and write what is left as a new run.
+    """Remove this share of all heads from a run and write the result as a new run.
 
-    `weights_follow`: the weights learn while the gates do. `minutes` limit all the training, else a share of the run's
-    own steps does; with 0 there is none, and importance must choose. `data` stands in for the run's own text.
+    `weights_follow` trains the weights together with the gates. `minutes` limits all training; the default is a share
+    of the run's own steps; 0 means none, which needs `by="importance"`. `data` replaces the run's own training data.
     """
     out = Run.refuse_existing(out)
     settings = _require_transformer(run)
     had = {name: settings.heads_in(name) for name in settings.attentions if settings.heads_in(name)}
     left = _count_left(sum(had.values()), share)
     if minutes == 0 and by == "gates":
-        raise SettingsError("gates must be learnt: give --minutes, or choose the heads with --by importance")
+        raise SettingsError("gates must be trained: give --minutes, or choose the heads with --method importance")
     recipe = _train_again(run, minutes, data, overrides)
     pairs = _read(run, recipe, own=data is None)
     with atomic_folder(out) as folder:
@@ -229,14 +229,14 @@ def prune_run(
             kept = _learn(model, _part(recipe, GATES_SHARE), prepared, left, weights_follow)
             recipe = _part(recipe, 1 - GATES_SHARE)
         else:
-            judged = text_batches(prepared.valid[:JUDGED], *run.tokenizers)
+            judged = text_batches(prepared.valid[:MEASURED], *run.tokenizers)
             kept = strongest(importance_by_ablation(model, judged), left)
         recipe = replace(recipe, model=pruned_settings(settings, kept))
         draft.write_recipe(recipe)
         draft.write_weights(pruned_weights(model, kept))
         draft.write_card(first_card(TrainingJob(recipe, pairs, [], run), prepared))
         progress = (
-            TrainingProgress(stopped="pruned, and not trained since") if minutes == 0 else _train_on(draft, prepared)
+            TrainingProgress(stopped="pruned, not trained afterwards") if minutes == 0 else _train_on(draft, prepared)
         )
         compared = compare_runs(run, draft, (prepared.test or prepared.valid)[:COMPARED])
         pruning = Pruning(run.folder.name, by, kept, had, compared)
@@ -247,7 +247,7 @@ def prune_run(
 
 def _require_transformer(run: Run) -> TransformerSettings:
     if not isinstance(run.recipe.model, TransformerSettings):
-        raise SettingsError(f"{run.folder}: {run.recipe.model.arch} has one head, which cannot be pruned")
+        raise SettingsError(f"{run.folder}: {run.recipe.model.arch} has a single head, which cannot be pruned")
     return run.recipe.model
 
 
@@ -261,9 +261,9 @@ def _count_left(heads: int, share: float) -> int:
 def _train_again(
     run: Run, minutes: float | None, data: config.DataSettings | None, overrides: Iterable[str]
 ) -> config.Recipe:
-    """The recipe of a run, for a while more at rates that fall to zero in the end.
+    """The recipe of a run for further training, with a learning rate that falls to zero at the end.
 
-    Training again at the full rate mends more than fine-tuning does (Renda et al. 2020), if it has the time.
+    Retraining at the full rate recovers more than fine-tuning does (Renda et al. 2020), if there is enough time.
     """
     for override in (overrides := list(overrides)):
         if not override.strip().startswith(("train.", "search.")):
@@ -271,9 +271,9 @@ def _train_again(
     train, trained = run.recipe.train, run.card.get("training", {})
     steps, rate = config.TrainSettings.max_steps, 1.0
     if minutes is None:
-        steps = round(AGAIN * trained.get("step", 0))
+        steps = round(RETRAIN_SHARE * trained.get("step", 0))
         if not steps:
-            raise SettingsError(f"{run.folder}: does not know how long it was trained; say for how long with --minutes")
+            raise SettingsError(f"{run.folder}: its card does not say how long it was trained; give --minutes")
     else:
         rate = 60 * minutes / (FULL_RATE * trained.get("seconds", 0) or math.inf)
         rate = min(max(rate, LEAST_RATE), 1.0)
@@ -288,7 +288,7 @@ def _train_again(
 
 
 def _part(recipe: config.Recipe, share: float) -> config.Recipe:
-    """The recipe for a share of its time."""
+    """The recipe with a share of its training time."""
     train = recipe.train
     steps = max(round(share * train.max_steps), 1)
     return replace(recipe, train=replace(train, max_minutes=share * train.max_minutes, max_steps=steps))
@@ -300,26 +300,26 @@ def _read(run: Run, recipe: config.Recipe, *, own: bool) -> TrainingPairs:
     except (CorpusError, SettingsError) as error:
         if not own:
             raise
-        what = f"{run.folder}: the text that it learnt from is out of reach ({error})"
-        raise SettingsError(f"{what}; give other with --source and --target") from None
+        what = f"{run.folder}: its training data cannot be read ({error})"
+        raise SettingsError(f"{what}; give other text with --source and --target") from None
 
 
 def _learn(
     model: Seq2Seq, recipe: config.Recipe, prepared: PreparedPairs, left: int, weights_follow: bool
 ) -> dict[str, tuple[int, ...]]:
-    """The heads whose gates stay open longest. What is left of the gates goes into the model's weights."""
+    """The heads whose gates stay open longest. The final values of the gates are multiplied into the weights."""
     gates = learn_gates(model, recipe, prepared, left, weights_follow=weights_follow)
     scale_heads(model, gates.settled())
     return strongest(gates.by_attention(), left)
 
 
 def _train_on(draft: Run, prepared: PreparedPairs) -> TrainingProgress:
-    """Train the smaller model as its recipe says, and keep its best weights."""
+    """Train the pruned model and keep its best weights."""
     recipe = draft.recipe
     model = draft.load_model().requires_grad_(True).to(choose_device(recipe.train, 0))
     task = TranslateTrainUnit(recipe, prepared, model)
     watchers = make_logs(draft.folder / METRICS, recipe.train)
-    log("training on without the others")
+    log("training without the removed heads")
     with tempfile.TemporaryDirectory() as states, StopRequest() as stop:
         trainer = Trainer(model, task, recipe.train, Path(states), watchers)
         trainer.progress.first_loss = math.log(prepared.target.size)  # as in learn_gates
