@@ -331,7 +331,7 @@ BAD = {
     "nowhere to go": (["--prune", "0.5"], "say where with --out"),
     "nothing to prune": (["--prune", "0.01", "--out", "{d}/new"], "of 6 heads, between 1 and 5 must go"),
     "all of it": (["--prune", "1", "--out", "{d}/new"], "of 6 heads, between 1 and 5 must go"),
-    "no time for gates": (["--prune", "0.5", "--out", "{d}/new", "--minutes", "0"], "gates must be learnt"),
+    "no time for gates": (["--prune", "0.5", "--out", "{d}/new", "--minutes", "0"], "gates must be trained"),
     "another model": (["--prune", "0.5", "--out", "{d}/new", "--set", "model.heads=1"], "only train. and search."),
     "an existing run": (["--prune", "0.5", "--out", "{run}"], "exists already"),
 }  # fmt: skip
