@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from regard import models
-from regard.config import TransformerSettings as Settings
 from regard.export.marian import pairs, stream_order, to_marian
 from regard.export.weights import to_ours
 from regard.models.transformer import Transformer
+from regard.models.transformer_settings import TransformerSettings as Settings
 from regard.run import restore
 from tests.toys import Sentences, close
 
