@@ -42,11 +42,13 @@ def test_parts_add_up_to_the_block(settings) -> None:
     with torch.no_grad(), trace(model) as tape, trace_states(model) as states:
         model(pair.source, pair.input_1T)
         block, x_SD = model.encoder.blocks[1], states["encoder.0"][0]
-        apart = look(tape, block.attend, x_SD, len(x_SD))
-        close(apart.brought_TSD.sum(1) + block.attend.outward.bias, apart.update_TD)
-        close(apart.update_TD, block.attend(block.around_attend.enter(x_SD[None]))[0])
-        stream_SD = self_shares(apart, block.around_attend).stream_TD
-        fed_SD = block.around_feed.leave(stream_SD, block.feed(block.around_feed.enter(stream_SD)))
+        apart = look(tape, block.self_attention, x_SD, len(x_SD))
+        close(apart.brought_TSD.sum(1) + block.self_attention.out.bias, apart.update_TD)
+        close(apart.update_TD, block.self_attention(block.self_attention_residual.enter(x_SD[None]))[0])
+        stream_SD = self_shares(apart, block.self_attention_residual).stream_TD
+        fed_SD = block.feed_forward_residual.leave(
+            stream_SD, block.feed_forward(block.feed_forward_residual.enter(stream_SD))
+        )
         close(fed_SD, states["encoder.1"][0])
 
 
@@ -57,9 +59,11 @@ def test_the_stream_inside_a_decoder_block(settings) -> None:
     with torch.no_grad(), trace(model) as tape, trace_states(model) as states:
         model(pair.source, pair.input_1T)
         block, x_TD = model.decoder[0], states["decoder.embed"][0]
-        own = self_shares(look(tape, block.attend, x_TD, 5), block.around_attend)
-        cross = cross_shares(look(tape, block.cross, own.stream_TD, 6), block.around_cross)
-        fed_TD = block.around_feed.leave(cross.stream_TD, block.feed(block.around_feed.enter(cross.stream_TD)))
+        own = self_shares(look(tape, block.self_attention, x_TD, 5), block.self_attention_residual)
+        cross = cross_shares(look(tape, block.cross_attention, own.stream_TD, 6), block.cross_attention_residual)
+        fed_TD = block.feed_forward_residual.leave(
+            cross.stream_TD, block.feed_forward(block.feed_forward_residual.enter(cross.stream_TD))
+        )
         close(fed_TD, states["decoder.0"][0])
         assert own.shares_TP.shape == (5, 5)
         assert cross.shares_TP.shape == (5, 6)
@@ -69,10 +73,10 @@ def test_the_stream_inside_a_decoder_block(settings) -> None:
 def naive_self_shares(model: Transformer, layer: int, x_SD: Tensor, weights_HSS: Tensor) -> Tensor:
     """The papers' formulas with loops and whole matrices, norm after the sum: an independent second writing."""
     block = model.encoder.blocks[layer]
-    attend, norm = block.attend, block.around_attend.norm
+    attend, norm = block.self_attention, block.self_attention_residual.norm
     heads, length, width = len(weights_HSS), len(x_SD), x_SD.shape[1]
-    head_width = attend.outward.weight.shape[1] // heads
-    value_map, value_bias = attend.inward.weight[2 * heads * head_width :], attend.inward.bias[2 * heads * head_width :]
+    head_width = attend.out.weight.shape[1] // heads
+    value_map, value_bias = attend.qkv.weight[2 * heads * head_width :], attend.qkv.bias[2 * heads * head_width :]
     centre = torch.eye(width) - 1 / width
     found = torch.zeros(length, length)
     for i in range(length):
@@ -82,9 +86,9 @@ def naive_self_shares(model: Transformer, layer: int, x_SD: Tensor, weights_HSS:
             for h in range(heads):
                 rows = slice(h * head_width, (h + 1) * head_width)
                 value = value_map[rows] @ x_SD[j] + value_bias[rows]
-                vector = vector + weights_HSS[h, i, j] * attend.outward.weight[:, rows] @ value
+                vector = vector + weights_HSS[h, i, j] * attend.out.weight[:, rows] @ value
             parts.append(vector)
-        summed = sum(parts) + attend.outward.bias
+        summed = sum(parts) + attend.out.bias
         spread = (centre @ summed).pow(2).mean().add(norm.eps).sqrt()
         turned = [norm.weight * (centre @ part) / spread for part in parts]
         whole = norm(summed)
@@ -99,7 +103,7 @@ def test_equals_the_formulas_written_with_loops() -> None:
         model(pair.source, pair.input_1T)
         block, x_SD = model.encoder.blocks[0], states["encoder.embed"][0]
         expected = naive_self_shares(model, 0, x_SD, tape["encoder.0.self"].weights_BHTS[0])
-        found = self_shares(look(tape, block.attend, x_SD, len(x_SD)), block.around_attend)
+        found = self_shares(look(tape, block.self_attention, x_SD, len(x_SD)), block.self_attention_residual)
     close(found.shares_TP, expected)
 
 
@@ -109,9 +113,12 @@ def test_where_values_are_zero_all_is_ones_own(settings) -> None:
     model, pair = built(settings), make_pair()
     with torch.no_grad():
         for block in (*model.encoder.blocks, *model.decoder):
-            for attend in (block.attend, *([block.cross] if hasattr(block, "cross") else [])):
-                attend.outward.weight.zero_()
-                attend.outward.bias.zero_()
+            for attend in (
+                block.self_attention,
+                *([block.cross_attention] if hasattr(block, "cross_attention") else []),
+            ):
+                attend.out.weight.zero_()
+                attend.out.bias.zero_()
     found = attribute(model, *pair, "alti")
     close(found.target_TT, torch.eye(5))
     close(found.source_TS, torch.zeros(5, 6))
@@ -122,8 +129,8 @@ def test_a_planted_copy_is_found() -> None:
     """A cross-attention made to drown the stream in one source token: ALTI gives that token nearly everything."""
     model, pair = built(dataclasses.replace(PRE, encoder_layers=1, decoder_layers=1)), make_pair()
     with torch.no_grad():
-        model.encoder.blocks[0].attend.outward.weight.zero_()
-        model.decoder[0].cross.outward.weight.mul_(1e4)
+        model.encoder.blocks[0].self_attention.out.weight.zero_()
+        model.decoder[0].cross_attention.out.weight.mul_(1e4)
     with torch.no_grad(), trace(model) as tape:
         model(pair.source, pair.input_1T)
     found = attribute(model, *pair, "alti")

@@ -119,7 +119,7 @@ def test_a_model_does_the_same_with_effective_weights(arch: str) -> None:
     modules = {module.tap.name: module for module in model.modules() if hasattr(module, "tap")}
     for name, seen in tape.items():
         weights, values = seen.weights_BHTS[0], seen.value_BHSK[0]
-        outward = getattr(modules[name], "outward", None)
+        outward = getattr(modules[name], "out", None)
         slices = None if outward is None else outward.weight.T.unflatten(0, (len(values), -1))
         mask_TS = seen_keys(weights)
         found = effective_attention(weights, values, slices, mask_TS)

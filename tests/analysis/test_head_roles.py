@@ -210,7 +210,7 @@ def test_a_head_written_by_hand_to_look_one_token_back_is_positional() -> None:
     model = build(toy("transformer-small", width=32, heads=2, norm="after"))
     with torch.no_grad():
         model.encoder.embed.tokens.weight.mul_(0.01)  # places, hardly any words
-        attend = model.encoder.blocks[0].attend
+        attend = model.encoder.blocks[0].self_attention
         assert isinstance(attend, SelfAttention)
         speed = 10_000 ** (-torch.arange(0, 16, 2) / 32)  # of the first eight pairs of sine and cosine
         back = torch.zeros(16, 32)
@@ -219,9 +219,9 @@ def test_a_head_written_by_hand_to_look_one_token_back_is_positional() -> None:
             back[two, two] = torch.tensor(
                 [[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]]
             )  # sin(t - 1), cos(t - 1) from sin t, cos t
-        query, key, _ = attend.inward.weight.unflatten(0, (3, 2, 16)).unbind(0)
+        query, key, _ = attend.qkv.weight.unflatten(0, (3, 2, 16)).unbind(0)
         query[1], key[1] = 20 * back, torch.eye(16, 32)
-        attend.inward.bias.zero_()
+        attend.qkv.bias.zero_()
     survey = survey_encoder(model, sentences(lengths()), "encoder.0.self")
     random, written = survey.roles()
     assert not random

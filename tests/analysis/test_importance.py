@@ -20,7 +20,7 @@ def silence(model: Seq2Seq, name: str, head: int) -> None:
     """Take a head's word out of the output map."""
     _, module = attentions(model)[name]
     with torch.no_grad():
-        module.outward.weight.unflatten(1, (module.heads, -1))[:, head] = 0.0
+        module.out.weight.unflatten(1, (module.heads, -1))[:, head] = 0.0
 
 
 def test_a_head_that_says_nothing_does_not_matter() -> None:

@@ -150,7 +150,7 @@ def test_what_cannot_be_kept() -> None:
     [
         ((("encoder.9.self", 1),), 'no attention "encoder.9.self"; did you mean "encoder.2.self"'),
         ((("encoder.0.self", 5),), "encoder.0.self has 0 to 4 heads, not 5"),
-        ((("encoder.0.self", 1), ("encoder.0.self", 2)), "stands there twice"),
+        ((("encoder.0.self", 1), ("encoder.0.self", 2)), "is named twice"),
     ],
 )
 def test_settings_that_do_not_fit(kept: tuple[tuple[str, int], ...], message: str) -> None:

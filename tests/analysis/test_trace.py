@@ -138,13 +138,15 @@ def test_a_trace_holds_what_passed(settings):
 def test_heads_and_their_projections_make_what_the_layer_says():
     model, source, target, trace = trace_of(TOYS["transformer-tiny"])
     seen = {}
-    hook = model.decoder[1].cross.register_forward_hook(lambda module, inputs, output: seen.update(out=output[0]))
+    hook = model.decoder[1].cross_attention.register_forward_hook(
+        lambda module, inputs, output: seen.update(out=output[0])
+    )
     with torch.no_grad():
         model(source, target)
     hook.remove()
     name = "decoder.1.cross"
     made = torch.einsum("hts,hsk,hkd->td", trace.weights[name], trace.values[name], trace.outward[name])
-    close(made + model.decoder[1].cross.outward.bias, seen["out"])
+    close(made + model.decoder[1].cross_attention.out.bias, seen["out"])
 
 
 def test_without_attention_there_are_no_weights():

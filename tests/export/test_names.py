@@ -18,10 +18,10 @@ PAIRS = [NamePair("joined", ("first", "second"), (1,)), NamePair("norm", ("scale
 
 
 def test_a_layer_becomes_its_pairs() -> None:
-    layers = [LayerNames("attend", ("q.", "k."), "reads"), LayerNames("around", ("ln.",), "norm")]
+    layers = [LayerNames("self_attention", ("q.", "k."), "reads"), LayerNames("around", ("ln.",), "norm")]
     assert list(pairs_of("our.", "their.", layers, ("gamma", "beta"))) == [
-        NamePair("our.attend.weight", ("their.q.weight", "their.k.weight"), (1,)),
-        NamePair("our.attend.bias", ("their.q.bias", "their.k.bias"), ()),
+        NamePair("our.self_attention.weight", ("their.q.weight", "their.k.weight"), (1,)),
+        NamePair("our.self_attention.bias", ("their.q.bias", "their.k.bias"), ()),
         NamePair("our.around.weight", ("their.ln.gamma",), (0,)),
         NamePair("our.around.bias", ("their.ln.beta",), (0,)),
     ]

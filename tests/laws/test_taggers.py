@@ -69,15 +69,15 @@ def test_a_sentence_alone_equals_its_row_in_any_batch(
     torch.manual_seed(seed)
     batch = sentences(lengths)
     together = model(batch)
-    share = model.chain.marginals(together, real(batch))
-    best = model.chain.best(together, real(batch))
+    share = model.crf.marginals(together, real(batch))
+    best = model.crf.best(together, real(batch))
     for row, words in enumerate(lengths):
         kept = (slice(row, row + 1), slice(len(words)), slice(max(words)))
         alone = Words(batch.ids_BTS[kept], batch.mask_BTS[kept])
         logits = model(alone)
         close(logits[0], together[row, : len(words)])
-        close(model.chain.marginals(logits, real(alone))[0], share[row, : len(words)])
-        assert model.chain.best(logits, real(alone))[0].tolist() == best[row, : len(words)].tolist()
+        close(model.crf.marginals(logits, real(alone))[0], share[row, : len(words)])
+        assert model.crf.best(logits, real(alone))[0].tolist() == best[row, : len(words)].tolist()
 
 
 @every_tagger
@@ -118,7 +118,7 @@ def test_saving_and_loading_leaves_the_scores_alone(settings: ModelSettings, tmp
 def test_every_weight_learns(model) -> None:
     batch = sentences(LENGTHS)
     target = torch.randint(LABELS, real(batch).shape)
-    model.chain.negative_log_likelihood(model.train()(batch), target, real(batch)).sum().backward()
+    model.crf.negative_log_likelihood(model.train()(batch), target, real(batch)).sum().backward()
     for name, weight in model.named_parameters():
         assert weight.grad is not None, name
         assert weight.grad.isfinite().all(), name
@@ -168,7 +168,7 @@ def test_rows_shared_between_processes_learn_what_one_would(settings: ModelSetti
         for part, rows in parts:
             torch.manual_seed(3)
             with sharing(rows):
-                model.chain.negative_log_likelihood(model(part), part.target_BT, part.mask_BT).sum().backward()
+                model.crf.negative_log_likelihood(model(part), part.target_BT, part.mask_BT).sum().backward()
         return {name: weight.grad for name, weight in model.named_parameters()}
 
     together = gradients([(whole, None)])

@@ -314,7 +314,7 @@ def test_a_head_switched_off_is_its_columns_zeroed(head: int) -> None:
     with listen(layer, "here", without_heads(head)):
         switched_off = layer(x_BTD)
     with torch.no_grad():
-        layer.outward.weight[:, 3 * head : 3 * (head + 1)] = 0
+        layer.out.weight[:, 3 * head : 3 * (head + 1)] = 0
     close(switched_off, layer(x_BTD), 1e-6)
 
 
@@ -326,7 +326,7 @@ def test_heads_are_independent() -> None:
         alone = SelfAttention(8, 1, 3, "alone")
         rows = slice(3 * head, 3 * (head + 1))
         with torch.no_grad():
-            alone.inward.weight.copy_(layer.inward.weight.view(3, 12, 8)[:, rows].flatten(0, 1))
-            alone.outward.weight.copy_(layer.outward.weight[:, rows])
+            alone.qkv.weight.copy_(layer.qkv.weight.view(3, 12, 8)[:, rows].flatten(0, 1))
+            alone.out.weight.copy_(layer.out.weight[:, rows])
         parts.append(alone(x_BTD))
     close(torch.stack(parts).sum(0), layer(x_BTD))

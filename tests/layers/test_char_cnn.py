@@ -21,10 +21,10 @@ def test_the_spelling_is_the_strongest_of_three_neighbours() -> None:
     """By hand: zeros stand beside the first piece and the last."""
     read = reader()
     ids, mask = words([3, 4, 5], [7])
-    weight, bias = read.convolve.weight, read.convolve.bias
+    weight, bias = read.convolution.weight, read.convolution.bias
     zero = torch.zeros(4)
     for place, pieces in enumerate(([3, 4, 5], [7])):
-        padded = [zero, *(read.pieces.weight[piece] for piece in pieces), zero]
+        padded = [zero, *(read.char_embedding.weight[piece] for piece in pieces), zero]
         answers = [torch.relu(weight @ torch.cat(padded[at : at + 3]) + bias) for at in range(len(pieces))]
         close(read(ids, mask)[0, place, :6], torch.stack(answers).amax(0), 1e-6)
 

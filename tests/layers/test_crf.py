@@ -30,7 +30,7 @@ def rows(lengths: list[int], spread: float = 1.0) -> tuple[torch.Tensor, torch.T
 
 def path_scores(made: LinearChainCRF, logits_TL: torch.Tensor) -> dict[tuple[int, ...], float]:
     """The score of every path."""
-    after, first, last = (part.detach().double().tolist() for part in (made.after, made.first, made.last))
+    after, first, last = (part.detach().double().tolist() for part in (made.transitions, made.start, made.end))
     scores = logits_TL.double().tolist()
     found = {}
     for path in product(range(LABELS), repeat=len(scores)):
@@ -78,7 +78,12 @@ def test_the_gradient_that_is_written_out_is_the_slope(smoothing: float) -> None
         return torch.func.functional_call(made, swapped, (logits, target, mask, smoothing))
 
     made.forward = lambda *given: (made.negative_log_likelihood(*given) * weight).sum()
-    inputs = [logits.double(), made.after.detach().clone(), made.first.detach().clone(), made.last.detach().clone()]
+    inputs = [
+        logits.double(),
+        made.transitions.detach().clone(),
+        made.start.detach().clone(),
+        made.end.detach().clone(),
+    ]
     for tensor in inputs:
         tensor.requires_grad_()
     assert torch.autograd.gradcheck(total, inputs)
@@ -113,7 +118,7 @@ def test_what_never_follows_is_never_given() -> None:
     """The chain overrules the words: label 1 scores best everywhere, but may not follow itself."""
     made = LinearChainCRF(2)
     with torch.no_grad():
-        made.after[1, 1] = -100.0
+        made.transitions[1, 1] = -100.0
     logits = torch.tensor([[[0.0, 1.0]] * 5])
     mask = torch.ones(1, 5, dtype=torch.bool)
     assert made.best(logits, mask).tolist() == [[1, 0, 1, 0, 1]]

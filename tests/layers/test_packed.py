@@ -61,9 +61,9 @@ def test_states_equal_those_of_pytorch():
     with torch.no_grad():
         for suffix, cell in (("", layer.forwards), ("_reverse", layer.backwards)):
             nn.init.normal_(cell.candidate_bias)
-            getattr(theirs, f"weight_ih_l0{suffix}").copy_(cell.inward.weight)
-            getattr(theirs, f"weight_hh_l0{suffix}").copy_(cell.recur.weight)
-            getattr(theirs, f"bias_ih_l0{suffix}").copy_(cell.inward.bias)
+            getattr(theirs, f"weight_ih_l0{suffix}").copy_(cell.input.weight)
+            getattr(theirs, f"weight_hh_l0{suffix}").copy_(cell.recurrent.weight)
+            getattr(theirs, f"bias_ih_l0{suffix}").copy_(cell.input.bias)
             getattr(theirs, f"bias_hh_l0{suffix}").zero_()
             getattr(theirs, f"bias_hh_l0{suffix}")[2 * width :].copy_(cell.candidate_bias)
     x = torch.randn(*mask.shape, inputs)
@@ -81,4 +81,4 @@ def test_half_precision_comes_near():
         short = layer(x, packing.sizes)
         short.float().sum().backward()
     close(short.float(), expected, 0.05)
-    assert layer.forwards.recur.weight.grad.dtype == torch.float32
+    assert layer.forwards.recurrent.weight.grad.dtype == torch.float32

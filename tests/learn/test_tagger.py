@@ -39,8 +39,8 @@ def test_learns(arch: str) -> None:
     for _ in range(STEPS):
         words, target = draw(ROWS)
         optimizer.zero_grad()
-        model.chain.negative_log_likelihood(model(words), target, mask).mean().backward()
+        model.crf.negative_log_likelihood(model(words), target, mask).mean().backward()
         optimizer.step()
     words, target = draw(500)
-    found = model.eval().chain.best(model(words), torch.ones(500, LENGTH, dtype=torch.bool))
+    found = model.eval().crf.best(model(words), torch.ones(500, LENGTH, dtype=torch.bool))
     assert (found == target).float().mean() > 0.97

@@ -58,16 +58,16 @@ def test_the_first_step_is_the_papers():
             back.insert(0, backward[0][0])
         states.append(torch.cat([torch.stack(ahead), torch.stack(back)], dim=-1))
     s = torch.cat([forward[0][0], backward[0][0]])  # the last states of the last utterance
-    score, above, levels = decoder.look.score, decoder.after_last, []
+    score, above, levels = decoder.word_attention.score, decoder.initial_utterance_state, []
     alphas = []
     for h in reversed(states):
         e = score.score(torch.tanh(score.query(torch.cat([s, above])) + score.key(h)))[:, 0]
         alphas.append(e.softmax(0))
         r = alphas[-1] @ h
-        ((above,),) = decoder.climb(decoder.climb.read(r[None]), (above[None],))
+        ((above,),) = decoder.utterance_encoder(decoder.utterance_encoder.read(r[None]), (above[None],))
         levels.append(above)
     level = torch.stack(levels)
-    score = decoder.utterance.score
+    score = decoder.utterance_attention.score
     beta = score.score(torch.tanh(score.query(s) + score.key(level)))[:, 0].softmax(0)
     c = beta @ level
     start = torch.tensor([[2]])

@@ -47,9 +47,9 @@ def gap(actual: Tensor, expected: Tensor) -> float:
 @each_decoder
 def test_cells_start_with_orthogonal_memory_and_open_forget_gates(arch: str) -> None:
     for cell in (module for module in fresh(arch).modules() if isinstance(module, RecurrentCell)):
-        for gate in cell.recur.weight.chunk(cell.gates):
+        for gate in cell.recurrent.weight.chunk(cell.gates):
             close(gate @ gate.t(), torch.eye(16))
-        write, forget, *others = cell.inward.bias.chunk(cell.gates)
+        write, forget, *others = cell.input.bias.chunk(cell.gates)
         assert (forget == (1 if isinstance(cell, LSTM) else 0)).all()
         assert not torch.cat([write, *others]).any()
 
@@ -69,7 +69,7 @@ def test_dropout_is_on_what_layers_and_output_read_and_not_on_what_is_carried(ar
     read: dict[str, list[Tensor]] = {name: [] for name in [*cells, "output"]}
     for name, cell in cells.items():
         keep = read[name]  # of [state below; context], the state below
-        cell.inward.register_forward_pre_hook(lambda module, x, keep=keep: keep.append(x[0][..., :16]))
+        cell.input.register_forward_pre_hook(lambda module, x, keep=keep: keep.append(x[0][..., :16]))
     model.output.register_forward_pre_hook(lambda module, x: read["output"].append(x[0]))
     model(source, target_BT)
     for name, parts in read.items():
@@ -166,7 +166,7 @@ def test_residuals_start_at_their_layer(arch: str, residual_from: int) -> None:
     close(tall(source, target_BT), short(source, target_BT))
 
 
-TOP_READERS = {"seq2seq-lstm": "output", "bahdanau": "decoder.deep", "luong-general": "decoder.look.score.map"}
+TOP_READERS = {"seq2seq-lstm": "output", "bahdanau": "decoder.maxout", "luong-general": "decoder.attention.score.map"}
 
 
 @pytest.mark.parametrize(("arch", "reader"), TOP_READERS.items())
@@ -290,7 +290,7 @@ def test_teacher_forcing_is_seen_as_one_pass(arch: str) -> None:
     close(seen.value_BHSK, memory.states_BSD[:, None], 0)
     close(seen.output_BHTK, seen.weights_BHTS @ seen.value_BHSK, 1e-6)
     assert isinstance(model.decoder, BahdanauDecoder | LuongDecoder)
-    scores = model.decoder.look.score(seen.query_BHTK, seen.key_BHSK)
+    scores = model.decoder.attention.score(seen.query_BHTK, seen.key_BHSK)
     scores = scores.masked_fill(~source.mask_BS[:, None, None], -torch.inf)
     close(seen.weights_BHTS, scores.softmax(-1), 1e-6)
 
@@ -404,10 +404,10 @@ def test_only_luong_feeds_back() -> None:
 
 def context_readers(decoder: BahdanauDecoder) -> list[Tensor]:
     """The columns that read the context: in the bottom cell, in each layer above it, and before the output."""
-    assert decoder.bottom.feed is not None
-    width = decoder.look.memory_width
-    above = [cell.inward.weight[:, -width:] for cell in decoder.above.cells]
-    return [decoder.bottom.feed.weight, *above, decoder.deep.weight[:, -width:]]
+    assert decoder.bottom.input_feeding is not None
+    width = decoder.attention.memory_width
+    above = [cell.input.weight[:, -width:] for cell in decoder.upper.cells]
+    return [decoder.bottom.input_feeding.weight, *above, decoder.maxout.weight[:, -width:]]
 
 
 @pytest.mark.parametrize("reader", range(5), ids=["bottom", "layer 2", "layer 3", "layer 4", "output"])

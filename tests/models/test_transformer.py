@@ -46,13 +46,13 @@ def shape(**changes: Any) -> Settings:
 @pytest.mark.parametrize(("activation", "function"), [("relu", F.relu), ("gelu", F.gelu)])
 def test_feed_forward_is_two_maps_around_a_non_linearity(activation: str, function) -> None:
     feed, x = FeedForward(4, 6, activation), torch.randn(2, 3, 4)
-    close(feed(x), feed.narrow(function(feed.widen(x))), 1e-6)
+    close(feed(x), feed.down(function(feed.up(x))), 1e-6)
 
 
 def test_swiglu_gates_one_map_with_another() -> None:
     feed, x = FeedForward(4, 6, "swiglu"), torch.randn(2, 3, 4)
-    gate, value = F.linear(x, feed.widen.weight[:6]), F.linear(x, feed.widen.weight[6:])
-    close(feed(x), feed.narrow(gate * gate.sigmoid() * value), 1e-6)
+    gate, value = F.linear(x, feed.up.weight[:6]), F.linear(x, feed.up.weight[6:])
+    close(feed(x), feed.down(gate * gate.sigmoid() * value), 1e-6)
 
 
 def test_a_quiet_start_lets_the_stream_through_and_the_gradient_in() -> None:
@@ -62,13 +62,13 @@ def test_a_quiet_start_lets_the_stream_through_and_the_gradient_in() -> None:
     close(model.hidden(source, target), model.norm(model.embed(target)), 1e-6)
     model(source, target).square().sum().backward()
     first = model.decoder[0]
-    for layer in (first.attend.outward, first.cross.outward, first.feed.narrow):
+    for layer in (first.self_attention.out, first.cross_attention.out, first.feed_forward.down):
         assert layer.weight.grad.abs().max() > 0
     with torch.no_grad():
         for parameter in model.parameters():
             parameter -= 0.01 * parameter.grad
     model(source, target).square().sum().backward()
-    assert first.attend.inward.weight.grad.abs().max() > 0
+    assert first.self_attention.qkv.weight.grad.abs().max() > 0
 
 
 def test_norm_after_is_the_papers() -> None:
@@ -100,8 +100,14 @@ def test_dropout_is_where_section_5_4_has_it() -> None:
     model = small(dropout=0.25)
     dropping = [name for name, module in model.named_modules() if getattr(module, "dropped", 0)]
     expected = ["encoder.embed.drop"]
-    expected += [f"encoder.blocks.{n}.around_{part}.drop" for n in range(3) for part in ("attend", "feed")]
-    expected += [f"decoder.{n}.around_{part}.drop" for n in range(2) for part in ("attend", "cross", "feed")]
+    expected += [
+        f"encoder.blocks.{n}.{part}_residual.drop" for n in range(3) for part in ("self_attention", "feed_forward")
+    ]
+    expected += [
+        f"decoder.{n}.{part}_residual.drop"
+        for n in range(2)
+        for part in ("self_attention", "cross_attention", "feed_forward")
+    ]
     assert dropping == expected
 
 
@@ -276,7 +282,7 @@ def test_a_language_model_does_not_read_its_source(language_model: LanguageModel
 
 def test_a_causal_block_steps_as_it_reads() -> None:
     block, x_BTD = EncoderBlock(shape(), "decoder.0", causal=True), torch.randn(2, 5, 8)
-    cache, outputs = block.attend.start(2, 1), []
+    cache, outputs = block.self_attention.start(2, 1), []
     for x_BD in x_BTD.unbind(1):
         output, cache = block.step(x_BD[:, None], cache)
         outputs.append(output)

@@ -36,9 +36,9 @@ def pairs(layers: Iterable[Iterable[RecurrentCell]], theirs: nn.RNNBase) -> Iter
     for number, cells in enumerate(layers):
         for cell, suffix in zip(cells, ("", "_reverse"), strict=False):
             of = f"_l{number}{suffix}"
-            yield cell.inward.weight, getattr(theirs, "weight_ih" + of), slice(None)
-            yield cell.inward.bias, getattr(theirs, "bias_ih" + of), slice(None)
-            yield cell.recur.weight, getattr(theirs, "weight_hh" + of), slice(None)
+            yield cell.input.weight, getattr(theirs, "weight_ih" + of), slice(None)
+            yield cell.input.bias, getattr(theirs, "bias_ih" + of), slice(None)
+            yield cell.recurrent.weight, getattr(theirs, "weight_hh" + of), slice(None)
             if isinstance(cell, GRU):
                 yield cell.candidate_bias, getattr(theirs, "bias_hh" + of), slice(2 * cell.width, None)
 
@@ -48,7 +48,7 @@ def twin(layers: list[list[RecurrentCell]]) -> nn.RNNBase:
     """PyTorch's stack with our weights."""
     bottom = layers[0][0]
     kind = nn.LSTM if isinstance(bottom, LSTM) else nn.GRU
-    sizes = (bottom.inward.in_features, bottom.width, len(layers))
+    sizes = (bottom.input.in_features, bottom.width, len(layers))
     theirs = kind(*sizes, bidirectional=len(layers[0]) == 2)
     for name, parameter in theirs.named_parameters():
         if "bias_hh" in name:
@@ -61,12 +61,12 @@ def twin(layers: list[list[RecurrentCell]]) -> nn.RNNBase:
 @torch.no_grad()
 def cell_twin(cell: RecurrentCell) -> nn.RNNCellBase:
     """PyTorch's cell with our weights. It reads [what comes from below; what is fed] in one piece."""
-    parts = [cell.inward.weight] if cell.feed is None else [cell.inward.weight, cell.feed.weight]
+    parts = [cell.input.weight] if cell.input_feeding is None else [cell.input.weight, cell.input_feeding.weight]
     inward = torch.cat(parts, dim=1)
     theirs = (nn.LSTMCell if isinstance(cell, LSTM) else nn.GRUCell)(inward.shape[1], cell.width)
     theirs.weight_ih.copy_(inward)
-    theirs.weight_hh.copy_(cell.recur.weight)
-    theirs.bias_ih.copy_(cell.inward.bias)
+    theirs.weight_hh.copy_(cell.recurrent.weight)
+    theirs.bias_ih.copy_(cell.input.bias)
     theirs.bias_hh.zero_()
     if isinstance(cell, GRU):
         theirs.bias_hh[2 * cell.width :] = cell.candidate_bias
@@ -236,13 +236,13 @@ def test_luong(kind: str, score: str) -> None:
     model, source, target_BT = recurrent("luong-dot", cell=kind, score=score), sentences([6, 3]), tokens(2, 5)
     decoder, memory = model.decoder, model.encode(source)
     assert isinstance(decoder, LuongDecoder)
-    bottom, above = cell_twin(decoder.bottom), [cell_twin(cell) for cell in decoder.above]
+    bottom, above = cell_twin(decoder.bottom), [cell_twin(cell) for cell in decoder.upper]
     fed, states, logits = torch.zeros(2, 16), list(memory.extra.first), []
     for token_B in target_BT.unbind(1):
         states[0] = advance(bottom, torch.cat([embed(model.embed.tokens, token_B), fed], dim=1), states[0])
         for layer, cell in enumerate(above, start=1):
             states[layer] = advance(cell, states[layer - 1][0], states[layer])
-        context = glimpse(score, decoder.look.score, states[-1][0], memory)
+        context = glimpse(score, decoder.attention.score, states[-1][0], memory)
         fed = torch.tanh(torch.cat([context, states[-1][0]], dim=1) @ decoder.combine.weight.t())
         logits.append(fed @ model.output.weight.t())
     close(model(source, target_BT), torch.stack(logits, dim=1), 1e-5)
@@ -259,16 +259,16 @@ def test_bahdanau(kind: str, arch: str) -> None:
     model, source, target_BT = recurrent(arch, cell=kind), sentences([6, 3]), tokens(2, 5)
     decoder, memory = model.decoder, model.encode(source)
     assert isinstance(decoder, BahdanauDecoder)
-    bottom, above = cell_twin(decoder.bottom), [cell_twin(cell) for cell in decoder.above.cells]
+    bottom, above = cell_twin(decoder.bottom), [cell_twin(cell) for cell in decoder.upper.cells]
     states, logits = list(memory.extra.first), []
     for token_B in target_BT.unbind(1):
         y = embed(model.embed.tokens, token_B)
-        context = glimpse("concat", decoder.look.score, states[0][0], memory)
+        context = glimpse("concat", decoder.attention.score, states[0][0], memory)
         states[0] = advance(bottom, torch.cat([y, context], dim=1), states[0])
         x = states[0][0]
         for layer, cell in enumerate(above, start=2):
             states[layer - 1] = advance(cell, torch.cat([x, context], dim=1), states[layer - 1])
             x = x + states[layer - 1][0] if layer >= 3 else states[layer - 1][0]
-        deep = decoder.deep(torch.cat([x, y, context], dim=1))
+        deep = decoder.maxout(torch.cat([x, y, context], dim=1))
         logits.append(torch.maximum(deep[:, :16], deep[:, 16:]) @ model.output.weight.t())
     close(model(source, target_BT), torch.stack(logits, dim=1), 1e-5)

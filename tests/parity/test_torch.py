@@ -22,10 +22,10 @@ def copy_linear(theirs: nn.Linear, ours: nn.Linear) -> None:
 
 def copy_attention(theirs: nn.MultiheadAttention, ours: SelfAttention | CrossAttention) -> None:
     """Theirs stacks query, key and value in one matrix; ours does too, or keeps the query apart."""
-    parts = [ours.inward] if isinstance(ours, SelfAttention) else [ours.query, ours.memory]
+    parts = [ours.qkv] if isinstance(ours, SelfAttention) else [ours.query, ours.key_value]
     theirs.in_proj_weight.copy_(torch.cat([part.weight for part in parts]))
     theirs.in_proj_bias.copy_(torch.cat([part.bias for part in parts]))
-    copy_linear(theirs.out_proj, ours.outward)
+    copy_linear(theirs.out_proj, ours.out)
 
 
 def copy_norm(theirs: nn.LayerNorm, ours: Residual | nn.Module) -> None:
@@ -33,13 +33,13 @@ def copy_norm(theirs: nn.LayerNorm, ours: Residual | nn.Module) -> None:
 
 
 def copy_block(theirs: nn.Module, ours: EncoderBlock | DecoderBlock) -> None:
-    copy_attention(theirs.self_attn, ours.attend)
-    copy_linear(theirs.linear1, ours.feed.widen)
-    copy_linear(theirs.linear2, ours.feed.narrow)
-    around = [ours.around_attend, ours.around_feed]
+    copy_attention(theirs.self_attn, ours.self_attention)
+    copy_linear(theirs.linear1, ours.feed_forward.up)
+    copy_linear(theirs.linear2, ours.feed_forward.down)
+    around = [ours.self_attention_residual, ours.feed_forward_residual]
     if isinstance(ours, DecoderBlock):
-        copy_attention(theirs.multihead_attn, ours.cross)
-        around.insert(1, ours.around_cross)
+        copy_attention(theirs.multihead_attn, ours.cross_attention)
+        around.insert(1, ours.cross_attention_residual)
     for number, residual in enumerate(around, start=1):
         copy_norm(getattr(theirs, f"norm{number}"), residual)
 
@@ -75,7 +75,7 @@ def test_self_attention(padded: bool) -> None:
         nn.MultiheadAttention(12, 3, batch_first=True),
         torch.randn(2, 6, 12),
     )
-    nn.init.normal_(ours.inward.bias)
+    nn.init.normal_(ours.qkv.bias)
     copy_attention(theirs, ours)
     mask_BT = torch.arange(6) < torch.tensor([[6], [4]]) if padded else None
     expected, weights = theirs(
@@ -100,7 +100,7 @@ def test_causal_self_attention() -> None:
 @torch.no_grad()
 def test_cross_attention() -> None:
     ours, theirs = CrossAttention(12, 3, 4, "here"), nn.MultiheadAttention(12, 3, batch_first=True)
-    nn.init.normal_(ours.memory.bias)
+    nn.init.normal_(ours.key_value.bias)
     copy_attention(theirs, ours)
     x_BTD, memory_BSD, mask_BS = (
         torch.randn(2, 4, 12),
@@ -118,8 +118,8 @@ def test_gradients_of_self_attention() -> None:
     x_BTD, tilt = torch.randn(2, 6, 12), torch.randn(2, 6, 12)
     (ours(x_BTD) * tilt).sum().backward()
     (theirs(x_BTD, x_BTD, x_BTD)[0] * tilt).sum().backward()
-    close(ours.inward.weight.grad, theirs.in_proj_weight.grad)
-    close(ours.outward.weight.grad, theirs.out_proj.weight.grad)
+    close(ours.qkv.weight.grad, theirs.in_proj_weight.grad)
+    close(ours.out.weight.grad, theirs.out_proj.weight.grad)
 
 
 @pytest.mark.parametrize("norm", ["after", "before"])

@@ -73,8 +73,8 @@ def test_embeddings_and_output_stay_with_adam(arch):
 def test_attention_says_that_query_key_and_value_are_stacked():
     model = build(TOYS["transformer-small"])
     parts = {name: getattr(module, "stacked", 1) for name, module in model.named_modules()}
-    assert {parts[name] for name in parts if name.endswith("attend.inward")} == {3}
-    assert {parts[name] for name in parts if name.endswith("cross.memory")} == {2}
+    assert {parts[name] for name in parts if name.endswith("self_attention.qkv")} == {3}
+    assert {parts[name] for name in parts if name.endswith("cross_attention.key_value")} == {2}
     assert stack(nn.Linear(2, 6), 3).weight.shape == (6, 2)
 
 

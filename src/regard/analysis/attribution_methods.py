@@ -242,12 +242,16 @@ def alti(model: Seq2Seq, pair: TokenPair) -> Attribution:
     encoder, decoder = [], []
     x_SD = states["encoder.embed"][0]
     for layer, block in enumerate(transformer.encoder.blocks):
-        encoder.append(self_shares(look(tape, block.attend, x_SD, len(x_SD)), block.around_attend).shares_TP)
+        encoder.append(
+            self_shares(look(tape, block.self_attention, x_SD, len(x_SD)), block.self_attention_residual).shares_TP
+        )
         x_SD = states[f"encoder.{layer}"][0]
     x_TD = states["decoder.embed"][0]
     for layer, above in enumerate(transformer.decoder):
-        own = self_shares(look(tape, above.attend, x_TD, len(x_TD)), above.around_attend)
-        cross = cross_shares(look(tape, above.cross, own.stream_TD, len(x_SD)), above.around_cross)
+        own = self_shares(look(tape, above.self_attention, x_TD, len(x_TD)), above.self_attention_residual)
+        cross = cross_shares(
+            look(tape, above.cross_attention, own.stream_TD, len(x_SD)), above.cross_attention_residual
+        )
         decoder.append((own.shares_TP, cross.shares_TP))
         x_TD = states[f"decoder.{layer}"][0]
     return Attribution(*roll_out(encoder, decoder))
@@ -276,9 +280,9 @@ def look(
         return AttentionParts(x_TD, x_TD.new_zeros(len(x_TD), keys, x_TD.shape[1]), attend(x_TD))
     seen = tape[attend.tap.name]
     weights_HTS = seen.weights_BHTS[0]
-    outward_HKD = attend.outward.weight.t().unflatten(0, (len(weights_HTS), -1))
+    outward_HKD = attend.out.weight.t().unflatten(0, (len(weights_HTS), -1))
     brought_TSD = torch.einsum("hts,hsd->tsd", weights_HTS, seen.value_BHSK[0] @ outward_HKD)
-    return AttentionParts(x_TD, brought_TSD, attend.outward(seen.output_BHTK[0].transpose(0, 1).flatten(1)))
+    return AttentionParts(x_TD, brought_TSD, attend.out(seen.output_BHTK[0].transpose(0, 1).flatten(1)))
 
 
 def self_shares(look: AttentionParts, around: Residual) -> TokenMixing:

@@ -127,8 +127,8 @@ Kept = Mapping[str, Sequence[int]]
 
 Attention = SelfAttention | CrossAttention
 
-INWARD = {SelfAttention: ("inward",), CrossAttention: ("query", "memory")}
-"""The maps whose rows belong to heads; "outward" is the one whose columns do."""
+INPUT_MAPS = {SelfAttention: ("qkv",), CrossAttention: ("query", "key_value")}
+"""The maps whose rows belong to heads; "out" is the one whose columns do."""
 
 
 def attentions(model: Seq2Seq) -> dict[str, tuple[str, Attention]]:
@@ -144,7 +144,7 @@ def attentions(model: Seq2Seq) -> dict[str, tuple[str, Attention]]:
 def scale_heads(model: Seq2Seq, factors: Mapping[str, Tensor]) -> None:
     """Multiply what each head says by a factor, for good: by its gate, before the gate is taken away."""
     for name, (_, module) in attentions(model).items():
-        module.outward.weight.unflatten(1, (module.heads, -1)).mul_(factors[name][:, None])
+        module.out.weight.unflatten(1, (module.heads, -1)).mul_(factors[name][:, None])
 
 
 def pruned_weights(model: Seq2Seq, kept: Kept) -> dict[str, Tensor]:
@@ -184,14 +184,14 @@ def _each(scores: Mapping[str, Tensor]) -> Iterator[tuple[str, int, Tensor]]:
 
 def _cut(weights: Mapping[str, Tensor], place: str, module: Attention, heads: Tensor) -> Iterator[tuple[str, Tensor]]:
     """The weights with fewer heads in the attention at this place. One without heads has no maps, only a bias."""
-    inward = tuple(f"{place}{name}." for name in INWARD[type(module)])
-    head_width = module.outward.in_features // module.heads
+    inputs = tuple(f"{place}{name}." for name in INPUT_MAPS[type(module)])
+    head_width = module.out.in_features // module.heads
     for name, tensor in weights.items():
-        if name.startswith(inward):
+        if name.startswith(inputs):
             if len(heads):
                 by_head = tensor.unflatten(0, (-1, module.heads, head_width))  # one part each for query, key, value
                 yield name, by_head.index_select(1, heads).flatten(0, 2)
-        elif name == f"{place}outward.weight":
+        elif name == f"{place}out.weight":
             if len(heads):
                 yield name, tensor.unflatten(1, (module.heads, head_width)).index_select(1, heads).flatten(1, 2)
         else:

@@ -173,7 +173,7 @@ def record_trace(
 def _outward(model: Seq2Seq) -> Iterator[tuple[str, Tensor]]:
     """By attention, the rows of its output projection that each head goes through."""
     for module in model.modules():
-        tap, outward = getattr(module, "tap", None), getattr(module, "outward", None)
+        tap, outward = getattr(module, "tap", None), getattr(module, "out", None)
         if isinstance(tap, AttentionHook) and isinstance(outward, nn.Linear):
             yield tap.name, outward.weight.detach().t().unflatten(0, (module.heads, -1))
 

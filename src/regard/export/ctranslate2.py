@@ -36,20 +36,20 @@ LONGEST = 1024
 """Number of positions of an exported model, unless it has learned fewer."""
 
 BLOCK = (
-    LayerNames("attend.inward", ("self_attention/linear_0/",), "reads"),
-    LayerNames("attend.outward", ("self_attention/linear_1/",), "writes"),
-    LayerNames("around_attend.norm", ("self_attention/layer_norm/",), "norm"),
-    LayerNames("feed.narrow", ("ffn/linear_1/",), "writes"),
-    LayerNames("around_feed.norm", ("ffn/layer_norm/",), "norm"),
+    LayerNames("self_attention.qkv", ("self_attention/linear_0/",), "reads"),
+    LayerNames("self_attention.out", ("self_attention/linear_1/",), "writes"),
+    LayerNames("self_attention_residual.norm", ("self_attention/layer_norm/",), "norm"),
+    LayerNames("feed_forward.down", ("ffn/linear_1/",), "writes"),
+    LayerNames("feed_forward_residual.norm", ("ffn/layer_norm/",), "norm"),
 )
 CROSS = (
-    LayerNames("cross.query", ("attention/linear_0/",), "reads"),
-    LayerNames("cross.memory", ("attention/linear_1/",), "reads"),
-    LayerNames("cross.outward", ("attention/linear_2/",), "writes"),
-    LayerNames("around_cross.norm", ("attention/layer_norm/",), "norm"),
+    LayerNames("cross_attention.query", ("attention/linear_0/",), "reads"),
+    LayerNames("cross_attention.key_value", ("attention/linear_1/",), "reads"),
+    LayerNames("cross_attention.out", ("attention/linear_2/",), "writes"),
+    LayerNames("cross_attention_residual.norm", ("attention/layer_norm/",), "norm"),
 )
-WIDEN = LayerNames("feed.widen", ("ffn/linear_0/",), "reads")
-WIDEN_GATED = LayerNames("feed.widen", ("ffn/linear_0/", "ffn/linear_0_noact/"), "reads")
+WIDEN = LayerNames("feed_forward.up", ("ffn/linear_0/",), "reads")
+WIDEN_GATED = LayerNames("feed_forward.up", ("ffn/linear_0/", "ffn/linear_0_noact/"), "reads")
 LAST_NORM = LayerNames("norm", ("layer_norm/",), "norm")
 NORM_PARTS = ("gamma", "beta")
 

@@ -38,18 +38,18 @@ LONGEST = 1024
 BIAS = "final_logits_bias"
 
 BLOCK = (
-    LayerNames("attend.inward", ("self_attn.q_proj.", "self_attn.k_proj.", "self_attn.v_proj."), "reads"),
-    LayerNames("attend.outward", ("self_attn.out_proj.",), "writes"),
-    LayerNames("around_attend.norm", ("self_attn_layer_norm.",), "norm"),
-    LayerNames("feed.widen", ("fc1.",), "reads"),
-    LayerNames("feed.narrow", ("fc2.",), "writes"),
-    LayerNames("around_feed.norm", ("final_layer_norm.",), "norm"),
+    LayerNames("self_attention.qkv", ("self_attn.q_proj.", "self_attn.k_proj.", "self_attn.v_proj."), "reads"),
+    LayerNames("self_attention.out", ("self_attn.out_proj.",), "writes"),
+    LayerNames("self_attention_residual.norm", ("self_attn_layer_norm.",), "norm"),
+    LayerNames("feed_forward.up", ("fc1.",), "reads"),
+    LayerNames("feed_forward.down", ("fc2.",), "writes"),
+    LayerNames("feed_forward_residual.norm", ("final_layer_norm.",), "norm"),
 )
 CROSS = (
-    LayerNames("cross.query", ("encoder_attn.q_proj.",), "reads"),
-    LayerNames("cross.memory", ("encoder_attn.k_proj.", "encoder_attn.v_proj."), "reads"),
-    LayerNames("cross.outward", ("encoder_attn.out_proj.",), "writes"),
-    LayerNames("around_cross.norm", ("encoder_attn_layer_norm.",), "norm"),
+    LayerNames("cross_attention.query", ("encoder_attn.q_proj.",), "reads"),
+    LayerNames("cross_attention.key_value", ("encoder_attn.k_proj.", "encoder_attn.v_proj."), "reads"),
+    LayerNames("cross_attention.out", ("encoder_attn.out_proj.",), "writes"),
+    LayerNames("cross_attention_residual.norm", ("encoder_attn_layer_norm.",), "norm"),
 )
 EMBEDDINGS = {
     "all": (("encoder.embed.tokens.weight", "model.shared.weight"),),

@@ -97,7 +97,7 @@ def _reorder(tensor: Tensor, axes: tuple[int, ...], order: Tensor | None) -> Ten
     return tensor
 
 
-MAPS = {"self": {"inward": 3}, "cross": {"query": 1, "memory": 2}}
+MAPS = {"self": {"qkv": 3}, "cross": {"query": 1, "key_value": 2}}
 """Matrices whose rows belong to heads, with the number of projections stacked in each; by kind of attention."""
 
 
@@ -119,12 +119,12 @@ def _fill(weights: dict[str, Tensor], name: str, width: int, head_width: int, ke
 
     side, layer, kind = name.split(".")
     block = f"encoder.blocks.{layer}" if side == "encoder" else f"decoder.{layer}"
-    place = f"{block}.{'attend' if kind == 'self' else 'cross'}"
+    place = f"{block}.{kind}_attention"
     for map_name, parts in MAPS[kind].items():
         for part, columns in (("weight", (width,)), ("bias", ())):
             full = f"{place}.{map_name}.{part}"
             there = weights.get(full, torch.zeros(0, *columns)).unflatten(0, (parts, kept, head_width))
             zeros = there.new_zeros(parts, missing, head_width, *columns)
             weights[full] = torch.cat([there, zeros], dim=1).flatten(0, 2)
-    outward = weights.get(f"{place}.outward.weight", torch.zeros(width, 0))
-    weights[f"{place}.outward.weight"] = torch.cat([outward, outward.new_zeros(width, missing * head_width)], dim=1)
+    out = weights.get(f"{place}.out.weight", torch.zeros(width, 0))
+    weights[f"{place}.out.weight"] = torch.cat([out, out.new_zeros(width, missing * head_width)], dim=1)

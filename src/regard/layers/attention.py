@@ -186,8 +186,8 @@ class SelfAttention(nn.Module):
     ):  # fmt: skip
         super().__init__()
         self.heads, self.causal, self.window, self.rotary = heads, causal, window, rotary
-        self.inward = glorot(nn.Linear(width, 3 * heads * head_width), parts=3)
-        self.outward = glorot(nn.Linear(heads * head_width, width))
+        self.qkv = glorot(nn.Linear(width, 3 * heads * head_width), parts=3)
+        self.out = glorot(nn.Linear(heads * head_width, width))
         self.tap = AttentionHook(name)
 
     def forward(self, x_BTD: Tensor, mask_BT: Tensor | None = None) -> Tensor:
@@ -201,30 +201,30 @@ class SelfAttention(nn.Module):
             mixed = attend(query, key, value, causal=True, tap=self.tap)
         else:
             mixed = attend(query, key, value, None if mask_BT is None else mask_BT[:, None, None, :], tap=self.tap)
-        return self.outward(mixed.transpose(1, 2).flatten(2))
+        return self.out(mixed.transpose(1, 2).flatten(2))
 
     def start(self, rows: int, width: int) -> KVCache:
         """An empty cache [B, W, H, 0, K] for `step`."""
-        weight = self.inward.weight
+        weight = self.qkv.weight
         empty = weight.new_zeros(rows, width, self.heads, 0, weight.shape[0] // (3 * self.heads))
         return KVCache(empty, empty)
 
     def step(self, x_BWD: Tensor, cache: KVCache) -> tuple[Tensor, KVCache]:
         """One token further for each of W hypotheses, against what each of them has seen so far."""
-        inward = self.inward(x_BWD).unflatten(-1, (3, self.heads, -1))  # [B, W, 3, H, K]
+        qkv = self.qkv(x_BWD).unflatten(-1, (3, self.heads, -1))  # [B, W, 3, H, K]
         if self.rotary is not None:
-            turned = self.rotary(inward[:, :, :2].unsqueeze(-2), cache.length).squeeze(-2)
-            inward = torch.cat([turned, inward[:, :, 2:]], dim=2)
-        query_BWHK, cache = inward[:, :, 0], cache.add(inward[:, :, 1:])
+            turned = self.rotary(qkv[:, :, :2].unsqueeze(-2), cache.length).squeeze(-2)
+            qkv = torch.cat([turned, qkv[:, :, 2:]], dim=2)
+        query_BWHK, cache = qkv[:, :, 0], cache.add(qkv[:, :, 1:])
         if self.tap.idle:
             mixed = attend(query_BWHK.transpose(1, 2), *cache.slots()).transpose(1, 2)
         else:  # who looks wants to see the tokens of one hypothesis, not the slots of a sentence
             key, value = (part.flatten(0, 1) for part in cache)
             mixed = attend(query_BWHK.flatten(0, 1).unsqueeze(2), key, value, tap=self.tap)
-        return self.outward(mixed.reshape(*x_BWD.shape[:2], -1)), cache
+        return self.out(mixed.reshape(*x_BWD.shape[:2], -1)), cache
 
     def _project(self, x_BTD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        query, key, value = self.inward(x_BTD).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        query, key, value = self.qkv(x_BTD).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         return query, key, value
 
 
@@ -235,13 +235,13 @@ class CrossAttention(nn.Module):
         super().__init__()
         self.heads = heads
         self.query = glorot(nn.Linear(width, heads * head_width))
-        self.memory = glorot(nn.Linear(width, 2 * heads * head_width), parts=2)
-        self.outward = glorot(nn.Linear(heads * head_width, width))
+        self.key_value = glorot(nn.Linear(width, 2 * heads * head_width), parts=2)
+        self.out = glorot(nn.Linear(heads * head_width, width))
         self.tap = AttentionHook(name)
 
     def remember(self, memory_BSD: Tensor) -> KeyValue:
         """Keys and values [B, H, S, K] of the encoded source, shared by every query that will ever look at it."""
-        key, value = self.memory(memory_BSD).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        key, value = self.key_value(memory_BSD).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)
         return KeyValue(key, value)
 
     def forward(self, x_BTD: Tensor, memory: KeyValue, mask_BS: Tensor | None) -> Tensor:
@@ -249,4 +249,4 @@ class CrossAttention(nn.Module):
         query = self.query(x_BTD).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         mask = None if mask_BS is None else mask_BS[:, None, None, :]
         mixed = attend(query, memory.key, memory.value, mask, tap=self.tap)
-        return self.outward(mixed.transpose(1, 2).flatten(2))
+        return self.out(mixed.transpose(1, 2).flatten(2))

@@ -27,10 +27,10 @@ class CharacterWordEncoder(nn.Module):
     def __init__(self, vocabulary: int, *, piece: int, spelling: int, words: int, embedding: int, word_dropout: float):
         super().__init__()
         self.width = spelling + embedding
-        self.pieces = nn.Embedding(vocabulary, piece)
-        self.convolve = glorot(nn.Linear(3 * piece, spelling))
-        self.words = nn.Embedding(words, embedding)
-        nn.init.uniform_(self.words.weight, -SPREAD, SPREAD)
+        self.char_embedding = nn.Embedding(vocabulary, piece)
+        self.convolution = glorot(nn.Linear(3 * piece, spelling))
+        self.word_embedding = nn.Embedding(words, embedding)
+        nn.init.uniform_(self.word_embedding.weight, -SPREAD, SPREAD)
         self.hide = Dropout(word_dropout)
 
     def forward(self, ids_BTS: Tensor, mask_BTS: Tensor) -> Tensor:
@@ -40,8 +40,8 @@ class CharacterWordEncoder(nn.Module):
         key_U, number_N = torch.unique(fingerprint(ids_NS, mask_NS), return_inverse=True)
         some_U = key_U.new_zeros(len(key_U)).scatter_(0, number_N, torch.arange(len(number_N), device=key_U.device))
         spelt_UD = self.spell(ids_NS[some_U], mask_NS[some_U])
-        places_U, others_U = (mix(key_U, mixer) % self.words.num_embeddings for mixer in MIXERS)
-        whole_UD = self.words(places_U) + self.words(others_U)
+        places_U, others_U = (mix(key_U, mixer) % self.word_embedding.num_embeddings for mixer in MIXERS)
+        whole_UD = self.word_embedding(places_U) + self.word_embedding(others_U)
         both_UD = torch.cat([spelt_UD, whole_UD], dim=-1)
         both_BTD = both_UD.new_zeros(*mask_BT.shape, self.width)
         both_BTD[mask_BT] = both_UD[number_N]
@@ -52,10 +52,10 @@ class CharacterWordEncoder(nn.Module):
 
     def spell(self, ids_US: Tensor, mask_US: Tensor) -> Tensor:
         """What is read from the pieces alone, [U, D]."""
-        mask_US = mask_US.to(self.pieces.weight.device)
-        x_USE = self.pieces(ids_US) * mask_US[:, :, None]
+        mask_US = mask_US.to(self.char_embedding.weight.device)
+        x_USE = self.char_embedding(ids_US) * mask_US[:, :, None]
         near_USE = torch.cat([F.pad(x_USE[:, :-1], (0, 0, 1, 0)), x_USE, F.pad(x_USE[:, 1:], (0, 0, 0, 1))], dim=-1)
-        answers_USD = F.relu(self.convolve(near_USE))
+        answers_USD = F.relu(self.convolution(near_USE))
         return (answers_USD * mask_US[:, :, None]).amax(1)
 
 

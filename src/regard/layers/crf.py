@@ -22,16 +22,16 @@ class LinearChainCRF(nn.Module):
 
     def __init__(self, labels: int):
         super().__init__()
-        self.after = nn.Parameter(torch.zeros(labels, labels))
+        self.transitions = nn.Parameter(torch.zeros(labels, labels))
         """Row: the label before."""
-        self.first = nn.Parameter(torch.zeros(labels))
-        self.last = nn.Parameter(torch.zeros(labels))
+        self.start = nn.Parameter(torch.zeros(labels))
+        self.end = nn.Parameter(torch.zeros(labels))
 
     def negative_log_likelihood(
         self, logits_BTL: Tensor, target_BT: Tensor, mask_BT: Tensor, smoothing: float = 0.0
     ) -> Tensor:
         """Negative log-probability [B] of the right labels; smoothing gives its share to all labels alike."""
-        score_BTL, after_LL = self._close(logits_BTL, mask_BT), self.after.double()
+        score_BTL, after_LL = self._close(logits_BTL, mask_BT), self.transitions.double()
         total_B: Tensor = _Total.apply(score_BTL, after_LL, mask_BT)  # type: ignore[no-untyped-call]
         place_BT = score_BTL.gather(2, target_BT[:, :, None])[:, :, 0]
         step_BT = after_LL[target_BT[:, :-1], target_BT[:, 1:]]
@@ -43,13 +43,13 @@ class LinearChainCRF(nn.Module):
     @torch.no_grad()
     def marginals(self, logits_BTL: Tensor, mask_BT: Tensor) -> Tensor:
         """Probability of each label at each place, over all paths; zero on padding."""
-        swept = sweep(self._close(logits_BTL, mask_BT), self.after.double(), mask_BT)
+        swept = sweep(self._close(logits_BTL, mask_BT), self.transitions.double(), mask_BT)
         return swept.before_BTL * swept.behind_BTL * mask_BT[:, :, None]
 
     @torch.no_grad()
     def best(self, logits_BTL: Tensor, mask_BT: Tensor) -> Tensor:
         """The likeliest path [B, T] of each row (Viterbi 1967); 0 on padding."""
-        score_BTL, after_LL = self._close(logits_BTL, mask_BT), self.after.double()
+        score_BTL, after_LL = self._close(logits_BTL, mask_BT), self.transitions.double()
         stay_L = torch.arange(after_LL.shape[0], device=after_LL.device)
         best_BL, pointers = score_BTL[:, 0], []
         for place in range(1, score_BTL.shape[1]):
@@ -66,8 +66,8 @@ class LinearChainCRF(nn.Module):
         """The scores with those of first and last labels on top; zero on padding."""
         real_BT1 = mask_BT[:, :, None]
         end_BT1 = real_BT1 & ~F.pad(mask_BT[:, 1:], (0, 1))[:, :, None]
-        inner_BTL = torch.where(real_BT1, logits_BTL.double(), 0.0) + torch.where(end_BT1, self.last.double(), 0.0)
-        return torch.cat([inner_BTL[:, :1] + self.first.double(), inner_BTL[:, 1:]], dim=1)
+        inner_BTL = torch.where(real_BT1, logits_BTL.double(), 0.0) + torch.where(end_BT1, self.end.double(), 0.0)
+        return torch.cat([inner_BTL[:, :1] + self.start.double(), inner_BTL[:, 1:]], dim=1)
 
 
 class ForwardBackward(NamedTuple):

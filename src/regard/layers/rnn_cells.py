@@ -42,24 +42,24 @@ class RecurrentCell(nn.Module):
     def __init__(self, inputs: int, width: int, fed: int = 0):
         super().__init__()
         self.width = width
-        self.inward = glorot(nn.Linear(inputs, self.gates * width), self.gates)
-        self.feed = glorot(nn.Linear(fed, self.gates * width, bias=False), self.gates) if fed else None
-        self.recur = stack(nn.Linear(width, self.gates * width, bias=False), self.gates)
-        for gate in self.recur.weight.chunk(self.gates):
+        self.input = glorot(nn.Linear(inputs, self.gates * width), self.gates)
+        self.input_feeding = glorot(nn.Linear(fed, self.gates * width, bias=False), self.gates) if fed else None
+        self.recurrent = stack(nn.Linear(width, self.gates * width, bias=False), self.gates)
+        for gate in self.recurrent.weight.chunk(self.gates):
             nn.init.orthogonal_(gate)
 
     def read(self, x: Tensor) -> Tensor:
         """The part of the gates that comes from below: any number of steps and rows at once."""
-        return self.inward(x)
+        return self.input(x)
 
     def feed_in(self, read_NG: Tensor, fed_ND: Tensor) -> Tensor:
         """Add what came up during the loop to what was read before it."""
-        assert self.feed is not None
-        return torch.addmm(read_NG, fed_ND, self.feed.weight.t())
+        assert self.input_feeding is not None
+        return torch.addmm(read_NG, fed_ND, self.input_feeding.weight.t())
 
     def start(self, rows: int) -> CellState:
         """A state of zeros."""
-        return (self.recur.weight.new_zeros(rows, self.width),) * self.carried
+        return (self.recurrent.weight.new_zeros(rows, self.width),) * self.carried
 
     @abstractmethod
     def forward(self, read_NG: Tensor, state: CellState) -> CellState:
@@ -73,12 +73,12 @@ class LSTM(RecurrentCell):
 
     def __init__(self, inputs: int, width: int, fed: int = 0):
         super().__init__(inputs, width, fed)
-        nn.init.ones_(self.inward.bias[width : 2 * width])
+        nn.init.ones_(self.input.bias[width : 2 * width])
 
     def forward(self, read_NG: Tensor, state: CellState) -> CellState:
         """One step: forget, write, show."""
         hidden, memory = state
-        gates = torch.addmm(read_NG, hidden, self.recur.weight.t())
+        gates = torch.addmm(read_NG, hidden, self.recurrent.weight.t())
         keep, candidate, show = gates.split([2 * self.width, self.width, self.width], dim=-1)
         write, forget = keep.sigmoid().chunk(2, dim=-1)
         memory = torch.addcmul(forget * memory, write, candidate.tanh())
@@ -99,7 +99,7 @@ class GRU(RecurrentCell):
         (hidden,) = state
         split = [2 * self.width, self.width]
         read, candidate = read_NG.split(split, dim=-1)
-        recur, recalled = F.linear(hidden, self.recur.weight).split(split, dim=-1)
+        recur, recalled = F.linear(hidden, self.recurrent.weight).split(split, dim=-1)
         reset, update = (read + recur).sigmoid().chunk(2, dim=-1)
         candidate = torch.addcmul(candidate, reset, recalled + self.candidate_bias).tanh()
         return (torch.lerp(candidate.to(hidden.dtype), hidden, update.to(hidden.dtype)),)  # may differ under autocast
@@ -254,7 +254,7 @@ class PackedGRU(nn.Module):
 def run_packed(cell: GRU, x_PD: Tensor, sizes: list[int], *, backward: bool = False) -> Tensor:
     """Hidden states [P, D] of a cell that starts from zeros in every sequence, at its first token or at its last."""
     states_PD: Tensor = _Run.apply(  # type: ignore[no-untyped-call]
-        cell.read(x_PD), cell.recur.weight, cell.candidate_bias, sizes, backward
+        cell.read(x_PD), cell.recurrent.weight, cell.candidate_bias, sizes, backward
     )
     return states_PD
 

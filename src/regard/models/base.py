@@ -183,7 +183,7 @@ class Words(Protocol):
 class TaggerModel(Network):
     """Words to scores of labels. A subclass writes `encode`, and owns `output` and `chain`."""
 
-    chain: LinearChainCRF
+    crf: LinearChainCRF
     """What the labels of neighbours have to do with each other."""
 
     @abstractmethod
@@ -202,7 +202,7 @@ class TaggerModel(Network):
             yield Example(partial(self._score, sentence), amounts)
 
     def _score(self, sentences: Words) -> Tensor:
-        return self(sentences) @ self.chain.after
+        return self(sentences) @ self.crf.transitions
 
 
 Layer = TypeVar("Layer", bound=nn.Module)

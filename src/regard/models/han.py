@@ -56,8 +56,8 @@ class HANLevel(nn.Module):
     def __init__(self, inputs: int, width: int, dropout: float, name: str):
         super().__init__()
         self.drop = Dropout(dropout)
-        self.read = PackedGRU(inputs, width)
-        self.attend = AttentionPooling(2 * width, name)
+        self.rnn = PackedGRU(inputs, width)
+        self.attention = AttentionPooling(2 * width, name)
 
     def forward(
         self, x_PD: Tensor, packing: PackedLayout, mask_NS: Tensor, document_P: Tensor, documents: int
@@ -66,9 +66,9 @@ class HANLevel(nn.Module):
         if self.training:
             keep_BD = self.drop(x_PD.new_ones(documents, x_PD.shape[-1]))
             x_PD = x_PD * keep_BD.index_select(0, document_P)
-        states_PD = self.read(x_PD, packing.sizes)
-        keys_PD = self.attend.keys(states_PD)
-        return self.attend(packing.unpack(states_PD), packing.unpack(keys_PD), visible(mask_NS))
+        states_PD = self.rnn(x_PD, packing.sizes)
+        keys_PD = self.attention.keys(states_PD)
+        return self.attention(packing.unpack(states_PD), packing.unpack(keys_PD), visible(mask_NS))
 
 
 class HAN(ClassifierModel):

@@ -327,14 +327,14 @@ class HRANDecoder(nn.Module):
     def __init__(self, settings: HRANSettings):
         super().__init__()
         width, embedding = settings.width, settings.embedding
-        self.look = RecurrentAttention("concat", 2 * width, width, "decoder.word", inner=width)
-        self.climb = GRU(width, width)
-        self.utterance = RecurrentAttention("concat", width, width, "decoder.utterance")
-        self.after_last = nn.Parameter(torch.empty(width))
-        nn.init.normal_(self.after_last, std=width**-0.5)
+        self.word_attention = RecurrentAttention("concat", 2 * width, width, "decoder.word", inner=width)
+        self.utterance_encoder = GRU(width, width)
+        self.utterance_attention = RecurrentAttention("concat", width, width, "decoder.utterance")
+        self.initial_utterance_state = nn.Parameter(torch.empty(width))
+        nn.init.normal_(self.initial_utterance_state, std=width**-0.5)
         self.drop = Dropout(settings.dropout, rows=-2)
         self.cell = GRU(embedding, width, fed=width)
-        self.deep = glorot(nn.Linear(2 * width + embedding, 2 * width), parts=2)
+        self.maxout = glorot(nn.Linear(2 * width + embedding, 2 * width), parts=2)
         self.tap = AttentionHook("decoder.cross")
 
     def forward(self, x_TNE: Tensor, state_ND: Tensor, memory: EncoderOutput) -> tuple[Tensor, Tensor]:
@@ -353,12 +353,12 @@ class HRANDecoder(nn.Module):
         if witness:
             witness.tell()
         read = torch.cat([torch.stack(states), x_TNE, torch.stack(contexts)], dim=-1)
-        return torch.maximum(*self.deep(read).chunk(2, dim=-1)), state_ND
+        return torch.maximum(*self.maxout(read).chunk(2, dim=-1)), state_ND
 
     @property
     def taps(self) -> TwoLevelHooks:
         """Where one can look: at words, at utterances, at both as one."""
-        return TwoLevelHooks(self.look.tap, self.utterance.tap, self.tap)
+        return TwoLevelHooks(self.word_attention.tap, self.utterance_attention.tap, self.tap)
 
     def context(
         self,
@@ -368,17 +368,17 @@ class HRANDecoder(nn.Module):
         utterance: AttentionHook | None = None,
     ) -> Tensor:
         """What is seen of the context from this state, [N, D]. The taps are shown the weights of their level."""
-        above_ND = self.after_last.repeat(len(state_ND), 1)
+        above_ND = self.initial_utterance_state.repeat(len(state_ND), 1)
         levels = []
         for turn in turns:  # from the last utterance back: what was said later tells what mattered before
             guide_ND = torch.cat([state_ND, above_ND], dim=-1)
-            seen_ND = self.look(guide_ND, turn.words, turn.mask_BL, word)
-            (next_ND,) = self.climb(self.climb.read(seen_ND), (above_ND,))
+            seen_ND = self.word_attention(guide_ND, turn.words, turn.mask_BL, word)
+            (next_ND,) = self.utterance_encoder(self.utterance_encoder.read(seen_ND), (above_ND,))
             above_ND = next_ND if turn.there_N1 is None else torch.where(turn.there_N1, next_ND, above_ND)
             levels.append(above_ND)
         level_NUD = torch.stack(levels, dim=1)
-        (key_NUD,) = self.utterance.prepare(level_NUD)
-        return self.utterance(state_ND, KeyValue(key_NUD, level_NUD), _there(turns), utterance)
+        (key_NUD,) = self.utterance_attention.prepare(level_NUD)
+        return self.utterance_attention(state_ND, KeyValue(key_NUD, level_NUD), _there(turns), utterance)
 
     def _hear(self, turns: Sequence[Turn], rows: int) -> list[TurnMemory]:
         heard = []
@@ -424,7 +424,7 @@ class HRAN(Seq2Seq):
     def encode(self, source: Source) -> EncoderOutput:
         """Read the words of every utterance; prepare their keys, once."""
         states_BSD, first_BD, layout = self.encoder(source)
-        (key_BSD,) = self.decoder.look.prepare(states_BSD)
+        (key_BSD,) = self.decoder.word_attention.prepare(states_BSD)
         key_BULD, value_BULD = (by_utterance(x_BSD, layout.place_BUL) for x_BSD in (key_BSD, states_BSD))
         longest_U = layout.mask_BUL.sum(-1).amax(0).tolist()
         turns = tuple(

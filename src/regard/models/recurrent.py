@@ -282,30 +282,30 @@ class BahdanauDecoder(nn.Module):
 
     def __init__(self, settings: RecurrentSettings, memory_width: int):
         super().__init__()
-        self.look = RecurrentAttention(settings.score, settings.width, memory_width, "decoder.cross")
+        self.attention = RecurrentAttention(settings.score, settings.width, memory_width, "decoder.cross")
         self.drop = Dropout(settings.dropout, rows=-2)
         self.bottom = CELLS[settings.cell](settings.embedding, settings.width, memory_width)
         self.adds_input = settings.adds_input(1, settings.embedding, settings.width)
-        self.above = RecurrentStack(settings, range(2, settings.decoder_layers + 1), settings.width, memory_width)
-        self.deep = glorot(nn.Linear(settings.width + settings.embedding + memory_width, 2 * settings.width), parts=2)
+        self.upper = RecurrentStack(settings, range(2, settings.decoder_layers + 1), settings.width, memory_width)
+        self.maxout = glorot(nn.Linear(settings.width + settings.embedding + memory_width, 2 * settings.width), parts=2)
 
     def forward(self, x_TNE: Tensor, state: RecurrentState, memory: EncoderOutput) -> tuple[Tensor, RecurrentState]:
         """Read T tokens."""
         bottom, *above = state.layers
         source, mask_BS = _key_value(memory), visible(memory.mask_BS)
         contexts, outputs = [], []
-        with self.look.one_pass() as tap:
+        with self.attention.one_pass() as tap:
             for read_NG in self.bottom.read(self.drop(x_TNE)).unbind(0):
-                context_ND = self.look(bottom[0], source, mask_BS, tap)
+                context_ND = self.attention(bottom[0], source, mask_BS, tap)
                 bottom = self.bottom(self.bottom.feed_in(read_NG, context_ND), bottom)
                 contexts.append(context_ND)
                 outputs.append(bottom[0])
         context_TND, x_TND = torch.stack(contexts), torch.stack(outputs)
-        top_TND, layers = self.above(x_TND + x_TNE if self.adds_input else x_TND, above, context_TND)
+        top_TND, layers = self.upper(x_TND + x_TNE if self.adds_input else x_TND, above, context_TND)
         return self._maxout(torch.cat([top_TND, x_TNE, context_TND], dim=-1)), RecurrentState((bottom, *layers))
 
     def _maxout(self, x: Tensor) -> Tensor:
-        return torch.maximum(*self.deep(x).chunk(2, dim=-1))
+        return torch.maximum(*self.maxout(x).chunk(2, dim=-1))
 
 
 class LuongDecoder(nn.Module):
@@ -313,11 +313,11 @@ class LuongDecoder(nn.Module):
 
     def __init__(self, settings: RecurrentSettings, memory_width: int):
         super().__init__()
-        self.look = RecurrentAttention(settings.score, settings.width, memory_width, "decoder.cross")
+        self.attention = RecurrentAttention(settings.score, settings.width, memory_width, "decoder.cross")
         self.drop = Dropout(settings.dropout, rows=-2)
         kind, width = CELLS[settings.cell], settings.width
         self.bottom = kind(settings.embedding, width, fed=width)
-        self.above = LayerNames(kind(width, width) for _ in range(1, settings.decoder_layers))
+        self.upper = LayerNames(kind(width, width) for _ in range(1, settings.decoder_layers))
         self.residual = [settings.adds_input(1, settings.embedding, width)]
         self.residual += [settings.adds_input(layer, width, width) for layer in range(2, settings.decoder_layers + 1)]
         self.combine = glorot(nn.Linear(memory_width + width, width, bias=False))
@@ -327,10 +327,10 @@ class LuongDecoder(nn.Module):
         layers, (fed_ND,) = state
         source, mask_BS = _key_value(memory), visible(memory.mask_BS)
         tops = []
-        with self.look.one_pass() as tap:
+        with self.attention.one_pass() as tap:
             for x_NE, read_NG in zip(x_TNE, self.bottom.read(self.drop(x_TNE)).unbind(0), strict=True):
                 top_ND, layers = self._climb(x_NE, self.bottom.feed_in(read_NG, fed_ND), layers)
-                context_ND = self.look(top_ND, source, mask_BS, tap)
+                context_ND = self.attention(top_ND, source, mask_BS, tap)
                 fed_ND = torch.tanh(self.combine(torch.cat([context_ND, top_ND], dim=-1)))
                 tops.append(fed_ND)
         return torch.stack(tops), RecurrentState(layers, (fed_ND,))
@@ -339,7 +339,7 @@ class LuongDecoder(nn.Module):
         """One step of every layer, from the bottom up."""
         states = [self.bottom(read_NG, layers[0])]
         x = x + states[0][0] if self.residual[0] else states[0][0]
-        for cell, adds_input, state in zip(self.above, self.residual[1:], layers[1:], strict=True):
+        for cell, adds_input, state in zip(self.upper, self.residual[1:], layers[1:], strict=True):
             states.append(cell(cell.read(self.drop(x)), state))
             x = x + states[-1][0] if adds_input else states[-1][0]
         return x, tuple(states)
@@ -379,7 +379,7 @@ class Recurrent(Seq2Seq):
         """Read the source; prepare keys and first states, once."""
         states_BSD, lasts = self.encoder(source)
         first = tuple(bridge(lasts[origin]) for bridge, origin in zip(self.bridges, self.origins, strict=True))
-        keys = () if isinstance(self.decoder, NoAttentionDecoder) else self.decoder.look.prepare(states_BSD)
+        keys = () if isinstance(self.decoder, NoAttentionDecoder) else self.decoder.attention.prepare(states_BSD)
         return EncoderOutput(states_BSD, source.mask_BS, RecurrentContext(first, keys))
 
     def start(self, memory: EncoderOutput) -> RecurrentState:

@@ -20,7 +20,9 @@ class LayerRow:
 
 
 def summarise(model: nn.Module) -> list[LayerRow]:
-    """One row for each kind of layer; blocks that repeat are counted in one row, e.g. "encoder.blocks.*.feed.widen"."""
+    """One row for each kind of layer; blocks that repeat are counted in one row, e.g.
+    "encoder.blocks.*.feed_forward.up".
+    """
     rows: dict[tuple[str, tuple[tuple[int, ...], ...]], LayerRow] = {}
     seen: set[int] = set()
     for name, module in model.named_modules():

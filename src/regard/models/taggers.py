@@ -98,17 +98,17 @@ class BiGRUCRF(TaggerModel):
     def __init__(self, settings: BiGRUCRFSettings, vocabulary: int, labels: int):
         super().__init__()
         width = settings.width
-        self.read = _word_reader(settings, vocabulary)
-        inputs = [self.read.width] + [2 * width] * (settings.layers - 1)
+        self.word_encoder = _word_reader(settings, vocabulary)
+        inputs = [self.word_encoder.width] + [2 * width] * (settings.layers - 1)
         self.layers = LayerNames(PackedGRU(each, width) for each in inputs)
         self.drop = Dropout(settings.dropout)
         self.output = glorot(nn.Linear(2 * width, labels))
-        self.chain = LinearChainCRF(labels)
+        self.crf = LinearChainCRF(labels)
 
     def encode(self, sentences: Words) -> Tensor:
         """Read the words, then the sentences."""
         packing = PackedLayout(sentences.mask_BTS[:, :, 0])
-        x_BTD = self.drop(self.read(sentences.ids_BTS, sentences.mask_BTS))
+        x_BTD = self.drop(self.word_encoder(sentences.ids_BTS, sentences.mask_BTS))
         for layer in self.layers:
             x_BTD = self.drop(packing.unpack(layer(packing.pack(x_BTD), packing.sizes)))
         return x_BTD
@@ -120,19 +120,19 @@ class TransformerCRF(TaggerModel):
     def __init__(self, settings: TransformerCRFSettings, vocabulary: int, labels: int):
         super().__init__()
         width = settings.width
-        self.read = _word_reader(settings, vocabulary)
-        self.enter = glorot(nn.Linear(self.read.width, width))
+        self.word_encoder = _word_reader(settings, vocabulary)
+        self.project = glorot(nn.Linear(self.word_encoder.width, width))
         self.positions = position_layer(settings.positions, "add", width, 0)
         self.blocks = LayerNames(EncoderBlock(settings, f"encoder.{layer}") for layer in range(settings.encoder_layers))
         self.norm = last_norm(settings)
         self.drop = Dropout(settings.dropout)
         self.output = glorot(nn.Linear(width, labels))
-        self.chain = LinearChainCRF(labels)
+        self.crf = LinearChainCRF(labels)
 
     def encode(self, sentences: Words) -> Tensor:
         """Read the words, then let them look at each other."""
         mask_BT = visible(sentences.mask_BTS[:, :, 0])
-        x_BTD = self.enter(self.drop(self.read(sentences.ids_BTS, sentences.mask_BTS)))
+        x_BTD = self.project(self.drop(self.word_encoder(sentences.ids_BTS, sentences.mask_BTS)))
         x_BTD = self.drop(self.positions(x_BTD))
         for block in self.blocks:
             x_BTD = block(x_BTD, mask_BT)

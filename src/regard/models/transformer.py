@@ -34,12 +34,12 @@ class FeedForward(nn.Module):
         super().__init__()
         self.activation = activation
         parts = 2 if activation == "swiglu" else 1
-        self.widen = glorot(nn.Linear(width, parts * inner), parts)
-        self.narrow = glorot(nn.Linear(inner, width))
+        self.up = glorot(nn.Linear(width, parts * inner), parts)
+        self.down = glorot(nn.Linear(inner, width))
 
     def forward(self, x: Tensor) -> Tensor:
         """Map each position on its own."""
-        inner = self.widen(x)
+        inner = self.up(x)
         if self.activation == "swiglu":
             gate, inner = inner.chunk(2, dim=-1)
             inner = F.silu(gate) * inner
@@ -49,7 +49,7 @@ class FeedForward(nn.Module):
             inner = F.silu(inner)
         else:
             inner = F.relu(inner, inplace=True)  # its gradient needs the output alone
-        return self.narrow(inner)
+        return self.down(inner)
 
 
 class Residual(nn.Module):
@@ -78,9 +78,9 @@ def zero_init_residual(model: nn.Module) -> None:
     """
     for part in model.modules():
         if isinstance(part, SelfAttention | CrossAttention):
-            silence(part.outward)
+            silence(part.out)
         elif isinstance(part, FeedForward):
-            silence(part.narrow)
+            silence(part.down)
 
 
 class PrunedSublayer(nn.Module):
@@ -96,11 +96,11 @@ class FullyPrunedAttention(nn.Module):
 
     def __init__(self, width: int):
         super().__init__()
-        self.outward = PrunedSublayer(width)
+        self.out = PrunedSublayer(width)
 
     def forward(self, x: Tensor, *seen: object) -> Tensor:
         """The bias of the output, at every position."""
-        return self.outward.bias.expand_as(x)
+        return self.out.bias.expand_as(x)
 
     def remember(self, memory_BSD: Tensor) -> tuple[()]:
         """Nothing."""
@@ -108,7 +108,7 @@ class FullyPrunedAttention(nn.Module):
 
     def start(self, rows: int, width: int) -> KVCache:
         """A cache of nothing, by which the length of the output is known all the same."""
-        empty = self.outward.bias.new_zeros(rows, width, 1, 0, 1)
+        empty = self.out.bias.new_zeros(rows, width, 1, 0, 1)
         return KVCache(empty, empty)
 
     def step(self, x_BWD: Tensor, cache: KVCache) -> tuple[Tensor, KVCache]:
@@ -121,20 +121,22 @@ class EncoderBlock(nn.Module):
 
     def __init__(self, settings: EncoderSettings, name: str, *, causal: bool = False):
         super().__init__()
-        self.attend = _self_attention(settings, name, causal)
-        self.feed = FeedForward(settings.width, settings.inner, settings.activation)
-        self.around_attend, self.around_feed = Residual(settings), Residual(settings)
+        self.self_attention = _self_attention(settings, name, causal)
+        self.feed_forward = FeedForward(settings.width, settings.inner, settings.activation)
+        self.self_attention_residual, self.feed_forward_residual = Residual(settings), Residual(settings)
 
     def forward(self, x_BSD: Tensor, mask_BS: Tensor | None = None) -> Tensor:
         """One layer up."""
-        x_BSD = self.around_attend.leave(x_BSD, self.attend(self.around_attend.enter(x_BSD), mask_BS))
-        return self.around_feed.leave(x_BSD, self.feed(self.around_feed.enter(x_BSD)))
+        update = self.self_attention(self.self_attention_residual.enter(x_BSD), mask_BS)
+        x_BSD = self.self_attention_residual.leave(x_BSD, update)
+        return self.feed_forward_residual.leave(x_BSD, self.feed_forward(self.feed_forward_residual.enter(x_BSD)))
 
     def step(self, x_BWD: Tensor, cache: KVCache) -> tuple[Tensor, KVCache]:
         """One layer up for the newest token of each hypothesis."""
-        update, cache = self.attend.step(self.around_attend.enter(x_BWD), cache)
-        x_BWD = self.around_attend.leave(x_BWD, update)
-        return self.around_feed.leave(x_BWD, self.feed(self.around_feed.enter(x_BWD))), cache
+        update, cache = self.self_attention.step(self.self_attention_residual.enter(x_BWD), cache)
+        x_BWD = self.self_attention_residual.leave(x_BWD, update)
+        update = self.feed_forward(self.feed_forward_residual.enter(x_BWD))
+        return self.feed_forward_residual.leave(x_BWD, update), cache
 
 
 Remembered = KeyValue | tuple[()]
@@ -146,28 +148,27 @@ class DecoderBlock(nn.Module):
 
     def __init__(self, settings: EncoderSettings, name: str):
         super().__init__()
-        self.attend = _self_attention(settings, name, causal=True)
-        self.cross = _cross_attention(settings, name)
-        self.feed = FeedForward(settings.width, settings.inner, settings.activation)
-        self.around_attend, self.around_cross, self.around_feed = (
-            Residual(settings),
-            Residual(settings),
-            Residual(settings),
-        )
+        self.self_attention = _self_attention(settings, name, causal=True)
+        self.cross_attention = _cross_attention(settings, name)
+        self.feed_forward = FeedForward(settings.width, settings.inner, settings.activation)
+        self.self_attention_residual = Residual(settings)
+        self.cross_attention_residual = Residual(settings)
+        self.feed_forward_residual = Residual(settings)
 
     def forward(self, x_BTD: Tensor, memory: Remembered, mask_BS: Tensor | None) -> Tensor:
         """One layer up, the whole target at once."""
-        x_BTD = self.around_attend.leave(x_BTD, self.attend(self.around_attend.enter(x_BTD)))
-        return self._look_and_feed(x_BTD, memory, mask_BS)
+        update = self.self_attention(self.self_attention_residual.enter(x_BTD))
+        return self._attend_and_feed(self.self_attention_residual.leave(x_BTD, update), memory, mask_BS)
 
     def step(self, x_BWD: Tensor, cache: KVCache, memory: Remembered, mask_BS: Tensor | None) -> tuple[Tensor, KVCache]:
         """One layer up for the newest token of each hypothesis."""
-        update, cache = self.attend.step(self.around_attend.enter(x_BWD), cache)
-        return self._look_and_feed(self.around_attend.leave(x_BWD, update), memory, mask_BS), cache
+        update, cache = self.self_attention.step(self.self_attention_residual.enter(x_BWD), cache)
+        return self._attend_and_feed(self.self_attention_residual.leave(x_BWD, update), memory, mask_BS), cache
 
-    def _look_and_feed(self, x: Tensor, memory: Remembered, mask_BS: Tensor | None) -> Tensor:
-        x = self.around_cross.leave(x, self.cross(self.around_cross.enter(x), memory, mask_BS))
-        return self.around_feed.leave(x, self.feed(self.around_feed.enter(x)))
+    def _attend_and_feed(self, x: Tensor, memory: Remembered, mask_BS: Tensor | None) -> Tensor:
+        update = self.cross_attention(self.cross_attention_residual.enter(x), memory, mask_BS)
+        x = self.cross_attention_residual.leave(x, update)
+        return self.feed_forward_residual.leave(x, self.feed_forward(self.feed_forward_residual.enter(x)))
 
 
 def _self_attention(settings: EncoderSettings, name: str, causal: bool) -> SelfAttention | FullyPrunedAttention:
@@ -280,11 +281,11 @@ class Transformer(Seq2Seq):
     def encode(self, source: Source) -> EncoderOutput:
         """Read the source; project it for every decoder layer, once."""
         memory: EncoderOutput = self.encoder(source)
-        return memory._replace(extra=tuple(block.cross.remember(memory.states_BSD) for block in self.decoder))
+        return memory._replace(extra=tuple(block.cross_attention.remember(memory.states_BSD) for block in self.decoder))
 
     def start(self, memory: EncoderOutput) -> State:
         """Nothing seen yet."""
-        return State(tuple(block.attend.start(memory.states_BSD.shape[0], 1) for block in self.decoder))
+        return State(tuple(block.self_attention.start(memory.states_BSD.shape[0], 1) for block in self.decoder))
 
     def step(self, token_BW: Tensor, state: State, memory: EncoderOutput) -> tuple[Tensor, State]:
         """One token further. All hypotheses are equally long, so all stand at the same position."""
@@ -329,7 +330,7 @@ class LanguageModel(Seq2Seq):
 
     def start(self, memory: EncoderOutput) -> State:
         """Nothing seen yet."""
-        return State(tuple(block.attend.start(memory.states_BSD.shape[0], 1) for block in self.decoder))
+        return State(tuple(block.self_attention.start(memory.states_BSD.shape[0], 1) for block in self.decoder))
 
     def step(self, token_BW: Tensor, state: State, memory: EncoderOutput) -> tuple[Tensor, State]:
         """One token further."""

@@ -153,9 +153,9 @@ def key_biases(model: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
     """
     for part in model.modules():
         if isinstance(part, SelfAttention) and part.rotary is None:
-            bias, parts, keys = part.inward.bias, 3, 1
+            bias, parts, keys = part.qkv.bias, 3, 1
         elif isinstance(part, CrossAttention):
-            bias, parts, keys = part.memory.bias, 2, 0
+            bias, parts, keys = part.key_value.bias, 2, 0
         else:
             continue
         heard = torch.ones(bias.shape)

@@ -136,7 +136,7 @@ class Tagger:
         for places in in_batches([len(encoded)] * len(variants), self.recipe.tag.batch_words):
             batch = make_words([variants[place] for place in places], self.tokenizer.pad)
             batch = batch.to(self.model.output.weight.device)
-            learnt_VTL = self.model.chain.marginals(self.model(batch), batch.mask_BT).cpu()
+            learnt_VTL = self.model.crf.marginals(self.model(batch), batch.mask_BT).cpu()
             given_VT = (learnt_VTL @ self.labelling.merge_LK).gather(2, number_T1.expand(len(places), -1, -1))[:, :, 0]
             surprise_VT[places] = -given_VT.clamp_min(torch.finfo(torch.float64).tiny).log().float()
         return (surprise_VT[1:] - surprise_VT[:1]).t()

@@ -55,11 +55,11 @@ class TagTrainUnit(StreamTrainUnit):
         """Of the words' labels."""
         smoothing = self.recipe.train.label_smoothing if model.training else 0.0
         logits_BTL = model(batch)
-        smoothed = model.chain.negative_log_likelihood(logits_BTL, batch.target_BT, batch.mask_BT, smoothing).sum()
+        smoothed = model.crf.negative_log_likelihood(logits_BTL, batch.target_BT, batch.mask_BT, smoothing).sum()
         plain = smoothed.detach()
         if smoothing:
             with torch.no_grad():
-                plain = model.chain.negative_log_likelihood(logits_BTL, batch.target_BT, batch.mask_BT).sum()
+                plain = model.crf.negative_log_likelihood(logits_BTL, batch.target_BT, batch.mask_BT).sum()
         return Loss(smoothed, plain, batch.target_tokens)
 
     def flops(self, batch: TagBatch) -> float:
@@ -178,8 +178,8 @@ def _answer(
 ) -> list[SentenceTags]:
     batch = make_words(sentences, pad).to(model.output.weight.device)
     logits_BTL = model(batch)
-    paths_BT = model.chain.best(logits_BTL, batch.mask_BT).tolist()
-    shares_BTK = (model.chain.marginals(logits_BTL, batch.mask_BT).cpu() @ labelling.merge_LK).tolist()
+    paths_BT = model.crf.best(logits_BTL, batch.mask_BT).tolist()
+    shares_BTK = (model.crf.marginals(logits_BTL, batch.mask_BT).cpu() @ labelling.merge_LK).tolist()
     answers = []
     for row, count in enumerate(map(len, sentences)):
         tags, shares_TK = labelling.answer(paths_BT[row][:count]), shares_BTK[row][:count]
