@@ -132,7 +132,7 @@ def _shard(model: Network, module: LossModule) -> ParallelModel:
     whole = copy.deepcopy(model).cpu().eval()
     for part in list(model.modules()):
         if isinstance(part, CrossAttention):
-            fully_shard(part.memory)  # is used apart from the rest: once, when the source has been read
+            fully_shard(part.key_value)  # is used apart from the rest: once, when the source has been read
         if isinstance(part, SelfAttention | CrossAttention | FeedForward):
             fully_shard(part)
     sharded = fully_shard(module)

@@ -362,7 +362,7 @@ def test_a_tagger_is_no_translator(tmp_path, capsys):
         str(tmp_path / "run"),
     ]
     assert main(arguments) == 2
-    assert 'writes no text; it is for data.task = "tag"' in capsys.readouterr().err.strip().splitlines()[-1]
+    assert "writes no text; choose from" in capsys.readouterr().err.strip().splitlines()[-1]
 
 
 def test_interrupted_and_resumed_equals_never_interrupted(folder, tmp_path):
