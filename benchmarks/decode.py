@@ -151,7 +151,7 @@ def cold_start(run: Path, engine: str, text: str) -> float:
 def agreement(translator: Translator, peer: Generate, texts: list[str]) -> dict[str, Any]:
     """How many texts are those of `generate`, and how far apart the scores are where they are not."""
     theirs = peer.ids(texts, one_length=True, early_stopping=True)
-    ours = translator.translate(texts, beam_size=BEAM, length_penalty=1.0, stop="enough", retry_failures=False)
+    ours = translator.translate(texts, beam_size=BEAM, length_penalty=1.0, stop="beam-full", retry_failures=False)
     differ = [place for place, ids in enumerate(theirs) if translator.target.decode(ids) != ours[place].text]
     gaps = []
     if differ:

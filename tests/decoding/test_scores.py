@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from regard.decoding.beam import beam_search
 from regard.decoding.ensemble import ensemble
 from regard.decoding.forced_decoding import force
-from regard.decoding.hypothesis import LengthPenalty, Tokens, top, top_sums
-from regard.decoding.penalties import LEAST, CoveragePenalty
+from regard.decoding.hypothesis import Tokens, top, top_sums
+from regard.decoding.penalties import LEAST, CoveragePenalty, LengthPenalty
 
 END, START = 0, 3
 
@@ -108,9 +108,9 @@ def test_forced_targets_cost_what_the_model_says():
 
 def test_coverage_penalises_what_was_not_looked_at():
     """Two source tokens and padding; the first is seen fully, the second by a quarter."""
-    cover = CoveragePenalty(0.5, looked=lambda: torch.tensor([[[0.75, 0.125, 0.125]]]))
+    cover = CoveragePenalty(0.5, attention=lambda: torch.tensor([[[0.75, 0.125, 0.125]]]))
     state = cover.start(torch.zeros(1, 1), torch.tensor([[True, True, False]]))
-    step = cover.watched(lambda token, state, memory: (torch.zeros(1, 1, 4), state))
+    step = cover.wrap(lambda token, state, memory: (torch.zeros(1, 1, 4), state))
     assert float(cover.bonus(state)) == pytest.approx(0.5 * 2 * math.log(LEAST))
     for _ in range(2):
         _, state = step(torch.zeros(1, 1), state, None)
@@ -127,10 +127,10 @@ def test_coverage_decides_between_hypotheses():
         return logits, state
 
     looks = [torch.zeros(0)]
-    cover = CoveragePenalty(1.0, looked=lambda: looks[0])
+    cover = CoveragePenalty(1.0, attention=lambda: looks[0])
     limit, tokens, memory = torch.tensor([4]), Tokens(START, END), torch.zeros(1)
     plain = beam_search(step, torch.zeros(1, 1), memory, limit, tokens, width=3)
     state = cover.start(torch.zeros(1, 1), torch.ones(1, 2, dtype=torch.bool))
-    covered = beam_search(cover.watched(step), state, memory, limit, tokens, width=3, bonus=cover.bonus)
+    covered = beam_search(cover.wrap(step), state, memory, limit, tokens, width=3, bonus=cover.bonus)
     assert plain[0][0].tokens == (1,)
     assert covered[0][0].tokens == (2,)

@@ -128,7 +128,7 @@ def test_exact_stopping_waits_for_what_can_still_win():
     step, memory, state = overtakes(), torch.zeros(1), torch.zeros(1, 1)
     options = {"width": 2, "penalty": 1.0}
     limit, tokens = torch.tensor([12]), Tokens(START, END, never=(START,))
-    enough = beam_search(step, state, memory, limit, tokens, stop="enough", **options)[0]
+    enough = beam_search(step, state, memory, limit, tokens, stop="beam-full", **options)[0]
     exact = beam_search(step, state, memory, limit, tokens, stop="exact", **options)[0]
     assert enough[0].tokens == ()  # log 0.55; the second that ended, (1,), scores (log 0.45 + log 0.25) / 2
     assert exact[0].tokens == (1,) * 12

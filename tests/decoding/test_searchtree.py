@@ -17,7 +17,7 @@ def recorded():
     recorder = SearchTreeRecorder(3)
     found = beam_search(
         step, torch.full((3, 1), START), torch.arange(3), torch.tensor([6, 4, 5]), Tokens(START, END, never=(START,)),
-        width=3, best=3, watch=recorder.see,
+        width=3, best=3, watch=recorder.record,
     )  # fmt: skip
     return found, recorder.trees(str)
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.decoding.constraints import NoRepeatNgram
-from regard.decoding.greedy import Sample, SeededSampler, drawing, greedy, sample, stream
+from regard.decoding.greedy import Sample, SeededSampler, greedy, sample, sampling, stream
 from regard.decoding.hypothesis import Tokens
 from tests.toys import TOYS, VOCABULARY, build, sentences
 
@@ -26,9 +26,9 @@ def test_streams_are_greedy_or_drawn(arch, longest):
         memory = model.encode(source)
         [[expected]] = greedy(model.step, model.start(memory), memory, limit, SPECIAL)
         dice, how = SeededSampler(torch.tensor([7])), Sample(temperature=1.5, top_k=9)
-        [[drawn]] = sample(model.step, model.start(memory), memory, limit, SPECIAL, dice=dice, how=how)
+        [[drawn]] = sample(model.step, model.start(memory), memory, limit, SPECIAL, sampler=dice, settings=how)
     assert streamed(model, memory, longest) == expected.tokens
-    assert streamed(model, memory, longest, pick=drawing(how, dice)) == drawn.tokens
+    assert streamed(model, memory, longest, choose=sampling(how, dice)) == drawn.tokens
 
 
 def test_constraints_hold():

@@ -29,7 +29,7 @@ def read(**said: Any) -> tuple[dict[str, Any], list[str]]:
         {"stop": "exact"},
         {"stop": "exact", "beam_size": 1},
         {"length_penalty": 0.0},
-        {"length_penalty": -0.5, "stop": "enough"},
+        {"length_penalty": -0.5, "stop": "beam-full"},
         {"no_repeat_ngram_size": 3, "min_length": 1},
         {"min_length": 7},
         {"repetition_penalty": 1.3},
@@ -49,7 +49,7 @@ def test_there_and_back(search):
         ({}, {}),
         ({"num_beams": None, "length_penalty": None, "early_stopping": None, "min_length": None}, {}),
         ({"num_beams": 4, "length_penalty": 0.0, "early_stopping": True},
-         {"beam_size": 4, "length_penalty": 0.0, "stop": "enough"}),
+         {"beam_size": 4, "length_penalty": 0.0, "stop": "beam-full"}),
         ({"num_beams": 4, "length_penalty": 0.0}, {"beam_size": 4, "length_penalty": 0.0, "stop": "exact"}),
         ({"num_beams": 4}, {"beam_size": 4}),
         ({"min_length": 1}, {}),  # the start token is one

@@ -132,15 +132,15 @@ def _in_batches(model: Seq2Seq, source: Sentences, lengths: list[int], size: int
 def test_cold_samples_are_greedy(model: Seq2Seq, source: Sentences) -> None:
     dice = SeededSampler(torch.tensor([1, 2, 3]))
     for temperature in (0.0, 1e-4):
-        drawn = run(sample, model, source, dice=dice, how=Sample(temperature=temperature))
+        drawn = run(sample, model, source, sampler=dice, settings=Sample(temperature=temperature))
         same(drawn, run(greedy, model, source))
 
 
 @every_model
 def test_samples_do_not_depend_on_the_batch(model: Seq2Seq, source: Sentences) -> None:
-    together = run(sample, model, source, dice=SeededSampler(torch.tensor([5, 6, 7])), how=Sample(), paths=3)
+    together = run(sample, model, source, sampler=SeededSampler(torch.tensor([5, 6, 7])), settings=Sample(), paths=3)
     alone = Sentences(source.ids_BS[1:2, :4], source.mask_BS[1:2, :4])
-    same(run(sample, model, alone, dice=SeededSampler(torch.tensor([6])), how=Sample(), paths=3), together[1:2])
+    same(run(sample, model, alone, sampler=SeededSampler(torch.tensor([6])), settings=Sample(), paths=3), together[1:2])
     assert len({h.tokens for h in together[0]}) > 1
 
 

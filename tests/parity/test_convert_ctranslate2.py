@@ -64,7 +64,7 @@ def test_log_probabilities(run: Run) -> None:
         assert (torch.tensor(log_probs) - expected).abs().max() < 1e-4
 
 
-@pytest.mark.parametrize(("beam", "penalty", "stop"), [(1, 1.0, "exact"), (5, 1.0, "enough"), (3, 0.6, "exact")])
+@pytest.mark.parametrize(("beam", "penalty", "stop"), [(1, 1.0, "exact"), (5, 1.0, "beam-full"), (3, 0.6, "exact")])
 def test_hypotheses(run: Run, beam: int, penalty: float, stop: Any) -> None:
     sources = encoded(run)
     longest = [2 * len(ids) + 10 for ids in sources]
@@ -89,8 +89,10 @@ def search(run: Run, sources: list[list[int]], longest: list[int], beam: int, pe
 def test_a_sentence_is_cut_at_its_own_limit(tmp_path: Path) -> None:
     run = random_run(tmp_path / "run", random_recipe())
     engine, sources = converted(run), encoded(run)
-    together = engine.translate(sources, [4 + place for place in range(9)], stop="enough", hypotheses=3)
-    alone = [engine.translate([ids], [4 + place], stop="enough", hypotheses=3)[0] for place, ids in enumerate(sources)]
+    together = engine.translate(sources, [4 + place for place in range(9)], stop="beam-full", hypotheses=3)
+    alone = [
+        engine.translate([ids], [4 + place], stop="beam-full", hypotheses=3)[0] for place, ids in enumerate(sources)
+    ]
     assert [[one.tokens for one in row] for row in together] == [[one.tokens for one in row] for row in alone]
     assert all(len(one.tokens) + one.ended <= 4 + place for place, row in enumerate(together) for one in row)
 

@@ -39,7 +39,7 @@ def test_the_same_outputs(beam: int, penalty: float) -> None:
         found = greedy(ours.step, ours.start(memory), memory, limits, tokens)
     else:
         found = beam_search(
-            ours.step, ours.start(memory), memory, limits, tokens, width=beam, penalty=penalty, stop="enough"
+            ours.step, ours.start(memory), memory, limits, tokens, width=beam, penalty=penalty, stop="beam-full"
         )
     wanted = [_until_end(row) for row in expected[:, 1:].tolist()]
     written = [list(hypotheses[0].tokens) for hypotheses in found]

@@ -194,7 +194,7 @@ class SearchSettings:
     """Divide by length ** length_penalty (plain), or by ((5 + length) / 6) ** length_penalty (Wu et al. 2016)."""
     coverage_penalty: float = 0.0
     """Weight of the penalty for source tokens that no output token looked at (Wu et al. 2016); 0: none."""
-    stop: Literal["enough", "exact"] = "enough"
+    stop: Literal["beam-full", "exact"] = "beam-full"
     """A sentence is done when `beam` hypotheses have ended, or only when no open hypothesis can still win (exact)."""
     beam_groups: int = 1
     """Groups into which the beam falls, each kept from writing what those before it write (Vijayakumar et al. 2016)."""

@@ -1,13 +1,12 @@
-"""Search over `step`. Nothing here knows an architecture: a step function, a state and a memory come in.
+"""Search for the output of an encoder-decoder. A search gets a step function, a state and a memory, and knows no model.
 
-greedy.py      one path for each sentence: the likeliest token, or whatever a `pick` chooses
-sample.py      the pick that draws: temperature, top-k, top-p, epsilon
-beam.py        the W best hypotheses
-diverse.py     the same in groups that keep out of each other's way
-stream.py      one path of one sentence, token by token while it is written
-force.py       a given target, and what it costs
-ensemble.py    several models as one
-constraints.py what may not be written: shared by all of them
-coverage.py    a penalty for source words that nobody looked at
-searchtree.py  what a beam search did, as data
+hypothesis.py       what all searches share: hypotheses, special tokens, states as trees of tensors, the best few scores
+greedy.py           one path per hypothesis, token by token: greedy search, sampling, streaming
+beam.py             beam search
+diverse.py          diverse beam search: groups with different outputs
+forced_decoding.py  the score of a given target
+constraints.py      changes of the next token's log-probabilities, used by all searches
+penalties.py        length and coverage penalties
+ensemble.py         several models that decode as one
+search_tree.py      a record of a beam search
 """

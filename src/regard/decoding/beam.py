@@ -1,7 +1,7 @@
-"""Beam search: the W best hypotheses, one token further at a time.
+"""Beam search: extend the W best hypotheses of each sentence by one token per step.
 
-A hypothesis scores its log-probability divided by a penalty for its length, plus what its state adds when it ends. A
-sentence is done when no open hypothesis can still win. Sentences that are done leave the batch, a share at a time.
+The score of a finished hypothesis is its log-probability divided by the length penalty, plus a bonus computed from its
+state. Finished sentences are removed from the batch once there are enough of them.
 """
 
 from __future__ import annotations
@@ -14,30 +14,21 @@ import torch
 from torch import Tensor, nn
 
 from regard.decoding.constraints import Constraint, constrain
-from regard.decoding.hypothesis import (
-    Form,
-    Hypothesis,
-    LengthPenalty,
-    Step,
-    Tokens,
-    Tree,
-    follow_beams,
-    keep_rows,
-    top_sums,
-)
+from regard.decoding.hypothesis import Hypothesis, Step, Tokens, Tree, follow_beams, keep_rows, top_sums
+from regard.decoding.penalties import Form, LengthPenalty
 
 __all__ = ["Hypothesis", "Step", "Tokens", "beam_search"]
 
-Stop = Literal["exact", "enough"]
-"""When a sentence is done: no open hypothesis can still win; or already when as many have ended as the beam is wide."""
+Stop = Literal["exact", "beam-full"]
+"""When a sentence is finished: no open hypothesis can still win; or as soon as W hypotheses have ended."""
 
-LEAVING_SHARE = 0.1
-"""Sentences that are done leave once they are this share of the batch: leaving copies the state of those who stay."""
+REMOVED_SHARE = 0.1
+"""Finished sentences are removed once they are this share of the batch, because removing copies the other states."""
 
 
 @dataclass(frozen=True)
 class OpenBeams:
-    """The open hypotheses of the sentences in the batch, best first; a total of minus infinity marks a dead one."""
+    """The open hypotheses of the sentences in the batch, best first; a total of minus infinity: none."""
 
     row_N: Tensor
     path_NWT: Tensor
@@ -46,7 +37,7 @@ class OpenBeams:
 
     @classmethod
     def first(cls, rows: int, device: torch.device) -> OpenBeams:
-        """One empty hypothesis for each sentence."""
+        """One empty hypothesis per sentence."""
         return cls(
             torch.arange(rows, device=device),
             torch.empty(rows, 1, 0, dtype=torch.long, device=device),
@@ -56,32 +47,32 @@ class OpenBeams:
 
     @property
     def length(self) -> int:
-        """Tokens written so far."""
+        """Tokens so far."""
         return self.path_NWT.shape[-1]
 
     def keep(self, rest: Tensor) -> OpenBeams:
-        """Only these sentences."""
+        """Select these sentences."""
         return OpenBeams(self.row_N[rest], self.path_NWT[rest], self.log_probs_NWT[rest], self.total_NW[rest])
 
     def close(self, done_N: Tensor) -> OpenBeams:
-        """The same with these sentences' hypotheses dead: they may stay in the batch without doing anything."""
+        """Without hypotheses of these sentences, which stay in the batch for a while."""
         return replace(self, total_NW=self.total_NW.masked_fill(done_N[:, None], -torch.inf))
 
 
 @dataclass
 class FinishedBeams:
-    """The best finished hypotheses of every sentence, best first; a score of minus infinity marks a free place."""
+    """The best finished hypotheses of every sentence, best first; a score of minus infinity: none."""
 
     score_BW: Tensor
     length_BW: Tensor
     path_BWT: Tensor
     log_probs_BWT: Tensor
     count_B: Tensor
-    """How many have ended so far, those that fell out again included."""
+    """How many have ended so far, including those that better ones have replaced."""
 
     @classmethod
     def none(cls, rows: int, width: int, device: torch.device) -> FinishedBeams:
-        """Nothing has ended yet."""
+        """No finished hypotheses."""
         return cls(
             torch.full((rows, width), -torch.inf, device=device),
             torch.zeros(rows, width, dtype=torch.long, device=device),
@@ -91,7 +82,7 @@ class FinishedBeams:
         )
 
     def add(self, row_N: Tensor, score_NC: Tensor, path_NCT: Tensor, log_probs_NCT: Tensor) -> None:
-        """Let candidates of these sentences, all equally long, take the places of worse ones."""
+        """Add hypotheses of these sentences, all of one length; better ones replace worse ones."""
         length = path_NCT.shape[-1]
         missing = length - self.path_BWT.shape[-1]
         self.path_BWT = nn.functional.pad(self.path_BWT, (0, missing))
@@ -106,7 +97,7 @@ class FinishedBeams:
         self.count_B[row_N] += score_NC.isfinite().sum(1)
 
     def hypotheses(self, end: int) -> list[list[Hypothesis]]:
-        """For each sentence what has ended, best first."""
+        """The finished hypotheses of each sentence, best first."""
         rows = zip(
             self.score_BW.tolist(), self.length_BW.tolist(), self.path_BWT.tolist(), self.log_probs_BWT.tolist(),
             strict=True,
@@ -123,7 +114,7 @@ class FinishedBeams:
 
 @dataclass(frozen=True)
 class Expansion:
-    """The best continuations of each sentence's hypotheses: from which beam, by which token, at what total."""
+    """The best continuations of each sentence: the beam that they continue, the token, and the total."""
 
     beam_NC: Tensor
     token_NC: Tensor
@@ -131,12 +122,12 @@ class Expansion:
     total_NC: Tensor
 
     def choose(self, place_NW: Tensor) -> Expansion:
-        """Only those at these places."""
+        """Select continuations by index."""
         parts = (self.beam_NC, self.token_NC, self.log_prob_NC, self.total_NC)
         return Expansion(*(part.gather(1, place_NW) for part in parts))
 
     def path(self, live: OpenBeams, count: int) -> tuple[Tensor, Tensor]:
-        """The whole paths of the first `count` of them, and their log-probabilities."""
+        """The paths of the first `count` continuations, and their log-probabilities."""
         beams = self.beam_NC[:, :count, None].expand(-1, -1, live.length)
         path = torch.cat([live.path_NWT.gather(1, beams), self.token_NC[:, :count, None]], dim=-1)
         log_probs = torch.cat([live.log_probs_NWT.gather(1, beams), self.log_prob_NC[:, :count, None]], dim=-1)
@@ -145,19 +136,19 @@ class Expansion:
 
 @dataclass(frozen=True)
 class BeamState:
-    """One step of a search, for whoever watches: what was tried, what it scored where it ended, what goes on."""
+    """One step of a search, for `watch`: what was considered, the scores of what ended, and what was kept."""
 
     row_N: Tensor
     tried: Expansion
     score_NC: Tensor
-    """Of those of the first W that ended here; minus infinity for the others."""
+    """Scores of those of the first W that ended in this step; minus infinity for the others."""
     kept_NW: Tensor
-    """Which of those tried go on, as places in `tried`."""
+    """Indices in `tried` of the hypotheses that stay open."""
 
 
 @dataclass(frozen=True)
 class BeamRules:
-    """What decides a search besides the model."""
+    """Everything that determines a search besides the model."""
 
     tokens: Tokens
     longest_B: Tensor
@@ -165,9 +156,9 @@ class BeamRules:
     penalty: LengthPenalty
     stop: Stop
     best: int
-    """How many hypotheses must be the best there are."""
+    """How many of the returned hypotheses must be the best ones (for stop = "exact")."""
     bonus: Callable[[Tree], Tensor] | None
-    """What the state adds to the score of a hypothesis that ends, at most 0: [N, W]."""
+    """Computes from the state what is added to the score of a hypothesis that ends, at most 0: [N, W]."""
 
 
 def beam_search(
@@ -186,7 +177,7 @@ def beam_search(
     bonus: Callable[[Tree], Tensor] | None = None,
     watch: Callable[[BeamState], None] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Up to `width` finished hypotheses for each sentence, best first. `longest_B` limits their lengths."""
+    """Up to `width` finished hypotheses per sentence, best first. `longest_B` limits their lengths."""
     rules = BeamRules(tokens, longest_B, width, LengthPenalty(penalty, form), stop, best, bonus)
     live, finished = (
         OpenBeams.first(len(longest_B), longest_B.device),
@@ -204,22 +195,22 @@ def beam_search(
         going_N = unfinished(after, finished, rules)
         if not going_N.any():
             return finished.hypotheses(tokens.end)
-        live, state, memory, beams_NW = leave(after, state, memory, beams_NW, going_N)
+        live, state, memory, beams_NW = remove_finished(after, state, memory, beams_NW, going_N)
         state = follow_beams(state, beams_NW)
         token_NW = live.path_NWT[:, :, -1]
 
 
 def expand(log_probs_NWV: Tensor, total_NW: Tensor, candidates: int) -> Expansion:
-    """The best continuations of all hypotheses of a sentence together."""
+    """The best continuations among those of all hypotheses of a sentence."""
     width, words = log_probs_NWV.shape[1:]
     total_NC, place_NC = top_sums(total_NW, log_probs_NWV, min(candidates, width * words))
     return Expansion(place_NC // words, place_NC % words, log_probs_NWV.flatten(1).gather(1, place_NC), total_NC)
 
 
 def retire(tried: Expansion, live: OpenBeams, finished: FinishedBeams, rules: BeamRules, state: Tree) -> Tensor:
-    """Move hypotheses that end here, or that have reached the limit, to the finished ones; gives their scores.
+    """Move hypotheses that end in this step, or reach the length limit, to the finished ones; returns their scores.
 
-    What ranks below the beam's width has no place in it, and so does not count as ended either.
+    Only the best W continuations count: others would not be in the beam.
     """
     length, width = live.length + 1, rules.width
     at_limit_N = length >= rules.longest_B[live.row_N]
@@ -233,7 +224,7 @@ def retire(tried: Expansion, live: OpenBeams, finished: FinishedBeams, rules: Be
 
 
 def select(tried: Expansion, live: OpenBeams, end: int, width: int) -> tuple[Tensor, Tensor, OpenBeams]:
-    """The best continuations that go on: their places among those tried, the beams they come from, and themselves."""
+    """The best continuations that do not end: their indices in `tried`, the beams they continue, and the new beams."""
     open_NC = tried.total_NC.masked_fill(tried.token_NC == end, -torch.inf)
     total_NW, kept_NW = open_NC.topk(min(width, open_NC.shape[1]), dim=-1)
     chosen = tried.choose(kept_NW)
@@ -241,20 +232,20 @@ def select(tried: Expansion, live: OpenBeams, end: int, width: int) -> tuple[Ten
 
 
 def unfinished(live: OpenBeams, finished: FinishedBeams, rules: BeamRules) -> Tensor:
-    """Which sentences must go on: not at their limit, and an open hypothesis could still be among the best."""
+    """Which sentences continue: below their limit, and an open hypothesis can still be among the best."""
     longest_N = rules.longest_B[live.row_N]
     reachable_N = rules.penalty.reachable(live.total_NW[:, 0], live.length, longest_N)
     going_N = (live.length < longest_N) & (reachable_N > finished.score_BW[live.row_N, rules.best - 1])
-    if rules.stop == "enough" or rules.width == 1:  # once its one hypothesis has ended, a beam of one is greedy
+    if rules.stop == "beam-full" or rules.width == 1:  # a beam of one ends like greedy search
         going_N &= finished.count_B[live.row_N] < rules.width
     return going_N
 
 
-def leave(
+def remove_finished(
     live: OpenBeams, state: Tree, memory: Tree, beams_NW: Tensor, going_N: Tensor
 ) -> tuple[OpenBeams, Tree, Tree, Tensor]:
-    """Take the sentences that are done out of the batch, when there are enough of them to be worth the copying."""
+    """Remove finished sentences from the batch if there are enough of them to be worth the copy."""
     rest = going_N.nonzero()[:, 0]
-    if len(rest) > (1 - LEAVING_SHARE) * len(going_N):
+    if len(rest) > (1 - REMOVED_SHARE) * len(going_N):
         return live.close(~going_N), state, memory, beams_NW
     return live.keep(rest), keep_rows(state, rest), keep_rows(memory, rest), beams_NW[rest]

@@ -1,7 +1,7 @@
-"""What may not be written. Constraints change log-probabilities before a search chooses; all searches share them.
+"""Constraints: changes of the next token's log-probabilities before a search selects, for all searches.
 
-A constraint is called with `log_probs_NWV`, which it writes into, the paths so far and the sentences they belong to.
-Those that forbid leave the other tokens' log-probabilities as they are: a score stays the model's own opinion.
+A constraint overwrites `log_probs_NWV`, given the tokens so far and the sentence of each row. Those that forbid tokens
+do not renormalise the others: a score stays the log-probability of the model.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from torch import Tensor
 
 
 class Constraint(Protocol):
-    """Something that changes the log-probabilities of the next token."""
+    """Changes the log-probabilities of the next token."""
 
     def __call__(self, log_probs_NWV: Tensor, path_NWT: Tensor, row_N: Tensor) -> None:
-        """Write into `log_probs_NWV`, given the tokens so far and the number of each sentence in the whole batch."""
+        """Overwrite `log_probs_NWV`, given the tokens so far and the index of each sentence in the whole batch."""
 
 
 def constrain(
     constraints: Sequence[Constraint], log_probs_NWV: Tensor, path_NWT: Tensor, row_N: Tensor, end: int
 ) -> Tensor:
-    """Apply one after the other. Where they leave nothing to write, the output ends."""
+    """Apply the constraints in order. If they forbid every token, the end token becomes possible again."""
     if constraints:
         end_NW = log_probs_NWV[..., end].clone()
         _apply(constraints, log_probs_NWV, path_NWT, row_N)
@@ -50,7 +50,7 @@ class SuppressTokens:
 
 @dataclass(frozen=True)
 class MinLength:
-    """The end may not come before so many tokens are written."""
+    """Forbids the end token before the output has this many tokens."""
 
     length: int
     end: int
@@ -62,7 +62,7 @@ class MinLength:
 
 @dataclass(frozen=True)
 class NoRepeatNgram:
-    """No run of `size` tokens stands twice in an output."""
+    """No n-gram of `size` tokens occurs twice in an output."""
 
     size: int
 
@@ -71,17 +71,17 @@ class NoRepeatNgram:
         if length < self.size:
             return
         runs_NWRn = path_NWT.unfold(-1, self.size, 1)
-        just_written = path_NWT[..., length - self.size + 1 :]
-        again_NWR = (runs_NWRn[..., :-1] == just_written.unsqueeze(-2)).all(-1)
+        last = path_NWT[..., length - self.size + 1 :]
+        again_NWR = (runs_NWRn[..., :-1] == last.unsqueeze(-2)).all(-1)
         bar = torch.zeros_like(again_NWR, dtype=log_probs_NWV.dtype).masked_fill_(again_NWR, -torch.inf)
         log_probs_NWV.scatter_add_(-1, runs_NWRn[..., -1], bar)
 
 
 @dataclass(frozen=True)
 class RepetitionPenalty:
-    """Log-probabilities of tokens written before are multiplied by `factor` (Keskar et al. 2019).
+    """Multiplies the log-probabilities of tokens that the output already has by `factor` (Keskar et al. 2019).
 
-    The only constraint that changes scores rather than forbidding.
+    The only constraint that changes scores without forbidding tokens.
     """
 
     factor: float
@@ -92,7 +92,7 @@ class RepetitionPenalty:
 
 @dataclass(frozen=True)
 class ForcedPrefix:
-    """Each sentence's output begins with the tokens given for it, whatever the other constraints say."""
+    """The output of each sentence starts with given tokens, even if other constraints forbid them."""
 
     token_BT: Tensor
     """Padded with -1."""
@@ -102,7 +102,7 @@ class ForcedPrefix:
     def of(
         cls, prefixes: Sequence[Sequence[int]], others: Sequence[Constraint] = (), device: torch.device | None = None
     ) -> ForcedPrefix:
-        """From lists of tokens, one a sentence; an empty one leaves its sentence free."""
+        """From one list of tokens per sentence; an empty list forces nothing."""
         longest = max(map(len, prefixes))
         rows = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes]
         return cls(torch.tensor(rows, device=device), tuple(others))

@@ -1,8 +1,8 @@
-"""Diverse beam search (Vijayakumar et al. 2016): groups of hypotheses that keep out of each other's way.
+"""Diverse beam search (Vijayakumar et al. 2016): groups of hypotheses that differ from each other.
 
-A group is a beam search of its own, in which tokens that groups before it wrote at the same place are less likely
-(their Hamming diversity). A group looks only at those before it, so they can be run one after the other, each to its
-end, and the beam search need not know. Scores are the model's own again when all is done.
+Each group is a beam search in which tokens that earlier groups have at the same position are less likely (the paper's
+Hamming diversity). A group depends only on earlier groups, so the groups are searched one after the other. In the end
+the penalties are removed from the scores.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from torch import Tensor
 
 from regard.decoding.beam import BeamState, Stop, beam_search
 from regard.decoding.constraints import Constraint
-from regard.decoding.hypothesis import Form, Hypothesis, LengthPenalty, Step, Tokens, Tree
+from regard.decoding.hypothesis import Hypothesis, Step, Tokens, Tree
+from regard.decoding.penalties import Form, LengthPenalty
 
 
-class Diversity:
-    """A constraint that remembers what groups wrote where, and makes it less likely for those that follow."""
+class DiversityPenalty:
+    """A constraint: tokens of earlier groups at the same position become less likely."""
 
     def __init__(self, strength: float, end: int):
-        """`strength`: by how much the log-probability of a token falls for each hypothesis that has it there."""
+        """`strength`: subtracted from the log-probability of a token for each earlier hypothesis that has it there."""
         self.strength, self.end = strength, end
         self._taken: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
-        self._heard: list[tuple[list[int], list[list[int]]]] = []
+        self._kept: list[tuple[list[int], list[list[int]]]] = []
 
     def __call__(self, log_probs_NWV: Tensor, path_NWT: Tensor, row_N: Tensor) -> None:
         place = path_NWT.shape[-1]
@@ -34,21 +35,21 @@ class Diversity:
             for token, times in self._taken[row, place].items():
                 log_probs_NWV[number, :, token] -= self.strength * times
 
-    def watch(self, moment: BeamState) -> None:
-        """Hear which tokens go on, step by step, for the groups that follow. All may end where they like."""
-        kept = moment.tried.choose(moment.kept_NW)
-        dead = kept.total_NC == -torch.inf  # of a sentence that is done
-        self._heard.append((moment.row_N.tolist(), kept.token_NC.masked_fill(dead, self.end).tolist()))
+    def watch(self, state: BeamState) -> None:
+        """Record the tokens that the present group keeps at each step, except end tokens."""
+        kept = state.tried.choose(state.kept_NW)
+        dead = kept.total_NC == -torch.inf  # of a finished sentence
+        self._kept.append((state.row_N.tolist(), kept.token_NC.masked_fill(dead, self.end).tolist()))
 
     def next_group(self) -> None:
-        """The group is done."""
-        for place, (rows, tokens) in enumerate(self._heard):
+        """Count the tokens of the group that has just been searched."""
+        for place, (rows, tokens) in enumerate(self._kept):
             for row, chosen in zip(rows, tokens, strict=True):
                 self._taken[row, place].update(token for token in chosen if token != self.end)
-        self._heard.clear()
+        self._kept.clear()
 
     def undo(self, row: int, found: Hypothesis, scoring: LengthPenalty) -> Hypothesis:
-        """A hypothesis of the present group with the model's own log-probabilities."""
+        """A hypothesis of the present group without the penalty."""
         own = [
             log_prob + self.strength * self._taken[row, place][token]
             for place, (token, log_prob) in enumerate(zip((*found.tokens, self.end), found.log_probs, strict=False))
@@ -71,8 +72,8 @@ def diverse_beam_search(
     stop: Stop = "exact",
     constraints: Sequence[Constraint] = (),
 ) -> list[list[Hypothesis]]:
-    """Up to `width` finished hypotheses for each sentence, all different, best first; `start` gives a fresh state."""
-    diversity, scoring, each = Diversity(strength, tokens.end), LengthPenalty(penalty, form), width // groups
+    """Up to `width` different finished hypotheses per sentence, best first; `start` makes a new state."""
+    diversity, scoring, each = DiversityPenalty(strength, tokens.end), LengthPenalty(penalty, form), width // groups
     found: list[dict[tuple[int, ...], Hypothesis]] = [{} for _ in longest_B]
     for _ in range(groups):
         made = beam_search(
@@ -83,4 +84,4 @@ def diverse_beam_search(
             for one in hypotheses:
                 found[row].setdefault(one.tokens, diversity.undo(row, one, scoring))
         diversity.next_group()
-    return [sorted(there.values(), key=lambda one: -one.score) for there in found]
+    return [sorted(hypotheses.values(), key=lambda one: -one.score) for hypotheses in found]

@@ -1,4 +1,4 @@
-"""Several models as one: an ensemble is another `encode`, `start` and `step`, whose memory and state are tuples."""
+"""Several models that decode as one: their memories and states are tuples, their probabilities are averaged."""
 
 from __future__ import annotations
 
@@ -12,50 +12,50 @@ from torch import Tensor
 
 from regard.decoding.hypothesis import Tree
 
-Mixing = Literal["mean", "log-mean"]
+Average = Literal["mean", "log-mean"]
 """Mean of the probabilities, or of their logarithms (a geometric mean)."""
 
 
 class Decodable(Protocol):
-    """What search asks of a model."""
+    """The methods of a model that a search uses."""
 
     def encode(self, source: Any) -> Tree:
-        """Read the source."""
+        """Encode the source."""
 
     def start(self, memory: Any) -> Tree:
         """The state before the first token."""
 
     def step(self, token_BW: Tensor, state: Any, memory: Any) -> tuple[Tensor, Tree]:
-        """Scores of the next token, and the state from there."""
+        """Logits of the next token, and the state after this one."""
 
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Models with one vocabulary that speak with one voice."""
+    """Models with one vocabulary that decode as one."""
 
     members: tuple[Decodable, ...]
-    mixing: Mixing = "mean"
+    average: Average = "mean"
 
     def encode(self, source: Any) -> Tree:
-        """Each member reads the source."""
+        """The memories of all members."""
         return tuple(member.encode(source) for member in self.members)
 
     def start(self, memory: Tree) -> Tree:
-        """Where each member starts."""
+        """The first states of all members."""
         return tuple(member.start(part) for member, part in zip(self.members, memory, strict=True))
 
     def step(self, token_BW: Tensor, state: Tree, memory: Tree) -> tuple[Tensor, Tree]:
-        """Log-probabilities of the next token, mixed, and the states from there."""
+        """Averaged log-probabilities of the next token, and the states after this one."""
         logits, states = zip(
             *(member.step(token_BW, *parts) for member, *parts in zip(self.members, state, memory, strict=True)),
             strict=True,
         )
         log_probs = torch.stack([scores_BWV.log_softmax(-1) for scores_BWV in logits])
-        if self.mixing == "log-mean":
+        if self.average == "log-mean":
             return log_probs.mean(0), states
         return log_probs.logsumexp(0) - math.log(len(self.members)), states
 
 
-def ensemble(members: Sequence[Decodable], mixing: Mixing = "mean") -> Ensemble:
-    """Several models as one; they must have one vocabulary."""
-    return Ensemble(tuple(members), mixing)
+def ensemble(members: Sequence[Decodable], average: Average = "mean") -> Ensemble:
+    """An ensemble of models that have the same vocabulary."""
+    return Ensemble(tuple(members), average)

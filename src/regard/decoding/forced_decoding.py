@@ -1,4 +1,4 @@
-"""Forced decoding: what a given target costs, token by token."""
+"""Forced decoding: the log-probabilities and the score of a given target."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from regard.decoding.constraints import Constraint, constrain
-from regard.decoding.hypothesis import Form, Hypothesis, LengthPenalty, Step, Tokens, Tree
+from regard.decoding.hypothesis import Hypothesis, Step, Tokens, Tree
+from regard.decoding.penalties import Form, LengthPenalty
 
 
 def force(
@@ -24,9 +25,9 @@ def force(
     constraints: Sequence[Constraint] = (),
     bonus: Callable[[Tree], Tensor] | None = None,
 ) -> list[Hypothesis]:
-    """The hypotheses that searches would have found had they chosen these targets (without the end token).
+    """The targets, given without the end token, as hypotheses with the scores that a search would give them.
 
-    `constraints`: those that change scores. `bonus`: what is added to a score where an output ends, by the state.
+    `constraints`: those that change scores. `bonus`: computes from the state what is added to the score at the end.
     """
     paths = [[*target, tokens.end] for target in targets]
     longest = max(map(len, paths))
@@ -49,7 +50,7 @@ def force(
 
 
 def _log_probs(logits_BV: Tensor, next_B1: Tensor, tokens: Tokens) -> Tensor:
-    """Of all tokens. A next one that no search would write, such as an unknown word, is counted in for this once."""
+    """Of all tokens. If the next token is one that is never written, such as an unknown word, it keeps its logit."""
     if not tokens.never:
         return logits_BV.log_softmax(-1)
     own_B1 = logits_BV.gather(-1, next_B1)

@@ -1,24 +1,26 @@
-"""What every search takes and gives: a step, the special tokens, finished hypotheses and their scores."""
+"""What all searches share: the step function, special tokens, finished hypotheses, trees of tensors and top scores.
+
+The memory and the state of a decoder may be any tree of tensors: tuples, named tuples and dictionaries. A branch with
+methods `keep(rows_N)` and `follow(beams_BW)`, such as a KV cache, selects rows and beams by itself.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
-# Selecting rows of a memory and beams of a state, whatever tree of tensors they are.
-#
-# A branch may bring its own `keep(rows_N)` and `follow(beams_BW)`, which then stand for doing it tensor by tensor.
-
-
 Tree = Any
+
+Step = Callable[[Tensor, Tree, Tree], tuple[Tensor, Tree]]
+"""step(token_BW, state, memory) -> (logits_BWV, state). The search may overwrite the logits."""
 
 
 def keep_rows(tree: Tree, rows_N: Tensor) -> Tree:
-    """Only these sentences of a batch."""
+    """Select these sentences of a batch."""
     return _map(
         lambda leaf: leaf.index_select(0, rows_N),
         tree,
@@ -27,7 +29,7 @@ def keep_rows(tree: Tree, rows_N: Tensor) -> Tree:
 
 
 def follow_beams(tree: Tree, beams_BW: Tensor) -> Tree:
-    """Each new hypothesis continues the state of the old one it came from. Old and new may differ in number."""
+    """Give each new hypothesis the state of the one that it continues. Their numbers may differ."""
     rows, width = beams_BW.shape
 
     def follow(leaf: Tensor) -> Tensor:
@@ -38,38 +40,32 @@ def follow_beams(tree: Tree, beams_BW: Tensor) -> Tree:
     return _map(follow, tree, lambda branch: branch.follow(beams_BW) if hasattr(branch, "follow") else None)
 
 
-def _map(change: Callable[[Tensor], Tensor], tree: Tree, own_way: Callable[[Tree], Tree | None]) -> Tree:
+def _map(change: Callable[[Tensor], Tensor], tree: Tree, by_method: Callable[[Tree], Tree | None]) -> Tree:
     if isinstance(tree, Tensor):
         return change(tree)
-    if (done := own_way(tree)) is not None:
+    if (done := by_method(tree)) is not None:
         return done
     if isinstance(tree, dict):
-        return {key: _map(change, branch, own_way) for key, branch in tree.items()}
+        return {key: _map(change, branch, by_method) for key, branch in tree.items()}
     if isinstance(tree, tuple):
-        branches = [_map(change, branch, own_way) for branch in tree]
+        branches = [_map(change, branch, by_method) for branch in tree]
         return type(tree)(*branches) if hasattr(tree, "_fields") else tuple(branches)
     return tree
 
 
-Step = Callable[[Tensor, Tree, Tree], tuple[Tensor, Tree]]
-"""step(token_BW, state, memory) -> (logits_BWV, state). The logits are the search's own, to write into."""
-
-Form = Literal["plain", "gnmt"]
-
-
 @dataclass(frozen=True)
 class Tokens:
-    """The special tokens that search must know."""
+    """The special tokens that a search needs."""
 
     start: int
     end: int
     never: tuple[int, ...] = ()
-    """Tokens that no translation may hold: padding, the start and the unknown token. They have no probability."""
+    """Tokens that are never written: padding, the start and the unknown token. Their probability is zero."""
 
     def log_probs(self, logits: Tensor) -> Tensor:
         """Log-probabilities of the tokens that may be written; minus infinity for the others.
 
-        PyTorch's fused log-softmax takes less time than a log-sum-exp alone, so all of them are normalised.
+        All are normalised, because PyTorch's fused log-softmax is faster than a log-sum-exp alone.
         """
         if self.never:
             logits = logits.contiguous()  # an expanded view cannot be written into
@@ -78,68 +74,38 @@ class Tokens:
 
 
 @dataclass(frozen=True)
-class LengthPenalty:
-    """What the log-probability of a hypothesis is divided by, so that long ones are not worse for being long."""
-
-    exponent: float = 1.0
-    form: Form = "plain"
-    """plain: length ** exponent, an average at 1; gnmt: ((5 + length) / 6) ** exponent (Wu et al. 2016)."""
-
-    @property
-    def formula(self) -> str:
-        """The divisor as text, such as "length^1.4"; empty where there is none."""
-        base = "length" if self.form == "plain" else "((5 + length) / 6)"
-        if not self.exponent:
-            return ""
-        return base if self.exponent == 1 else f"{base}^{self.exponent:g}"
-
-    def divisor(self, length: float | Tensor) -> Tensor:
-        """For outputs of this many tokens, the end token included."""
-        length = torch.as_tensor(length, dtype=torch.float32)
-        return (length if self.form == "plain" else (5 + length) / 6) ** self.exponent
-
-    def reachable(self, total: Tensor, length: int, longest: Tensor) -> Tensor:
-        """The most that an open hypothesis of this length can score in the end: what follows cannot raise its total."""
-        return total / torch.maximum(self.divisor(length + 1), self.divisor(longest))
-
-
-@dataclass(frozen=True)
 class Hypothesis:
-    """One finished output: its tokens without the end token, their log-probabilities with it, and the score."""
+    """A finished output: tokens without the end token, log-probabilities with that of the end token, and the score."""
 
     tokens: tuple[int, ...]
     log_probs: tuple[float, ...]
     score: float
     ended: bool
-    """False when the length limit cut it off."""
+    """False if the length limit was reached before the end token."""
 
     @classmethod
     def of(cls, path: list[int], log_probs: list[float], score: float, end: int) -> Hypothesis:
-        """From a path that may end in the end token."""
+        """From a path, with or without the end token."""
         ended = path[-1] == end
         return cls(tuple(path[:-1] if ended else path), tuple(log_probs), score, ended)
 
 
-# The best few of many scores.
-
-
 GROUP = 10
-"""Scores in a group; measured on vocabularies of 6,000 to 32,000: flat between 8 and 16."""
+"""Scores per group in `top_sums`. On vocabularies of 6,000 to 32,000 any size from 8 to 16 is equally fast."""
 
 
 def top(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` best of the last axis and their places, best first, like `topk`."""
+    """The `count` highest scores of the last axis and their indices, like `topk` but faster."""
     rows_NV = scores.reshape(-1, 1, scores.shape[-1])
     best_NC, place_NC = top_sums(rows_NV.new_zeros(rows_NV.shape[:2]), rows_NV, count)
     return best_NC.view(*scores.shape[:-1], -1), place_NC.view(*scores.shape[:-1], -1)
 
 
 def top_sums(total_NW: Tensor, scores_NWV: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` best of `total + score` over all W and V of a row, best first, and their places in W V.
+    """The `count` highest sums `total + score` over all W and V of a row, best first, and their indices in W V.
 
-    The best few lie in the groups with the best maxima, and maxima of groups are cheap: only those few groups are
-    searched, and no sum is made that is not looked at. A row is looked at alone, so that what is in the batch beside it
-    cannot decide between equal scores.
+    The highest scores are in the groups with the highest maxima, which are fast to compute; only these groups are
+    searched. Rows are independent, so that between equal scores the choice does not depend on the rest of the batch.
     """
     width, length = scores_NWV.shape[1:]
     groups = length // GROUP
@@ -151,7 +117,7 @@ def top_sums(total_NW: Tensor, scores_NWV: Tensor, count: int) -> tuple[Tensor, 
     first_NC = best_NC // groups * length + best_NC % groups
     device = scores_NWV.device
     place_NP = (first_NC[:, :, None] + torch.arange(0, grouped, groups, device=device)).flatten(1)
-    if grouped < length:  # what is left over belongs to no group
+    if grouped < length:  # the remaining scores are in no group
         first_W1 = torch.arange(0, width * length, length, device=device)[:, None]
         rest = (first_W1 + torch.arange(grouped, length, device=device)).flatten()
         place_NP = torch.cat([place_NP, rest.expand(len(place_NP), -1)], dim=-1)

@@ -1,26 +1,50 @@
-"""The coverage penalty (Wu et al. 2016): source tokens that no output token looked at make a hypothesis worse.
-
-cp = weight * sum over source tokens of log(min(1, attention received from all output tokens))
-
-How much each source token has been looked at is part of the state, so that it follows its hypothesis like the rest.
-"""
+"""Length and coverage penalties (Wu et al. 2016): what is added to or divides the log-probability of a hypothesis."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+import torch
 from torch import Tensor
 
 from regard.decoding.hypothesis import Step, Tree
 
 LEAST = 1e-3
-"""A token that was never looked at counts as looked at this much: one miss must not outweigh everything else."""
+"""Coverage of a token without any attention: one such token must not outweigh everything else."""
+
+Form = Literal["plain", "gnmt"]
+
+
+@dataclass(frozen=True)
+class LengthPenalty:
+    """Divides the log-probability of a hypothesis, so that long outputs are not worse because they are long."""
+
+    exponent: float = 1.0
+    form: Form = "plain"
+    """plain: length ** exponent, which is the mean for 1; gnmt: ((5 + length) / 6) ** exponent (Wu et al. 2016)."""
+
+    @property
+    def formula(self) -> str:
+        """The divisor as text, such as "length^1.4"; empty if there is none."""
+        base = "length" if self.form == "plain" else "((5 + length) / 6)"
+        if not self.exponent:
+            return ""
+        return base if self.exponent == 1 else f"{base}^{self.exponent:g}"
+
+    def divisor(self, length: float | Tensor) -> Tensor:
+        """For outputs with this many tokens, the end token included."""
+        length = torch.as_tensor(length, dtype=torch.float32)
+        return (length if self.form == "plain" else (5 + length) / 6) ** self.exponent
+
+    def reachable(self, total: Tensor, length: int, longest: Tensor) -> Tensor:
+        """The highest score that an open hypothesis of this length can reach: further tokens never raise its total."""
+        return total / torch.maximum(self.divisor(length + 1), self.divisor(longest))
 
 
 class CoverageState(NamedTuple):
-    """A state, and the attention that each source token has received."""
+    """A decoder state, and the attention that each source token has received. It follows its hypothesis."""
 
     state: Tree
     seen_BWS: Tensor
@@ -28,25 +52,28 @@ class CoverageState(NamedTuple):
 
 @dataclass(frozen=True)
 class CoveragePenalty:
-    """Makes a step keep count, and turns the count into a penalty."""
+    """weight * sum over source tokens of log(min(1, attention received from all output tokens)).
+
+    Source tokens without attention make a hypothesis worse.
+    """
 
     weight: float
-    looked: Callable[[], Tensor]
-    """Where the last step looked: [B, W, S], a row sums to 1."""
+    attention: Callable[[], Tensor]
+    """Returns the cross-attention weights of the last step: [B, W, S], a row sums to 1."""
 
     def start(self, state: Tree, mask_BS: Tensor) -> CoverageState:
-        """Nothing seen yet; padding counts as seen."""
+        """The state before the first token: only padding is covered."""
         return CoverageState(state, (~mask_BS).float()[:, None])
 
-    def watched(self, step: Step) -> Step:
-        """The same step over `Covered` states."""
+    def wrap(self, step: Step) -> Step:
+        """The same step for `CoverageState`."""
 
-        def count(token_BW: Tensor, state: Tree, memory: Tree) -> tuple[Tensor, Tree]:
+        def step_and_count(token_BW: Tensor, state: Tree, memory: Tree) -> tuple[Tensor, Tree]:
             logits_BWV, inner = step(token_BW, state.state, memory)
-            return logits_BWV, CoverageState(inner, state.seen_BWS + self.looked())
+            return logits_BWV, CoverageState(inner, state.seen_BWS + self.attention())
 
-        return count
+        return step_and_count
 
     def bonus(self, state: Tree) -> Tensor:
-        """What each hypothesis gets when it ends, [B, W]: 0 when all was looked at, else less."""
+        """What is added to the score of each hypothesis that ends, [B, W]: 0 if all is covered, else less."""
         return self.weight * state.seen_BWS.clamp(LEAST, 1.0).log().sum(-1)

@@ -1,4 +1,4 @@
-"""What a beam search did, as plain data: every continuation that was tried, and what became of it."""
+"""A record of a beam search as plain data: every continuation that was considered, and its outcome."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Any, Literal
 
 from regard.decoding.beam import BeamState
 
-Fate = Literal["kept", "finished", "dropped"]
+Outcome = Literal["kept", "finished", "dropped"]
 
 
 @dataclass(frozen=True)
 class SearchNode:
-    """One continuation. `score` is given where it ended; `total` is its log-probability up to here."""
+    """One continuation. `total` is its log-probability so far; `score` is given if it ended."""
 
     id: int
     parent: int
-    """The continuation it goes on from; -1: the start of the sentence."""
+    """The node that it continues; -1: the start of the sentence."""
     step: int
     token: str
     log_prob: float
     total: float
-    fate: Fate
+    fate: Outcome
     score: float | None = None
 
 
 @dataclass(frozen=True)
 class SearchTree:
-    """The search for one sentence, in the order in which it happened."""
+    """The search for one sentence, in the order of its steps."""
 
     nodes: tuple[SearchNode, ...]
 
@@ -39,23 +39,23 @@ class SearchTree:
 
 @dataclass
 class SearchTreeRecorder:
-    """Hand `see` to `beam_search` as `watch`; `trees` then gives one tree for each sentence."""
+    """Pass `record` to `beam_search` as `watch`; `trees` then returns one tree per sentence."""
 
     sentences: int
-    moments: list[BeamState] = field(default_factory=list)
+    states: list[BeamState] = field(default_factory=list)
 
-    def see(self, moment: BeamState) -> None:
+    def record(self, state: BeamState) -> None:
         """Keep one step."""
-        self.moments.append(moment)
+        self.states.append(state)
 
     def trees(self, name: Callable[[int], str]) -> list[SearchTree]:
-        """The trees, tokens shown by `name`."""
+        """The trees; `name` gives the text of a token."""
         nodes: list[list[SearchNode]] = [[] for _ in range(self.sentences)]
-        living = [[-1] for _ in range(self.sentences)]  # the node that each open hypothesis ends in
-        for step, moment in enumerate(self.moments):
-            tried = moment.tried
-            columns = (moment.row_N, tried.beam_NC, tried.token_NC, tried.log_prob_NC, tried.total_NC)
-            rows = zip(*(column.tolist() for column in (*columns, moment.score_NC, moment.kept_NW)), strict=True)
+        living = [[-1] for _ in range(self.sentences)]  # the last node of each open hypothesis
+        for step, state in enumerate(self.states):
+            tried = state.tried
+            columns = (state.row_N, tried.beam_NC, tried.token_NC, tried.log_prob_NC, tried.total_NC)
+            rows = zip(*(column.tolist() for column in (*columns, state.score_NC, state.kept_NW)), strict=True)
             for row, beams, tokens, log_probs, totals, scores, kept in rows:
                 grown = _grow(len(nodes[row]), step, living[row], name, beams, tokens, log_probs, totals, scores, kept)
                 living[row] = [len(nodes[row]) + place for place in kept]
@@ -79,7 +79,7 @@ def _grow(
     ended = {place: score for place, score in enumerate(scores) if score > -float("inf")}
     made = []
     for place, (beam, token, log_prob, total) in enumerate(zip(beams, tokens, log_probs, totals, strict=True)):
-        fate: Fate = "finished" if place in ended else "kept" if place in kept else "dropped"
+        fate: Outcome = "finished" if place in ended else "kept" if place in kept else "dropped"
         parent = living[beam]
         made.append(SearchNode(first + place, parent, step, name(token), log_prob, total, fate, ended.get(place)))
     return made

@@ -163,7 +163,7 @@ def to_generation(search: SearchSettings, target: Tokenizer) -> tuple[dict[str, 
     said = {
         "num_beams": search.beam_size,
         "length_penalty": search.length_penalty,
-        "early_stopping": True if search.stop == "enough" else "never",
+        "early_stopping": True if search.stop == "beam-full" else "never",
         "suppress_tokens": list(dict.fromkeys([UNK, SOS, target.pad, *chosen])),
     }
     lost = [name for name in MISSING_THERE if getattr(search, name) != getattr(SearchSettings(), name)]
@@ -216,7 +216,7 @@ def _stop(given: Mapping[str, Any], beam: int, penalty: float) -> str:
     """Our value of search.stop that ends the search where theirs ends; empty if none does."""
     early = given.get("early_stopping", False)
     if early is True:
-        return "enough"
+        return "beam-full"
     # Theirs asks whether an open hypothesis would win at its present length. Without a reward for length, a hypothesis
     # that cannot win now cannot win later.
     return "exact" if early == "never" or (beam > 1 and penalty <= 0) else ""

@@ -31,7 +31,7 @@ from regard.decoding.constraints import (
 from regard.decoding.diverse import diverse_beam_search
 from regard.decoding.ensemble import Decodable, ensemble
 from regard.decoding.forced_decoding import force
-from regard.decoding.greedy import Sample, SeededSampler, drawing, greedy, likeliest, sample, stream
+from regard.decoding.greedy import Sample, SeededSampler, greedy, most_likely, sample, sampling, stream
 from regard.decoding.hypothesis import Hypothesis, Tokens
 from regard.decoding.penalties import CoveragePenalty
 from regard.decoding.search_tree import SearchTreeRecorder
@@ -182,7 +182,7 @@ class Searcher:
     def stream(self, given: SearchInput) -> Iterator[int]:
         """The tokens of one output as they are generated: by greedy search or sampling."""
         memory = self.decoder.encode(self._source([given]))
-        pick = drawing(self._sample_settings(), self._sampler([given])) if self.settings.sample else likeliest
+        pick = sampling(self._sample_settings(), self._sampler([given])) if self.settings.sample else most_likely
         yield from stream(
             self.decoder.step,
             self.decoder.start(memory),
@@ -206,15 +206,15 @@ class Searcher:
         with CrossAttentionRecorder(self.models) as recorder:
             coverage = CoveragePenalty(self.settings.coverage_penalty, recorder.take)
             state = coverage.start(state, source.mask_BS)
-            yield coverage.watched(self.decoder.step), state, {"bonus": coverage.bonus}
+            yield coverage.wrap(self.decoder.step), state, {"bonus": coverage.bonus}
 
     def _method(self, inputs: Sequence[SearchInput], nbest: int, recorder: SearchTreeRecorder | None) -> Method:
         settings = self.settings
         if settings.sample:
-            return partial(sample, dice=self._sampler(inputs), how=self._sample_settings(), paths=nbest)
+            return partial(sample, sampler=self._sampler(inputs), settings=self._sample_settings(), paths=nbest)
         if settings.beam_size == 1:
             return greedy
-        watch = recorder.see if recorder else None
+        watch = recorder.record if recorder else None
         return partial(beam_search, width=settings.beam_size, stop=settings.stop, best=nbest, watch=watch)
 
     def _sample_settings(self) -> Sample:

@@ -43,7 +43,7 @@ class EngineOptions(TypedDict, total=False):
     beam_size: int
     penalty: float
     """Exponent of the length that scores are divided by."""
-    stop: Literal["exact", "enough"]
+    stop: Literal["exact", "beam-full"]
     hypotheses: int
     """How many are wanted of each sentence."""
     no_repeat_ngram_size: int
@@ -419,7 +419,7 @@ def quantization_loss(run: Run, folder: Path, quantization: Quantization, pairs:
     with tempfile.TemporaryDirectory() as place:
         for model in (export_run(run, "ctranslate2", Path(place) / "full", quantization="float32"), folder):
             found = Engine(model, source, target).translate(
-                ids, longest, beam_size=search.beam_size, penalty=search.length_penalty, stop="enough"
+                ids, longest, beam_size=search.beam_size, penalty=search.length_penalty, stop="beam-full"
             )
             texts = [target.decode(best.tokens) for [best] in found]
             bleu.append(score_translations(texts, [pair.target for pair in pairs]).bleu)

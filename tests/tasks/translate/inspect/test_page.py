@@ -12,7 +12,7 @@ import torch
 from regard import config, models
 from regard.cli import main
 from regard.data.builtin import read_phrases
-from regard.decoding.hypothesis import LengthPenalty
+from regard.decoding.penalties import LengthPenalty
 from regard.errors import SettingsError
 from regard.run import Run
 from regard.tasks.translate.inspect.page import _scoring, inspection

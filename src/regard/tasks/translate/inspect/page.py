@@ -24,7 +24,7 @@ from regard.analysis.hidden_token_attribution import hidden_token_attribution
 from regard.analysis.trace import Trace
 from regard.config import SearchSettings
 from regard.data.batches import Batch, make_batch
-from regard.decoding.hypothesis import LengthPenalty
+from regard.decoding.penalties import LengthPenalty
 from regard.errors import ModelError, RunError, SettingsError
 from regard.export.folder import fingerprint
 from regard.files import write_atomically
