@@ -237,7 +237,7 @@ def test_a_folder_that_cannot_be_written_is_left_to_torch(tmp_path, capsys, monk
         assert main([*start, "--engine", "ctranslate2"]) == 2
         assert capsys.readouterr().err == f"regard: {said}\n"
     with monkeypatch.context() as patch:  # known only when it is written, as on a full disk
-        patch.setattr("regard.export.folder._sync", lambda path: os.mkdir("/proc/none"))
+        patch.setattr("regard.files._sync", lambda file: os.mkdir("/proc/none"))
         assert main(start) == 0
         assert re.search(r"cannot be written \(.+\); translating with torch\n$", capsys.readouterr().err)
     assert not list(run.folder.glob("*ctranslate2*"))

@@ -1,7 +1,9 @@
-"""CTranslate2 as an engine: token ids in, hypotheses out, and torch never imported.
+"""Translation with CTranslate2. Torch is imported only to convert a run.
 
-The search is ours: log-probabilities over what may be written, summed, divided by length ** penalty with the end token
-counted. CTranslate2 stops when enough hypotheses have ended; for the exact stop, no number is enough.
+`Engine` runs a converted model on token ids, `FastTranslator` translates text as `Translator` does, `open_fast` decides
+between the two. Hypotheses are scored as by our own search: the sum of log-probabilities divided by length ** penalty,
+with the end token counted. CTranslate2 stops when enough hypotheses are finished; for `stop = "exact"`, no number is
+enough.
 """
 
 from __future__ import annotations
@@ -33,36 +35,56 @@ if TYPE_CHECKING:
     from ctranslate2 import TranslationResult
 
 
+Log = Callable[[str], None]
 BATCH = 32
-"""Sentences a batch: one-thread workers are no faster with more."""
+"""Sentences per batch: one-thread workers are not faster with more."""
+EngineName = Literal["auto", "torch", "ctranslate2"]
+SUPPORTED = frozenset(
+    {
+        "beam_size",
+        "length_penalty",
+        "stop",
+        "min_length",
+        "max_length_ratio",
+        "max_length_extra",
+        "no_repeat_ngram_size",
+    }
+)
+"""Search settings that CTranslate2 supports."""
+OUTSIDE = frozenset({"retry_failures", "max_source_tokens", "long_lines", "max_joined_tokens", "batch_tokens"})
+"""Settings that do not affect the search of one sentence: retries and long texts are handled outside the engine."""
+DEPENDENT = frozenset(
+    {"temperature", "top_k", "top_p", "epsilon_cutoff", "seed", "diversity_penalty", "ensemble_average"}
+)
+"""Settings without effect unless `sample`, `beam_groups` or an ensemble is used, all of which need torch."""
 
 
 class EngineOptions(TypedDict, total=False):
-    """How to search."""
+    """Search options of the engine."""
 
     beam_size: int
     penalty: float
-    """Exponent of the length that scores are divided by."""
+    """Length penalty: scores are divided by length ** penalty."""
     stop: Literal["exact", "beam-full"]
     hypotheses: int
-    """How many are wanted of each sentence."""
+    """Number of hypotheses to return per sentence."""
     no_repeat_ngram_size: int
-    """No run of so many tokens stands twice; 0: any may."""
+    """No n-gram of this size occurs twice; 0: no limit."""
     min_length: int
-    """At least so many tokens, the end not counted."""
+    """Minimum number of tokens, without the end token."""
 
 
 class EngineHypothesis(NamedTuple):
-    """One finished output: its tokens without the end token, its score, and whether it ended by itself."""
+    """One output: its tokens without the end token, its score, and whether it ended or was cut off."""
 
     tokens: tuple[int, ...]
     score: float
-    """Sum of log-probabilities, the end token's with them, divided by length ** penalty."""
+    """Sum of log-probabilities, including the end token, divided by length ** penalty."""
     ended: bool
 
 
 class Engine:
-    """A converted model, run by as many one-thread workers as there are processors: faster than one with many."""
+    """A converted model, run by one worker with one thread per core: faster than one worker with many threads."""
 
     def __init__(self, folder: Path, source: Tokenizer, target: Tokenizer, *, workers: int = 0):
         ctranslate2 = import_ctranslate2()
@@ -76,22 +98,22 @@ class Engine:
             raise ModelError(f"{folder}: CTranslate2 cannot open it ({error}); export the run again") from None
         self.longest = int(mark.get("longest", LONGEST))
         self._ids = {token: id for id, token in enumerate(target.tokens)}
-        self._never = [[target.token(SOS)]]  # the unknown token has an option of its own, padding is not there
+        self._never = [[target.token(SOS)]]  # the unknown token has its own option; there is no padding token
 
     def translate(
         self, sources: Sequence[Sequence[int]], longest: Sequence[int], **search: Unpack[EngineOptions]
     ) -> list[list[EngineHypothesis]]:
-        """The best hypotheses for each sentence, best first. `longest` limits their lengths, the end token counted."""
+        """The best hypotheses of each sentence, best first. `longest` limits lengths, including the end token."""
         found = dict(self.as_they_come(sources, longest, **search))
         return [found[place] for place in range(len(sources))]
 
     def as_they_come(
         self, sources: Sequence[Sequence[int]], longest: Sequence[int], **search: Unpack[EngineOptions]
     ) -> Iterator[tuple[int, list[EngineHypothesis]]]:
-        """The same, with the place of the sentence, while the workers go on with the others."""
+        """The same as an iterator of sentence index and hypotheses, as results arrive."""
         if sources and (most := max(map(len, sources)) + 1) > self.longest:
             raise ModelError(
-                f"a sentence of {most} tokens is longer than the {self.longest} that CTranslate2 was given"
+                f"a sentence of {most} tokens is longer than the {self.longest} positions of the exported model"
             )
         longest = [min(limit, self.longest) for limit in longest]
         exact, hypotheses = search.get("stop", "exact") == "exact", search.get("hypotheses", 1)
@@ -103,12 +125,12 @@ class Engine:
             "min_decoding_length": search.get("min_length", 0),
         }
         cut_short: list[list[int]] = []
-        # An exact search always goes to the limit of its batch, so it needs batches of one limit.
+        # An exact search always runs to the limit of its batch, so all sentences of a batch need the same limit.
         batches = _by_length(sources, longest, one_limit=exact)
         for batch, results in self._run(batches, sources, longest, options):
             shared = max(longest[place] for place in batch)
             for place, result in zip(batch, results, strict=True):
-                # A batch shares the limit of its longest sentence. Who reached a limit of its own is run alone.
+                # A batch has the limit of its longest sentence. One that reached its own limit is run again, alone.
                 if longest[place] < shared and max(map(len, result.hypotheses)) >= longest[place]:
                     cut_short.append([place])
                 else:
@@ -117,7 +139,7 @@ class Engine:
             yield place, self._read(result, hypotheses)
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
-        """Log-probability of each token of each given target, and last of the end token."""
+        """Log-probability of each token of the given targets and, last, of the end token."""
         pairs = [self._spell(sources, self.source), self._spell(targets, self.target)]
         return [result.log_probs for result in self._translator.score_batch(*pairs, max_batch_size=BATCH)]
 
@@ -128,31 +150,34 @@ class Engine:
         longest: Sequence[int],
         search: Mapping[str, Any],
     ) -> Iterator[tuple[Sequence[int], list[TranslationResult]]]:
-        """All batches at once to the workers, then their answers in turn."""
+        """Send all batches to the workers, then yield their results in turn."""
         limits = [max(longest[place] for place in batch) for batch in batches]
-        waiting = [
+        pending = [
             self._translator.translate_batch(
                 self._spell([sources[place] for place in batch], self.source),
-                **{**search, "min_decoding_length": min(search["min_decoding_length"], limit)},  # else it refuses
-                num_hypotheses=search["beam_size"],  # all that ended: they tell how far the search went
+                **{
+                    **search,
+                    "min_decoding_length": min(search["min_decoding_length"], limit),
+                },  # else CTranslate2 refuses
+                num_hypotheses=search["beam_size"],  # all finished ones: they show how far the search went
                 max_decoding_length=limit,
                 max_input_length=0,
                 disable_unk=True,
                 suppress_sequences=self._never,
-                return_end_token=True,  # counted in the length, as ours is
+                return_end_token=True,  # counted in the length, as in our own search
                 return_scores=True,
                 asynchronous=True,
             )
             for batch, limit in zip(batches, limits, strict=True)
         ]
-        for batch, answers in zip(batches, waiting, strict=True):
-            yield batch, [answer.result() for answer in answers]
+        for batch, results in zip(batches, pending, strict=True):
+            yield batch, [result.result() for result in results]
 
     def _spell(self, sentences: Sequence[Sequence[int]], tokenizer: Tokenizer) -> list[list[str]]:
         return [[tokenizer.tokens[id] for id in ids] for ids in sentences]
 
     def _read(self, result: TranslationResult, hypotheses: int) -> list[EngineHypothesis]:
-        """The best of them, as ids."""
+        """The best hypotheses, as ids."""
         found = []
         for tokens, score in zip(result.hypotheses[:hypotheses], result.scores[:hypotheses], strict=True):
             ids = tuple(self._ids[token] for token in tokens)
@@ -162,22 +187,21 @@ class Engine:
 
 
 def open_engine(run: Run, quantization: Quantization = "int8", *, workers: int = 0) -> Engine:
-    """The engine of a run. The model is converted into the run folder when it is first asked for, or has changed."""
+    """The engine of a run. The model is converted into the run folder on first use, or if the weights have changed."""
     convert_if_new(run, quantization)
     return Engine(engine_folder(run, quantization), *run.tokenizers, workers=workers)
 
 
-def convert_if_new(run: Run, quantization: Quantization, log: Callable[[str], None] | None = None) -> bool:
-    """Convert the run, unless a sound conversion of these very weights is there; returns whether it was done.
+def convert_if_new(run: Run, quantization: Quantization, log: Log | None = None) -> bool:
+    """Convert the run unless an undamaged conversion of these weights exists; returns whether it was converted.
 
-    Processes that ask at the same time wait for the first and use what it has made. `log` gets a line where a file of
-    the conversion is damaged.
+    Other processes wait for the first and use its result. `log` receives a line if a converted file is damaged.
     """
     folder = engine_folder(run, quantization)
     if _is_current(folder, run, log):
         return False
     if not os.access(run.folder, os.W_OK):
-        raise UnwritableError(f"{folder}: cannot be written (no permission)")  # before a long conversion
+        raise UnwritableError(f"{folder}: cannot be written (no permission)")  # checked before a long conversion
     with exporting(run):
         if _is_current(folder, run):
             return False
@@ -185,8 +209,8 @@ def convert_if_new(run: Run, quantization: Quantization, log: Callable[[str], No
     return True
 
 
-def _is_current(folder: Path, run: Run, log: Callable[[str], None] | None = None) -> bool:
-    """Whether the folder holds a conversion of the run's weights, and each file has the content that was written."""
+def _is_current(folder: Path, run: Run, log: Log | None = None) -> bool:
+    """Whether the folder contains a conversion of the run's weights with correct checksums."""
     if read_mark(folder).get("fingerprint") != fingerprint(run):
         return False
     wrong = [f"{name} is {problem}" for name, problem in check_export(folder).items() if problem]
@@ -196,12 +220,12 @@ def _is_current(folder: Path, run: Run, log: Callable[[str], None] | None = None
 
 
 def engine_folder(run: Run, quantization: Quantization) -> Path:
-    """Where a run keeps its converted model."""
+    """The folder of the converted model in a run."""
     return run.folder / folder_name("ctranslate2", {"quantization": quantization})
 
 
 def _by_length(sources: Sequence[Sequence[int]], longest: Sequence[int], *, one_limit: bool) -> list[list[int]]:
-    """The places of the sentences in batches of like length, longest first; all of one limit, if asked for."""
+    """Indices of the sentences in batches of similar length, longest first; with `one_limit`, of equal limits."""
     batches: list[list[int]] = []
     for place in sorted(range(len(sources)), key=lambda place: (-len(sources[place]), -longest[place])):
         full = not batches or len(batches[-1]) == BATCH
@@ -212,37 +236,13 @@ def _by_length(sources: Sequence[Sequence[int]], longest: Sequence[int], *, one_
 
 
 def _compute_type(ctranslate2: ModuleType, mark: Mapping[str, Any]) -> str:
-    """That of the weights; where the processor lacks it (int16 mostly), full precision and not a coarser one."""
+    """The type of the weights or, if the processor does not support it (often int16), full precision."""
     wanted = mark.get("quantization", "float32")
     return wanted if wanted in ctranslate2.get_supported_compute_types("cpu") else "float32"
 
 
-# Translation by CTranslate2, for runs that can be converted and searches that it knows. Torch is never imported.
-
-
-EngineName = Literal["auto", "torch", "ctranslate2"]
-SUPPORTED = frozenset(
-    {
-        "beam_size",
-        "length_penalty",
-        "stop",
-        "min_length",
-        "max_length_ratio",
-        "max_length_extra",
-        "no_repeat_ngram_size",
-    }
-)
-"""Search settings that CTranslate2 follows."""
-OUTSIDE = frozenset({"retry_failures", "max_source_tokens", "long_lines", "max_joined_tokens", "batch_tokens"})
-"""Settings that do not concern the search of one sentence: retries and long lines are handled in this module."""
-DEPENDENT = frozenset(
-    {"temperature", "top_k", "top_p", "epsilon_cutoff", "seed", "diversity_penalty", "ensemble_average"}
-)
-"""Settings without effect unless `sample`, `groups` or an ensemble is asked for. Each of these needs torch."""
-
-
 class FastTranslator:
-    """A converted run. Answers as `Translator` gives them; log-probabilities of tokens only when asked for."""
+    """Translates with a converted run. Results are those of `Translator`; token log-probabilities only if requested."""
 
     def __init__(self, engine: Engine, search: SearchSettings, scripts: frozenset[str] | None = None):
         self.engine, self.search, self.scripts = engine, search, scripts
@@ -250,22 +250,26 @@ class FastTranslator:
     def translate(
         self, texts: Sequence[str], *, nbest: int = 1, details: bool = False, **search: Any
     ) -> list[Translation]:
-        """Translate texts, given back in order. Keywords override `search` settings, e.g. beam_size=1."""
+        """Translate texts; results keep the order. Keywords override `search` settings, e.g. beam_size=1."""
         settings = replace(self.search, **search)
-        return in_pieces(texts, self.engine.source, settings, lambda parts: self._all(parts, settings, nbest, details))
-
-    def _all(self, texts: Sequence[str], settings: SearchSettings, nbest: int, details: bool) -> list[Translation]:
-        """Answers, with loops and empty ones tried again."""
-        answers = self._answer(texts, settings, nbest, details)
-        if not settings.retry_failures:
-            return answers
-        return retry_failed(
-            answers, settings, lambda places, safer: self._answer([texts[p] for p in places], safer, nbest, details)
+        return in_pieces(
+            texts, self.engine.source, settings, lambda parts: self._translate(parts, settings, nbest, details)
         )
 
-    def _answer(self, texts: Sequence[str], settings: SearchSettings, nbest: int, details: bool) -> list[Translation]:
+    def _translate(
+        self, texts: Sequence[str], settings: SearchSettings, nbest: int, details: bool
+    ) -> list[Translation]:
+        """Translate texts that are not too long; retry failures if the settings say so."""
+        found = self._search(texts, settings, nbest, details)
+        if not settings.retry_failures:
+            return found
+        return retry_failed(
+            found, settings, lambda indices, safer: self._search([texts[i] for i in indices], safer, nbest, details)
+        )
+
+    def _search(self, texts: Sequence[str], settings: SearchSettings, nbest: int, details: bool) -> list[Translation]:
         encoded = self.engine.source.encode_many(list(texts))
-        answers = [Translation(text, "", 0.0, (), (), True) for text in texts]
+        results = [Translation(text, "", 0.0, (), (), True) for text in texts]
         places = [place for place, ids in enumerate(encoded) if ids]
         sources = [encoded[place] for place in places]
         found: Iterable[tuple[int, list[EngineHypothesis]]] = self.engine.as_they_come(
@@ -278,20 +282,24 @@ class FastTranslator:
             no_repeat_ngram_size=settings.no_repeat_ngram_size,
             min_length=settings.min_length,
         )
-        forbids = settings.no_repeat_ngram_size > 0 or settings.min_length > 0
-        known = self._log_probs(sources, found := list(found)) if details or forbids else {}
-        if forbids:
-            found = [(number, _by_own_scores(number, some, known, settings)) for number, some in found]
-        for number, hypotheses in found:  # while the workers go on with the others
-            text = texts[places[number]]
-            made = [self._make(text, one, known.get((number, one.tokens), ()) if details else ()) for one in hypotheses]
-            answers[places[number]] = replace(made[0], alternatives=tuple(made[1:])) if made[1:] else made[0]
-        return answers
+        constrained = settings.no_repeat_ngram_size > 0 or settings.min_length > 0
+        log_probs = self._log_probs(sources, found := list(found)) if details or constrained else {}
+        if constrained:
+            found = [(number, _rescore(number, some, log_probs, settings)) for number, some in found]
+        for number, hypotheses in found:  # while the workers continue with the others
+            first, *rest = [
+                self._result(texts[places[number]], one, log_probs.get((number, one.tokens), ()) if details else ())
+                for one in hypotheses
+            ]
+            results[places[number]] = replace(first, alternatives=tuple(rest))
+        return results
 
     def _log_probs(
         self, sources: Sequence[list[int]], found: Sequence[tuple[int, list[EngineHypothesis]]]
     ) -> dict[tuple[int, tuple[int, ...]], tuple[float, ...]]:
-        """Of the tokens of each hypothesis and of its end, if it came, by the place of its sentence."""
+        """Log-probabilities of the tokens of each hypothesis, by sentence index and tokens. The end token is
+        included if there is one.
+        """
         asked = [(number, one) for number, hypotheses in found for one in hypotheses]
         scores = self.engine.score([sources[number] for number, _ in asked], [one.tokens for _, one in asked])
         return {
@@ -299,7 +307,7 @@ class FastTranslator:
             for (number, one), values in zip(asked, scores, strict=True)
         }
 
-    def _make(self, source: str, found: EngineHypothesis, log_probs: tuple[float, ...]) -> Translation:
+    def _result(self, source: str, found: EngineHypothesis, log_probs: tuple[float, ...]) -> Translation:
         target = self.engine.target
         text = target.decode(found.tokens)
         flags = find_flags(source, text, found.ended, self.scripts)
@@ -307,18 +315,21 @@ class FastTranslator:
         return Translation(source, text, found.score, tokens, log_probs, found.ended, flags)
 
 
-def _by_own_scores(
+def _rescore(
     number: int,
     hypotheses: Sequence[EngineHypothesis],
-    known: Mapping[tuple[int, tuple[int, ...]], tuple[float, ...]],
+    log_probs: Mapping[tuple[int, tuple[int, ...]], tuple[float, ...]],
     search: SearchSettings,
 ) -> list[EngineHypothesis]:
-    """Hypotheses with the model's own scores, best first: what CTranslate2 forbids makes it surer of all the rest."""
-    made = []
+    """Hypotheses with the scores of the unconstrained model, best first.
+
+    CTranslate2 renormalizes the probabilities after it has removed forbidden tokens.
+    """
+    rescored = []
     for one in hypotheses:
-        values = known[number, one.tokens]
-        made.append(one._replace(score=sum(values) / len(values) ** search.length_penalty))
-    return sorted(made, key=lambda one: -one.score)
+        values = log_probs[number, one.tokens]
+        rescored.append(one._replace(score=sum(values) / len(values) ** search.length_penalty))
+    return sorted(rescored, key=lambda one: -one.score)
 
 
 def open_fast(
@@ -328,7 +339,7 @@ def open_fast(
     asked: Sequence[str] = (),
     *,
     quantization: Quantization = "int8",
-    log: Callable[[str], None] | None = None,
+    log: Log | None = None,
 ) -> FastTranslator | None:
     """Open the run with CTranslate2 if `choose_engine` selects it; None means: use torch.
 
@@ -346,9 +357,7 @@ def open_fast(
         return None
 
 
-def load_fast(
-    run: Run, quantization: Quantization = "int8", log: Callable[[str], None] | None = None
-) -> FastTranslator:
+def load_fast(run: Run, quantization: Quantization = "int8", log: Log | None = None) -> FastTranslator:
     """Open a run with CTranslate2. The run is converted once, on first use; `log` then gets one line about it."""
     folder = engine_folder(run, quantization)
     if convert_if_new(run, quantization, log) and log and quantization != "float32":
@@ -358,13 +367,13 @@ def load_fast(
 
 
 def choose_engine(wanted: EngineName, run: Run, search: SearchSettings, asked: Sequence[str] = ()) -> EngineName:
-    """The engine to take: CTranslate2 where it can do what is asked, else torch. `asked`: options beyond the search.
+    """The engine to use: CTranslate2 if it can do what is requested, else torch. `asked` are other options in use.
 
-    Only where it is asked for does CTranslate2 stop exactly, which it is slow at, or forbid, where it may find other
-    texts than torch.
+    "auto" takes torch for an exact stop, where CTranslate2 is slow, and for blocked n-grams and minimum lengths, where
+    CTranslate2 may find other translations.
     """
-    left_alone = search.no_repeat_ngram_size or search.min_length or search.stop == "exact"
-    if wanted == "torch" or (wanted == "auto" and left_alone):
+    torch_is_better = search.no_repeat_ngram_size or search.min_length or search.stop == "exact"
+    if wanted == "torch" or (wanted == "auto" and torch_is_better):
         return "torch"
     reason = why_not(run, search, asked)
     if not reason:
@@ -375,9 +384,9 @@ def choose_engine(wanted: EngineName, run: Run, search: SearchSettings, asked: S
 
 
 def why_not(run: Run, search: SearchSettings, asked: Sequence[str] = ()) -> str:
-    """Why CTranslate2 cannot do it; empty when it can.
+    """Why CTranslate2 cannot be used; empty if it can.
 
-    A setting that is in none of the three lists above must have its default value: a new one goes to torch.
+    A setting that is in none of the three lists above must have its default value, so new settings select torch.
     """
     for setting in fields(search):
         name = setting.name
@@ -390,12 +399,9 @@ def why_not(run: Run, search: SearchSettings, asked: Sequence[str] = ()) -> str:
     return "" if importlib.util.find_spec("ctranslate2") else 'it is not installed; pip install "regard[ctranslate2]"'
 
 
-# What coarser arithmetic costs: BLEU of a quantized model beside that of full precision.
-
-
 @dataclass(frozen=True)
 class QuantizationLoss:
-    """BLEU of both, by CTranslate2 with the search of the run."""
+    """BLEU in full precision and quantized, with CTranslate2 and the search settings of the run."""
 
     quantization: Quantization
     sentences: int
@@ -409,7 +415,7 @@ class QuantizationLoss:
 
 
 def quantization_loss(run: Run, folder: Path, quantization: Quantization, pairs: Sequence[Pair]) -> QuantizationLoss:
-    """Translate these pairs with the quantized model in `folder` and with full precision."""
+    """Translate these pairs with the quantized model in `folder` and in full precision."""
     from regard.tasks.translate.evaluate import score_translations
 
     search, (source, target) = run.recipe.search, run.tokenizers
