@@ -1,4 +1,4 @@
-"""The picture of all heads, layers by heads: one SVG file that needs nothing else."""
+"""A picture of all attention heads, layers by heads, as one self-contained SVG file."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 CELL_WIDTH, CELL_HEIGHT, GAP = 150, 54, 6
 LEFT, TOP = 84, 96
 COLOURS = {"positional": "#2a78b8", "rare": "#a64a97", "syntactic": "#3a8a4d", "alignment": "#b97a12", "": "#8a8f98"}
-KINDS = {"encoder": "encoder: source to source", "decoder": "decoder: target to target", "cross": "target to source"}
+KINDS = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "cross-attention"}
 LEGEND = {
-    "positional": "one offset", "rare": "rarest token", "syntactic": "a relation", "alignment": "the translated word",
+    "positional": "a fixed offset", "rare": "the rarest token", "syntactic": "a grammatical relation",
+    "alignment": "the translated word",
 }  # fmt: skip
 STYLE = """
 text { font: 12px system-ui, sans-serif; fill: #24292f }
@@ -25,7 +26,7 @@ text { font: 12px system-ui, sans-serif; fill: #24292f }
 
 
 def draw_heads(heads: Sequence[Mapping[str, Any]], title: str) -> str:
-    """Heads as `Head.as_dict` gives them: the colour is the role, its strength the importance."""
+    """Draw heads (`HeadReport.as_dict`): the colour shows the role, its strength the importance."""
     most = max((head["ablation"] for head in heads), default=0.0)
     parts: list[str] = []
     y, columns = TOP, max(head["head"] for head in heads) + 1
@@ -54,15 +55,15 @@ def _cell(head: Mapping[str, Any], x: float, y: float, most: float) -> str:
     role = head["roles"][0] if head["roles"] else None
     colour = COLOURS[role["kind"] if role else ""]
     share = max(head["ablation"], 0.0) / most if most > 0 else 0.0
-    told = f"{role['name']} {role['evidence']['share']:.0%}" if role else "no role"
-    facts = f"{head['attention']} head {head['head']}: {told}; loss {head['ablation']:+.4f} without it"
+    label = f"{role['name']} {role['evidence']['share']:.0%}" if role else "no role"
+    facts = f"{head['attention']} head {head['head']}: {label}; loss {head['ablation']:+.4f} without it"
     below = f"{head['head']} · confidence {head['confidence']:.2f}"
     return (
         f"<g><title>{escape(facts)}</title>"
         f'<rect class="cell" x="{x}" y="{y}" width="{CELL_WIDTH}" height="{CELL_HEIGHT}" rx="6"/>'
         f'<rect x="{x}" y="{y}" width="{CELL_WIDTH}" height="{CELL_HEIGHT}" rx="6" fill="{colour}" '
         f'fill-opacity="{0.06 + 0.4 * share:.2f}"/>'
-        f"{_text(x + 10, y + 20, told, 'role' if role else 'small')}"
+        f"{_text(x + 10, y + 20, label, 'role' if role else 'small')}"
         f'<rect x="{x + 10}" y="{y + 29}" width="{(CELL_WIDTH - 20) * share:.1f}" height="3" rx="1.5" fill="{colour}"/>'
         f"{_text(x + 10, y + 46, below, 'small')}</g>"
     )
@@ -70,9 +71,11 @@ def _cell(head: Mapping[str, Any], x: float, y: float, most: float) -> str:
 
 def _legend(x: float, y: float, heads: Sequence[Mapping[str, Any]], most: float) -> str:
     found = {role["kind"] for head in heads for role in head["roles"]}
-    told = " · ".join(f"{kind}: {meaning}" for kind, meaning in LEGEND.items() if kind in found) or "no head has a role"
-    weight = f"strength and bar: rise of the loss without the head, up to {most:.3f} a token"
-    return _text(x, y, told, "small") + _text(x, y + 16, weight, "small")
+    roles = (
+        " · ".join(f"{kind}: {meaning}" for kind, meaning in LEGEND.items() if kind in found) or "no head has a role"
+    )
+    weight = f"colour strength and bar: increase of the loss without the head, up to {most:.3f} per token"
+    return _text(x, y, roles, "small") + _text(x, y + 16, weight, "small")
 
 
 def _layer(attention: str) -> str:

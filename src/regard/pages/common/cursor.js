@@ -24,7 +24,7 @@ function describe({ matrix, rows, columns }, { row, column }) {
   return "Point at a word or a cell, or use the arrow keys, to see its weight.";
 }
 
-// Hosts for drawings of what `name` says, and the line that tells what the cursor stands on; `follow` hears of every
+// Hosts for drawings of what `name` says, and the line that says what is under the cursor; `follow` is called on every
 // move. A drawing is { make, view, title }: a function of weights.js, what it draws, a heading if there are several.
 function panels({ name = "Attention weights", say = describe, follow = () => {} } = {}) {
   const says = html("p", { class: "says", role: "status" });

@@ -3,7 +3,7 @@ import { html } from "./draw.js";
 import { roving } from "./keys.js";
 
 
-// `pieces` as sentence.js gives them. `onPoint(index or null)` hears of the pointer and of the keyboard's focus;
+// `pieces` as sentence.js gives them. `onPoint(index or null)` is called when the pointer or the keyboard focus moves;
 // `onChoose(index)` of clicks and of the Enter key. Without either the text is only shown.
 function text(side, pieces, language, { label, onPoint, onChoose } = {}) {
   const isLive = Boolean(onPoint || onChoose);

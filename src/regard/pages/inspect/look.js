@@ -54,7 +54,7 @@ function scaleNodes({ raw: { most } }, compared) {
   return [compared === "raw" ? "0" : figure(-most), html("i", {}), figure(most)];
 }
 
-// `follow(view, cursor)` hears of every move of the cursor; `beside` is a control that stands with the heads.
+// `follow(view, cursor)` is called on every move of the cursor; `beside` is a control beside the heads.
 function lookView(book, maps, picked, follow, beside) {
   const made = controls(book, maps, picked);
   const fields = Object.fromEntries(Object.keys(made).map((name) => [name, html("div", { class: name })]));

@@ -22,7 +22,7 @@ function facts({ translation, model }, names) {
   ].filter(Boolean).join(" · ");
 }
 
-// The two sentences on facing pages. `onPoint(side, index or null)` hears which word is pointed at.
+// The two sentences on facing pages. `onPoint(side, index or null)` is called with the word under the pointer.
 function facingPages(book, unit, { languages, names, onPoint }) {
   const texts = Object.fromEntries(SIDES.map((side) => [side, running.text(side, book.pieces(side, unit),
     languages[side], { label: `${names[side]}; use the arrow keys to move between words`,

@@ -4,7 +4,7 @@ import { html, svg, choice, number, linear, textWidth, responsive } from "../com
 const FONT = 13;
 const PAD = { x: 40, y: 18 };
 
-// Beside its point where there is room: right, left, above, below; else it is told on hover alone.
+// Beside its point where there is room: right, left, above, below; else it is shown on hover only.
 function placed(points, width, height) {
   const taken = points.map(([x, y]) => ({ left: x - 4, right: x + 4, top: y - 4, bottom: y + 4 }));
   const meets = (one) => taken.some((other) => one.left < other.right && other.left < one.right
