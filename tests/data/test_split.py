@@ -132,7 +132,7 @@ def test_what_cannot_be_done_is_told() -> None:
     knot = [Pair("Yes.", f"so {number}") for number in range(9)]
     with pytest.raises(CorpusError) as caught:
         plan_split(knot, 2, 0, where="a.tsv")
-    knotted = "9 of 9 pairs hang together through shared sentences"
+    knotted = "9 of 9 pairs are connected through shared sentences"
     assert (
         str(caught.value)
         == f"a.tsv: nothing is left for valid: {knotted}; clean it, or ask for more pairs (data.valid_size)"

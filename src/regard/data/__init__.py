@@ -1,1 +1,1 @@
-"""Text in: reading, cleaning, tokenizing and batching corpora. No model is known here."""
+"""Data: reading, cleaning, splitting, storing and batching corpora. No model is used here."""

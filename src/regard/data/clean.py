@@ -1,7 +1,7 @@
-"""Cleaning: an ordered table of rules, each of which knows one way in which a pair can be useless.
+"""Cleaning: an ordered table of rules, each of which removes one kind of useless pairs.
 
-A pair is kept as it is or removed; nothing is rewritten. The first rule that matches a pair takes the count, so the
-counts and the kept pairs add up to what was read.
+A pair is kept unchanged or removed. It is counted for the first rule that matches it, so that the counts and the kept
+pairs add up to the pairs that were read.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from regard.errors import SettingsError
 from regard.languages import common_scripts, language_scripts, share_in
 
 SAMPLE = 1000
-"""Pairs at the head of the corpus that tell its scripts, where the languages do not."""
+"""Pairs at the start of the corpus from which its scripts are taken if the languages are unknown."""
 
 SHORT_ALLOWANCE = 5
-"""Characters given to the shorter side before lengths are compared: "Hi." may become "Buongiorno."."""
+"""Characters added to the shorter side before lengths are compared: "Hi." may become "Buongiorno."."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class CleaningSettings:
     """What to remove from a corpus. The defaults remove what harms training and little else."""
 
     source_language: str = ""
-    """Language code of the source: says which script to expect."""
+    """Language code of the source; determines the expected script."""
     target_language: str = ""
-    """Language code of the target: says which script to expect."""
+    """Language code of the target; determines the expected script."""
     max_words: int = 200
     """Remove pairs with more words than this on either side; 0: no limit."""
     max_characters: int = 2000
@@ -43,13 +43,13 @@ class CleaningSettings:
     min_script: float = 0.5
     """Remove pairs with a smaller share of a side's letters than this in its language's script; 0: not checked."""
     drop_control: bool = True
-    """Remove pairs with control characters, odd line separators or the sign of a broken encoding (U+FFFD)."""
+    """Remove pairs with control characters, unusual line separators or the replacement character U+FFFD."""
     drop_html: bool = True
     """Remove pairs with HTML tags or entities such as &nbsp; left in them."""
     drop_copies: bool = True
-    """Remove pairs whose target is the source once more, if it holds a letter."""
+    """Remove pairs whose target is a copy of the source, if it has a letter."""
     drop_duplicates: bool = True
-    """Remove pairs that came before, both sides exactly the same."""
+    """Remove pairs that occurred before with exactly the same sides."""
 
     def __post_init__(self) -> None:
         for name in ("max_words", "max_characters"):
@@ -71,11 +71,11 @@ class CleaningRule(NamedTuple):
     name: str
     meaning: str
     make: Callable[[CleaningSettings, Sequence[Pair]], Check | None]
-    """The check under these settings, given the head of the corpus; None where the settings turn it off."""
+    """Makes the check from the settings and the first pairs of the corpus; None if the settings turn it off."""
 
 
 class RemovedExample(NamedTuple):
-    """A removed pair and its number in the corpus, counted from 1."""
+    """A removed pair and its number in the corpus; the first pair is 1."""
 
     number: int
     pair: Pair
@@ -83,7 +83,7 @@ class RemovedExample(NamedTuple):
 
 @dataclass
 class CleaningReport:
-    """What cleaning did. It fills while the pairs are drawn."""
+    """Counts of kept and removed pairs. It is filled while the pairs are read."""
 
     read: int = 0
     kept: int = 0
@@ -92,13 +92,13 @@ class CleaningReport:
     examples: dict[str, list[RemovedExample]] = dataclasses.field(
         default_factory=lambda: {rule.name: [] for rule in RULES}
     )
-    """The first few of them."""
+    """The first few removed pairs of each rule."""
 
 
 def clean(
     pairs: Iterable[Pair], settings: CleaningSettings, examples: int = 3
 ) -> tuple[Iterator[Pair], CleaningReport]:
-    """The pairs that pass every rule, as a stream, and the report that fills while they are drawn."""
+    """The pairs that pass every rule, as a stream, and a report that is filled while they are read."""
     report = CleaningReport()
     return _keep(iter(pairs), settings, examples, report), report
 
@@ -121,10 +121,10 @@ def _keep(pairs: Iterator[Pair], settings: CleaningSettings, examples: int, repo
 # ---------------------------------------------------------------------------------------------------------------------
 # The rules
 
-# C0 and C1 controls but tab and line end (white space, to be met inside TMX and PO entries), the line and paragraph
-# separators at which other programs would break a line, and the replacement character.
+# C0 and C1 controls except tab and line end (white space, which occurs in TMX and PO entries), the line and paragraph
+# separators at which other programs would split a line, and the replacement character.
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufffd]")
-# Names of HTML only: "<filename>" may well be what a sentence talks about.
+# Only names of HTML elements: "<filename>" may be part of a sentence.
 _TAG = re.compile(
     r"</?(?:a|abbr|article|b|big|blockquote|body|br|button|center|code|dd|div|dl|dt|em|font|form|h[1-6]|head|hr|html|i"
     r"|iframe|img|input|label|li|link|meta|ol|option|p|pre|s|script|section|select|small|span|strike|strong|style|sub"
@@ -157,7 +157,7 @@ def _has_html(text: str) -> bool:
 
 
 def _entity_names(text: str) -> Iterator[str | None]:
-    """The name of each entity, or None for one by number."""
+    """The name of each entity; None for a numeric one."""
     return (match[1] for match in _ENTITY.finditer(text))
 
 
@@ -171,9 +171,9 @@ def _too_long(settings: CleaningSettings, head: Sequence[Pair]) -> Check | None:
 
 
 def _unbalanced(settings: CleaningSettings, head: Sequence[Pair]) -> Check | None:
-    """Lengths far apart in characters and in UTF-8 bytes.
+    """The lengths differ too much both in characters and in UTF-8 bytes.
 
-    Chinese needs a third of English's characters, Russian twice its bytes: no fair pair is far apart in both.
+    Chinese needs a third of the characters of English, Russian twice the bytes: no good pair differs much in both.
     """
     if not settings.max_length_ratio:
         return None
@@ -191,7 +191,7 @@ def _unbalanced(settings: CleaningSettings, head: Sequence[Pair]) -> Check | Non
 def _copied(settings: CleaningSettings, head: Sequence[Pair]) -> Check | None:
     if not settings.drop_copies:
         return None
-    # A number or a date is rightly copied; a sentence is not.
+    # A number or a date may be copied; a sentence may not.
     return lambda pair: _folded_words(pair.source) == _folded_words(pair.target) and any(map(str.isalpha, pair.source))
 
 
@@ -200,7 +200,7 @@ def _folded_words(text: str) -> list[str]:
 
 
 def _wrong_script(settings: CleaningSettings, head: Sequence[Pair]) -> Check | None:
-    """Letters that the language does not write with. An unknown language is judged by the head of the corpus."""
+    """Too many letters of another script. For an unknown language, the scripts are those of the first pairs."""
     if not settings.min_script:
         return None
     source = language_scripts(settings.source_language) or common_scripts(pair.source for pair in head)
@@ -220,13 +220,13 @@ def _duplicate(settings: CleaningSettings, head: Sequence[Pair]) -> Check | None
 
 
 RULES: tuple[CleaningRule, ...] = (
-    CleaningRule("empty", "nothing on one side", _empty),
-    CleaningRule("control", "control characters, or U+FFFD where a character was lost", _control),
+    CleaningRule("empty", "one side is empty", _empty),
+    CleaningRule("control", "control characters, or U+FFFD in place of a lost character", _control),
     CleaningRule("html", "HTML tags or entities left in the text", _html),
     CleaningRule("long", "too many words or characters", _too_long),
     CleaningRule("ratio", "one side much longer than the other", _unbalanced),
-    CleaningRule("copy", "the target is the source once more", _copied),
-    CleaningRule("script", "letters that the language is not written in", _wrong_script),
-    CleaningRule("duplicate", "the same pair came before", _duplicate),  # last, so that only kept pairs are remembered
+    CleaningRule("copy", "the target is a copy of the source", _copied),
+    CleaningRule("script", "letters of a script that the language does not use", _wrong_script),
+    CleaningRule("duplicate", "the same pair occurred before", _duplicate),  # last: it remembers every pair it sees
 )
-"""Every rule in the order in which they are tried."""
+"""All rules, in the order in which they are tried."""

@@ -1,4 +1,4 @@
-"""Sentences with their grammar: files in the CoNLL-U format of Universal Dependencies."""
+"""Dependency trees from files in the CoNLL-U format of Universal Dependencies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ID, FORM, HEAD, RELATION, MISC = 0, 1, 6, 7, 9
 
 
 class DependencyArc(NamedTuple):
-    """A relation, e.g. "nsubj", from a word to its head; both are places in the sentence's words."""
+    """A relation, e.g. "nsubj", from a word to its head; both are indices of words of the sentence."""
 
     dependent: int
     head: int
@@ -26,13 +26,13 @@ class DependencyArc(NamedTuple):
 
 @dataclass(frozen=True)
 class Parse:
-    """A sentence and what depends on what in it."""
+    """A sentence and its dependency arcs."""
 
     text: str
     spans: tuple[tuple[int, int], ...]
-    """Where each word stands in the text. Words that are written as one ("du", "didn't") have one place."""
+    """Start and end of each word in the text. Words that are written as one ("du", "didn't") have the same span."""
     arcs: tuple[DependencyArc, ...]
-    """Without the root, which depends on nothing."""
+    """Without the arc of the root."""
 
 
 class _Row(NamedTuple):
@@ -41,7 +41,7 @@ class _Row(NamedTuple):
 
 
 def read_conllu(path: str | Path) -> Iterator[Parse]:
-    """The sentences of a file, in order. Their texts are put together from their words, normalised as ours are."""
+    """The sentences of a file, in order. Their texts are joined from their words and normalised as for tokenizers."""
     numbered = (_Row(number, line.split("\t")) for number, line in enumerate(read_lines(path), 1))
     for is_sentence, rows in groupby(numbered, key=lambda row: bool(row.fields[0].strip())):
         words = [row for row in rows if not row.fields[0].startswith("#")] if is_sentence else []
@@ -58,11 +58,11 @@ def _parse(rows: list[_Row], path: str | Path) -> Parse:
     for line, fields in rows:
         if len(fields) != FIELDS:
             raise CorpusError(path, f"{len(fields)} columns between tabs, not the {FIELDS} of CoNLL-U", line=line)
-        if "." in fields[ID]:  # a word that is understood but not written
+        if "." in fields[ID]:  # an empty node: a word that is not in the text
             continue
         first, _, last = fields[ID].partition("-")
         number = _whole(first, path, line)
-        if number > covered_until:  # not a part of what has been written as one
+        if number > covered_until:  # not part of a multiword token
             start = len(text) + (not glued)
             text = f"{text}{'' if glued else ' '}{normalize(fields[FORM])}"
             together, covered_until = (start, len(text)), _whole(last or first, path, line)
@@ -76,11 +76,11 @@ def _parse(rows: list[_Row], path: str | Path) -> Parse:
         if head in places:
             found.append(DependencyArc(places[dependent], places[head], relation.partition(":")[0]))
         elif head != "0":
-            raise CorpusError(path, f'the head "{head}" is no word of the sentence', line=line)
+            raise CorpusError(path, f'the head "{head}" is not a word of the sentence', line=line)
     return Parse(text, tuple(spans), tuple(found))
 
 
 def _whole(text: str, path: str | Path, line: int) -> int:
     if not text.isdecimal():
-        raise CorpusError(path, f'"{text}" is no number of a word; the first column counts them', line=line)
+        raise CorpusError(path, f'"{text}" is not the number of a word; the first column counts the words', line=line)
     return int(text)

@@ -1,7 +1,7 @@
-"""Rows of TSV, CSV, JSON lines and Parquet files, each with its line number: the one reader of such files.
+"""Rows of TSV, CSV, JSON lines and Parquet files, each with its line number.
 
 A table gives the cells of the wanted columns, in the wanted order. A CSV file must name its columns in a header; a TSV
-file may. Names of columns are compared without regard to letter case, and all other columns are ignored.
+file may. Letter case does not matter in names of columns, and all other columns are ignored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from regard.errors import CorpusError, RunError
 from regard.files import opened, read_lines, require, split_suffix
 
 Find = Callable[[list[str]], Sequence[int] | None]
-"""Takes the cells of a first row, stripped and in lower case, and gives the places of the wanted columns, or None."""
+"""Takes the cells of a first row, stripped and in lower case, and gives the indices of the wanted columns, or None."""
 PARQUET_ROWS = 4096
 """Rows of a Parquet file that are read at a time."""
 
@@ -28,7 +28,7 @@ PARQUET_ROWS = 4096
 
 
 def by_name(*columns: Sequence[str]) -> Find:
-    """Finds columns by their names; of several names for a column, the first that is there counts."""
+    """Finds columns by their names; of several names for a column, the first that exists is taken."""
 
     def find(cells: list[str]) -> Sequence[int] | None:
         places = [next((cells.index(name) for name in names if name in cells), None) for names in columns]
@@ -101,7 +101,7 @@ def read_table(
 
 
 def read_json_lines(path: Path, empty: Any = None) -> Iterator[tuple[int, Any]]:
-    """Line number and value of each line. `empty` is what a line without text stands for; None: it is skipped."""
+    """Line number and value of each line. `empty` is the value of a line without text; None: the line is skipped."""
     for number, line in enumerate(read_lines(path), 1):
         if line and not line.isspace():
             yield number, _parse(line, path, number)
@@ -118,7 +118,7 @@ def read_objects(path: Path, form: str, empty: Any = None) -> Iterator[tuple[int
 
 
 def read_kept(path: Path, what: str) -> list[Any]:
-    """The values of a JSON lines file in a run folder, which may be empty. `what` names them where the file is gone."""
+    """The values of a JSON lines file in a run folder, which may be empty. `what` names them in the error message."""
     if not path.is_file():
         raise RunError(f"{path}: the {what} are gone; start the run anew")
     return [value for _, value in read_json_lines(path)] if path.stat().st_size else []

@@ -1,14 +1,15 @@
-"""Splitting a corpus into train, valid and test so that no sentence stands in two of them.
+"""Splits a corpus into train, valid and test so that no sentence is in two of them.
 
-Pairs that share a source or a target sentence belong together, and so do pairs that hang together through others
+Pairs that share a source or a target sentence belong together, and so do pairs that are connected through others
 ("Hi / Hallo", "Hello / Hallo", "Hello / Guten Tag"): they are the connected components of a graph whose edges are the
-pairs. Whole components are drawn in a random order until each part has what was asked for. Sentences are compared by
-`normalise`; an empty side connects nothing.
+pairs. Whole components are drawn in a random order until each part has its size. Sentences are compared in the form
+of `normalise`; an empty side connects nothing.
 
-Where a component is huge: a part first takes components of at most a tenth of its size, so that one knot of sentences
-cannot fill a test set; only if these do not suffice does it take larger ones that still fit. A component larger than
-the room that is left goes to train. So a part may come out smaller than asked (never larger), which `Split.sizes`
-tells; a part that would stay empty is an error.
+A part first takes components of at most a tenth of its size, so that one large component cannot fill a test set; if
+these are not enough, it takes larger ones that still fit. A component that fits nowhere goes to train. So a part may be
+smaller than asked (never larger, see `Split.sizes`); a part that would be empty is an error.
+
+Texts are told apart by 64-bit hashes, so that a corpus far larger than memory can be checked for repetition.
 """
 
 from __future__ import annotations
@@ -25,31 +26,40 @@ from regard.config import DataSettings
 from regard.data.pairs import Pair
 from regard.errors import CorpusError, SettingsError
 
-# Telling texts apart by 8 bytes each, so that a corpus far larger than memory can be checked for repetition.
+PARTS = ("train", "valid", "test")
+SHARE = 10
+"""At most one text in so many is held out for each part."""
+_TRAIN = 0
+
+Example = TypeVar("Example")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Distinct texts
 
 
 def fingerprint(text: str) -> int:
-    """64 bits of a text, the same on every machine. Ten million texts share one with a chance of 1 in 370,000."""
+    """A 64-bit hash of a text, the same on every machine. Ten million texts collide with a chance of 1 in 370,000."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def pair_text(source: str, target: str) -> str:
-    """Both sides as one text that no other pair has, to be fingerprinted."""
+    """Both sides as one text that no other pair has."""
     return f"{len(source)} {source}{target}"
 
 
 def normalise(sentence: str) -> str:
-    """The form in which two sentences count as the same: composed (NFC), case folded, single spaces."""
+    """The form in which sentences are compared: composed (NFC), case folded, single spaces."""
     if not sentence.isascii():
         sentence = unicodedata.normalize("NFC", sentence)
     return " ".join(sentence.casefold().split())
 
 
 class SeenTexts:
-    """Numbers texts 0, 1, 2, ... in the order of their first coming; a text seen again keeps its number.
+    """Numbers distinct texts 0, 1, 2, ... in the order of their first occurrence.
 
-    Only fingerprints are kept: an open-addressing table of 4-byte numbers over a dense array of 8-byte keys, 14 to 20
-    bytes a text in all, where a dictionary would take about 150.
+    Only hashes are kept: an open-addressing table of 4-byte numbers over a dense array of 8-byte keys, 14 to 20 bytes
+    per text, where a dictionary would take about 150.
     """
 
     def __init__(self) -> None:
@@ -60,7 +70,7 @@ class SeenTexts:
         return len(self._keys)
 
     def number(self, text: str) -> int:
-        """The number of this text, the next free one if it is new."""
+        """The number of this text; the next free one if it is new."""
         key = fingerprint(text)
         table, keys = self._table, self._keys
         mask = len(table) - 1
@@ -76,7 +86,7 @@ class SeenTexts:
         return len(keys) - 1
 
     def is_new(self, text: str) -> bool:
-        """Whether this text comes for the first time (and never again, for it is numbered now)."""
+        """Whether this text has not occurred before. It gets a number, so the next call gives False."""
         known = len(self._keys)
         return self.number(text) == known
 
@@ -91,8 +101,8 @@ class SeenTexts:
         self._table = table
 
 
-PARTS = ("train", "valid", "test")
-_TRAIN = 0
+# ---------------------------------------------------------------------------------------------------------------------
+# Splitting
 
 
 @dataclass(frozen=True)
@@ -100,13 +110,13 @@ class Split:
     """Which part each pair of a corpus belongs to."""
 
     parts: bytes
-    """The number in `PARTS` of each pair, in the order of the corpus: one byte a pair."""
+    """The number in `PARTS` of each pair, in the order of the corpus: one byte per pair."""
     wanted: dict[str, int]
-    """Pairs asked for in each part."""
+    """Wanted number of pairs in each part."""
     components: int
-    """Groups of pairs that hang together."""
+    """Number of connected components."""
     largest: int
-    """Pairs in the largest of them."""
+    """Pairs in the largest component."""
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -114,7 +124,7 @@ class Split:
         return {name: self.parts.count(number) for number, name in enumerate(PARTS)}
 
     def deal(self, pairs: Iterable[Pair], where: str = "corpus") -> Iterator[tuple[str, Pair]]:
-        """Stream the same corpus once more, each pair with the name of its part."""
+        """Stream the same corpus again, each pair with the name of its part."""
         count = 0
         for count, pair in enumerate(pairs, 1):
             if count > len(self.parts):
@@ -127,19 +137,19 @@ class Split:
 def plan_split(
     pairs: Iterable[Pair], valid: int | float, test: int | float, seed: int = 1, where: str = "corpus"
 ) -> Split:
-    """Read a corpus once and decide where each pair goes. A whole number is a count of pairs, a fraction a share.
+    """Read a corpus once and assign each pair to a part. An integer is a number of pairs, a float a share.
 
-    The same corpus and seed give the same split. Memory: 50 to 70 bytes a pair, never the text itself.
+    The same corpus and seed give the same split. Memory: 50 to 70 bytes per pair; the text is not kept.
     """
-    return _share_out(_find_components(pairs), valid, test, seed, where)
+    return _assign(_find_components(pairs), valid, test, seed, where)
 
 
 def plan_group_split(
     groups: Iterable[tuple[str, int]], valid: int | float, test: int | float, seed: int = 1, where: str = "corpus"
 ) -> Split:
-    """The same for pairs that come in groups, such as conversations, which stay whole and may share sentences.
+    """Split pairs that come in groups, such as conversations. Groups stay whole and may share sentences.
 
-    A group is its text, by which it is known when it comes again, and how many pairs it has.
+    A group is given by its text, by which duplicates are found, and its number of pairs.
     """
     texts = SeenTexts()
     first_pair, roots = array("I"), array("I")
@@ -148,11 +158,11 @@ def plan_group_split(
         if number == len(first_pair):
             first_pair.append(len(roots))
         roots.extend([first_pair[number]] * count)
-    return _share_out(roots, valid, test, seed, where)
+    return _assign(roots, valid, test, seed, where)
 
 
-def _share_out(roots: array[int], valid: int | float, test: int | float, seed: int, where: str) -> Split:
-    """Deal out components; `roots` has for each pair the number of the first pair of its component."""
+def _assign(roots: array[int], valid: int | float, test: int | float, seed: int, where: str) -> Split:
+    """Assign components to parts; `roots` has for each pair the number of the first pair of its component."""
     sizes = array("I", [0]) * len(roots)
     for root in roots:
         sizes[root] += 1
@@ -166,7 +176,7 @@ def _share_out(roots: array[int], valid: int | float, test: int | float, seed: i
     )
     for name, size in split.sizes.items():
         if split.wanted[name] and not size:
-            problem = f"{split.largest:,} of {len(roots):,} pairs hang together through shared sentences"
+            problem = f"{split.largest:,} of {len(roots):,} pairs are connected through shared sentences"
             raise CorpusError(
                 where, f"nothing is left for {name}: {problem}; clean it, or ask for more pairs (data.{name}_size)"
             )
@@ -174,9 +184,9 @@ def _share_out(roots: array[int], valid: int | float, test: int | float, seed: i
 
 
 def _find_components(pairs: Iterable[Pair]) -> array[int]:
-    """For each pair the number of the first pair of its component: union-find, always with the smaller as the root."""
+    """For each pair the number of the first pair of its component: union-find with the smallest number as the root."""
     sentences = SeenTexts()
-    first_pair = array("I")  # by sentence: the pair in which it first stood
+    first_pair = array("I")  # by sentence: the first pair that has it
     parent = array("I")
     for number, pair in enumerate(pairs):
         parent.append(number)
@@ -190,7 +200,7 @@ def _find_components(pairs: Iterable[Pair]) -> array[int]:
             else:
                 _unite(parent, first_pair[sentence], number)
     for number in range(len(parent)):
-        parent[number] = parent[parent[number]]  # roots come before their children: one step finishes the path
+        parent[number] = parent[parent[number]]  # roots come before their children, so one step is enough
     return parent
 
 
@@ -223,7 +233,7 @@ def _wanted_sizes(total: int, valid: int | float, test: int | float) -> tuple[in
 
 
 def _draw(sizes: array[int], wanted: tuple[int, int, int], generator: random.Random) -> bytearray:
-    """Give each component, named by its root, to a part: the held-out ones take what fits, train takes the rest."""
+    """Assign each component, given by its root, to a part: held-out parts take what fits, train takes the rest."""
     order = array("I", (root for root, size in enumerate(sizes) if size))
     generator.shuffle(order)
     part_of_root = bytearray(len(sizes))
@@ -239,12 +249,8 @@ def _draw(sizes: array[int], wanted: tuple[int, int, int], generator: random.Ran
     return part_of_root
 
 
-# Holding out: which examples training never sees, where no files of their own say so.
-
-
-SHARE = 10
-"""At most one text in so many is held out for each part."""
-Example = TypeVar("Example")
+# ---------------------------------------------------------------------------------------------------------------------
+# Holding out examples of the training data
 
 
 def held_out_sizes(data: DataSettings, most: int) -> tuple[int, int]:
@@ -252,12 +258,12 @@ def held_out_sizes(data: DataSettings, most: int) -> tuple[int, int]:
     valid = 0 if data.valid else min(data.valid_size, most)
     test = 0 if data.valid or data.test else min(data.test_size, most)
     if not data.valid and not valid:
-        raise SettingsError("data.valid_size = 0 and no validation file: training could not tell when to stop")
+        raise SettingsError("data.valid_size = 0 and no validation file: training needs validation data to stop")
     return valid, test
 
 
 def split_texts(texts: Sequence[str], data: DataSettings, seed: int) -> bytes:
-    """The number in `PARTS` of each text. The same text is never in two of them."""
+    """The number in `PARTS` of each text. Equal texts get the same part."""
     valid, test = held_out_sizes(data, max(len(texts) // SHARE, 1))
     if not valid and not test:
         return bytes(len(texts))
@@ -265,7 +271,7 @@ def split_texts(texts: Sequence[str], data: DataSettings, seed: int) -> bytes:
 
 
 def deal(corpora: Sequence[Sequence[Example]], parts: bytes) -> Iterator[dict[str, list[Example]]]:
-    """The examples of each corpus by part. `parts` has a number for each example, corpus after corpus."""
+    """The examples of each corpus by part. `parts` holds the number of each example's part, corpus after corpus."""
     numbers = iter(parts)
     for corpus in corpora:
         dealt: dict[str, list[Example]] = {part: [] for part in PARTS}

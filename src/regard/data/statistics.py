@@ -1,7 +1,6 @@
-"""What a corpus looks like: counts, lengths, vocabulary and repetition, in one pass.
+"""Statistics of a corpus: counts, lengths, vocabulary and repetition, in one pass.
 
-A word is what stands between white space. The vocabulary counts words with their case folded and the punctuation
-around them taken off.
+Words are separated by white space. The vocabulary counts case-folded words without the punctuation around them.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from regard.data.split import SeenTexts, pair_text
 
 WORD_BUCKETS = (0, 5, 10, 15, 20, 25, 30, 40, 50, 75, 100)
 CHARACTER_BUCKETS = (0, 10, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500)
-"""The greatest length in each bucket; what is longer stands in a bucket of its own."""
+"""The greatest length in each bucket. One more bucket holds everything longer."""
 
 _RECENT_WORDS = 50_000
 _PUNCTUATION = string.punctuation + "¡¿«»„“”‚‘’…–—。、，！？：；「」『』（）"
@@ -26,14 +25,14 @@ _PUNCTUATION = string.punctuation + "¡¿«»„“”‚‘’…–—。、�
 
 @dataclass(frozen=True)
 class LengthStatistics:
-    """How long the sentences of one side are."""
+    """Lengths of the sentences of one side."""
 
     total: int
     mean: float
     shortest: int
     median: int
     p95: int
-    """95 of 100 sentences are no longer than this."""
+    """95% of the sentences are at most this long."""
     p99: int
     longest: int
     buckets: dict[str, int]
@@ -51,27 +50,27 @@ class SideStatistics:
     distinct: int
     """Distinct sentences."""
     empty: int
-    """Sentences with nothing but white space."""
+    """Sentences that have only white space."""
 
 
 @dataclass(frozen=True)
 class CorpusStatistics:
-    """A corpus in numbers."""
+    """Statistics of a corpus."""
 
     pairs: int
     duplicates: int
-    """Pairs that came before, both sides exactly the same."""
+    """Pairs that occurred before with exactly the same sides."""
     ratio: float
-    """Characters of the target for each character of the source, over the whole corpus."""
+    """Characters of the target per character of the source, over the whole corpus."""
     ratio_p05: float
-    """5 of 100 pairs have a smaller ratio than this."""
+    """5% of the pairs have a smaller ratio."""
     ratio_p95: float
     source: SideStatistics
     target: SideStatistics
 
 
 def measure(pairs: Iterable[Pair]) -> CorpusStatistics:
-    """Count everything in one pass. Memory: about 60 bytes a pair, 20 a distinct word, and some 10 MB in any case."""
+    """Count everything in one pass. Memory: about 60 bytes per pair, 20 per distinct word, and at least 10 MB."""
     source, target = _SideCounter(), _SideCounter()
     distinct = SeenTexts()
     ratios: Counter[int] = Counter()  # in hundredths
@@ -101,7 +100,7 @@ class _SideCounter:
         self.empty = 0
         self._vocabulary = SeenTexts()
         self._sentences = SeenTexts()
-        self._recent: set[str] = set()  # most words come again soon, and a look here is ten times faster
+        self._recent: set[str] = set()  # most words recur soon, and this lookup is ten times faster
 
     def add(self, sentence: str) -> None:
         words = sentence.casefold().split()
@@ -153,7 +152,7 @@ def _total(counts: Counter[int]) -> int:
 
 
 def _quantile(counts: Counter[int], share: float) -> int:
-    """The smallest length that at least this share of the sentences do not exceed."""
+    """The smallest length that at least this share of the sentences does not exceed."""
     wanted, reached = share * counts.total(), 0
     for length in sorted(counts):
         reached += counts[length]

@@ -1,1 +1,1 @@
-"""Text."""
+"""Text: tokenizers, words and sentences. No model is used here."""

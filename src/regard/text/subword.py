@@ -1,7 +1,7 @@
-"""Subwords learned by SentencePiece: BPE (Sennrich et al. 2016) and unigram (Kudo 2018), any text representable.
+"""Subwords by SentencePiece: BPE (Sennrich et al. 2016) and unigram (Kudo 2018), trained here or published by others.
 
-Normalisation is done before SentencePiece sees the text, and characters outside its alphabet are spelled in UTF-8
-bytes, so that nothing is lost and UNK is never needed.
+A model that is trained here gets normalised text and spells characters outside its alphabet in UTF-8 bytes, so that
+any text can be encoded without UNK. A published model, such as Marian's, has a table that gives its pieces their ids.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from regard.text.tokenizer import (
 
 BYTE_COUNT = 256
 FIRST_TOKEN = len(FIRST_SPECIALS)
-"""From here on: symbols if there are any, then the tokens of the 256 bytes, of the alphabet, and the subwords."""
+"""First id after the special tokens: symbols if there are any, then the 256 bytes, the alphabet and the subwords."""
 THREADS = 8
-"""Fixed, because the unigram vocabulary depends on it (not on the cores that run them); BPE's does not."""
+"""Fixed, because the unigram vocabulary depends on the number of threads (not on the cores); that of BPE does not."""
 LEAST_SHARE = 0.98
-"""SentencePiece takes no smaller alphabet."""
+"""SentencePiece accepts no smaller character coverage."""
 QUIET = 2
-"""SentencePiece's level of errors: nothing below it is printed."""
+"""The log level of SentencePiece that prints errors only."""
 
 
 class SubwordTokenizer(Tokenizer):
     """A SentencePiece model, with PAD appended to its ids."""
 
     def __init__(self, kind: str, lowercase: bool, model: bytes):
-        """`model` is the content of a SentencePiece file that `train` made."""
+        """`model` is the content of a SentencePiece file made by `train`."""
         self.model = model
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         ids = list(range(FIRST_TOKEN, self._processor.get_piece_size()))
@@ -71,7 +71,7 @@ class SubwordTokenizer(Tokenizer):
 
 
 def train(lines: list[str], settings: config.TokenizerSettings) -> SubwordTokenizer:
-    """Learn subwords from normalised lines."""
+    """Learn subwords from normalised lines. A size that the text does not support is an error."""
     tokenizer = _learn(lines, settings, settings.vocab_size)
     if tokenizer.size == settings.vocab_size:
         return tokenizer
@@ -82,7 +82,7 @@ def train(lines: list[str], settings: config.TokenizerSettings) -> SubwordTokeni
 
 
 def _learn(lines: list[str], settings: config.TokenizerSettings, size: int) -> SubwordTokenizer:
-    """A vocabulary of this size, or of the largest that the text supports."""
+    """A vocabulary of this size, or of the largest size that the text supports."""
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -119,24 +119,22 @@ def load(path: Path, kind: str, lowercase: bool, symbols: Sequence[str] = ()) ->
     """Open a stored model."""
     model = path.read_bytes()
     damaged = TokenizerError(f"{path}: not a SentencePiece model, or damaged; take it from a copy of the run")
-    if not model:  # which SentencePiece would take for a model of nothing
+    if not model:  # SentencePiece would accept it as an empty model
         raise damaged
     try:
         tokenizer = SubwordTokenizer(kind, lowercase, model)
     except RuntimeError:
         raise damaged from None
     if tokenizer.token(tokenizer.first_byte) != "<0x00>" or tokenizer.symbols != tuple(symbols):
-        raise TokenizerError(
-            f"{path}: a SentencePiece model whose ids are laid out differently; it cannot be used here"
-        )
+        raise TokenizerError(f"{path}: a SentencePiece model with another order of ids; it cannot be used here")
     return tokenizer
 
 
 def _alphabet_share(lines: list[str], size: int) -> float:
-    """The share of the text whose characters get a token each: all of it, while that leaves half the room to subwords.
+    """The character coverage: all characters get a token, unless they would take more than half of the vocabulary.
 
-    The usual 0.9995 would spell Ä, Ö, Ü and every digit of Multi30k in bytes. All of Chinese, though, would leave no
-    room; then its rare characters are spelled in bytes.
+    The usual 0.9995 would spell Ä, Ö, Ü and every digit of Multi30k in bytes. All characters of Chinese would leave no
+    room for subwords; there the rare ones are spelled in bytes.
     """
     counts = Counter[str]()
     for line in lines:
@@ -146,28 +144,30 @@ def _alphabet_share(lines: list[str], size: int) -> float:
     return max(kept / counts.total(), LEAST_SHARE)
 
 
-# Subwords whose ids come from a table, not from the SentencePiece model that cuts them: how published models come.
-#
-# Marian's models share one table between two SentencePiece models, one a language; a piece that the table lacks is
-# unknown. SentencePiece normalises with the rules it was trained with, so `decode` gives back what those rules leave.
-
+# ---------------------------------------------------------------------------------------------------------------------
+# Published models with a table of their own
 
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 _LANGUAGE = re.compile(r"\s*(>>[^<>\s]+<<)\s*")
 
 
 class MappedTokenizer(Tokenizer):
-    """A SentencePiece model and a table of tokens. ">>de<<" at the start of a text is a token, if the table has it."""
+    """A SentencePiece model and a table that gives its pieces their ids.
+
+    Marian's models have one table for two SentencePiece models, one per language. Pieces that are not in the table are
+    unknown. SentencePiece normalises by its own rules, so `decode` gives back the text as those rules change it.
+    ">>de<<" at the start of a text is one token if the table has it.
+    """
 
     def __init__(self, tokens: Sequence[str], model: bytes):
-        """`tokens` in the order of their ids, the special ones left out; `model` is a SentencePiece file's content."""
+        """`tokens` in the order of their ids, without the special ones; `model`: content of a SentencePiece file."""
         super().__init__("sentencepiece", False, tokens, [_spelling(token) for token in tokens])
         self.model = model
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         self._ids = {token: id for id, token in enumerate(tokens, start=len(FIRST_SPECIALS))}
 
     def normalize(self, text: str) -> str:
-        """The text as `decode` will give it back."""
+        """The text as `decode` gives it back."""
         language, rest = self._split_language(text)
         plain = self._processor.normalize(super().normalize(rest)).replace(SPACE_MARK, " ").strip(" ")
         return f"{language} {plain}".strip(" ") if language else plain
@@ -191,7 +191,7 @@ class MappedTokenizer(Tokenizer):
 
 
 def load_mapped(path: Path, tokens: Sequence[str]) -> MappedTokenizer:
-    """Open a stored model with its table."""
+    """Open a stored SentencePiece model with its table of tokens."""
     model = path.read_bytes()
     try:
         return MappedTokenizer(tokens, model)

@@ -1,7 +1,7 @@
-"""Subword regularisation: the same text cut into other subwords each time it is shown.
+"""Subword regularization: a text is split into different subwords each time it is shown.
 
-BPE-dropout (Provilkov et al. 2020) and sampling from the unigram lattice (Kudo 2018). Both are written out here because
-SentencePiece's own sampling cannot be seeded. Subwords never reach across a space, so words are cut independently.
+BPE-dropout (Provilkov et al. 2020) and sampling from the unigram lattice (Kudo 2018). Both are implemented here because
+the sampling of SentencePiece cannot be seeded. Subwords never contain an inner space, so words are split independently.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from regard.text.subword import BYTE_COUNT, FIRST_TOKEN, SubwordTokenizer
 from regard.text.tokenizer import SPACE_MARK, Tokenizer, find_symbols
 
 REMEMBERED_WORDS = 1 << 16
-"""The same words come back all the time, so what can be computed before the dice fall is kept for this many."""
+"""Number of words whose deterministic part is cached, since the same words occur again and again."""
 
 NEVER = math.inf
-"""The rank of a pair that is no token."""
+"""The rank of a pair that is not a token."""
 
 Draw = Callable[[], float]
 """The next uniform random number in [0, 1)."""
 
 
 def resample(tokenizer: Tokenizer, ids: Sequence[int], strength: float, generator: random.Random) -> list[int]:
-    """Other ids that spell the same text as `ids`, which `encode` made.
+    """Sample other ids that spell the same text as `ids`, which are from `encode`.
 
-    `strength` is the probability that a BPE merge is dropped, or for unigram Kudo's alpha: the exponent of a cut's
-    probability, so that cuts vary more the smaller it is. 0 samples nothing and gives the ids of `encode`.
+    `strength` is the probability that a BPE merge is dropped. For unigram it is Kudo's alpha, the exponent of the
+    probability of a segmentation: the smaller it is, the more the samples vary. 0 gives the ids of `encode`.
     """
     text = tokenizer.decode(ids)
     if not strength:
@@ -66,7 +66,7 @@ class _Resampler:
         return ids
 
     def _parts(self, word: str) -> list[str]:
-        """The word, cut where symbols stand in it."""
+        """The word, split at the symbols in it."""
         return [word] if self.symbol is None else list(filter(None, self.symbol.split(word)))
 
     def _cut(self, word: str, strength: float, draw: Draw) -> Iterator[int]:
@@ -82,26 +82,26 @@ class _Resampler:
 
 
 class BpeDropout:
-    """Merges the best-ranked pair of neighbours again and again, as BPE does, while chance hides some of them.
+    """Merges the best-ranked pair of neighbours again and again, as BPE does, but drops some pairs at random.
 
-    At each merge every pair is hidden with the same probability, independently of the merges before.
+    At each merge every pair is dropped with the same probability, independently of earlier merges.
     """
 
     def __init__(self, scores: Mapping[str, float]):
-        """`scores` fall with the order in which the merges were learned."""
+        """`scores` decrease in the order in which the merges were learned."""
         self.rank = {token: -score for token, score in scores.items()}
-        self.plain = functools.lru_cache(maxsize=REMEMBERED_WORDS)(self._plain)  # whatever is dropped
+        self.plain = functools.lru_cache(maxsize=REMEMBERED_WORDS)(self._plain)  # without dropout
 
     def cut(self, word: str, drop: float, draw: Draw) -> list[str]:
         """The tokens of a word."""
         plain, log_shown = self.plain(word), math.log1p(-drop)
 
         def shown() -> int:
-            """How many pairs are looked at before the next hidden one: one draw instead of one a pair."""
+            """How many pairs are considered before the next dropped one: one draw instead of one per pair."""
             return int(math.log(1.0 - draw()) / log_shown)
 
         first = shown()
-        if first >= len(word) - len(plain):  # nothing is hidden before the last merge of plain BPE
+        if first >= len(word) - len(plain):  # nothing is dropped before the last merge of plain BPE
             return plain
         return self._merge(word, first, shown)
 
@@ -109,22 +109,22 @@ class BpeDropout:
         return self._merge(word, len(word), lambda: len(word))
 
     def _merge(self, word: str, left: int, shown: Callable[[], int]) -> list[str]:
-        """Merge, with so many pairs `left` to be looked at before the first hidden one."""
+        """Merge; `left` pairs are considered before the first dropped one."""
         rank_of = self.rank.get
         symbols = list(word)
         ranks = [rank_of(one + other, NEVER) for one, other in pairwise(word)]
-        hidden: list[tuple[int, float]] = []
+        dropped: list[tuple[int, float]] = []
         while (best := min(ranks, default=NEVER)) < NEVER:
             place = ranks.index(best)
             if left == 0:
-                hidden.append((place, best))
+                dropped.append((place, best))
                 ranks[place] = NEVER
                 left = shown()
                 continue
             left -= 1
-            for other, rank in hidden:  # hidden from one merge only
+            for other, rank in dropped:  # dropped for one merge only
                 ranks[other] = rank
-            hidden.clear()
+            dropped.clear()
             symbols[place] += symbols.pop(place + 1)
             del ranks[place]
             if place > 0:
@@ -135,7 +135,7 @@ class BpeDropout:
 
 
 class UnigramLattice:
-    """Draws a cut of a word with probability proportional to (the product of its tokens' probabilities) ** alpha."""
+    """Samples a segmentation of a word with probability proportional to (product of token probabilities) ** alpha."""
 
     def __init__(self, scores: Mapping[str, float]):
         """`scores` are log-probabilities."""
@@ -144,7 +144,7 @@ class UnigramLattice:
         self.last_cuts = functools.lru_cache(maxsize=REMEMBERED_WORDS)(self._last_cuts)
 
     def cut(self, word: str, alpha: float, draw: Draw) -> list[str]:
-        """The tokens of a word, drawn from its end to its beginning."""
+        """The tokens of a word, sampled from its end to its beginning."""
         tokens = []
         last_cuts, end = self.last_cuts(word, alpha), len(word)
         while end:
@@ -155,13 +155,13 @@ class UnigramLattice:
         return tokens[::-1]
 
     def _last_cuts(self, word: str, alpha: float) -> list[tuple[list[int], list[float]]]:
-        """The forward pass. For each end: where the token before it may start, and how likely that is, cumulatively."""
+        """The forward pass: for each end, where the last token may start, and the cumulative weights of the starts."""
         log_sums = [0.0]
         last_cuts: list[tuple[list[int], list[float]]] = [([], [])]
         for end in range(1, len(word) + 1):
             starts = [s for s in range(max(0, end - self.longest), end) if word[s:end] in self.scores]
             if not starts or starts[-1] < end - 1:
-                starts.append(end - 1)  # outside the alphabet: spelled in bytes whatever its neighbours do
+                starts.append(end - 1)  # outside the alphabet: spelled in bytes
             weights = [log_sums[start] + alpha * self.scores.get(word[start:end], 0.0) for start in starts]
             best = max(weights)
             cumulative = list(accumulate(math.exp(weight - best) for weight in weights))

@@ -1,9 +1,9 @@
-"""Text to token ids and back: what every kind of tokenizer promises, and how one is trained, stored and opened.
+"""Text to token ids and back: the contract of every kind of tokenizer, and how one is trained, stored and opened.
 
-A side of the data (source or target) has one tokenizer; joint vocabularies are one object used on both sides. The ids
-are laid out alike for every kind: EOS 0, UNK 1, SOS 2, then symbols (such as the mark that closes a turn of a
-conversation) if there are any, the tokens, and PAD last, where Marian and CTranslate2 expect it. `subword.py`,
-`vocabulary.py` and, for models made elsewhere, `mapped.py` hold the kinds themselves.
+Each side of the data (source and target) has one tokenizer; with a joint vocabulary both sides use the same object. All
+kinds have the same order of ids: EOS 0, UNK 1, SOS 2, then symbols if there are any (such as the one that ends a turn
+of a conversation), the tokens, and PAD last, where Marian and CTranslate2 expect it. The kinds are in `subword.py` and
+`vocabulary.py`.
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ PAD_TOKEN = "<pad>"
 SPECIAL_COUNT = len(FIRST_SPECIALS) + 1
 
 SPACE_MARK = "▁"
-"""Stands for a space inside a token."""
+"""Represents a space inside a token."""
 UNKNOWN = "⁇"
-"""What an UNK id reads as."""
+"""How an UNK id is decoded."""
 
 SAMPLED_LINES = 1_000_000
 SAMPLED_CHARACTERS = 200_000_000
 LONGEST_LINE = 8_000
-"""A vocabulary learns from at most so many lines and characters, and from the beginning of a line of this length."""
+"""A vocabulary is learned from at most so many lines and characters, and from so many characters of a line."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SPACE_OR_CONTROL = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 
 
 def normalize(text: str, lowercase: bool = False) -> str:
-    """The form of a text that tokens spell out exactly.
+    """The form of a text that tokens spell exactly.
 
-    Canonical composition (NFC), after lower-casing if asked. White space of every kind and control characters become
-    spaces, runs of them one space, and none is left at the ends. "▁", which marks spaces inside tokens, becomes "_",
-    and half a surrogate pair, which no file can hold, U+FFFD. Normalising twice changes nothing more.
+    The text is lower-cased if asked and composed (NFC). White space of any kind and control characters become spaces;
+    several in a row become one, and those at the ends are removed. "▁", which marks spaces inside tokens, becomes "_";
+    half a surrogate pair, which no file can hold, becomes U+FFFD. Normalising twice gives the same as once.
     """
     if lowercase:
         text = text.lower()
     if not text.isascii():
         text = unicodedata.normalize("NFC", text).replace(SPACE_MARK, "_")
-    if not text.isprintable():  # most lines are, and skip the slow part
+    if not text.isprintable():  # most lines are printable and skip the slow part
         text = _SPACE_OR_CONTROL.sub(" ", _SURROGATE.sub("\ufffd", text))
     return " ".join(text.split())
 
@@ -68,12 +68,12 @@ def spell(token: str) -> bytes:
 
 
 def find_symbols(symbols: Sequence[str]) -> re.Pattern[str] | None:
-    """A pattern that splits a text into symbols and what stands between them; None where there are no symbols."""
+    """A pattern that splits a text into symbols and the text between them; None if there are no symbols."""
     return re.compile(f"({'|'.join(map(re.escape, symbols))})") if symbols else None
 
 
 class Piece(NamedTuple):
-    """A token and its place: characters `start` to `end` of the text, the space before it left out."""
+    """A token and its place: characters `start` to `end` of the text, without the space before it."""
 
     id: int
     text: str
@@ -82,10 +82,10 @@ class Piece(NamedTuple):
 
 
 class Tokenizer(ABC):
-    """Turns normalised text into ids that spell it out: `decode(encode(text)) == normalize(text)` unless UNK occurs."""
+    """Turns normalised text into ids that spell it: `decode(encode(text)) == normalize(text)` unless UNK occurs."""
 
     model = b""
-    """The content of a SentencePiece file, where a kind has one."""
+    """The content of a SentencePiece file, for kinds that have one."""
 
     def __init__(
         self,
@@ -96,9 +96,9 @@ class Tokenizer(ABC):
         unknown: str = f" {UNKNOWN}",
         symbols: Sequence[str] = (),
     ):
-        """`tokens`, all but the special ones, as they are shown, and the UTF-8 text that each of them spells.
+        """`tokens` (without the special ones) as they are shown, and the UTF-8 text that each of them spells.
 
-        `symbols` are the first of them: texts that are one token each, wherever they stand.
+        `symbols` are the first of them: texts that are always one token each.
         """
         self.kind = kind
         self.lowercase = lowercase
@@ -117,26 +117,26 @@ class Tokenizer(ABC):
         return len(self.tokens) - 1
 
     def token(self, id: int) -> str:
-        """The text of a token for the eye: spaces are "▁", bytes "<0xE2>", special tokens in angle brackets."""
+        """The text of a token for display: spaces are "▁", bytes "<0xE2>", special tokens are in angle brackets."""
         return self.tokens[id]
 
     def normalize(self, text: str) -> str:
-        """The text as `decode` will give it back."""
+        """The text as `decode` gives it back."""
         return normalize(text, self.lowercase)
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:
-        """The ids of a text, special ones not added."""
+        """The ids of a text, without special ones."""
 
     def encode_many(self, texts: list[str]) -> list[list[int]]:
-        """The ids of many texts; the fastest way."""
+        """The ids of many texts; faster than one by one."""
         return [self.encode(text) for text in texts]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of any ids, always one line. EOS, SOS and PAD are skipped; UNK reads "⁇"."""
+        """The text of any ids, always one line. EOS, SOS and PAD are skipped; UNK becomes "⁇"."""
         text = b"".join([self._spellings[id] for id in ids]).decode("utf-8", errors="replace")
         text = text.removeprefix(" ")
-        return text if text.isprintable() else _SPACE_OR_CONTROL.sub(" ", text)  # a model may write any byte
+        return text if text.isprintable() else _SPACE_OR_CONTROL.sub(" ", text)  # a model may generate any byte
 
     def pieces(self, text: str) -> list[Piece]:
         """The tokens of a text with their places in `normalize(text)`."""
@@ -145,7 +145,7 @@ class Tokenizer(ABC):
     def pieces_of(self, ids: Sequence[int]) -> list[Piece]:
         """Each id with its place in `decode(ids)`. The bytes of a character share its place; special ids have none."""
         leading = next((spelling for id in ids if (spelling := self._spellings[id])), b"").startswith(b" ")
-        position = -1 if leading else 0  # `decode` takes the first space away
+        position = -1 if leading else 0  # `decode` removes the first space
         places: list[tuple[int, int]] = []
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         waiting = 0  # bytes whose character is not complete
@@ -162,7 +162,7 @@ class Tokenizer(ABC):
         return [Piece(int(id), self.tokens[id], *place) for id, place in zip(ids, places, strict=True)]
 
     def hash(self) -> str:
-        """Fingerprint of everything that decides the ids of a text; a saved copy has the same."""
+        """Hash of everything that determines the ids of a text; a saved copy has the same."""
         content = json.dumps([self.kind, self.lowercase, self.tokens, self._scores()])
         return hashlib.sha256(content.encode()).hexdigest()
 
@@ -180,15 +180,15 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def _header(self) -> dict[str, list[str]]:
-        """The tokens and symbols that stand in the header, as far as they do."""
+        """The tokens and symbols to store in the header, if this kind stores them there."""
 
     def _scores(self) -> Sequence[float]:
-        """What decides between tokens, besides their order."""
+        """Scores that decide between tokens, besides their order."""
         return ()
 
 
 def train_tokenizer(lines: Iterable[str], settings: config.TokenizerSettings, seed: int) -> Tokenizer:
-    """Learn a vocabulary from lines of text, of which a seeded sample is held in memory."""
+    """Learn a vocabulary from lines of text. A seeded sample of them is held in memory."""
     sample = [text for line in sample_lines(lines, seed) if (text := normalize(line, settings.lowercase))]
     if not sample:
         raise TokenizerError("tokenizer: there is no text to learn a vocabulary from; check the training files")
@@ -206,7 +206,7 @@ def sample_lines(
 ) -> list[str]:
     """A uniform sample of the lines, in their order; all of them if they fit the limits.
 
-    Every line draws a number, and those below a threshold are held; when they no longer fit, the threshold falls.
+    Every line gets a random number. Lines below a threshold are held; when they no longer fit, the threshold falls.
     """
     draw = random.Random(seed).random
     held: list[tuple[float, int, str]] = []
@@ -237,7 +237,7 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
     except OSError as error:
         raise TokenizerError(f"{error.filename}: cannot read the tokenizer ({error.strerror})") from None
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise TokenizerError(f"{path}: not the header of a tokenizer; take the file from the run again") from None
+        raise TokenizerError(f"{path}: not the header of a tokenizer; take the file from a copy of the run") from None
     if tokenizer.size != size:
         raise TokenizerError(
             f"{path}: says {size} tokens, but {tokenizer.size} are stored; restore both files together"
@@ -251,9 +251,9 @@ def _open(folder: Path, name: str, kind: str, lowercase: bool, tokens: list[str]
 
         return subword.load(folder / f"{name}.model", kind, lowercase, symbols)
     if kind == "sentencepiece":
-        from regard.text import subword as mapped
+        from regard.text import subword
 
-        return mapped.load_mapped(folder / f"{name}.model", tokens)
+        return subword.load_mapped(folder / f"{name}.model", tokens)
     if kind in ("word", "character"):
         from regard.text import vocabulary
 

@@ -1,4 +1,4 @@
-"""Whole words or single characters as tokens: a plain list of the most frequent ones, the rest unknown."""
+"""Whole words or single characters as tokens: a list of the most frequent ones; all others are unknown."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from regard.text.tokenizer import (
 
 
 class VocabularyTokenizer(Tokenizer):
-    """Looks each word or character up in a list."""
+    """Looks up each word or character in a list."""
 
     def __init__(self, kind: str, lowercase: bool, tokens: Sequence[str], symbols: Sequence[str] = ()):
-        """`tokens` in the order of their ids, the special ones left out, the symbols first."""
+        """`tokens` in the order of their ids, without the special ones, symbols first."""
         # An unknown word most likely had a space before it, an unknown character most likely not.
         unknown = f" {UNKNOWN}" if kind == "word" else UNKNOWN
         super().__init__(kind, lowercase, tokens, [spell(token) for token in tokens], unknown, symbols)
@@ -35,8 +35,8 @@ class VocabularyTokenizer(Tokenizer):
         return [self._ids.get(token, UNK) for token in split(self.kind, self.normalize(text), self.symbols)]
 
     def pieces(self, text: str) -> list[Piece]:
-        """The tokens of a text with their places in `normalize(text)`, those of unknown words too."""
-        pieces, position = [], -1 if self.kind == "word" else 0  # the first word's mark stands for no space
+        """The tokens of a text with their places in `normalize(text)`, also for unknown words."""
+        pieces, position = [], -1 if self.kind == "word" else 0  # the mark of the first word represents no space
         for token in split(self.kind, self.normalize(text), self.symbols):
             id = self._ids.get(token, UNK)
             start = position + token.startswith(SPACE_MARK)
@@ -50,7 +50,7 @@ class VocabularyTokenizer(Tokenizer):
 
 
 def train(lines: list[str], settings: config.TokenizerSettings) -> VocabularyTokenizer:
-    """The most frequent tokens of normalised lines, at most `size` with the special ones; fewer if there are fewer."""
+    """The most frequent tokens of normalised lines: at most `vocab_size` with the special ones, or all if fewer."""
     symbols = settings.special_tokens
     counts = Counter(token for line in lines for token in split(settings.kind, line, symbols))
     ranked = sorted(counts.keys() - set(symbols), key=lambda token: (-counts[token], token))
@@ -59,9 +59,9 @@ def train(lines: list[str], settings: config.TokenizerSettings) -> VocabularyTok
 
 
 def split(kind: str, text: str, symbols: Sequence[str] = ()) -> Iterator[str]:
-    """The words or characters of a normalised text; joined, with "▁" read as a space, they are the text again.
+    """The words or characters of a normalised text. Joined, with "▁" read as a space, they are the text again.
 
-    The first word carries the mark of a space too, as any other would. A symbol is a token wherever it stands.
+    The first word has the mark of a space like any other word. A symbol is always one token.
     """
     if not text:
         return
@@ -77,7 +77,7 @@ def split(kind: str, text: str, symbols: Sequence[str] = ()) -> Iterator[str]:
 
 
 def _split_words(part: str) -> Iterator[str]:
-    """The words of a text in which every space is "▁"; the first has none before it where a symbol does."""
+    """The words of a text in which every space is "▁". The first one has no mark if it follows a symbol directly."""
     first, *others = part.split(SPACE_MARK)
     if first:
         token, *rest = _split_word(first)
@@ -88,7 +88,7 @@ def _split_words(part: str) -> Iterator[str]:
 
 @functools.lru_cache(maxsize=1 << 16)
 def _split_word(word: str) -> tuple[str, ...]:
-    """A word without the punctuation around it, each mark of which is a token; the first token marks the space."""
+    """A word and the punctuation around it, one token per mark; the first token gets the mark of the space."""
     start, end = 0, len(word)
     while start < end and _is_punctuation(word[start]):
         start += 1

@@ -1,4 +1,4 @@
-"""What a word is: the one definition that merging subwords, aligning, scoring and shading all share."""
+"""Words and sentences: one definition for merging subwords, alignment, scoring, shading and splitting long texts."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-# Not marks by category, but they too live inside a word: the joiners of Persian and of the Indic scripts.
+# The joiners of Persian and of the Indic scripts. They are part of a word, but not marks by category.
 _JOINERS = "\u200c\u200d"
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word and where it stands: `text == sentence[start:end]`."""
+    """A word and its place: `text == sentence[start:end]`."""
 
     text: str
     start: int
@@ -22,21 +22,21 @@ class Word:
 
 
 def words(text: str) -> list[Word]:
-    """The words of `text`, in order; together they cover every character that is not a space, once.
+    """The words of `text`, in order. Every character that is not a space belongs to exactly one of them.
 
-    Spaces separate. A punctuation mark is a word. An elided word ends after its apostrophe ("l'", "amico"), while an
-    English clitic stays with its word ("didn't", "they'll").
+    Spaces separate words. A punctuation mark is a word. An elided word ends after its apostrophe ("l'", "amico"), while
+    an English clitic stays with its word ("didn't", "they'll").
     """
     return [Word(match.group(), match.start(), match.end()) for match in _pattern(_marks(text)).finditer(text)]
 
 
 def word_texts(text: str) -> list[str]:
-    """The words alone, without their places."""
+    """The words without their places."""
     return _pattern(_marks(text)).findall(text)
 
 
 def _marks(text: str) -> str:
-    """The combining marks and joiners of `text`, each once; `re` does not count them among the letters."""
+    """The distinct combining marks and joiners of `text`; `re` does not count them as letters."""
     if text.isascii():
         return ""
     return "".join(sorted({c for c in set(text) if c in _JOINERS or unicodedata.category(c).startswith("M")}))
@@ -57,27 +57,28 @@ def _pattern(marks: str) -> re.Pattern[str]:
     )
 
 
-# Sentences of a longer text: what a line that is too long for a model is cut into.
+# ---------------------------------------------------------------------------------------------------------------------
+# Sentences
 
-
-# A mark that may end a sentence, what closes after it, and white space. Chinese, Japanese and Indian marks need none.
+# A mark that may end a sentence, closing quotes or brackets, and white space, which Chinese, Japanese and Indian marks
+# do not need.
 _CLOSING = r"\"'”’»)\]」』）"
 _MARK = re.compile(rf"[.!?…؟۔।॥][{_CLOSING}]*\s+(?=\S)|[。！？।॥](?![。！？।॥{_CLOSING}])")
 
-# What is looked at before a period: nothing below needs more.
+# Characters before a period that are checked; no pattern below needs more.
 _BEFORE = 24
-# An initial. Beyond these alphabets a letter may be a syllable, and thus a word.
+# An initial. In other scripts a letter may be a syllable, and so a word.
 _LETTER = r"[^\W\d_\u0900-\U0010ffff]"
 ABBREVIATIONS = (
     "Mr Mrs Ms Mx Dr Dra Prof St Ste Sta Sr Sra Srta Jr Sig Sigg Dott Avv Ing Dipl Hr Fr Mme Mlle MM Rev Hon Gen Col "
     "Capt Lt Sgt Gov Mt vs cf ca etc al bzw usw ggf evtl inkl dhr mevr проф др им"
 )
-"""Words before a period that does not end a sentence, in case as written."""
+"""Words before a period that does not end a sentence; letter case matters."""
 _SHORTENED = re.compile(rf"(?:^|[\s.(\[/\"“„«–-])['’]?(?:{_LETTER}|{ABBREVIATIONS.replace(' ', '|')})$")
-# Before a digit any short word may be one ("No. 5", "Abb. 3", "Sept. 2"), and a number may be a day ("3. 5. 2020").
+# Before a digit any short word may be an abbreviation ("No. 5", "Abb. 3"), and a number may be a day ("3. 5. 2020").
 _COUNTED = re.compile(rf"(?:^|[\s.(\[/\"“„«–-])(?:{_LETTER}{{1,4}}|\d\d?)$")
-# An ordinal: it begins the text, or follows a comma and the like, another ordinal, or what stands before one in German,
-# the only language in which the next word is often a capital one.
+# An ordinal: at the start of the text, or after punctuation, another ordinal, or a German article or preposition.
+# German is the only language in which the word after an ordinal often has a capital letter.
 _ORDINAL = re.compile(
     r"(?:^|[,;:.!?–-]\s+|[(\[]|\.[/–-]|\d\.\s+\w+\s+"
     r"|\b(?:(?<!i )am|im|vom|zum|zur|beim|ab|seit|de[mnrs]|die|das|eine?[mnr]?|jede[mnrs]?)\s+)(?:\d\d?|[ivx]+)$",
@@ -88,9 +89,9 @@ _ORDINAL = re.compile(
 def split_sentences(text: str) -> list[str]:
     """The sentences of a text, without the spaces between them.
 
-    Where it is doubtful, nothing is cut: two sentences together do less harm than half of one. So a sentence is not
-    ended by an initial ("Plan B. Then"), by "etc." or "p.m.", nor before a number by a short word. What is cut wrongly:
-    names after abbreviations that are not listed, and German ordinals after a noun ("Beethovens 9. Sinfonie").
+    Doubtful places are not split: two joined sentences do less harm than half a sentence. So a sentence does not end
+    after an initial ("Plan B. Then"), after "etc." or "p.m.", or after a short word before a number. Known mistakes:
+    splits after abbreviations that are not listed, and after German ordinals behind a noun ("Beethovens 9. Sinfonie").
     """
     pieces, start = [], 0
     for match in _MARK.finditer(text):
@@ -101,9 +102,9 @@ def split_sentences(text: str) -> list[str]:
 
 
 def _ends(text: str, match: re.Match[str]) -> bool:
-    """Whether a sentence ends at a mark: no small letter follows, and a period does not belong to the word before."""
+    """Whether a sentence ends at a mark: no lower-case letter follows, and a period is not part of the word before."""
     following = text[match.end() : match.end() + 1]
-    if following != following.title():  # Georgian letters count as small, but no sentence begins otherwise
+    if following != following.title():  # Georgian letters are lower-case, but equal to their title case
         return False
     if not match[0].startswith("."):
         return True
@@ -114,9 +115,9 @@ def _ends(text: str, match: re.Match[str]) -> bool:
 
 
 def cut(text: str, fits: Callable[[str], bool], together: Callable[[str], bool] | None = None) -> list[str]:
-    """Pieces of a text that fit: whole sentences, or parts of a sentence that alone does not fit.
+    """Split a text into pieces that fit: whole sentences, or parts of a sentence that does not fit alone.
 
-    Neighbours are joined as long as they fit `together`, which may be stricter than what fits alone.
+    Neighbours are joined as long as they fit `together`, which may be stricter than `fits`.
     """
     together = together or fits
     if together(text):
@@ -128,7 +129,7 @@ def cut(text: str, fits: Callable[[str], bool], together: Callable[[str], bool] 
 
 
 def _parts(sentence: str, fits: Callable[[str], bool]) -> Iterator[str]:
-    """A sentence that fits, or its halves, cut between words; a word that does not fit is cut like any text."""
+    """A sentence that fits, or its halves, split between words; a word that does not fit is split in the middle."""
     words = sentence.split()
     if fits(sentence) or len(sentence) < 2:
         yield sentence

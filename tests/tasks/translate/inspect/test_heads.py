@@ -197,7 +197,9 @@ def test_the_phrasebook_brings_its_grammar(random: Run) -> None:
 
 
 def test_a_run_that_has_lost_its_text_says_so(random: Run) -> None:
-    with pytest.raises(regard.RegardError, match=r"run: its validation data cannot be read .* give other text with --source"):
+    with pytest.raises(
+        regard.RegardError, match=r"run: its validation data cannot be read .* give other text with --source"
+    ):
         own_examples(random, 10)
 
 
