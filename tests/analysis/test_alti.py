@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from regard.analysis.attribution import TokenPair, attribute
-from regard.analysis.attribution_methods import alti, cross_shares, look, self_shares, shares
+from regard.analysis.attribution_methods import alti, attention_parts, cross_shares, self_shares, shares
 from regard.layers.hooks import trace, trace_states
 from regard.models.transformer import Transformer
 from tests.toys import TOYS, VARIANTS, build, close, sentences, tokens
@@ -42,7 +42,7 @@ def test_parts_add_up_to_the_block(settings) -> None:
     with torch.no_grad(), trace(model) as tape, trace_states(model) as states:
         model(pair.source, pair.input_1T)
         block, x_SD = model.encoder.blocks[1], states["encoder.0"][0]
-        apart = look(tape, block.self_attention, x_SD, len(x_SD))
+        apart = attention_parts(tape, block.self_attention, x_SD, len(x_SD))
         close(apart.brought_TSD.sum(1) + block.self_attention.out.bias, apart.update_TD)
         close(apart.update_TD, block.self_attention(block.self_attention_residual.enter(x_SD[None]))[0])
         stream_SD = self_shares(apart, block.self_attention_residual).stream_TD
@@ -59,8 +59,10 @@ def test_the_stream_inside_a_decoder_block(settings) -> None:
     with torch.no_grad(), trace(model) as tape, trace_states(model) as states:
         model(pair.source, pair.input_1T)
         block, x_TD = model.decoder[0], states["decoder.embed"][0]
-        own = self_shares(look(tape, block.self_attention, x_TD, 5), block.self_attention_residual)
-        cross = cross_shares(look(tape, block.cross_attention, own.stream_TD, 6), block.cross_attention_residual)
+        own = self_shares(attention_parts(tape, block.self_attention, x_TD, 5), block.self_attention_residual)
+        cross = cross_shares(
+            attention_parts(tape, block.cross_attention, own.stream_TD, 6), block.cross_attention_residual
+        )
         fed_TD = block.feed_forward_residual.leave(
             cross.stream_TD, block.feed_forward(block.feed_forward_residual.enter(cross.stream_TD))
         )
@@ -103,7 +105,7 @@ def test_equals_the_formulas_written_with_loops() -> None:
         model(pair.source, pair.input_1T)
         block, x_SD = model.encoder.blocks[0], states["encoder.embed"][0]
         expected = naive_self_shares(model, 0, x_SD, tape["encoder.0.self"].weights_BHTS[0])
-        found = self_shares(look(tape, block.self_attention, x_SD, len(x_SD)), block.self_attention_residual)
+        found = self_shares(attention_parts(tape, block.self_attention, x_SD, len(x_SD)), block.self_attention_residual)
     close(found.shares_TP, expected)
 
 

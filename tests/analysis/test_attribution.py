@@ -35,7 +35,7 @@ def test_every_method_on_every_architecture(name: str, method: str) -> None:
     """Shapes, causality, signs; the model is left as it was. Or one line that says why not."""
     model, pair = build(MODELS[name]), make_pair()
     if not serves(name, method):
-        with pytest.raises(ModelError, match=r"(no attention to the source|of a Transformer)") as refused:
+        with pytest.raises(ModelError, match=r"(no attention to the source|for Transformers only)") as refused:
             attribute(model, *pair, method)
         assert "\n" not in str(refused.value)
         return
@@ -250,7 +250,7 @@ def test_a_source_nobody_reads_gets_nothing() -> None:
 def test_refusals_are_one_line() -> None:
     model, pair = build(TOYS["transformer-tiny"]), make_pair()
     for arguments, options, message in [
-        ((*pair, "gradiant"), {}, r'named "gradiant"; did you mean "gradient"\?'),
+        ((*pair, "gradiant"), {}, r'no attribution method "gradiant"; did you mean "gradient"\?'),
         ((*pair, "alti"), {"steps": 3}, r'alti has no option "steps"; it has none'),
         ((*pair, "integrated"), {"step": 3}, r'no option "step"; it has baseline, steps, rule'),
         ((*pair, "integrated"), {"steps": 0}, "steps must be at least 1"),

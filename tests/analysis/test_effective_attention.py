@@ -75,7 +75,7 @@ def test_repeated_tokens_are_not_identifiable_however_wide_the_head() -> None:
     found = effective_attention(weights, values, outward)
     assert found.dimension_H.tolist() == [1, 1]
     assert found.warning is not None
-    assert found.warning.startswith("what the tokens have to give is not independent: in 2 of 2 heads")
+    assert found.warning.startswith("the values of the tokens are linearly dependent: in 2 of 2 heads")
 
 
 def test_a_head_that_gives_nothing_has_no_effective_attention() -> None:
@@ -151,8 +151,9 @@ def test_as_numbers() -> None:
     assert len(found["effective"][0][0]) == 6
     assert all(0 < value < 1 for value in found["correlation"])
     assert found["warning"] == (
-        "6 tokens are longer than the heads are wide (3): in 2 of 2 heads a part of the weights (up to 3 of 6 "
-        "dimensions) never reaches the output, so the raw weights do not say what was used; look at the effective ones"
+        "there are more tokens (6) than dimensions of a head (3): in 2 of 2 heads a part of the weights (up to 3 of 6 "
+        "dimensions) does not affect the output, so the raw weights do not show what the model uses; see the effective "
+        "weights"
     )
 
 

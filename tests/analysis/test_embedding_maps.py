@@ -72,7 +72,7 @@ def test_every_kind_has_a_picture(settings, kind: str, turns: bool) -> None:  # 
 
 @pytest.mark.parametrize("settings", [TOYS["bahdanau"], VARIANTS["no positions"]])
 def test_no_positions_no_picture(settings) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(ModelError, match="no position encodings"):
+    with pytest.raises(ModelError, match="no positional encodings"):
         picture_positions(build(settings), 4)
 
 

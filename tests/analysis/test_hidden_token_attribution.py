@@ -109,7 +109,7 @@ def test_as_numbers() -> None:
     assert first["by_distance"] == [0.4333, 0.4, 0.1667]
     across = HiddenTokenAttribution({"decoder.0": torch.full((2, 3), 1 / 3).double()}, "decoder", "encoder", 12)
     assert across.as_dict()["layers"] == [{"name": "decoder.0", "share": [[0.3333] * 3] * 2}]
-    with pytest.raises(ModelError, match="a decoder state has no token of its own among the encoder's inputs"):
+    with pytest.raises(ModelError, match="a decoder state has no own token among the encoder inputs"):
         across.own("decoder.0")
 
 

@@ -203,5 +203,5 @@ def test_too_little_text(translator: Translator) -> None:
 
 
 def test_nothing_to_identify() -> None:
-    with pytest.raises(ModelError, match="no states to identify"):
+    with pytest.raises(ModelError, match="no hidden states"):
         encoder_states(build(TOYS["transformer-tiny"]), [])

@@ -1,7 +1,7 @@
-"""Which word renders which: links from maps, and how good they are.
+"""Word alignment: links from maps, alignment error rate, and the choice of the heads that align best.
 
-A map [T, S] says how much each target word has to do with each source word: the weights of a head, an average of heads,
-an attribution. A link is a pair of places (source word, target word), counted from 0.
+A map [T, S] relates each target word to each source word: the weights of a head, an average of heads, an attribution.
+A link is a pair of indices (source word, target word), starting at 0.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Links = tuple[tuple[int, int], ...]
 """(source word, target word), sorted."""
 Rule = Literal["cover", "target", "source", "both", "either", "grow"]
-"""Whose strongest links count; see `align`."""
+"""How the strongest links of both directions are combined; see `align`."""
 RULES: tuple[Rule, ...] = get_args(Rule)
 
 
@@ -36,10 +36,10 @@ def align(
     """Links from the weights of target words on source words.
 
     Each target word has a strongest source word, and each source word a strongest target word; weights that are zero
-    or below the threshold do not count. "target" and "source" take the one or the other, "both" what they agree on,
-    "either" all, "grow" grow-diag-final-and (Koehn et al. 2003); "cover" takes the source words' and adds the target
-    words' where a target word would be left without a link. `backward_ST` is the map of a model of the other
-    direction, which then speaks for the source words.
+    or below the threshold do not count. "target" and "source" take one of the two sets, "both" their intersection,
+    "either" their union, "grow" grow-diag-final-and (Koehn et al. 2003); "cover" takes the links of the source words
+    and adds those of target words that would have no link. `backward_ST` is the map of a model of the other direction;
+    the links of the source words are then taken from it.
     """
     of_target = _strongest(weights_TS, threshold)
     of_source = _strongest(weights_TS.t() if backward_ST is None else backward_ST, threshold)
@@ -65,7 +65,7 @@ def combine(of_target: set[tuple[int, int]], of_source: set[tuple[int, int]], ru
 
 
 def _strongest(weights_XY: Tensor, threshold: float) -> list[tuple[int, int]]:
-    """For each row the place of its largest weight, if that counts."""
+    """For each row, the index of its largest weight, if that counts."""
     if not weights_XY.numel():
         return []
     top = weights_XY.max(-1)
@@ -77,7 +77,7 @@ _NEAR = [(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0)]
 
 
 def _grow(one: set[tuple[int, int]], other: set[tuple[int, int]]) -> set[tuple[int, int]]:
-    """From what both say to neighbours that one says, if a word of theirs is new; last, links of two new words."""
+    """The intersection, neighbours from the union with an unlinked word, and last links of two unlinked words."""
     either, found = one | other, one & other
     sources, targets = {s for s, _ in found}, {t for _, t in found}
 
@@ -104,20 +104,22 @@ def _grow(one: set[tuple[int, int]], other: set[tuple[int, int]]) -> set[tuple[i
 
 
 def word_map(weights_HTS: Tensor, source: TraceSide, target: TraceSide, *, shift: bool = False) -> Tensor:
-    """A map [H, T, S] of tokens, ends included, as one of words without the ends.
+    """A map [H, T, S] of words, without the end tokens, from a map of tokens with the end tokens.
 
-    Row t shows where the model looked in order to write token t. With `shift` a token gets the row of the next step, at
+    Row t has the weights of the step that predicts token t. With `shift`, a token gets the row of the next step, in
     which the decoder reads it: in deep models that often fits better (Zenkel et al. 2019, Chen et al. 2020).
 
-    A mark of punctuation has nothing to do with a word: such weights are zero, unless a mark has no mark to look at.
+    Weights between a punctuation mark and a word become zero, unless the other side has no punctuation mark.
     """
-    rows_HTS = weights_HTS.roll(-1, -2) if shift else weights_HTS  # the end's row, now the first one's, is cut off
+    rows_HTS = (
+        weights_HTS.roll(-1, -2) if shift else weights_HTS
+    )  # the first row, now last, belongs to the end token and is removed
     merged = source.merge(target.merge(rows_HTS, -2, mean=True), -1, mean=False)[:, :-1, :-1]
     return merged * _alike(source.words[:-1], target.words[:-1], merged)
 
 
 def _alike(source: Sequence[str], target: Sequence[str], like: Tensor) -> Tensor:
-    """1 where both are words or both are marks, and in rows and columns of marks that have no counterpart."""
+    """1 where both are words or both are punctuation, and for punctuation if the other side has none."""
     source_S, target_T = (like.new_tensor([is_mark(word) for word in side]).bool() for side in (source, target))
     free_T, free_S = target_T & ~source_S.any(), source_S & ~target_T.any()
     return ((target_T[:, None] == source_S) | free_T[:, None] | free_S).to(like.dtype)
@@ -137,10 +139,10 @@ class Head(NamedTuple):
 
 @dataclass(frozen=True)
 class AlignmentHeads:
-    """How a model's words are aligned: whose weights are averaged, of which step, and by which rule."""
+    """How words are aligned: the heads whose weights are averaged, the step, and the rule."""
 
     heads: tuple[Head, ...] = ()
-    """None named: every head that looks from the target at the source."""
+    """Empty: every cross-attention head."""
     shift: bool = False
     rule: Rule = "cover"
 
@@ -149,7 +151,9 @@ class AlignmentHeads:
         heads = self.heads or tuple(Head(name, h) for name, x in maps.items() for h in range(len(x)))
         for name, number in heads:
             if name not in maps or not 0 <= number < len(maps[name]):
-                raise ModelError(f"the model has no head {number} in {name} to align with; choose the heads anew")
+                raise ModelError(
+                    f"the model has no head {number} in {name} to align with; choose the alignment heads again"
+                )
         total = maps[heads[0].attention][heads[0].number].clone()
         for name, number in heads[1:]:
             total += maps[name][number]
@@ -161,14 +165,16 @@ class AlignmentHeads:
 
 
 def read_choice(stored: Any, where: str) -> AlignmentHeads:
-    """What `Choice.as_dict` made; nothing is the default."""
+    """The inverse of `AlignmentHeads.as_dict`; None gives the default."""
     if stored is None:
         return AlignmentHeads()
     try:
         heads = tuple(Head(str(name), int(number)) for name, number in stored["heads"])
         shift, rule = stored.get("shift", False), stored.get("rule", "cover")
     except (TypeError, ValueError, KeyError, AttributeError):
-        raise RunError(f'{where}: "alignment" does not name heads; remove it or choose the heads anew') from None
+        raise RunError(
+            f'{where}: "alignment" does not list heads; remove it or choose the alignment heads again'
+        ) from None
     if rule not in RULES or not isinstance(shift, bool):
         raise RunError(f'{where}: "alignment" has an unknown rule or shift; the rules are {", ".join(RULES)}')
     return AlignmentHeads(heads, shift, rule)
@@ -189,7 +195,7 @@ def read_pharaoh(text: str) -> Links:
 
 
 def read_gold(text: str, possible: str = "p?") -> tuple[Links, Links]:
-    """Sure and possible links of one line; a possible one is written "1p2" or "1?2". Sure ones are possible too."""
+    """Sure and possible links of one line. A possible link is written "1p2" or "1?2"; sure links are possible too."""
     sure, maybe = set(), set()
     for part in text.split():
         found = re.fullmatch(rf"(\d+)([-{possible}])(\d+)", part, re.ASCII)
@@ -215,14 +221,14 @@ class AlignmentScores(NamedTuple):
 
 
 def alignment_scores(found: Links, sure: Links, possible: Links | None = None) -> AlignmentScores:
-    """Of one sentence pair. Precision is judged by the possible links, which the sure ones are among."""
+    """Scores of one sentence pair. Precision counts possible links, which include the sure ones."""
     return corpus_scores([found], [sure], None if possible is None else [possible])
 
 
 def corpus_scores(
     found: Iterable[Links], sure: Iterable[Links], possible: Iterable[Links] | None = None
 ) -> AlignmentScores:
-    """Of many sentence pairs, their links counted together."""
+    """Scores of many sentence pairs, their links counted together."""
     links = right = fair = wanted = 0
     sure = list(sure)
     for some, gold, more in zip(found, sure, sure if possible is None else possible, strict=True):
@@ -241,7 +247,7 @@ def corpus_scores(
 
 
 class RankedHead(NamedTuple):
-    """A choice of heads and what it scored."""
+    """A choice of heads and its scores."""
 
     name: str
     choice: AlignmentHeads
@@ -255,9 +261,9 @@ WordMaps = Mapping[str, "Tensor"]
 def best_heads(
     maps: Mapping[bool, Sequence[WordMaps]], sure: Sequence[Links], possible: Sequence[Links] | None = None
 ) -> list[RankedHead]:
-    """Every head, the average of every layer and that of all heads, with every rule, by error rate, best first.
+    """Every head, the average of each layer and that of all heads, with every rule, sorted by error rate.
 
-    `maps[shift]` holds the maps of each pair. Choose on one part of the data and score on another: `score_choice`.
+    `maps[shift]` has the maps of each pair. Choose on one part of the data and score on another: `score_choice`.
     """
     ranked = []
     for shift, pairs in maps.items():
@@ -277,7 +283,7 @@ def _groups(maps: WordMaps) -> dict[str, tuple[Head, ...]]:
 
 
 def _all_rules(maps_TS: Sequence[Tensor]) -> dict[Rule, list[Links]]:
-    """The links of each map by each rule; the directions, which take the time, once."""
+    """The links of each map by each rule; the strongest links are computed once."""
     found: dict[Rule, list[Links]] = {rule: [] for rule in RULES}
     for map_TS in maps_TS:
         of_target = {(s, t) for t, s in _strongest(map_TS, 0.0)}
@@ -290,16 +296,16 @@ def _all_rules(maps_TS: Sequence[Tensor]) -> dict[Rule, list[Links]]:
 def score_choice(
     choice: AlignmentHeads, maps: Sequence[WordMaps], sure: Sequence[Links], possible: Sequence[Links] | None = None
 ) -> AlignmentScores:
-    """What a choice scores, on maps of its own shift."""
+    """Scores of a choice, on maps with its shift."""
     return corpus_scores((align(choice.map(pair), choice.rule) for pair in maps), sure, possible)
 
 
 def choose_heads(
     maps: Mapping[bool, Sequence[WordMaps]], sure: Sequence[Links], possible: Sequence[Links] | None = None
 ) -> RankedHead:
-    """A set of heads whose average aligns well: the best one, and others one at a time, as long as they help.
+    """A set of heads whose average aligns well: the best head, then others one by one, as long as the error falls.
 
-    The shift and the rule are those of the best average that `best_heads` knows.
+    The shift and the rule are those of the first entry of `best_heads`.
     """
     best = best_heads(maps, sure, possible)[0]
     shift, rule, pairs = best.choice.shift, best.choice.rule, maps[best.choice.shift]

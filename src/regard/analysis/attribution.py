@@ -1,10 +1,10 @@
-"""Which input tokens made this output token? One question, one kind of answer, and a closed table of methods.
+"""Attribution: how much each input token contributes to each output token, by one of several methods.
 
     attribute(model, source, target_input_1T, target_output_1T, "alti").source_TS
 
-Row t belongs to output token t. Its columns are the source tokens and the tokens of the target that the decoder had
-read by then, the start token first. What one of the methods calls an input is what the first layer reads of a token,
-and an input is absent when its embedding is zero or another token's, its position kept.
+Row t belongs to output token t. Its columns are the source tokens and the tokens of the target prefix that the decoder
+has read, the start token first. The input of a method is the embedding that the first layer reads. An input is absent
+if its embedding is zero or that of another token; its position stays.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import inspect
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import torch
@@ -25,54 +24,46 @@ from regard.layers.hooks import listen_to_states, trace_states
 from regard.models.base import Seq2Seq, Source
 
 TOKENS_AT_ONCE = 2048
-"""Rows of one sentence, each with something else taken away, are run together up to so many tokens."""
+"""Largest number of tokens of one forward pass over versions of a sentence."""
 
 Baseline = tuple[int, int] | None
-"""What stands where a token is absent: ids of a source and a target token, or None, an embedding of zeros."""
+"""What replaces an absent token: ids of a source and a target token, or None for an embedding of zeros."""
 
 
-class AttributionMethod(NamedTuple):
-    """Where a method lives, as a function of its own name, and what it says in one line."""
-
-    home: str
-    about: str
-
-
-METHODS: dict[str, AttributionMethod] = {
-    "attention": AttributionMethod("attribution_methods", "attention weights, averaged over heads and layers"),
-    "rollout": AttributionMethod("attribution_methods", "attention weights followed down through all layers"),
-    "gradient": AttributionMethod("attribution_methods", "gradient of the log-probability times the input"),
-    "integrated": AttributionMethod("attribution_methods", "that gradient, integrated from an empty input to this one"),
-    "occlusion": AttributionMethod("attribution_methods", "log-probability lost when the input is taken away"),
-    "alti": AttributionMethod(
-        "attribution_methods", "what each input brings to each layer's output, followed down through all layers"
-    ),
+METHODS = {
+    "attention": "attention weights, averaged over heads and layers",
+    "rollout": "attention weights, multiplied through all layers",
+    "gradient": "gradient of the log-probability times the input",
+    "integrated": "gradient times input, integrated from an empty input to this one",
+    "occlusion": "decrease of the log-probability when the input is removed",
+    "alti": "contribution of each input to the output of each layer, multiplied through all layers",
 }
+"""The methods, each a function of this name in attribution_methods.py, with a description."""
 
 
 @dataclass(frozen=True)
 class Attribution:
-    """How much each source token and each token of the target prefix did for each output token."""
+    """Contribution of each source token and each token of the target prefix to each output token."""
 
     source_TS: Tensor
     target_TT: Tensor
-    """Causal: zero above the diagonal. Column j is the token that the decoder read at place j."""
+    """Causal: zero above the diagonal. Column j is the token that the decoder reads at position j."""
     signed: bool = False
-    """Signed values are shares of a log-probability, and an input may speak against the output; others are weights."""
+    """Signed values are parts of a log-probability, negative where an input lowers it; unsigned values are weights."""
     gap_T: Tensor | None = None
-    """Integrated gradients alone know it: what their sum lacks of the difference that they should add up to."""
+    """For integrated gradients: the difference between the exact total and the sum of the values."""
 
     def normalised(self) -> Attribution:
-        """Rows whose absolute values sum to one, source and prefix together; a row of zeros stays one."""
+        """Rows whose absolute values sum to one, source and prefix together; a row of zeros stays zero."""
         total_T1 = self.source_TS.abs().sum(-1, keepdim=True) + self.target_TT.abs().sum(-1, keepdim=True)
         total_T1 = torch.where(total_T1 > 0, total_T1, 1.0)
         return replace(self, source_TS=self.source_TS / total_T1, target_TT=self.target_TT / total_T1, gap_T=None)
 
     def by_words(self, source: TraceSide, target: TraceSide) -> Attribution:
-        """The same with words for tokens: a column gets what its tokens get, a row speaks for all of its tokens.
+        """The same for words: columns of the tokens of a word are summed; rows are summed if signed, else averaged.
 
-        The log-probability of a word is the sum over its tokens, and so are its shares; weights are averaged instead.
-        The later tokens of a word also read its earlier ones: such a word has a share in itself.
+        The log-probability of a word is the sum over its tokens, and so are signed values; weights are averaged. Later
+        tokens of a word also read its earlier ones: such a word contributes to itself.
         """
         read, mean = target.shifted("<s>"), not self.signed
         source_TS = source.merge(target.merge(self.source_TS, -2, mean=mean), -1, mean=False)
@@ -82,7 +73,7 @@ class Attribution:
 
 
 class TokenPair(NamedTuple):
-    """One sentence, and a target as the decoder reads it and as it is to say it."""
+    """One source sentence, and its target as decoder input and as decoder output."""
 
     source: Source
     input_1T: Tensor
@@ -92,20 +83,22 @@ class TokenPair(NamedTuple):
 def attribute(
     model: Seq2Seq, source: Source, target_input_1T: Tensor, target_output_1T: Tensor, method: str, **options: Any
 ) -> Attribution:
-    """Ask one of METHODS about one sentence pair. The options, and the cost, are in the method's own docstring."""
+    """Attribute one sentence pair by one of METHODS. The method's docstring lists its options and its cost."""
     if method not in METHODS:
         guess = nearest(method, METHODS) or f"; there are {', '.join(METHODS)}"
-        raise ModelError(f'no way to attribute is named "{method}"{guess}')
+        raise ModelError(f'there is no attribution method "{method}"{guess}')
     if model.training:
-        raise ModelError("attribution needs a model at rest: call model.eval() first, or dropout blurs the answer")
+        raise ModelError("attribution needs a model without dropout: call model.eval() first")
     if source.ids_BS.shape[0] != 1 or not bool(source.mask_BS.all()) or target_input_1T.shape != target_output_1T.shape:
         raise ModelError("attribution takes one sentence without padding, and a target of one length in and out")
-    ask = getattr(import_module(f"regard.analysis.{METHODS[method].home}"), method)
-    known = list(inspect.signature(ask).parameters)[2:]  # after the model and the pair
+    from regard.analysis import attribution_methods  # which imports this module
+
+    function = getattr(attribution_methods, method)
+    known = list(inspect.signature(function).parameters)[2:]  # after the model and the pair
     for option in options:
         if option not in known:
             raise ModelError(f'{method} has no option "{option}"; it has {", ".join(known) or "none"}')
-    found: Attribution = ask(model, TokenPair(source, target_input_1T, target_output_1T), **options)
+    found: Attribution = function(model, TokenPair(source, target_input_1T, target_output_1T), **options)
     return replace(found, source_TS=found.source_TS.cpu(), target_TT=found.target_TT.tril().cpu())
 
 
@@ -114,7 +107,7 @@ def attribute(
 
 
 class EmbeddedInput(NamedTuple):
-    """What the first layers read, in N versions: the source [N, S, D] and the target prefix [N, T, D]."""
+    """Input embeddings of N versions of a pair: the source [N, S, D] and the target prefix [N, T, D]."""
 
     source_NSD: Tensor
     target_NTD: Tensor
@@ -122,20 +115,20 @@ class EmbeddedInput(NamedTuple):
 
 @torch.no_grad()
 def embed(model: Seq2Seq, pair: TokenPair) -> EmbeddedInput:
-    """The pair as the first layers read it. One forward pass."""
+    """The input embeddings of a pair. Cost: one forward pass."""
     with trace_states(model, ("encoder.embed", "decoder.embed")) as states:
         model(pair.source, pair.input_1T)
     if len(states) < 2:
-        raise ModelError(f"{type(model).__name__} does not read a source and a target, so there is nothing to compare")
+        raise ModelError(f"{type(model).__name__} does not read a source and a target; attribution needs both")
     return EmbeddedInput(states["encoder.embed"], states["decoder.embed"])
 
 
 def embed_absent(model: Seq2Seq, pair: TokenPair, baseline: Baseline) -> EmbeddedInput:
-    """The same places with nothing in them: the baseline's tokens, or zeros. One forward pass."""
+    """The embeddings of absent tokens at the same positions: the baseline's, or zeros. Cost: one forward pass."""
     if baseline is not None:
         ids_1S, input_1T = (torch.full_like(ids, id) for ids, id in zip(_ids(pair), baseline, strict=True))
         return embed(model, TokenPair(_Tokens(ids_1S, pair.source.mask_BS), input_1T, pair.output_1T))
-    with ExitStack() as stack:  # hooks, because weights that are exchanged for a while may be shared
+    with ExitStack() as stack:  # hooks, because the embedding weights may be shared with other layers
         for name, module in model.named_modules():
             if isinstance(module, nn.Embedding) and name.endswith("tokens"):
                 stack.enter_context(module.register_forward_hook(lambda *passed: torch.zeros_like(passed[-1])))
@@ -143,25 +136,25 @@ def embed_absent(model: Seq2Seq, pair: TokenPair, baseline: Baseline) -> Embedde
 
 
 def log_probs(model: Seq2Seq, pair: TokenPair, read: EmbeddedInput) -> Tensor:
-    """Log-probability of each output token after each version of the input: [N, T]. N rows forward."""
+    """Log-probability [N, T] of each output token, given each version of the input. Cost: N rows forward."""
     return chosen(model.output(run(model, pair, read)), pair.output_1T)
 
 
 def run(model: Seq2Seq, pair: TokenPair, read: EmbeddedInput) -> Tensor:
-    """The decoder's last states [N, T, D] after each version of the input."""
+    """Last hidden states [N, T, D] of the decoder, given each version of the input."""
     states = {"encoder.embed": read.source_NSD, "decoder.embed": read.target_NTD}
     with listen_to_states(model, states, lambda name, x: states[name]):
         return model.hidden(pair.source, pair.input_1T)
 
 
 def chosen(logits_NTV: Tensor, output_1T: Tensor) -> Tensor:
-    """Of all scores, the log-probabilities [N, T] of the tokens that were written."""
+    """Log-probabilities [N, T] of the output tokens."""
     output_NT1 = output_1T.expand(logits_NTV.shape[0], -1).unsqueeze(-1)
     return logits_NTV.log_softmax(-1).gather(-1, output_NT1).squeeze(-1)
 
 
 def in_chunks(rows_N: Tensor, pair: TokenPair) -> Iterator[Tensor]:
-    """Cut rows, each of which will be one version of the pair, into what is run together."""
+    """Split rows, each one version of the pair, into batches for forward passes."""
     tokens = sum(ids.shape[1] for ids in _ids(pair))
     yield from rows_N.split(max(1, TOKENS_AT_ONCE // tokens))
 

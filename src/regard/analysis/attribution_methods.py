@@ -1,9 +1,25 @@
-"""Attribution by attention weights: as they are, or followed down through the layers.
+"""The methods of attribution.py: attention weights, rollout, gradients, occlusion, ALTI.
 
-Rollout: "Quantifying Attention Flow in Transformers", Abnar and Zuidema 2020. A residual connection is taken for an
-attention to oneself of one half, heads are averaged, and the matrices of all layers multiplied. For a decoder that also
-looks at the source, the shares of source and prefix are rolled out together (Ferrando et al. 2022), so that a row sums
-to one over both.
+attention     the weights themselves.
+rollout       "Quantifying Attention Flow in Transformers", Abnar and Zuidema 2020. A residual connection counts as an
+              attention weight of one half to the same position; heads are averaged, and the matrices of all layers are
+              multiplied. In a decoder, source and prefix are rolled out together (Ferrando et al. 2022), so that a row
+              sums to one over both.
+gradient      gradient times input: "Not Just a Black Box", Shrikumar et al. 2016. The input is the difference between
+              the embedding and the baseline at the same position.
+integrated    integrated gradients: "Axiomatic Attribution for Deep Networks", Sundararajan et al. 2017. Source and
+              prefix move together along the path, so that the values of both sum to the total.
+occlusion     remove one input and measure the loss (Zeiler and Fergus 2014; Li et al. 2016). A removed token has an
+              embedding of zeros, or that of another token such as UNK; zero is the default, because subword models have
+              hardly ever seen UNK. One token is removed at a time: inputs that can replace each other all score low.
+alti          "Measuring the Mixing of Contextual Information in the Transformer", Ferrando et al. 2022a; for
+              encoder-decoders ALTI+, "Towards Opening the Black Box of Neural Machine Translation", Ferrando et al.
+              2022b. The output of an attention block is a sum of one vector per input: its value through the output
+              projection, times its weight; for the same position also the residual stream. A layer norm after the sum
+              is linear once its standard deviation is known, and is applied to each vector. The share of an input is
+              how much closer its vector is to the sum than the zero vector, in the L1 norm. Biases after the values
+              belong to no input. Feed-forward layers mix no positions and are skipped; so are norms before a sub-layer
+              or at the top, except that values are computed from the output of such a norm.
 """
 
 from __future__ import annotations
@@ -33,20 +49,23 @@ from regard.layers.hooks import AttentionTrace, trace, trace_states
 from regard.models.base import Seq2Seq
 from regard.models.transformer import FullyPrunedAttention, Residual, Transformer
 
+RULES = ("gauss", "midpoint")
+"""Rules of numerical integration."""
+
 
 @torch.no_grad()
 def attention(model: Seq2Seq, pair: TokenPair, *, layer: int | None = None) -> Attribution:
-    """Weights of the decoder on source and prefix, averaged over heads and over layers, or those of one `layer`.
+    """Attention weights of the decoder on source and prefix, averaged over heads and layers, or over one `layer`.
 
-    A recurrent decoder attends to the source alone; its prefix gets zeros. Source and prefix sum to one each, so the
-    weights do not say which of the two matters more. Cost: one forward pass.
+    A recurrent decoder attends to the source only; its prefix gets zeros. The weights on the source and those on the
+    prefix each sum to one, so they do not show which of the two matters more. Cost: one forward pass.
     """
     where = "decoder" if layer is None else f"decoder.{layer}"
     means = {name: mean for name, mean in _head_means(model, pair).items() if name.startswith(f"{where}.")}
     cross = [mean_TS for name, mean_TS in means.items() if name.endswith(".cross")]
     own = [mean_TT for name, mean_TT in means.items() if name.endswith(".self")]
     if not cross:
-        raise ModelError(f"{type(model).__name__} has no attention to the source in {where}; take occlusion instead")
+        raise ModelError(f"{type(model).__name__} has no attention to the source in {where}; use occlusion instead")
     source_TS = torch.stack(cross).mean(0)
     target_TT = torch.stack(own).mean(0) if own else source_TS.new_zeros(len(source_TS), len(source_TS))
     return Attribution(source_TS, target_TT)
@@ -54,7 +73,7 @@ def attention(model: Seq2Seq, pair: TokenPair, *, layer: int | None = None) -> A
 
 @torch.no_grad()
 def rollout(model: Seq2Seq, pair: TokenPair) -> Attribution:
-    """Attention weights and residual connections, half and half, multiplied through all layers.
+    """Attention weights and residual connections, weighted one half each, multiplied through all layers.
 
     Cost: one forward pass.
     """
@@ -63,7 +82,7 @@ def rollout(model: Seq2Seq, pair: TokenPair) -> Attribution:
     length, source_length = pair.input_1T.shape[1], pair.source.ids_BS.shape[1]
 
     def half(name: str, rest: Tensor) -> Tensor:
-        """Half of the weights and half of the rest, which is all there is where no head is left to look."""
+        """The mean of the weights and the residual part; the residual part alone if all heads are pruned."""
         return (means[name] + rest) / 2 if name in means else rest
 
     device = pair.input_1T.device
@@ -78,10 +97,10 @@ def rollout(model: Seq2Seq, pair: TokenPair) -> Attribution:
 
 
 def roll_out(encoder: Sequence[Tensor], decoder: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """Shares layer by layer, from the lowest up, to shares of the inputs in the highest: [T, S] and [T, T].
+    """Multiply the shares of all layers, lowest first, into shares of the inputs at the top: [T, S] and [T, T].
 
-    An encoder layer is a matrix [S, S] whose rows sum to one. A decoder layer is two: self [T, T], whose rows sum to
-    one, and cross [T, S], whose rows sum to what the source has in the stream after that layer's look at it.
+    An encoder layer is a matrix [S, S] whose rows sum to one. A decoder layer is a pair: self [T, T], whose rows sum to
+    one, and cross [T, S], whose rows sum to the share of the source in the residual stream after its cross-attention.
     """
     length, source_length = decoder[0][1].shape
     encoded_SS = torch.eye(source_length, dtype=decoder[0][1].dtype, device=decoder[0][1].device)
@@ -97,54 +116,41 @@ def roll_out(encoder: Sequence[Tensor], decoder: Sequence[tuple[Tensor, Tensor]]
 
 
 def require_transformer(model: Seq2Seq, method: str) -> Transformer:
-    """The model, known to be a stack of attention and residual connections; an error for any other."""
+    """The model if it is a Transformer; an error otherwise."""
     if not isinstance(model, Transformer):
         raise ModelError(
-            f"{method} follows attention through the layers of a Transformer, which {type(model).__name__} is not;"
-            " take integrated or occlusion"
+            f"{method} works for Transformers only, and this model is a {type(model).__name__};"
+            " use integrated or occlusion"
         )
     return model
 
 
 def _head_means(model: Seq2Seq, pair: TokenPair) -> dict[str, Tensor]:
-    """The weights of every attention, averaged over its heads."""
+    """The weights of each attention, averaged over its heads."""
     with trace(model) as tape:
         model(pair.source, pair.input_1T)
     return {name: seen.weights_BHTS[0].mean(0) for name, seen in tape.items()}
 
 
-# Attribution by gradients: how the log-probability of an output token changes with the embeddings that made it.
-#
-# Gradient times input: "Not Just a Black Box", Shrikumar et al. 2016. Integrated gradients: "Axiomatic Attribution
-# for
-# Deep Networks", Sundararajan et al. 2017. Source and target prefix move together along the path, so the shares of
-# both
-# add up to the whole. An input is the token's part of the embedding: its distance from the baseline at the same
-# place.
-
-
-RULES = ("gauss", "midpoint")
-
-
 def gradient(model: Seq2Seq, pair: TokenPair, *, baseline: Baseline = None) -> Attribution:
-    """The gradient of log p times x - baseline: what integrated gradients see at the end of their path.
+    """The gradient of log p times (x - baseline): the integrand of integrated gradients at the end of the path.
 
     Cost: three forward and T backward passes.
     """
     read, absent = embed(model, pair), embed_absent(model, pair, baseline)
     one = read.source_NSD.new_ones(1)
-    return _follow(model, pair, read, absent, one, one)
+    return _integrate(model, pair, read, absent, one, one)
 
 
 def integrated(
     model: Seq2Seq, pair: TokenPair, *, baseline: Baseline = None, steps: int = 64, rule: str = "gauss"
 ) -> Attribution:
-    """The mean gradient on the straight way from the baseline to the input, times its length.
+    """The mean gradient on the straight path from the baseline to the input, times (x - baseline).
 
-    Sums to log p(input) - log p(baseline), but for `gap_T`, which more steps make smaller. `rule` spaces the steps by
-    Gauss and Legendre, or evenly with a gradient at the middle of each. Where nothing is added to the embedding (rotary
-    or no positions) a layer norm sees no difference between an input and a small share of it: the baseline of zeros is
-    then a poor one, as the gap will tell, and a token the better choice.
+    Sums to log p(input) - log p(baseline) up to `gap_T`, which more steps make smaller. `rule`: Gauss-Legendre points
+    and weights, or the midpoints of equal steps. Where nothing is added to the embedding (rotary or no positional
+    encoding), a layer norm maps an input and a small multiple of it to the same vector. The baseline of zeros is then a
+    poor one, as a large gap shows; use a token as the baseline.
     Cost: `steps` + 4 forward and T x `steps` backward passes, `steps` in a batch.
     """
     if steps < 1 or rule not in RULES:
@@ -152,7 +158,7 @@ def integrated(
     read, absent = embed(model, pair), embed_absent(model, pair, baseline)
     places, shares = np.polynomial.legendre.leggauss(steps) if rule == "gauss" else _midpoints(steps)
     at_N, share_N = (read.source_NSD.new_tensor(numbers) for numbers in ((places + 1) / 2, shares / 2))
-    found = _follow(model, pair, read, absent, at_N, share_N)
+    found = _integrate(model, pair, read, absent, at_N, share_N)
     with torch.no_grad():
         whole_T = (log_probs(model, pair, read) - log_probs(model, pair, absent))[0]
     shared_T = found.source_TS.sum(-1) + found.target_TT.sum(-1)
@@ -160,46 +166,37 @@ def integrated(
 
 
 def _midpoints(steps: int) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], ...]:
-    """Evenly spaced on [-1, 1], as Gauss and Legendre have it."""
+    """Points and weights of the midpoint rule on [-1, 1], in the form of `leggauss`."""
     return (2 * np.arange(steps) + 1) / steps - 1, np.full(steps, 2 / steps)
 
 
-def _follow(
+def _integrate(
     model: Seq2Seq, pair: TokenPair, read: EmbeddedInput, absent: EmbeddedInput, at_N: Tensor, share_N: Tensor
 ) -> Attribution:
-    """Gradients at places between `absent` (0) and `read` (1), weighted, times the way between them.
+    """The weighted sum of gradients at points between `absent` (0) and `read` (1), times their difference.
 
-    The steps share a forward pass; each output token then has a backward pass of its own through all of them.
+    The points share a forward pass; each output token needs one backward pass through all of them.
     """
-    ways = [end - start for start, end in zip(absent, read, strict=True)]
-    rows_T = [[torch.zeros_like(way[0, :, 0]) for way in ways] for _ in range(pair.output_1T.shape[1])]
+    deltas = [end - start for start, end in zip(absent, read, strict=True)]
+    rows_T = [[torch.zeros_like(delta[0, :, 0]) for delta in deltas] for _ in range(pair.output_1T.shape[1])]
     for steps_N in in_chunks(torch.arange(len(at_N), device=at_N.device), pair):
         at_N11 = at_N[steps_N, None, None]
-        leaves = [(start + at_N11 * way).requires_grad_() for start, way in zip(absent, ways, strict=True)]
+        leaves = [(start + at_N11 * delta).requires_grad_() for start, delta in zip(absent, deltas, strict=True)]
         with torch.enable_grad():
             top_NTD = run(model, pair, EmbeddedInput(*leaves))
         for t, row in enumerate(rows_T):
-            with torch.enable_grad():  # scores of one token at a time: those of all others would be in vain
+            with torch.enable_grad():  # scores of one token only: the others are not needed
                 log_prob_N1 = chosen(model.output(top_NTD[:, t : t + 1]), pair.output_1T[:, t : t + 1])
             slopes = torch.autograd.grad(share_N[steps_N] @ log_prob_N1, leaves, retain_graph=True)
-            for cell, slope_NPD, way in zip(row, slopes, ways, strict=True):
-                cell += (slope_NPD.sum(0) * way[0]).sum(-1)
+            for cell, slope_NPD, delta in zip(row, slopes, deltas, strict=True):
+                cell += (slope_NPD.sum(0) * delta[0]).sum(-1)
     source_TS, target_TT = (torch.stack(cells) for cells in zip(*rows_T, strict=True))
     return Attribution(source_TS, target_TT, signed=True)
 
 
-# Attribution by occlusion: take an input away and see what the output loses (Zeiler and Fergus 2014; Li et al. 2016).
-#
-# To take a token away is to make its embedding zero, its position kept, or that of another token, such as UNK. A
-# model
-# with subwords has hardly ever seen UNK, which is why zero is the default. One token is taken away at a time: two
-# inputs
-# that can stand in for each other both seem to matter little.
-
-
 @torch.no_grad()
 def occlusion(model: Seq2Seq, pair: TokenPair, *, baseline: Baseline = None) -> Attribution:
-    """What log p(output token) loses without the input token; negative where the output gains by its absence.
+    """The decrease of log p(output token) without the input token; negative if its removal raises log p.
 
     Cost: S + T + 3 forward passes, in batches.
     """
@@ -215,26 +212,11 @@ def occlusion(model: Seq2Seq, pair: TokenPair, *, baseline: Baseline = None) -> 
     return Attribution(lost_TN[:, :source_length], lost_TN[:, source_length:], signed=True)
 
 
-# ALTI: what each input brings to the output of each attention block, followed down through the layers.
-#
-# "Measuring the Mixing of Contextual Information in the Transformer", Ferrando et al. 2022a, and for encoder-decoders
-# ALTI+, "Towards Opening the Black Box of Neural Machine Translation", Ferrando et al. 2022b. The output of an
-# attention
-# block is a sum of one vector for each input: its value through the output projection, times its weight, and the
-# residual
-# stream for oneself. A layer norm after the sum is linear once its spread is known, and is applied to each vector.
-# The
-# share of an input is how much nearer its vector comes to the sum than nothing does, in the L1 norm. The biases after
-# the
-# values belong to nobody. Feed-forward layers mix no positions and are passed over; so are norms that stand before a
-# sub-layer or at the top, except that values are made from what such a norm gives.
-
-
 @torch.no_grad()
 def alti(model: Seq2Seq, pair: TokenPair) -> Attribution:
-    """Shares of the source and the prefix in the top layer; a row sums to one over both.
+    """Shares of source and prefix in the top layer; a row sums to one over both.
 
-    Cost: one forward pass, and for each attention T x S vectors of the model's width.
+    Cost: one forward pass, and T x S vectors of the model's width per attention.
     """
     transformer = require_transformer(model, "alti")
     with trace(model) as tape, trace_states(model) as states:
@@ -243,14 +225,16 @@ def alti(model: Seq2Seq, pair: TokenPair) -> Attribution:
     x_SD = states["encoder.embed"][0]
     for layer, block in enumerate(transformer.encoder.blocks):
         encoder.append(
-            self_shares(look(tape, block.self_attention, x_SD, len(x_SD)), block.self_attention_residual).shares_TP
+            self_shares(
+                attention_parts(tape, block.self_attention, x_SD, len(x_SD)), block.self_attention_residual
+            ).shares_TP
         )
         x_SD = states[f"encoder.{layer}"][0]
     x_TD = states["decoder.embed"][0]
     for layer, above in enumerate(transformer.decoder):
-        own = self_shares(look(tape, above.self_attention, x_TD, len(x_TD)), above.self_attention_residual)
+        own = self_shares(attention_parts(tape, above.self_attention, x_TD, len(x_TD)), above.self_attention_residual)
         cross = cross_shares(
-            look(tape, above.cross_attention, own.stream_TD, len(x_SD)), above.cross_attention_residual
+            attention_parts(tape, above.cross_attention, own.stream_TD, len(x_SD)), above.cross_attention_residual
         )
         decoder.append((own.shares_TP, cross.shares_TP))
         x_TD = states[f"decoder.{layer}"][0]
@@ -258,7 +242,7 @@ def alti(model: Seq2Seq, pair: TokenPair) -> Attribution:
 
 
 class AttentionParts(NamedTuple):
-    """An attention taken apart: the stream that asks, the vector that each key brings to it, and what is added."""
+    """Parts of an attention: the residual stream before it, the vector of each key, and the update of the stream."""
 
     x_TD: Tensor
     brought_TSD: Tensor
@@ -266,16 +250,16 @@ class AttentionParts(NamedTuple):
 
 
 class TokenMixing(NamedTuple):
-    """Whose the stream is after an attention, and the stream itself."""
+    """The shares of the inputs in the residual stream after an attention, and the stream itself."""
 
     shares_TP: Tensor
     stream_TD: Tensor
 
 
-def look(
+def attention_parts(
     tape: AttentionTrace, attend: SelfAttention | CrossAttention | FullyPrunedAttention, x_TD: Tensor, keys: int
 ) -> AttentionParts:
-    """Take one attention of a traced pass apart, all heads together; one without heads brings nothing."""
+    """The parts of one attention of a recorded pass, summed over heads; zeros if all heads are pruned."""
     if isinstance(attend, FullyPrunedAttention):
         return AttentionParts(x_TD, x_TD.new_zeros(len(x_TD), keys, x_TD.shape[1]), attend(x_TD))
     seen = tape[attend.tap.name]
@@ -285,34 +269,34 @@ def look(
     return AttentionParts(x_TD, brought_TSD, attend.out(seen.output_BHTK[0].transpose(0, 1).flatten(1)))
 
 
-def self_shares(look: AttentionParts, around: Residual) -> TokenMixing:
-    """Each position's shares [T, T] after a self-attention. Where no vector comes near the sum, all is one's own."""
-    oneself_TT = torch.eye(len(look.x_TD), dtype=look.x_TD.dtype, device=look.x_TD.device)
-    parts_TTD = look.brought_TSD + oneself_TT.unsqueeze(-1) * look.x_TD.unsqueeze(1)
-    parts_TTD, stream_TD = _leave(look, around, parts_TTD)
+def self_shares(parts: AttentionParts, around: Residual) -> TokenMixing:
+    """Shares [T, T] of each position after a self-attention. Where all shares are zero, the position keeps its own."""
+    oneself_TT = torch.eye(len(parts.x_TD), dtype=parts.x_TD.dtype, device=parts.x_TD.device)
+    parts_TTD = parts.brought_TSD + oneself_TT.unsqueeze(-1) * parts.x_TD.unsqueeze(1)
+    parts_TTD, stream_TD = _leave(parts, around, parts_TTD)
     shares_TT = shares(parts_TTD, stream_TD)
     return TokenMixing(shares_TT + (1 - shares_TT.sum(-1, keepdim=True)) * oneself_TT, stream_TD)
 
 
-def cross_shares(look: AttentionParts, around: Residual) -> TokenMixing:
-    """The source's shares [T, S] after an attention to it. What they lack of one is the stream's own."""
-    parts_TPD = torch.cat([look.brought_TSD, look.x_TD.unsqueeze(1)], dim=1)
-    parts_TPD, stream_TD = _leave(look, around, parts_TPD)
+def cross_shares(parts: AttentionParts, around: Residual) -> TokenMixing:
+    """Shares [T, S] of the source after a cross-attention. The rest to one is the share of the stream itself."""
+    parts_TPD = torch.cat([parts.brought_TSD, parts.x_TD.unsqueeze(1)], dim=1)
+    parts_TPD, stream_TD = _leave(parts, around, parts_TPD)
     return TokenMixing(shares(parts_TPD, stream_TD)[:, :-1], stream_TD)
 
 
 def shares(parts_TPD: Tensor, whole_TD: Tensor) -> Tensor:
-    """How much nearer than nothing each part comes to the whole, never below zero; a row sums to one, or is zero."""
+    """How much closer each part is to the whole than zero is, clamped at zero; a row sums to one, or is zero."""
     nearer_TP = whole_TD.abs().sum(-1, keepdim=True) - (whole_TD.unsqueeze(1) - parts_TPD).abs().sum(-1)
     nearer_TP = nearer_TP.clamp_min(0)
     return nearer_TP / nearer_TP.sum(-1, keepdim=True).clamp_min(torch.finfo(nearer_TP.dtype).tiny)
 
 
-def _leave(look: AttentionParts, around: Residual, parts_TPD: Tensor) -> tuple[Tensor, Tensor]:
-    """The parts and their sum after what stands around the attention; a norm there acts on each part alike."""
-    stream_TD = around.leave(look.x_TD, look.update_TD)
+def _leave(parts: AttentionParts, around: Residual, parts_TPD: Tensor) -> tuple[Tensor, Tensor]:
+    """The parts and their sum after the residual connection; a norm after it is applied to each part."""
+    stream_TD = around.leave(parts.x_TD, parts.update_TD)
     if around.before:
         return parts_TPD, stream_TD
-    spread_T11 = ((look.x_TD + look.update_TD).var(-1, unbiased=False) + around.norm.eps).sqrt()[:, None, None]
+    spread_T11 = ((parts.x_TD + parts.update_TD).var(-1, unbiased=False) + around.norm.eps).sqrt()[:, None, None]
     centred_TPD = parts_TPD - parts_TPD.mean(-1, keepdim=True)
     return centred_TPD / spread_T11 * around.norm.weight, stream_TD

@@ -1,19 +1,19 @@
-"""Effective attention: which part of the weights reaches the output, and which part nobody will ever see.
+"""Effective attention: the part of the attention weights that affects the output, and the part that does not.
 
-After "On Identifiability in Transformers", Brunner et al. 2020. A head adds A G to the stream: its weights A [T, S]
-times what each key has to give, G = values [S, K] through the head's slice of the output projection [K, D] (the paper
-calls it T). G has at most K independent rows. If a row of weights spreads over more keys than that, there are
-directions x with x G = 0, the left null space of G: the part of the weights that lies in it changes nothing, and what
-is orthogonal to it, the effective attention, is all that the model ever used.
+After "On Identifiability in Transformers", Brunner et al. 2020. A head adds A G to the residual stream: its weights A
+[T, S] times G, the values [S, K] through the head's slice of the output projection [K, D] (T in the paper). G has at
+most K independent rows. If a row of weights has more visible keys than that, there are directions x with x G = 0, the
+left null space of G. The part of the weights in it changes nothing; the part orthogonal to it, the effective attention,
+determines the output.
 
-Two spaces must be told apart. The null space itself has dimension S - rank(G), at least S - K; removing a row's part in
-it keeps the output, but the rest need not be positive nor sum to one. A second set of weights that is a distribution
-again may differ only by vectors that also sum to zero: the null space of [G, 1], of dimension S - rank([G, 1]), which
-is one less unless the ones are themselves a combination of the columns of G. Whether the model's own queries and keys
-could ever produce those other weights is not asked, by the paper or here.
+There are two spaces. The null space has dimension S - rank(G), at least S - K; removing a row's part in it keeps the
+output, but the rest need not be positive nor sum to one. Other weights that are again a distribution may differ only by
+vectors that also sum to zero: the null space of [G, 1], of dimension S - rank([G, 1]), which is one less unless the
+vector of ones is a combination of the columns of G. Neither the paper nor this module asks whether the queries and keys
+of the model could produce those other weights.
 
-All of it is computed in double precision. A singular value counts as zero up to max(S, K) times the rounding unit of
-the recorded values times the largest singular value: below that it is noise of the recording.
+All computations are in double precision. A singular value counts as zero up to max(S, K) times the machine epsilon of
+the recorded values times the largest singular value.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from regard.errors import ModelError
 
 @dataclass(frozen=True)
 class EffectiveAttention:
-    """Attention weights split in two: `effective_HTS` + `null_HTS` are the weights, and only the first has an effect.
+    """Attention weights split in two: weights = `effective_HTS` + `null_HTS`, and only the first affects the output.
 
-    Where rows see different keys (a causal mask), each row has a null space of its own.
+    If rows see different keys (a causal mask), each row has its own null space.
     """
 
     effective_HTS: Tensor
     null_HTS: Tensor
     dimension_HT: Tensor
-    """Dimension of the null space of each row, over the keys that the row sees."""
+    """Dimension of the null space of each row, over its visible keys."""
     freedom_HT: Tensor
-    """Dimension of its part whose vectors sum to zero: the ways to change a row and leave it a distribution."""
+    """Dimension of its subspace of vectors that sum to zero: directions in which a row stays a distribution."""
     correlation_H: Tensor
-    """Pearson's, of raw and effective weights over all visible entries; NaN where either does not vary."""
+    """Pearson correlation of raw and effective weights over all visible entries; NaN if one of them is constant."""
     head_width: int
 
     @property
     def dimension_H(self) -> Tensor:
-        """Dimension of the null space of each head: that of its least determined row."""
+        """Dimension of the null space of each head: the largest of its rows."""
         return self.dimension_HT.amax(-1)
 
     @property
@@ -57,23 +57,23 @@ class EffectiveAttention:
 
     @property
     def identifiable_H(self) -> Tensor:
-        """Whether the output tells the weights: no null space, in any row."""
+        """Whether the output determines the weights: no row has a null space."""
         return self.dimension_H == 0
 
     @property
     def warning(self) -> str | None:
-        """What a reader of the raw weights must know, in plain words; None if they may be read as they are."""
+        """A warning for readers of the raw weights; None if the output determines them."""
         keys, doubtful = self.null_HTS.shape[-1], int((~self.identifiable_H).sum())
         if not doubtful:
             return None
         if keys > self.head_width:
-            reason = f"{keys} tokens are longer than the heads are wide ({self.head_width})"
+            reason = f"there are more tokens ({keys}) than dimensions of a head ({self.head_width})"
         else:
-            reason = "what the tokens have to give is not independent"
+            reason = "the values of the tokens are linearly dependent"
         return (
             f"{reason}: in {doubtful} of {len(self.identifiable_H)} heads a part of the weights (up to "
-            f"{int(self.dimension_H.max())} of {keys} dimensions) never reaches the output, so the raw weights do not "
-            "say what was used; look at the effective ones"
+            f"{int(self.dimension_H.max())} of {keys} dimensions) does not affect the output, so the raw weights do "
+            "not show what the model uses; see the effective weights"
         )
 
     def as_dict(self) -> dict[str, object]:
@@ -93,9 +93,9 @@ class EffectiveAttention:
 def effective_attention(
     weights_HTS: Tensor, values_HSK: Tensor, outward_HKD: Tensor | None = None, mask_TS: Tensor | None = None
 ) -> EffectiveAttention:
-    """Split the weights of each head. Without an output projection (recurrent models) the values are what is given.
+    """Split the weights of each head. Without an output projection (recurrent models), G is the values.
 
-    `mask_TS` is True where a row sees a key; without one, every row sees all. `seen_keys` finds it for a recording.
+    `mask_TS` is True where a key is visible to a row; without a mask, all are. `seen_keys` infers it from weights.
     """
     weights = weights_HTS.double()
     effective = torch.zeros_like(weights)
@@ -118,7 +118,7 @@ def effective_attention(
 
 
 def seen_keys(weights_HTS: Tensor) -> Tensor:
-    """The mask [T, S] behind recorded weights: a key that gets exactly nothing from every head was not to be seen."""
+    """The mask [T, S] of recorded weights: a key whose weight is exactly zero in every head is invisible."""
     return (weights_HTS != 0).any(0)
 
 
@@ -127,10 +127,10 @@ def seen_keys(weights_HTS: Tensor) -> Tensor:
 
 
 class _Space(NamedTuple):
-    """What M visible keys have to give, in each head."""
+    """The row space and null space of G over M visible keys, in each head."""
 
     reached_HMM: Tensor
-    """Projects a row of weights on what reaches the output."""
+    """Projects a row of weights on the part that affects the output."""
     dimension_H: Tensor
     freedom_H: Tensor
 
@@ -138,7 +138,7 @@ class _Space(NamedTuple):
 def _spaces(
     weights_HTS: Tensor, values_HSK: Tensor, outward_HKD: Tensor | None, mask_TS: Tensor | None
 ) -> Iterator[tuple[Tensor, Tensor, _Space]]:
-    """Rows that see the same keys, those keys, and their space. Rows that see nothing are left out."""
+    """Rows with the same visible keys, those keys, and their space. Rows without visible keys are skipped."""
     heads, rows, keys = weights_HTS.shape
     if values_HSK.shape[:2] != (heads, keys):
         raise ModelError(
@@ -164,14 +164,14 @@ def _space(given_HMD: Tensor, tolerance: float) -> _Space:
     left_HMR = left_HMR * counts_HR[:, None]
     reached_HMM = left_HMR @ left_HMR.mT
     null_HMM = torch.eye(size, dtype=given_HMD.dtype, device=given_HMD.device) - reached_HMM
-    ones_HM = null_HMM.sum(-1)  # the part of (1, ..., 1) within the null space: moving along it changes a row's sum
+    ones_HM = null_HMM.sum(-1)  # the part of (1, ..., 1) in the null space: it changes the sum of a row
     unbalanced_H = ones_HM.norm(dim=-1) > tolerance * size**0.5
     dimension_H = size - counts_HR.sum(-1)
     return _Space(reached_HMM, dimension_H, dimension_H - unbalanced_H.long())
 
 
 def _correlate(first_HN: Tensor, second_HN: Tensor) -> Tensor:
-    """Pearson's correlation of each head; NaN where one of the two is constant."""
+    """Pearson correlation of each head; NaN if one of the two is constant."""
     first, second = (x_HN - x_HN.mean(-1, keepdim=True) for x_HN in (first_HN, second_HN))
     spread_H = first.norm(dim=-1) * second.norm(dim=-1)
     smallest = 1e-12 * first_HN.norm(dim=-1) * second_HN.norm(dim=-1)

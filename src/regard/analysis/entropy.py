@@ -1,4 +1,4 @@
-"""How spread out: the entropy of attention by layer and head, and the next token as a table of likely words."""
+"""Entropy of attention weights, and next-token probabilities as a table of likely tokens."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Spread:
-    """Entropy of one attention, a head an entry, averaged over its rows."""
+    """Entropy of one attention: one value per head, averaged over rows."""
 
     bits_H: Tensor
-    """0: each row looks at one key alone."""
+    """0: each row has all its weight on one key."""
     evenness_H: Tensor
-    """Entropy as a share of the largest possible, over the rows that have a choice: 1 is looking everywhere alike."""
+    """Entropy as a share of the largest possible, over rows with at least two visible keys; 1: equal weights."""
 
 
 def attention_entropy(weights_HTS: Tensor, mask_TS: Tensor | None = None) -> Spread:
-    """The entropy of each head. Without a mask the keys that get exactly nothing are taken for invisible."""
+    """The entropy of each head. Without a mask, keys whose weight is exactly zero count as invisible."""
     weights = weights_HTS.double()
     seen_T = ((weights != 0).any(0) if mask_TS is None else mask_TS).sum(-1)
     bits_HT = -torch.xlogy(weights, weights).sum(-1) / math.log(2)
@@ -33,18 +33,18 @@ def attention_entropy(weights_HTS: Tensor, mask_TS: Tensor | None = None) -> Spr
 
 @dataclass(frozen=True)
 class NextTokens:
-    """Next-token probabilities as the lectures draw them: a row a position, a column a token of the vocabulary.
+    """Next-token probabilities: one row per position, one column per likely token of the vocabulary.
 
-    The columns are the tokens that are likely anywhere, in the order in which they first become so.
+    The columns are the tokens that are among the likeliest at some position, in the order of first occurrence.
     """
 
     ids: tuple[int, ...]
     tokens: tuple[str, ...]
     probability_TC: Tensor
     rest_T: Tensor
-    """What each row gives to the tokens that have no column."""
+    """Total probability, per row, of the tokens without a column."""
     best: tuple[tuple[int, ...], ...]
-    """For each row the columns of its own likeliest tokens, best first."""
+    """For each row, the columns of its likeliest tokens, best first."""
     bits_T: Tensor
     """Entropy of each row over the whole vocabulary."""
 

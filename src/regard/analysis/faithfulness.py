@@ -1,14 +1,14 @@
-"""Which explanation to trust: what happens to an output word when the source words that are said to matter go.
+"""Faithfulness of explanations: how the probability of a target word changes when important source words are removed.
 
-Deletion: source words go one by one, the most important first, and the log-probability of the target word is to fall
-soon (Samek et al. 2017; "comprehensiveness" in DeYoung et al. 2020). Sufficiency: only the most important stay, and the
-fall is to be small. Both are areas under the curve of the fall, in nats, over the share of words that went or stayed,
-from none to all; every order has the same two ends. Agreement: whether the word ranked first is one that a gold
-alignment links (precision at 1), and how often a linked word ranks above one that is not (AUC).
+Deletion: source words are removed one by one, the most important first; the log-probability of the target word should
+decrease early (Samek et al. 2017; "comprehensiveness" in DeYoung et al. 2020). Sufficiency: only the most important
+words are kept; the decrease should be small. Both are areas under the curve of the decrease, in nats, over the share of
+removed or kept words from 0 to 1; all orders share both end points. Agreement: whether the top word is linked in a gold
+alignment (precision at 1), and how often a linked word ranks above an unlinked one (AUC).
 
-All figures are means over sentences with 95 % bootstrap intervals. Differences are taken sentence by sentence, so that
-what makes one sentence harder than another does not blur them. A word that goes is deleted from the sentence, which no
-method does, so none is measured by its own yardstick; or its embedding becomes zero, as in occlusion.
+All figures are means over sentences with 95 % bootstrap intervals. Differences are taken per sentence, so that the
+difficulty of sentences cancels. A removed word is deleted from the sentence, which no method does itself, so that no
+method is favoured; or its embedding becomes zero, as in occlusion.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ from regard.models.base import Seq2Seq
 REMOVALS = ("delete", "blank")
 RANDOM, REFERENCE = "random", "attention"
 GRID = 11
-"""Curves of sentences of different length are averaged at so many shares, from none to all."""
+"""Number of shares, from 0 to 1, at which curves of sentences of different length are averaged."""
 DRAWS = 2000
-"""Bootstrap samples of an interval."""
+"""Number of bootstrap samples."""
 
 Ways = Mapping[str, tuple[str, Mapping[str, Any]]]
-"""What to compare: a name for the table, the method of METHODS, and its options."""
+"""What to compare: by the name in the table, the method of METHODS and its options."""
 EVERY_WAY: Ways = {method: (method, {}) for method in METHODS}
 
 
 @dataclass(frozen=True)
 class ExplainedPair:
-    """One sentence pair, its words (the end token last on either side), and which of them render which, if known."""
+    """One sentence pair, its words (the end token last on both sides), and its gold alignment if known."""
 
     pair: TokenPair
     source: TraceSide
@@ -65,14 +65,14 @@ class ExplainedPair:
 
 
 class Curves(NamedTuple):
-    """The fall of the log-probability of each of T target words as 0 ... S source words have gone, or have stayed."""
+    """Decrease of the log-probability of each of T target words with 0 ... S source words removed, or kept."""
 
     deletion_TK: Tensor
     sufficiency_TK: Tensor
 
 
 def kept_words(scores_TS: Tensor) -> Tensor:
-    """Which source words are left at each step as they go by score, and as they stay by score: [2, T, S + 1, S]."""
+    """Source words that remain at each step, removed by score and kept by score: [2, T, S + 1, S]."""
     rank_TS = scores_TS.argsort(dim=-1, descending=True, stable=True).argsort(-1)
     steps_K1 = torch.arange(scores_TS.shape[1] + 1).unsqueeze(-1)
     left_TKS = rank_TS.unsqueeze(1) >= steps_K1
@@ -82,21 +82,21 @@ def kept_words(scores_TS: Tensor) -> Tensor:
 def fall_curves(
     model: Seq2Seq, case: ExplainedPair, maps: Mapping[str, Tensor], removal: str = "delete"
 ) -> dict[str, Curves]:
-    """Curves by name for several maps [T, S] of one sentence. Sets of words that occur twice are run once."""
+    """Curves by name for several maps [T, S] of one sentence. Equal sets of words are run once."""
     kept = torch.stack([kept_words(scores_TS) for scores_TS in maps.values()])  # [M, 2, T, K, S]
     sets_NS, place = kept.flatten(0, 3).unique(dim=0, return_inverse=True)
     log_prob_NT = word_log_probs(model, case, sets_NS, removal)
     word_T1 = torch.arange(kept.shape[2]).unsqueeze(-1)
     log_prob_M2TK = log_prob_NT[place.view(kept.shape[:4]), word_T1]
-    fall_M2TK = log_prob_M2TK[:, :1, :, :1] - log_prob_M2TK  # deletion begins with the whole sentence
+    fall_M2TK = log_prob_M2TK[:, :1, :, :1] - log_prob_M2TK  # deletion starts with the whole sentence
     return {name: Curves(*fall_2TK) for name, fall_2TK in zip(maps, fall_M2TK, strict=True)}
 
 
 @torch.no_grad()
 def word_log_probs(model: Seq2Seq, case: ExplainedPair, kept_NS: Tensor, removal: str) -> Tensor:
-    """Log-probability [N, T] of each target word when only these source words are left; the end token always is.
+    """Log-probability [N, T] of each target word given only these source words and the end token.
 
-    Cost: N forward passes, in batches; a source without the deleted words is shorter.
+    Cost: N forward passes, in batches; with deletion, the sources are shorter.
     """
     if removal not in REMOVALS:
         raise ModelError(f'faithfulness: removal must be one of {", ".join(REMOVALS)}, not "{removal}"')
@@ -126,7 +126,7 @@ class _Shorter(NamedTuple):
 
 
 def area(curve_TK: Tensor) -> float:
-    """Area under the curves over the share of words, averaged over target words."""
+    """Area under the curves over the share of words, mean over target words."""
     return torch.trapezoid(curve_TK, dx=1 / (curve_TK.shape[1] - 1)).mean().item()
 
 
@@ -139,9 +139,9 @@ def on_grid(curve_TK: Tensor) -> Tensor:
 
 
 def agreement(scores_TS: Tensor, links: Links) -> tuple[float, float]:
-    """Precision at 1 and AUC against a gold alignment, averaged over the target words that it links; NaN without any.
+    """Precision at 1 and AUC against a gold alignment, mean over the linked target words; NaN if there are none.
 
-    AUC counts a tie as half; a word linked to the whole source tells nothing by it and is left out.
+    AUC counts a tie as half; a word linked to all source words is excluded from it.
     """
     linked_TS = torch.zeros_like(scores_TS, dtype=torch.bool)
     for source, target in links:
@@ -172,7 +172,7 @@ class MethodScore(NamedTuple):
 
 
 def bootstrap(values: Sequence[float], seed: int) -> MethodScore | None:
-    """The mean and the interval in which it falls when sentences are drawn again; None if there is no value."""
+    """The mean and its interval over resampled sentences; None if there is no value."""
     values_N = torch.tensor([value for value in values if not math.isnan(value)], dtype=torch.float64)
     if not len(values_N):
         return None
@@ -184,7 +184,7 @@ def bootstrap(values: Sequence[float], seed: int) -> MethodScore | None:
 
 @dataclass
 class _Record:
-    """One value a sentence."""
+    """One value per sentence."""
 
     deletion: list[float] = field(default_factory=list)
     sufficiency: list[float] = field(default_factory=list)
@@ -194,7 +194,7 @@ class _Record:
     sufficiency_curve: list[Tensor] = field(default_factory=list)
 
     def add(self, curves: Sequence[Curves], maps: Sequence[Tensor], links: Links) -> None:
-        """One sentence: of a method once, of random orders once for each seed."""
+        """Add one sentence: one curve and map of a method, or one per seed of random orders."""
         self.deletion.append(_mean([area(curve.deletion_TK) for curve in curves]))
         self.sufficiency.append(_mean([area(curve.sufficiency_TK) for curve in curves]))
         agreed = [agreement(scores_TS, links) for scores_TS in maps]
@@ -206,7 +206,7 @@ class _Record:
 
 @dataclass(frozen=True)
 class MethodRank:
-    """What was measured of one way to explain."""
+    """The measurements of one method."""
 
     name: str
     deletion: MethodScore
@@ -214,19 +214,19 @@ class MethodRank:
     sufficiency: MethodScore
     """Lower is better."""
     deletion_gain: MethodScore | None
-    """How much better than attention, sentence by sentence; positive is better in both gains."""
+    """Difference from attention per sentence; a positive value is better in both gains."""
     sufficiency_gain: MethodScore | None
     precision: MethodScore | None
     auc: MethodScore | None
     deletion_curve: tuple[float, ...]
-    """The fall in nats at shares 0, 0.1, ..., 1 of the words gone."""
+    """Decrease in nats at shares 0, 0.1, ..., 1 of removed words."""
     sufficiency_curve: tuple[float, ...]
-    """The fall at the same shares of the words kept."""
+    """Decrease at the same shares of kept words."""
 
 
 @dataclass(frozen=True)
 class Faithfulness:
-    """The table, best on the deletion curve first."""
+    """The table of methods, sorted by the deletion curve."""
 
     rows: tuple[MethodRank, ...]
     sentences: int
@@ -234,7 +234,7 @@ class Faithfulness:
     seeds: int
     seed: int
     left_out: dict[str, str]
-    """Ways that do not fit the model, and why."""
+    """Methods that do not fit the model, with the reason."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -246,7 +246,7 @@ class Faithfulness:
 
     @property
     def verdict(self) -> str:
-        """Who ranks above raw attention on the deletion curve, who below, and of whom one cannot tell."""
+        """Which methods are above attention on the deletion curve, which below, which not significantly different."""
         gains = {row.name: row.deletion_gain for row in self.rows if row.deletion_gain and row.name != REFERENCE}
         if not gains:
             return f"Nothing was compared with {REFERENCE}."
@@ -255,7 +255,7 @@ class Faithfulness:
         open_ = [name for name in gains if name not in above and name not in below]
         parts = [
             f"{', '.join(names)} {said} {REFERENCE}"
-            for names, said in ((above, "above"), (open_, "not to be told from"), (below, "below"))
+            for names, said in ((above, "above"), (open_, "not significantly different from"), (below, "below"))
             if names
         ]
         return f"On the deletion curve: {'; '.join(parts)} (95 %, {self.sentences} sentences)."
@@ -276,7 +276,7 @@ class Faithfulness:
         ]  # fmt: skip
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         table = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
-        left_out = [f"{name} was left out: {reason}" for name, reason in self.left_out.items()]
+        left_out = [f"{name} was not measured: {reason}" for name, reason in self.left_out.items()]
         return "\n".join([*(line.rstrip() for line in table), self.verdict, *left_out])
 
 
@@ -289,10 +289,10 @@ def measure_faithfulness(
     seeds: int = 5,
     seed: int = 1,
 ) -> Faithfulness:
-    """Compare ways to explain with each other and with `seeds` random orders, over many sentences.
+    """Compare methods with each other and with `seeds` random orders, over many sentences.
 
-    Signed attributions rank words by their value, not by its size. Cost: that of each method, and for a sentence of S
-    source and T target words at most 2 T (S + 1) forward passes for each way and seed; fewer where orders agree.
+    Signed attributions rank words by value, not by absolute value. Cost: that of each method, and for a sentence of S
+    source and T target words at most 2 T (S + 1) forward passes per method and seed; fewer where orders agree.
     """
     records = {name: _Record() for name in (*ways, RANDOM)}
     left_out: dict[str, str] = {}
@@ -310,7 +310,7 @@ def measure_faithfulness(
                         raise
                     left_out[name] = str(error)
         shape = len(case.target.words) - 1, len(case.source.words) - 1
-        own = int(case.pair.source.ids_BS.sum())  # a sentence's random orders do not depend on its company
+        own = int(case.pair.source.ids_BS.sum())  # the random orders of a sentence do not depend on the other sentences
         draw = torch.Generator().manual_seed(seed * 1_000_003 + own)
         chance = {f"{RANDOM} {n}": torch.rand(shape, generator=draw) for n in range(seeds)}
         curves = fall_curves(model, case, maps | chance, removal)
@@ -322,7 +322,7 @@ def measure_faithfulness(
 
 
 def word_map(model: Seq2Seq, case: ExplainedPair, method: str, options: Mapping[str, Any]) -> Tensor:
-    """What a method says of the words, [T, S]; the end tokens are left out."""
+    """The attribution of words by a method, [T, S], without the end tokens."""
     found = attribute(model, *case.pair, method, **options)
     return found.by_words(case.source, case.target).source_TS[:-1, :-1]
 

@@ -1,14 +1,19 @@
-"""What heads do: the roles of Voita et al. 2019, "Analyzing Multi-Head Self-Attention".
+"""Roles and importance of attention heads, over many sentences.
 
-Where a query's largest weight falls is compared with where it would fall if the head had a role:
+Roles: Voita et al. 2019, "Analyzing Multi-Head Self-Attention". The key with the largest weight of a query is compared
+with the key that a role predicts:
 
-    positional   at one offset from the query, in at least 90 % of the cases
-    rare         at the least frequent token in sight, in most cases and far more often than by chance
-    syntactic    at the other end of a relation, at least 10 points more often than the best fixed offset would hit it
-    alignment    at a source word that the target word renders, likewise
+    positional   the key at one offset from the query, in at least 90 % of the cases
+    rare         the least frequent visible token, in most cases and far more often than by chance
+    syntactic    the other end of a relation, at least 10 points more often than the best fixed offset hits it
+    alignment    a source word that the target word translates, likewise
 
-A share of hits comes with an interval, and thresholds are put to its lower end, so that few sentences prove nothing.
-Tokens of one sentence are not independent; the interval widens by as much as sentences differ more than chance.
+Each share of hits has a confidence interval. Thresholds apply to its lower end, so that few sentences prove nothing.
+Tokens of one sentence are not independent: the interval widens as much as sentences differ more than by chance.
+
+Importance by ablation: the loss per token without the head, minus the loss with all heads. By gradient: Michel et al.
+2019, "Are Sixteen Heads Really Better than One?", E |d loss / d gate| for a gate of 1 on the head's output, one gate
+per sentence. Both use attention hooks, so they work for every architecture that has attention.
 """
 
 from __future__ import annotations
@@ -29,18 +34,18 @@ from regard.models.base import Seq2Seq, Source
 Kind = Literal["positional", "rare", "syntactic", "alignment"]
 
 OFFSETS = range(-3, 4)
-FARTHEST = 12  # offsets tried as a baseline, in both directions
+FARTHEST = 12  # largest offset of the baseline, in both directions
 POSITIONAL_SHARE = 0.9  # Voita et al., section 5.1
 OVER_BASELINE = 0.1  # Voita et al., section 5.2
 MOST = 0.5
 TIMES_CHANCE = 2.0
-COMMON = 0.5  # share of all queries that must have a token at an offset for it to be a role
+COMMON = 0.5  # an offset is a role only if this share of all queries has a token there
 FEWEST_SENTENCES = 20
 NORMAL_95 = 1.96
 
 
 class HeadLook(NamedTuple):
-    """What a head may be looking for: a kind of role and which one of its kind, e.g. "-1" or "subject → verb"."""
+    """A role that a head may have: its kind and its name, e.g. "-1" or "subject → verb"."""
 
     kind: Kind
     name: str
@@ -48,21 +53,21 @@ class HeadLook(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """How often a head's largest weight fell where the role says."""
+    """How often the largest weight of a head was at a key that the role predicts."""
 
     share: float
     baseline: float
-    """The share that chance, or for relations the best fixed offset, would reach."""
+    """The share that equal weights, or for relations the best fixed offset, would reach."""
     low: float
     """95 % interval of the share."""
     high: float
     count: int
-    """Queries that could be judged."""
+    """Number of queries that were tested."""
 
 
 @dataclass(frozen=True)
 class Role:
-    """A role that a head has, and what speaks for it."""
+    """A role that a head has, and the evidence for it."""
 
     kind: Kind
     name: str
@@ -70,22 +75,22 @@ class Role:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# One sentence: weights [H, T, S], and which keys each query may be judged by [T, S]
+# One sentence: weights [H, T, S], and the keys that count for each query [T, S]
 
 
 def find_maxima(weights_HTS: Tensor, seen_TS: Tensor) -> Tensor:
-    """Where each query looks most [H, T], among the keys that count; 0 where none does."""
+    """The key with the largest weight of each query [H, T], among the keys that count; 0 if none counts."""
     return weights_HTS.masked_fill(~seen_TS, -1.0).argmax(-1)
 
 
 def at_offset(seen_TS: Tensor, offset: int) -> Tensor:
-    """The keys that stand so many places after their query (before it: negative), where they are seen."""
+    """The visible keys at this offset from their query (negative: before it)."""
     queries, keys = (torch.arange(size, device=seen_TS.device) for size in seen_TS.shape)
     return seen_TS & (keys[None, :] - queries[:, None] == offset)
 
 
 def rarest(seen_TS: Tensor, frequency_S: Tensor) -> Tensor:
-    """The least frequent of the keys that each query sees; all of them where several are equally rare."""
+    """The least frequent visible key of each query; all of them if several are equally rare."""
     frequency_TS = frequency_S.double().expand(seen_TS.shape).masked_fill(~seen_TS, math.inf)
     return seen_TS & (frequency_TS == frequency_TS.amin(-1, keepdim=True))
 
@@ -96,17 +101,17 @@ def rarest(seen_TS: Tensor, frequency_S: Tensor) -> Tensor:
 
 @dataclass
 class RoleCounts:
-    """Hits of all heads on what one look is for, sentence by sentence."""
+    """Hits of all heads for one possible role, sentence by sentence."""
 
     hits: list[Tensor] = field(default_factory=list)
     trials: list[int] = field(default_factory=list)
     chance: float = 0.0
-    """Hits that equal weights would make."""
+    """Expected hits of equal weights."""
     at_offsets: Tensor = field(default_factory=lambda: torch.zeros(2 * FARTHEST + 1, dtype=torch.long))
-    """Hits that each fixed offset would make."""
+    """Hits of each fixed offset."""
 
     def add(self, maxima_HT: Tensor, seen_TS: Tensor, right_TS: Tensor) -> None:
-        """Judge the queries that have a right key in sight, and a choice."""
+        """Count the queries that have a right key and at least two visible keys."""
         right_TS = right_TS & seen_TS
         tried_T = right_TS.any(-1) & (seen_TS.sum(-1) > 1)
         if not tried_T.any():
@@ -123,11 +128,11 @@ class RoleCounts:
 
     @property
     def count(self) -> int:
-        """Queries judged."""
+        """Number of queries that were tested."""
         return sum(self.trials)
 
     def evidence(self, kind: Kind) -> list[Evidence]:
-        """For each head."""
+        """The evidence for each head."""
         if not self.trials:
             return []
         hits_NH, trials_N = torch.stack(self.hits).double().cpu(), torch.tensor(self.trials).double()
@@ -140,7 +145,7 @@ class RoleCounts:
 
 
 class HeadStatistics:
-    """The heads of attentions that share queries and keys, watched over many sentences."""
+    """Statistics of the heads of attentions that share queries and keys, over many sentences."""
 
     def __init__(self) -> None:
         self._tallies: dict[HeadLook, RoleCounts] = defaultdict(RoleCounts)
@@ -148,7 +153,7 @@ class HeadStatistics:
         self._queries = 0
 
     def add(self, weights_HTS: Tensor, seen_TS: Tensor, right: Mapping[HeadLook, Tensor]) -> None:
-        """One sentence. `seen_TS`: the keys that a query is judged by, e.g. not the end token; `right`: what to hit."""
+        """Add one sentence. `seen_TS`: the keys that count, e.g. not the end token; `right`: right keys by role."""
         judged_T = seen_TS.sum(-1) > 1
         maxima_HT = find_maxima(weights_HTS, seen_TS)
         positions = {HeadLook("positional", f"{offset:+d}"): at_offset(seen_TS, offset) for offset in OFFSETS}
@@ -159,16 +164,16 @@ class HeadStatistics:
         self._queries += int(judged_T.sum())
 
     def confidence(self) -> Tensor:
-        """Mean [H] of the largest weight, as Voita et al. define how confident a head is."""
+        """Mean [H] of the largest weight: the confidence of a head in Voita et al."""
         return torch.stack(self._largest).sum(0) / max(self._queries, 1)
 
     def evidence(self) -> dict[HeadLook, list[Evidence]]:
-        """For each look that could be judged, what was found of each head."""
+        """For each possible role that could be tested, the evidence for each head."""
         found = {look: tally.evidence(look.kind) for look, tally in self._tallies.items()}
         return {look: heads for look, heads in found.items() if heads}
 
     def roles(self) -> list[tuple[Role, ...]]:
-        """For each head the roles that it has, the one with the strongest evidence first."""
+        """The roles of each head, the one with the strongest evidence first."""
         roles: list[list[Role]] = [[] for _ in self._largest[0]] if self._largest else []
         for look, heads in self.evidence().items():
             if not self._can_be_a_role(look):
@@ -185,7 +190,7 @@ class HeadStatistics:
 
 
 def has_role(kind: Kind, evidence: Evidence) -> bool:
-    """Whether the evidence is enough, by the rules at the head of this file."""
+    """Whether the evidence suffices, by the rules at the top of this file."""
     if kind == "positional":
         return evidence.share >= POSITIONAL_SHARE and evidence.low > evidence.baseline
     if kind == "rare":
@@ -195,27 +200,23 @@ def has_role(kind: Kind, evidence: Evidence) -> bool:
 
 
 def interval(hits_N: Tensor, trials_N: Tensor) -> tuple[float, float]:
-    """95 % interval of a share of hits: Wilson's, with as many trials as the scatter between sentences leaves."""
+    """95 % interval of a share of hits: Wilson's, with fewer trials if sentences differ more than by chance."""
     total = float(trials_N.sum())
     share = float(hits_N.sum()) / total
-    by_chance = share * (1 - share) / total
-    if by_chance:
+    expected_variance = share * (1 - share) / total
+    if expected_variance:
         scatter = float((hits_N - share * trials_N).square().sum()) / total**2
-        total /= max(scatter / by_chance, 1.0)
+        total /= max(scatter / expected_variance, 1.0)
     else:
-        total = len(trials_N)  # all or nothing: each sentence counts once
+        total = len(trials_N)  # all hits or none: each sentence counts once
     square = NORMAL_95**2 / total
     middle = (share + square / 2) / (1 + square)
     reach = NORMAL_95 / (1 + square) * math.sqrt(share * (1 - share) / total + square / 4 / total)
     return max(middle - reach, 0.0), min(middle + reach, 1.0)
 
 
-# How much a head matters, over many sentences: what the loss says when the head is gone, and what its slope says.
-#
-# By ablation: the loss a token without the head, less the loss with all heads. By gradient: Michel et al. 2019, "Are
-# Sixteen Heads Really Better than One?", E |d loss / d gate| for a gate of 1 on the head's output, one gate a
-# sentence.
-# Both step in at the taps, so they serve every architecture that has attention.
+# ---------------------------------------------------------------------------------------------------------------------
+# Importance
 
 
 class PairBatches(Protocol):
@@ -223,15 +224,15 @@ class PairBatches(Protocol):
 
     @property
     def source(self) -> Source:
-        """What the encoder reads."""
+        """Input of the encoder."""
 
     @property
     def target_input_BT(self) -> Tensor:
-        """What the decoder reads."""
+        """Input of the decoder."""
 
     @property
     def target_output_BT(self) -> Tensor:
-        """What it is to write."""
+        """Expected output of the decoder."""
 
     @property
     def target_mask_BT(self) -> Tensor:
@@ -240,7 +241,7 @@ class PairBatches(Protocol):
 
 @torch.no_grad()
 def count_heads(model: Seq2Seq, batch: PairBatches) -> dict[str, int]:
-    """How many heads each attention has, in the order of the layers."""
+    """Number of heads of each attention, in the order of the layers."""
     with trace(model) as tape:
         model.hidden(batch.source, batch.target_input_BT)
     return {name: seen.weights_BHTS.shape[1] for name, seen in tape.items()}
@@ -250,31 +251,31 @@ def count_heads(model: Seq2Seq, batch: PairBatches) -> dict[str, int]:
 def importance_by_ablation(
     model: Seq2Seq, batches: Sequence[PairBatches], log: Callable[[str], None] = lambda doing: None
 ) -> dict[str, Tensor]:
-    """For each attention the rise [H] of the loss a token when the weights of one head are set to zero.
+    """For each attention, the increase [H] of the loss per token when the weights of one head are set to zero.
 
-    It takes a pass over the batches for each head; `tell` hears whose turn it is.
+    Cost: one pass over the batches per head; `log` gets a line for each.
     """
-    whole = _loss_a_token(model, batches)
+    whole = _loss_per_token(model, batches)
     rises = {}
     for name, heads in count_heads(model, batches[0]).items():
         rise_H = torch.empty(heads)
         for head in range(heads):
             log(f"{name} without head {head}")
             with listen(model, name, without_heads(head)):
-                rise_H[head] = _loss_a_token(model, batches) - whole
+                rise_H[head] = _loss_per_token(model, batches) - whole
         rises[name] = rise_H
     return rises
 
 
 def importance_by_gradient(model: Seq2Seq, batches: Iterable[PairBatches]) -> dict[str, Tensor]:
-    """For each attention the mean [H] over sentences of |d loss / d gate|; the loss of a sentence is a token's mean."""
+    """For each attention, the mean [H] over sentences of |d loss / d gate|; a sentence's loss is a mean over tokens."""
     sums: dict[str, Tensor] = {}
     sentences = 0
     for batch in batches:
         gates: dict[str, Tensor] = {}
 
         def gate(name: str, weights_BHTS: Tensor, gates: dict[str, Tensor] = gates) -> Tensor:
-            if name not in gates:  # a recurrent decoder passes once a token
+            if name not in gates:  # a recurrent decoder calls this once per token
                 gates[name] = weights_BHTS.new_ones(weights_BHTS.shape[:2], requires_grad=True)
             return weights_BHTS * gates[name][..., None, None]
 
@@ -291,11 +292,11 @@ def sentence_losses(model: Seq2Seq, batch: PairBatches) -> Tensor:
     """Negative log-likelihood [B] of each target, summed over its tokens."""
     real_BT = batch.target_mask_BT
     logits_NV = model.output(model.hidden(batch.source, batch.target_input_BT)[real_BT])
-    surprise_N = F.cross_entropy(logits_NV, batch.target_output_BT[real_BT], reduction="none")
-    return surprise_N.new_zeros(len(real_BT)).index_add(0, real_BT.nonzero()[:, 0], surprise_N)
+    nll_N = F.cross_entropy(logits_NV, batch.target_output_BT[real_BT], reduction="none")
+    return nll_N.new_zeros(len(real_BT)).index_add(0, real_BT.nonzero()[:, 0], nll_N)
 
 
-def _loss_a_token(model: Seq2Seq, batches: Iterable[PairBatches]) -> float:
+def _loss_per_token(model: Seq2Seq, batches: Iterable[PairBatches]) -> float:
     total, tokens = 0.0, 0
     for batch in batches:
         total += float(sentence_losses(model, batch).double().sum())

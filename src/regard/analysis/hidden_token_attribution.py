@@ -1,17 +1,17 @@
-"""Hidden token attribution: how much of each input token is in a hidden state, and how far tokens spread.
+"""Hidden token attribution: how much each input token contributes to a hidden state, and how far tokens spread.
 
 After "On Identifiability in Transformers", Brunner et al. 2020: the norm of the Jacobian of hidden state j at a layer
 with respect to input embedding i, divided by the sum over all inputs,
 
     share[j, i] = |d h_j / d x_i| / sum_k |d h_j / d x_k|        (Frobenius norm of the D by D matrix).
 
-Cost: an input of S tokens of width D takes S D passes, each a forward pass with a derivative riding on it. Forward mode
-is used because one such pass serves every layer at once, where reverse mode needs T D backward passes for each layer.
-Passes run side by side in chunks whose states hold at most `CHUNK` numbers, so memory does not grow with the length.
-The first call of a process also pays for what torch then imports, some seconds.
+Cost: an input of S tokens of width D takes S D forward passes with a forward-mode derivative. Forward mode serves all
+layers with one pass; reverse mode would need T D backward passes per layer. Passes run in batches whose states have at
+most `CHUNK` numbers, so memory does not grow with the length. The first call of a process takes some seconds longer,
+because torch then imports modules.
 
-The fused attention kernel has neither a forward derivative nor a rule for batching its backward pass: a listener on
-every tap makes attention take its open path, which has both.
+The fused attention kernel has neither a forward derivative nor a batching rule for its backward pass. A hook on every
+attention selects the explicit path, which has both.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ from regard.layers.hooks import listen, listen_to_states, trace_states
 from regard.models.base import Seq2Seq, Source
 
 CHUNK = 1 << 19
-"""Numbers that the states of one layer may hold, over all passes that run side by side."""
+"""Largest number of elements of the states of one layer, over all passes of a batch."""
 
 
 @dataclass(frozen=True)
 class HiddenTokenAttribution:
-    """Where the states of one side of a model come from, layer after layer."""
+    """Contributions of inputs to the hidden states of encoder or decoder, by layer."""
 
     share: dict[str, Tensor]
-    """For each place, as "encoder.0", the share [T, S] of input i in state j; rows sum to one."""
+    """By layer, e.g. "encoder.0", the share [T, S] of input i in state j; rows sum to one."""
     states: str
     inputs: str
     passes: int
-    """How many passes it took."""
+    """Number of forward passes."""
 
     def own(self, place: str) -> Tensor:
-        """What each state [T] has kept of its own token."""
+        """The share [T] of its own token in each state."""
         return self._square(place).diagonal()
 
     def own_is_largest(self, place: str) -> float:
-        """How many states have no larger part than their own token, as a share of all."""
+        """Share of the states in which the own token has the largest share."""
         square_TT = self._square(place)
         return (square_TT.argmax(-1) == torch.arange(len(square_TT))).double().mean().item()
 
     def by_distance(self, place: str) -> Tensor:
-        """What a state has on average of the tokens 0, 1, 2, ... places away, both sides together; sums to one."""
+        """Mean share of the tokens at distance 0, 1, 2, ..., left and right together; sums to one."""
         square_TT = self._square(place)
         place_T = torch.arange(len(square_TT))
         distance_TT = (place_T[:, None] - place_T).abs()
@@ -63,7 +63,7 @@ class HiddenTokenAttribution:
 
     def _square(self, place: str) -> Tensor:
         if self.states != self.inputs:
-            raise ModelError(f"{place}: a {self.states} state has no token of its own among the {self.inputs}'s inputs")
+            raise ModelError(f"{place}: a {self.states} state has no own token among the {self.inputs} inputs")
         return self.share[place]
 
     def as_dict(self) -> dict[str, object]:
@@ -89,16 +89,16 @@ def hidden_token_attribution(
     inputs: str | None = None,
     chunk: int = CHUNK,
 ) -> HiddenTokenAttribution:
-    """Attribute the states of a side of the model to the embeddings that it, or the other side, reads; one sentence.
+    """Attribute the hidden states of encoder or decoder to input embeddings, for one sentence.
 
-    `states` is "encoder", or "decoder" with what it reads as `target_1T`. `inputs` is the same side, or "encoder" for
-    decoder states: what they have of each source token.
+    `states` is "encoder", or "decoder" with its input as `target_1T`. `inputs` is the same, or "encoder" for decoder
+    states: the contribution of each source token.
     """
     inputs = inputs or states
     _check(model, source, target_1T, states, inputs)
 
     def run(inputs_SD: Tensor | None) -> dict[str, Tensor]:
-        """States [T, D] of every place; with other inputs, if any are given."""
+        """States [T, D] of every layer, with these inputs if given."""
         given = None if inputs_SD is None else inputs_SD[None]
         wanted = {f"{inputs}.embed", f"{states}.*"}
         with listen_to_states(model, f"{inputs}.embed", lambda name, x: given), trace_states(model, wanted) as seen:
@@ -113,7 +113,7 @@ def hidden_token_attribution(
         start_SD = start[f"{inputs}.embed"]
         places = [name for name in start if name.startswith(f"{states}.")]
         if states != inputs:
-            places.remove(f"{states}.embed")  # nothing of the other side is in it yet
+            places.remove(f"{states}.embed")  # it does not depend on the encoder
         squares = _squared_norms(lambda x: _choose(run(x), places), start_SD, chunk)
     norms = {place: squares[place].mT.sqrt() for place in places}
     share = {place: norm_TS / norm_TS.sum(-1, keepdim=True) for place, norm_TS in norms.items()}
@@ -125,10 +125,10 @@ def _choose(seen: dict[str, Tensor], places: list[str]) -> dict[str, Tensor]:
 
 
 def _squared_norms(run: Callable[[Tensor], dict[str, Tensor]], start_SD: Tensor, chunk: int) -> dict[str, Tensor]:
-    """Squared Frobenius norms [S, T] of the Jacobian of each state T with respect to each input S, for every place."""
+    """Squared Frobenius norms [S, T] of the Jacobian of each state T with respect to each input S, by layer."""
 
     def push(tangent_SD: Tensor) -> dict[str, Tensor]:
-        """How far each state moves when the input moves along a tangent, squared: [T]."""
+        """Squared norm [T] of the directional derivative of each state."""
         moved: dict[str, Tensor] = jvp(run, (start_SD,), (tangent_SD,))[1]
         return {name: move_TD.double().square().sum(-1) for name, move_TD in moved.items()}
 
@@ -146,7 +146,7 @@ def _squared_norms(run: Callable[[Tensor], dict[str, Tensor]], start_SD: Tensor,
 
 @contextmanager
 def _without_jit_notice() -> Iterator[None]:
-    """When first used, torch's forward mode scripts some functions of its own, and says that this is outdated."""
+    """Hide a deprecation warning about code of torch itself, raised at the first use of forward mode."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"`torch\.jit\.script", category=DeprecationWarning)
         yield

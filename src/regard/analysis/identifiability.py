@@ -1,14 +1,13 @@
-"""Token identifiability: can the state of a token at layer l still be traced to the token that went in?
+"""Token identifiability: whether the input token can be recovered from its hidden state at layer l.
 
-After "On Identifiability in Transformers", Brunner et al. 2020: a state is mapped back towards the inputs, and the
-token is identified if the nearest of the candidates is its own input. Candidates are the input embeddings of the
-sentence (with their places, as in the paper) or, harder, the whole vocabulary (without). The map is the identity, a
-linear one or a small perceptron; near is by cosine or by L2, and a map is trained for the distance it is measured by.
+After "On Identifiability in Transformers", Brunner et al. 2020: a state is mapped back to the inputs, and the token is
+identified if its own input is the nearest of the candidates. Candidates are the input embeddings of the sentence (with
+positions, as in the paper) or, which is harder, the whole vocabulary (without). The map is the identity, linear, or an
+MLP with one hidden layer; the distance is cosine or L2, and a map is trained for the distance it is measured by.
 
-Maps learn from text that is not the text they are tested on, nor the text the model was trained on. Departures from the
-paper: the linear map for L2 is solved (ridge regression), not descended; it is also where the others start, and the
-perceptron is that linear map plus one hidden layer which starts at zero. So each starts where the one before ends, and
-a model of the demo's size takes seconds.
+Maps are trained on other text than they are tested on, and on other text than the model was trained on. Unlike in the
+paper, the linear map for L2 is solved (ridge regression), not trained by gradient descent. It initialises the others:
+the MLP is this linear map plus a hidden layer that starts at zero. A model of the demo's size takes seconds.
 """
 
 from __future__ import annotations
@@ -29,32 +28,32 @@ MAPS = ("identity", "linear", "mlp")
 DISTANCES = ("cosine", "l2")
 
 STEPS, ROWS, RATE = 300, 256, 5e-3
-"""Training of a map: steps of Adam, tokens a step, learning rate at the start (it falls to zero)."""
+"""Training of a map: steps of Adam, tokens per step, initial learning rate (it decreases to zero)."""
 RIDGE = 1e-4
-"""Pull of the linear map towards zero, as a share of the mean variance of what it reads."""
+"""Ridge penalty of the linear map, relative to the mean variance of its input."""
 RESAMPLES = 1000
-"""Draws of the bootstrap."""
+"""Number of bootstrap samples."""
 
 
 @dataclass(frozen=True)
 class TokenStates:
-    """The states of many tokens at every place of one side, sentence after sentence."""
+    """Hidden states of many tokens at every layer of encoder or decoder, sentence after sentence."""
 
     states: dict[str, Tensor]
-    """For each place, as "encoder.0", states [N, D]; the first place is the embedding."""
+    """By layer, e.g. "encoder.0", states [N, D]; the first is the embedding."""
     ids_N: Tensor
     lengths: tuple[int, ...]
     """Tokens of each sentence, in order."""
 
     @property
     def embedded_ND(self) -> Tensor:
-        """What went in."""
+        """The input embeddings."""
         return next(iter(self.states.values()))
 
 
 @torch.no_grad()
 def encoder_states(model: Seq2Seq, sources: Iterable[Source]) -> TokenStates:
-    """Read sentences and keep the states of all their tokens, the end token included."""
+    """Encode sentences and keep the states of all their tokens, the end token included."""
     parts = []
     for source in sources:
         with trace_states(model, "encoder.*") as states:
@@ -71,7 +70,7 @@ def _real(states: dict[str, Tensor], ids_BT: Tensor, mask_BT: Tensor) -> TokenSt
 
 def _join(parts: list[TokenStates]) -> TokenStates:
     if not parts or not parts[0].states:
-        raise ModelError("there are no states to identify tokens by: no sentences, or a side that this model lacks")
+        raise ModelError("there are no hidden states: no sentences were given, or the model has no encoder")
     names = parts[0].states
     return TokenStates(
         {name: torch.cat([part.states[name] for part in parts]) for name in names},
@@ -85,7 +84,7 @@ def _join(parts: list[TokenStates]) -> TokenStates:
 
 
 class StateProjection(nn.Module):
-    """A linear map of standardised states, and with `inner` also a hidden layer that adds to it."""
+    """A linear map of standardised states; with `inner`, plus the output of a hidden layer."""
 
     mean_D: Tensor
     spread_D: Tensor
@@ -113,7 +112,7 @@ class StateProjection(nn.Module):
         return (x_ND - self.mean_D) / self.spread_D
 
     def forward(self, x_ND: Tensor) -> Tensor:
-        """Where the inputs are thought to be."""
+        """The estimated inputs."""
         z_ND = self._standard(x_ND)
         y_NE: Tensor = self.linear(z_ND)
         if self.widen is None or self.narrow is None:
@@ -123,12 +122,12 @@ class StateProjection(nn.Module):
 
 @torch.enable_grad()
 def fit_map(kind: str, distance: str, x_ND: Tensor, y_NE: Tensor, steps: int = STEPS) -> nn.Module:
-    """A map from states x to inputs y. Draws from torch's generator."""
+    """A map from states x to inputs y. Uses torch's global generator."""
     if kind == "identity":
         return nn.Identity()
     state_map = StateProjection(x_ND, y_NE, inner=2 * y_NE.shape[1] if kind == "mlp" else 0)
     if kind == "linear" and distance == "l2":
-        return state_map  # nothing can be nearer on average
+        return state_map  # the exact optimum
     optimizer = torch.optim.Adam(state_map.parameters(), lr=RATE, fused=True)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, steps)
     spread = y_NE.var(0, correction=0).mean()
@@ -151,7 +150,7 @@ def fit_map(kind: str, distance: str, x_ND: Tensor, y_NE: Tensor, steps: int = S
 
 
 def identified_in_sentence(mapped_ND: Tensor, inputs_ND: Tensor, lengths: Iterable[int], distance: str) -> Tensor:
-    """For each token [N] whether the nearest input of its sentence is its own, or one that looks exactly the same."""
+    """For each token [N], whether the nearest input of its sentence is its own, or one that is equal to it."""
     lengths = list(lengths)
     found = []
     for mapped_TD, inputs_TD in zip(mapped_ND.split(lengths), inputs_ND.split(lengths), strict=True):
@@ -161,7 +160,7 @@ def identified_in_sentence(mapped_ND: Tensor, inputs_ND: Tensor, lengths: Iterab
 
 
 def identified_in_vocabulary(mapped_ND: Tensor, ids_N: Tensor, vocabulary_VD: Tensor, distance: str) -> Tensor:
-    """For each token [N] whether the nearest vector of the whole vocabulary is its own."""
+    """For each token [N], whether the nearest vector of the vocabulary is its own."""
     nearest = [_closeness(rows, vocabulary_VD, distance).argmax(-1) for rows in mapped_ND.split(ROWS)]
     return torch.cat(nearest) == ids_N
 
@@ -173,7 +172,7 @@ def _closeness(x_ND: Tensor, y_MD: Tensor, distance: str) -> Tensor:
 
 
 class ConfidenceInterval(NamedTuple):
-    """A share and where it lies with 95 % confidence."""
+    """A share and its 95 % confidence interval."""
 
     value: float
     low: float
@@ -181,9 +180,9 @@ class ConfidenceInterval(NamedTuple):
 
 
 def share_with_interval(right_N: Tensor, lengths: Iterable[int]) -> ConfidenceInterval:
-    """The share of right tokens; its interval by the bootstrap over sentences, since tokens of one are no strangers.
+    """The share of identified tokens. The interval is a bootstrap over sentences, whose tokens are not independent.
 
-    Draws from torch's generator.
+    Uses torch's global generator.
     """
     length_B = torch.tensor(list(lengths))
     right_B = torch.stack([part.sum() for part in right_N.split(length_B.tolist())])
@@ -194,35 +193,35 @@ def share_with_interval(right_N: Tensor, lengths: Iterable[int]) -> ConfidenceIn
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# All of it
+# Curves over layers
 
 
 @dataclass(frozen=True)
 class IdentifiabilityCurve:
-    """The share of identified tokens by place, for one map and one distance."""
+    """The share of identified tokens by layer, for one map and one distance."""
 
     map: str
     distance: str
     share: dict[str, ConfidenceInterval]
-    """The identity has no entry where states are not as wide as inputs."""
+    """The identity has no entry where states and inputs differ in width."""
 
 
 @dataclass(frozen=True)
 class Identifiability:
-    """How well tokens can be traced back, layer after layer."""
+    """How well tokens are identified, by layer."""
 
     places: tuple[str, ...]
     curves: tuple[IdentifiabilityCurve, ...]
     candidates: str
     """ "sentence" or "vocabulary"."""
     chance: float
-    """What guessing would reach."""
+    """Expected share of random guessing."""
     tokens: int
     sentences: int
     seed: int
 
     def __str__(self) -> str:
-        """A line for each map and distance, a column for each place."""
+        """One line per map and distance, one column per layer."""
         places = [place.removeprefix("encoder.").removeprefix("decoder.") for place in self.places]
         lines = [f"{'tokens identified by':24}" + "".join(f"{place:>8}" for place in places)]
         for curve in self.curves:
@@ -234,7 +233,7 @@ class Identifiability:
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON: one line to draw a curve, None where it has no point."""
+        """For JSON: one entry per curve, None where a layer has no point."""
         curves = []
         for curve in self.curves:
             points = [curve.share.get(place) for place in self.places]
@@ -257,7 +256,7 @@ class Identifiability:
 def identifiability(
     train: TokenStates, test: TokenStates, *, vocabulary_VD: Tensor | None = None, seed: int = 1, steps: int = STEPS
 ) -> Identifiability:
-    """Train maps on one set of sentences and trace the tokens of another. With a vocabulary, among all of it."""
+    """Train maps on one set of sentences and identify the tokens of another; with a vocabulary, among all of it."""
     curves = []
     with torch.random.fork_rng(devices=[]):
         for kind in MAPS:

@@ -1,7 +1,7 @@
-"""Which words made a label likely? The gradient, its integral, and what is lost without a word.
+"""Attribution of a label to the tokens of a document: gradient, integrated gradients, occlusion.
 
-A document's tokens get ids of their own, 0, 1, ..., and the embedding matrix is replaced by their vectors, row by row:
-so each place has a vector of its own, and no method need know how an architecture lays out what it reads.
+The tokens of a document are renumbered 0, 1, ..., and the embedding matrix is replaced by their vectors, row by row. So
+each position has its own vector, and the methods are independent of how an architecture arranges its input.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from regard.errors import ModelError, nearest
 from regard.models.base import ClassifierModel, Documents
 
 STEPS = 16
-"""On the way from no words to these ones; the sum of the shares tells whether they suffice."""
+"""Steps of integrated gradients. They suffice if the sum of the values equals the difference of the scores."""
 
 Score = Callable[[Tensor], Tensor]
-"""Vectors of the tokens [P, E] to the log-probability of a label."""
+"""From the vectors of the tokens [P, E] to the log-probability of a label."""
 
 
 class RenumberedInput(NamedTuple):
-    """A document whose tokens are numbered through."""
+    """A document whose tokens are renumbered."""
 
     ids_BUS: Tensor
     mask_BUS: Tensor
@@ -33,14 +33,14 @@ class RenumberedInput(NamedTuple):
 def attribute_label(
     model: ClassifierModel, document: Documents, label: int, method: str = "integrated", *, several: bool = False
 ) -> Tensor:
-    """Signed shares of each token of one document in the log-probability of a label, [P] in the order of the text.
+    """Signed contribution [P] of each token of one document to the log-probability of a label, in text order.
 
-    What is absent has an embedding of zeros. `several`: labels are decided each on its own.
+    An absent token has an embedding of zeros. `several`: the labels are independent of each other (multi-label).
     """
     if method not in METHODS:
         raise ModelError(f'there is no method "{method}"{nearest(method, METHODS)} (choose from {", ".join(METHODS)})')
     if len(document.ids_BUS) != 1:
-        raise ModelError("attribute_label looks at one document at a time")
+        raise ModelError("attribute_label takes one document at a time")
     name, embedding = _embedding(model)
     mask_BUS = document.mask_BUS
     vectors_PE = embedding.weight.detach()[document.ids_BUS[mask_BUS]]
@@ -56,12 +56,12 @@ def attribute_label(
 
 
 def gradient(score: Score, vectors_PE: Tensor) -> Tensor:
-    """The gradient times the vector: what a small change of its length would do (Shrikumar et al. 2016)."""
+    """The gradient times the vector (Shrikumar et al. 2016)."""
     return (_slope(score, vectors_PE) * vectors_PE).sum(-1)
 
 
 def integrated(score: Score, vectors_PE: Tensor) -> Tensor:
-    """The same, averaged on the way from zeros; sums to what all words together did (Sundararajan et al. 2017)."""
+    """The gradient averaged on the path from zeros, times the vector (Sundararajan et al. 2017)."""
     slope_PE = torch.zeros_like(vectors_PE)
     for step in range(STEPS):
         slope_PE += _slope(score, (step + 0.5) / STEPS * vectors_PE)
@@ -70,7 +70,7 @@ def integrated(score: Score, vectors_PE: Tensor) -> Tensor:
 
 @torch.no_grad()
 def occlusion(score: Score, vectors_PE: Tensor) -> Tensor:
-    """What the label loses when a word is taken away. A forward pass a word."""
+    """The decrease of the log-probability without a token. Cost: one forward pass per token."""
     whole, lost = score(vectors_PE), []
     for place in range(len(vectors_PE)):
         without = vectors_PE.clone()

@@ -1,13 +1,18 @@
-"""Gates on heads, learnt: "Learning Sparse Neural Networks through L0 Regularization", Louizos et al. 2018.
+"""Pruning attention heads: learned gates that choose the heads, and weights without the pruned heads.
 
-Voita et al. 2019 put one on the output of every head of a trained Transformer. A gate z is drawn anew each time,
+Gates: "Learning Sparse Neural Networks through L0 Regularization", Louizos et al. 2018; Voita et al. 2019 put one on
+the output of every head of a trained Transformer. A gate z is sampled as
 
     s = sigmoid((log u - log(1 - u) + log_alpha) / BETA),   u uniform in (0, 1)
     z = clamp(s (ZETA - GAMMA) + GAMMA, 0, 1)
 
 so it is exactly 0 or exactly 1 with some probability, and log_alpha still gets a gradient. Training adds the expected
 number of open gates, times a penalty, to the loss. Attention weights are multiplied by the gate, which multiplies the
-head's output by it. A difference to the paper: a gate is drawn for each sentence, not for each batch.
+head's output by it. Unlike in the paper, a gate is sampled per sentence, not per batch.
+
+Pruned weights: a head owns rows of the matrices for queries, keys and values, and columns of the output projection. All
+of these are removed, so the matrices become smaller. The bias of the output projection stays; it is the whole output of
+an attention without heads.
 """
 
 from __future__ import annotations
@@ -25,23 +30,31 @@ from regard.layers.hooks import listen
 from regard.models.base import EncoderOutput, Seq2Seq, Source, Tree
 from regard.models.transformer_settings import TransformerSettings
 
-BETA, GAMMA, ZETA = 2 / 3, -0.1, 1.1  # temperature and stretch, as in Louizos et al.
-START = 2.0  # log_alpha at first: nearly open, not so far that its gradient vanishes
+Kept = Mapping[str, Sequence[int]]
+"""The heads that remain, by the name of their attention; other attentions keep all heads."""
+
+Attention = SelfAttention | CrossAttention
+
+INPUT_MAPS = {SelfAttention: ("qkv",), CrossAttention: ("query", "key_value")}
+"""Matrices whose rows belong to heads; the columns of "out" belong to heads."""
+
+BETA, GAMMA, ZETA = 2 / 3, -0.1, 1.1  # temperature and stretch of Louizos et al.
+START = 2.0  # initial log_alpha: nearly open, with a gradient that does not vanish
 
 
 def draw_gates(log_alpha: Tensor, uniform: Tensor) -> Tensor:
-    """Gates between 0 and 1 from numbers drawn uniformly from the same interval."""
+    """Gates between 0 and 1 from numbers sampled uniformly from the same interval."""
     noise = uniform.log() - (-uniform).log1p()
     return _stretch(((noise + log_alpha) / BETA).sigmoid())
 
 
 def settled_gates(log_alpha: Tensor) -> Tensor:
-    """Gates without chance, for a model that is not being trained."""
+    """Deterministic gates, for evaluation."""
     return _stretch(log_alpha.sigmoid())
 
 
 def open_probability(log_alpha: Tensor) -> Tensor:
-    """P(z > 0): what the penalty counts."""
+    """P(z > 0), the quantity that the penalty counts."""
     return (log_alpha - BETA * math.log(-GAMMA / ZETA)).sigmoid()
 
 
@@ -50,11 +63,11 @@ def _stretch(s: Tensor) -> Tensor:
 
 
 class HeadGates(nn.Module):
-    """A gate for each head, attached to a model as a listener to its taps."""
+    """One gate per head, attached to a model through its attention hooks."""
 
     def __init__(self, heads: Mapping[str, int], gain: float = 1.0):
-        """`heads`: how many there are, by the name of their attention. log_alpha is `gain` times the parameter: it has
-        far to go, at a learning rate that suits the model's weights.
+        """`heads`: number of heads by the name of their attention. log_alpha is `gain` times the parameter, because it
+        must change much at a learning rate that suits the weights of the model.
         """
         super().__init__()
         self.heads, self.gain = dict(heads), gain
@@ -62,23 +75,23 @@ class HeadGates(nn.Module):
 
     @property
     def log_alpha(self) -> Tensor:
-        """Of all heads, one attention after the other."""
+        """Of all heads, in the order of the attentions."""
         return self.position * self.gain
 
     def by_attention(self) -> dict[str, Tensor]:
-        """log_alpha [H] of each attention: the higher, the more open."""
+        """log_alpha [H] of each attention; a higher value means a gate that is open more often."""
         return dict(zip(self.heads, self.log_alpha.split(list(self.heads.values())), strict=True))
 
     def settled(self) -> dict[str, Tensor]:
-        """The gates [H] of each attention, without chance."""
+        """The deterministic gates [H] of each attention."""
         return {name: settled_gates(log_alpha_H) for name, log_alpha_H in self.by_attention().items()}
 
     def open_share(self) -> Tensor:
-        """Share of the heads that are expected to be open."""
+        """Expected share of open gates."""
         return open_probability(self.log_alpha).mean()
 
     def forward(self, name: str, weights_BHTS: Tensor) -> Tensor:
-        """The weights times the gates: drawn while training, for each sentence; settled otherwise."""
+        """The weights times the gates: sampled per sentence in training, deterministic otherwise."""
         log_alpha_H = self.by_attention()[name]
         if not self.training:
             return weights_BHTS * settled_gates(log_alpha_H)[:, None, None]
@@ -88,7 +101,7 @@ class HeadGates(nn.Module):
 
 
 class GatedModel(Seq2Seq):
-    """A model whose heads pass through gates; both learn, or the gates alone."""
+    """A model with a gate on each head; both are trained, or only the gates."""
 
     def __init__(self, model: Seq2Seq, gates: HeadGates, *, weights_follow: bool = True):
         super().__init__()
@@ -96,43 +109,27 @@ class GatedModel(Seq2Seq):
         self.output = model.output
 
     def encode(self, source: Source) -> EncoderOutput:
-        """As the model does, through the gates."""
+        """As the model does, with gates."""
         with listen(self.model, "*", self.gates):
             return self.model.encode(source)
 
     def start(self, memory: EncoderOutput) -> Tree:
-        """The model's own."""
+        """As the model does."""
         return self.model.start(memory)
 
     def step(self, token_BW: Tensor, state: Tree, memory: EncoderOutput) -> tuple[Tensor, Tree]:
-        """As the model does, through the gates."""
+        """As the model does, with gates."""
         with listen(self.model, "*", self.gates):
             return self.model.step(token_BW, state, memory)
 
     def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
-        """As the model does, through the gates."""
+        """As the model does, with gates."""
         with listen(self.model, "*", self.gates):
             return self.model.hidden(source, target_BT)
 
 
-# Taking heads out of a Transformer for good: the matrices really get smaller.
-#
-# A head owns rows of the maps that make queries, keys and values, and the columns of the output map that read it.
-# Without
-# a head all of these go; the bias of the output map stays, and is all that an attention without heads still says.
-
-
-Kept = Mapping[str, Sequence[int]]
-"""The heads that stay, by the name of their attention; an attention that is not named keeps all."""
-
-Attention = SelfAttention | CrossAttention
-
-INPUT_MAPS = {SelfAttention: ("qkv",), CrossAttention: ("query", "key_value")}
-"""The maps whose rows belong to heads; "out" is the one whose columns do."""
-
-
 def attentions(model: Seq2Seq) -> dict[str, tuple[str, Attention]]:
-    """The attentions that heads can be taken from, by the name of their tap: the module's name, and the module."""
+    """The attentions that can be pruned, by the name of their hook: the module's name, and the module."""
     return {
         module.tap.name: (name, module)
         for name, module in model.named_modules()
@@ -142,13 +139,13 @@ def attentions(model: Seq2Seq) -> dict[str, tuple[str, Attention]]:
 
 @torch.no_grad()
 def scale_heads(model: Seq2Seq, factors: Mapping[str, Tensor]) -> None:
-    """Multiply what each head says by a factor, for good: by its gate, before the gate is taken away."""
+    """Multiply the output of each head by a factor, in its weights: by its gate, before the gate is removed."""
     for name, (_, module) in attentions(model).items():
         module.out.weight.unflatten(1, (module.heads, -1)).mul_(factors[name][:, None])
 
 
 def pruned_weights(model: Seq2Seq, kept: Kept) -> dict[str, Tensor]:
-    """The weights of the model with these heads alone, under the names that `pruned_settings` gives rise to."""
+    """The weights of the model with only these heads, under the names of a model with `pruned_settings`."""
     weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     known = attentions(model)
     for name, heads in kept.items():
@@ -156,21 +153,21 @@ def pruned_weights(model: Seq2Seq, kept: Kept) -> dict[str, Tensor]:
             raise ModelError(f'there is no attention "{name}" to prune{nearest(name, known)}')
         place, module = known[name]
         if any(not 0 <= head < module.heads for head in heads) or len(set(heads)) != len(heads):
-            raise ModelError(f"{name}: has heads 0 to {module.heads - 1}, of which {list(heads)} cannot be kept")
+            raise ModelError(f"{name}: cannot keep heads {list(heads)}: it has heads 0 to {module.heads - 1}")
         if len(heads) < module.heads:
             weights = dict(_cut(weights, f"{place}.", module, torch.tensor(sorted(heads), dtype=torch.long)))
     return weights
 
 
 def pruned_settings(settings: TransformerSettings, kept: Kept) -> TransformerSettings:
-    """The settings of the model with these heads alone."""
+    """The settings of the model with only these heads."""
     counts = dict(settings.kept_heads) | {name: len(heads) for name, heads in kept.items()}
     fewer = [(name, counts[name]) for name in settings.attentions if counts.get(name, settings.heads) < settings.heads]
     return dataclasses.replace(settings, kept_heads=tuple(fewer))
 
 
 def strongest(scores: Mapping[str, Tensor], count: int) -> dict[str, tuple[int, ...]]:
-    """The heads with the highest scores, so many of all attentions together. Of equals, the earlier one."""
+    """The `count` heads with the highest scores over all attentions. Of equal heads, the first."""
     order = [(-float(score), place, head, name) for place, (name, head, score) in enumerate(_each(scores))]
     chosen = {(name, head) for _, _, head, name in sorted(order)[:count]}
     return {
@@ -183,7 +180,7 @@ def _each(scores: Mapping[str, Tensor]) -> Iterator[tuple[str, int, Tensor]]:
 
 
 def _cut(weights: Mapping[str, Tensor], place: str, module: Attention, heads: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """The weights with fewer heads in the attention at this place. One without heads has no maps, only a bias."""
+    """The weights with fewer heads in the attention at this place. Without heads, only its output bias remains."""
     inputs = tuple(f"{place}{name}." for name in INPUT_MAPS[type(module)])
     head_width = module.out.in_features // module.heads
     for name, tensor in weights.items():

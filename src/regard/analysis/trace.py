@@ -1,4 +1,4 @@
-"""A trace: everything that was seen while a model read one sentence and wrote another, to look at and to keep."""
+"""A trace: attention weights, hidden states and probabilities of one pass over a sentence pair, by token or word."""
 
 from __future__ import annotations
 
@@ -17,26 +17,24 @@ from regard.layers.hooks import trace as record
 from regard.models.base import Seq2Seq, Source
 
 Span = tuple[int, int]
-FORMAT = "regard.trace.1"
-"""What a file of ours calls itself."""
 
 
 @dataclass(frozen=True)
 class TraceSide:
-    """The tokens of a sentence, the words they make up, and where they stand in the text as it was typed."""
+    """The tokens of a sentence, the words they form, and their positions in the original text."""
 
     tokens: tuple[str, ...]
     words: tuple[str, ...]
-    """As the model read them: normalised, and lower-cased if its tokenizer does that."""
+    """As the model reads them: normalised, and lowercased if the tokenizer does that."""
     word_of: tuple[int, ...]
-    """For each token the place of its word."""
+    """For each token, the index of its word."""
     spans: tuple[Span, ...] = ()
-    """For each token its first character in `text` and the one after its last; empty spans are not written there."""
+    """For each token, start and end in `text`; a token that is not in the text has an empty span."""
     text: str = ""
 
     @property
     def word_spans(self) -> tuple[Span, ...]:
-        """The same for words: from the first to the last character of their tokens."""
+        """The spans of words: from the start of the first token to the end of the last."""
         found: list[Span] = []
         for word, (start, end) in zip(self.word_of, self.spans, strict=True):
             if word == len(found):
@@ -46,7 +44,7 @@ class TraceSide:
         return tuple(found)
 
     def merge(self, x: Tensor, dim: int, *, mean: bool) -> Tensor:
-        """Tokens along `dim` become words: their sum (a word gets what its parts get) or mean (it looks as they do)."""
+        """Merge the tokens of each word along `dim`, by their sum or their mean."""
         index = torch.tensor(self.word_of, device=x.device)
         shape = list(x.shape)
         shape[dim] = len(self.words)
@@ -57,12 +55,12 @@ class TraceSide:
         return merged / counts.unsqueeze(-1 if dim == -2 else 0)
 
     def by_words(self) -> TraceSide:
-        """The same with each word a token."""
+        """The side with one token per word."""
         spans = self.word_spans if self.spans else ()
         return replace(self, tokens=self.words, word_of=tuple(range(len(self.words))), spans=spans)
 
     def shifted(self, first: str) -> TraceSide:
-        """What the decoder reads while it writes this side: the start token, then all but the end."""
+        """The decoder input for this side: the start token, then all tokens but the end token."""
         return TraceSide(
             (first, *self.tokens[:-1]),
             (first, *self.words[:-1]),
@@ -74,26 +72,26 @@ class TraceSide:
 
 @dataclass(frozen=True)
 class Trace:
-    """Both sides and what passed between and within them.
+    """Source and target, and what the model computed for them.
 
-    The target's tokens are those that were written, the end token last; row t of a decoder map, state or distribution
-    is from the step that wrote token t.
+    The target tokens are the output tokens, the end token last; row t of a decoder attention, state or distribution
+    belongs to the step that predicts token t.
     """
 
     source: TraceSide
     target: TraceSide
     weights: dict[str, Tensor]
-    """Of each attention, [heads, who looks, at what]; empty for a model without attention."""
+    """Attention weights by attention, [heads, queries, keys]; empty for a model without attention."""
     values: dict[str, Tensor] = field(default_factory=dict)
-    """What each attention mixes, [heads, at what, head width]."""
+    """Values by attention, [heads, keys, head width]."""
     states: dict[str, Tensor] = field(default_factory=dict)
     """Hidden states [tokens, width] by place, "encoder.embed" to "decoder.top" (layers/hooks.py)."""
     next: Tensor | None = None
-    """Log-probabilities [T, V] of every token that might have stood in the place of token t, given those before it."""
+    """Log-probabilities [T, V] of every token of the vocabulary at position t, given the tokens before it."""
     tree: SearchTree | None = None
-    """The beam search, if it found the target."""
+    """The beam search, if the target was found by one."""
     outward: dict[str, Tensor] = field(default_factory=dict)
-    """Each head's part of the output projection, [heads, head width, width]; recurrent attention has none."""
+    """The output projection of each head, [heads, head width, width]; recurrent attention has none."""
 
     def __repr__(self) -> str:
         return f"<Trace: {' '.join(self.source.words)} | {' '.join(self.target.words)} | {', '.join(self.weights)}>"
@@ -106,13 +104,13 @@ class Trace:
         return self.weights[name]
 
     def axes(self, name: str) -> tuple[TraceSide, TraceSide]:
-        """Who looks in an attention of this name, and at what."""
+        """The sides of the queries and of the keys of an attention."""
         if name.startswith("encoder."):
             return self.source, self.source
         return self.target, self._read if name.endswith(".self") else self.source
 
     def state_axis(self, name: str) -> TraceSide:
-        """Whose states these are: at its bottom the decoder holds what it reads, above that what it will write."""
+        """The side of a state: decoder embeddings belong to the decoder input, other states to the predicted tokens."""
         if name.startswith("encoder."):
             return self.source
         return self._read if name == "decoder.embed" else self.target
@@ -122,10 +120,10 @@ class Trace:
         return self.target.shifted("<s>")
 
     def by_words(self) -> Trace:
-        """The same with words for tokens: a word looks as its tokens do on average, and gets what they all get.
+        """The trace by words: weights are averaged over the tokens of a query word and summed over those of a key word.
 
-        States and values become means, for the eye: weights times values no longer give the output exactly. `next`
-        keeps the rows in which words begin.
+        States and values become means, for display: weights times values no longer give the output exactly. `next`
+        keeps the rows of the first token of each word.
         """
         weights, values = {}, {}
         for name, map_HTS in self.weights.items():
@@ -155,7 +153,7 @@ def record_trace(
     target: TraceSide,
     tree: SearchTree | None = None,
 ) -> Trace:
-    """Run a model once over one sentence pair and keep what passed."""
+    """Run a model once over one sentence pair and record the trace."""
     with record(model) as tape, trace_states(model) as states:
         logits_1TV = model(ids, target_input_1T)
     return Trace(
@@ -171,7 +169,7 @@ def record_trace(
 
 
 def _outward(model: Seq2Seq) -> Iterator[tuple[str, Tensor]]:
-    """By attention, the rows of its output projection that each head goes through."""
+    """By attention, the output projection of each head."""
     for module in model.modules():
         tap, outward = getattr(module, "tap", None), getattr(module, "out", None)
         if isinstance(tap, AttentionHook) and isinstance(outward, nn.Linear):
@@ -179,13 +177,13 @@ def _outward(model: Seq2Seq) -> Iterator[tuple[str, Tensor]]:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Tokens, words, and the text as it was typed
+# Tokens, words, and the original text
 
 
 def make_side(tokens: Sequence[str], spans: Sequence[Span], words: Sequence[tuple[str, int, int]]) -> TraceSide:
-    """Join tokens and words by their places in the text that the tokens spell.
+    """Assign tokens to words by their positions in the text that the tokens spell.
 
-    A token that touches no word makes one of its own; words that share one token are one word here, "l'amico".
+    A token that overlaps no word becomes a word of its own; words that share one token become one word, "l'amico".
     """
     homes = [_home(span, words) for span in spans]
     taken = {home[0] for home in homes if home}
@@ -202,14 +200,14 @@ def make_side(tokens: Sequence[str], spans: Sequence[Span], words: Sequence[tupl
 
 
 def _home(span: Span, words: Sequence[tuple[str, int, int]]) -> range | None:
-    """The words that a token touches."""
+    """The words that a token overlaps."""
     start, end = span[0], max(span[1], span[0] + 1)
     touched = [k for k, (_, first, after) in enumerate(words) if first < end and start < after]
     return range(touched[0], touched[-1] + 1) if touched else None
 
 
 def place_in_text(side: TraceSide, spelled: str, text: str) -> TraceSide:
-    """The same with its spans, which are places in `spelled`, as places in the text from which that was normalised."""
+    """The side with its spans moved from `spelled`, the normalised text, to `text`, the original one."""
     origins = [*_origins(spelled, text), (len(text), len(text))]
     last = len(spelled)
     spans = []
@@ -220,10 +218,10 @@ def place_in_text(side: TraceSide, spelled: str, text: str) -> TraceSide:
 
 
 def _origins(spelled: str, text: str) -> list[Span]:
-    """For each character of a normalised text the characters that it was made of.
+    """For each character of a normalised text, the span of the original characters that it comes from.
 
-    What was composed comes from all its parts, and the letters of a ligature all come from it; where the two texts say
-    different things, a stretch comes from a stretch.
+    A composed character comes from all its parts, and each letter of a ligature comes from the ligature. Where the two
+    texts differ otherwise, a range of characters comes from a range.
     """
     if spelled == text:
         return [(place, place + 1) for place in range(len(text))]
@@ -242,7 +240,7 @@ def _origins(spelled: str, text: str) -> list[Span]:
 
 
 def _key(character: str) -> str:
-    """What normalising leaves of a character: its letter, small and without marks, or a space."""
+    """The normalised form of a character for comparison: a lowercase letter without diacritics, or a space."""
     if character.isspace() or unicodedata.category(character) == "Cc":
         return " "
     return "_" if character == "▁" else unicodedata.normalize("NFKD", character)[0].lower()[0]

@@ -83,9 +83,9 @@ def test_baselines_have_names(small: Translator) -> None:
 def test_refusals(small: Translator) -> None:
     with pytest.raises(SettingsError, match="the text is empty"):
         explain(small, "  ", "Ciao")
-    with pytest.raises(ModelError, match='named "alto"; did you mean "alti"'):
+    with pytest.raises(ModelError, match='no attribution method "alto"; did you mean "alti"'):
         explain(small, "I am trendy", "Io sono alla moda", "alto")
-    with pytest.raises(ModelError, match="of a Transformer"):
+    with pytest.raises(ModelError, match="for Transformers only"):
         explain(translator("bahdanau"), "I am trendy", "Io sono alla moda", "alti")
 
 

@@ -72,7 +72,7 @@ def test_effective_weights_are_there_only_where_they_differ(whole: dict[str, Any
     assert free > 0
     assert set(part["effective"]["dimension"]) == {free}
     assert shape(part["effective"]["weights"]) == shape(part["weights"])
-    assert "longer than the heads are wide (4)" in part["effective"]["warning"]
+    assert "than dimensions of a head (4)" in part["effective"]["warning"]
 
 
 def test_raw_weights_stand_for_effective_ones_in_a_short_sentence(tokens: Tokenizer) -> None:

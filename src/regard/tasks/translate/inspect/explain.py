@@ -114,7 +114,7 @@ def explain(
     found = attribute(translator.model, *case.pair, method, **_options(translator, options))
     return Explanation(
         method,
-        METHODS[method].about,
+        METHODS[method],
         case.source.words,
         case.target.words,
         case.target.shifted(START).words,

@@ -223,7 +223,7 @@ def _attribution(translator: Translator, batch: Batch, faithfulness: Mapping[str
     """Attribution by every method that fits the model, and the faithfulness of the methods, if measured."""
     methods = []
     work = 64.0 * batch.target_tokens**2 * count_parameters(translator.model)
-    for name, method in METHODS.items():
+    for name, about in METHODS.items():
         if name == "integrated" and work > GRADIENT_WORK:
             continue
         log(f"attribution by {TITLES.get(name, name)}")
@@ -236,7 +236,7 @@ def _attribution(translator: Translator, batch: Batch, faithfulness: Mapping[str
             {
                 "name": name,
                 "title": TITLES.get(name, name),
-                "about": method.about,
+                "about": about,
                 "signed": found.signed,
                 "source": _rounded(even.source_TS),
                 "target": _rounded(even.target_TT),
