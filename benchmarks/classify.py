@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=default, metavar="DIR", help="the folder of the reviews")
     parser.add_argument("--minutes", type=float, default=18.0, metavar="N", help="of training, at most, a model")
     parser.add_argument("--share", type=float, default=1.0, metavar="X", help="of the reviews, to try it out")
-    parser.add_argument("--models", nargs="+", default=["han", "encoder"], metavar="NAME")
+    parser.add_argument("--models", nargs="+", default=["han", "transformer-classifier"], metavar="NAME")
     parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="a setting of ours")
     options = parser.parse_args()
     if not (options.data / "train.jsonl.gz").is_file():

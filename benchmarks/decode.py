@@ -46,7 +46,7 @@ def train(data: Path, run: Path, minutes: float) -> None:
     files = [f"--{side}={data / file}" for side, file in (("source", "train.en"), ("target", "train.de"))]
     files += [f"--valid-{side}={data / file}" for side, file in (("source", "val.en"), ("target", "val.de"))]
     command = [sys.executable, "-m", "regard", "train", *files, "--arch", "transformer-small"]
-    command += ["--set", "model.norm=after", "--set", "model.positions=sinusoidal"]
+    command += ["--set", "model.norm=post", "--set", "model.positional_encoding=sinusoidal"]
     command += ["--set", "train.warmup_steps=300"]
     subprocess.run([*command, "--minutes", str(minutes), "--out", str(run)], check=True)
 

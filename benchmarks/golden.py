@@ -57,20 +57,22 @@ TASKS = {
 """The [data] table of a recipe, and the settings of every run of a task."""
 SIZES = {
     "transformer": (
-        "model.width=32", "model.heads=2", "model.inner=48", "model.encoder_layers=2", "model.decoder_layers=2",
+        "model.width=32", "model.heads=2", "model.ffn_width=48", "model.encoder_layers=2", "model.decoder_layers=2",
     ),
-    "recurrent": ("model.width=32", "model.embedding=32", "model.encoder_layers=2", "model.decoder_layers=2"),
-    "deep": ("model.width=32", "model.embedding=32", "model.encoder_layers=4", "model.decoder_layers=4"),
-    "hran": ("model.width=32", "model.embedding=32"),
-    "han": ("model.width=8", "model.embedding=16"),
-    "classifier": ("model.width=16", "model.heads=2", "model.inner=24", "model.window=16"),
-    "text encoder": ("model.width=32", "model.heads=2", "model.inner=32", "model.vector=32"),
+    "recurrent": ("model.width=32", "model.embedding_width=32", "model.encoder_layers=2", "model.decoder_layers=2"),
+    "deep": ("model.width=32", "model.embedding_width=32", "model.encoder_layers=4", "model.decoder_layers=4"),
+    "hran": ("model.width=32", "model.embedding_width=32"),
+    "han": ("model.width=8", "model.embedding_width=16"),
+    "classifier": ("model.width=16", "model.heads=2", "model.ffn_width=24", "model.window_tokens=16"),
+    "text encoder": ("model.width=32", "model.heads=2", "model.ffn_width=32", "model.vector_size=32"),
     "gru tagger": (
-        "model.piece=8", "model.spelling=16", "model.embedding=8", "model.words=256", "model.width=16",
+        "model.char_embedding=8", "model.char_cnn_width=16", "model.embedding_width=8", "model.word_hash_rows=256",
+        "model.width=16",
     ),
     "block tagger": (
-        "model.piece=8", "model.spelling=16", "model.embedding=8", "model.words=256", "model.width=16",
-        "model.heads=2", "model.inner=24", "model.encoder_layers=2",
+        "model.char_embedding=8", "model.char_cnn_width=16", "model.embedding_width=8", "model.word_hash_rows=256",
+        "model.width=16",
+        "model.heads=2", "model.ffn_width=24", "model.encoder_layers=2",
     ),
 }  # fmt: skip
 WRITERS = {
@@ -89,10 +91,10 @@ WRITERS = {
 }
 OTHERS = {
     "classify/han": ("han", "han"),
-    "classify/encoder": ("encoder", "classifier"),
-    "tag/gru": ("tagger-gru", "gru tagger"),
-    "tag/encoder": ("tagger-encoder", "block tagger"),
-    "retrieve/dense": ("dense", "text encoder"),
+    "classify/encoder": ("transformer-classifier", "classifier"),
+    "tag/gru": ("bigru-crf", "gru tagger"),
+    "tag/encoder": ("transformer-crf", "block tagger"),
+    "retrieve/dense": ("text-encoder", "text encoder"),
 }
 """Architectures by the name of their case: the value of model.arch, and a key of SIZES."""
 FEATURES = {
@@ -100,7 +102,7 @@ FEATURES = {
     "translate/r-drop": ("train.r_drop=2", "train.label_smoothing=0"),
     "translate/no average": ("train.ema_decay=0", "train.clip_norm=0", "train.schedule=constant"),
     "translate/mean of checkpoints": ("train.average_checkpoints=3", "train.validate_every=10"),
-    "translate/quiet start": ("train.zero_init_residual=true", "model.norm=before"),
+    "translate/quiet start": ("train.zero_init_residual=true", "model.norm=pre"),
     "translate/cool down": (
         "train.regularization_warmup=20",
         "train.cooldown=0.4",
@@ -110,15 +112,29 @@ FEATURES = {
     "translate/patience": ("train.patience=1", "train.validate_every=5", "train.cooldown=0.2", "train.max_steps=60"),
     "translate/unigram": ("tokenizer.kind=unigram", "tokenizer.subword_regularization=0.2", "train.schedule=cosine"),
     "translate/words": ("tokenizer.kind=word", "tokenizer.lowercase=true", "search.replace_unknown=true"),
-    "translate/characters": ("tokenizer.kind=character", "tokenizer.joint=false", "model.tie=none"),
+    "translate/characters": ("tokenizer.kind=character", "tokenizer.joint=false", "model.tie_embeddings=none"),
     "translate/hidden words": (
         "model.word_dropout=0.2",
         "train.gradient_accumulation=3",
         "train.adam_betas=[0.8, 0.95]",
     ),
-    "translate/rotary": ("model.positions=rotary", "model.activation=swiglu", "model.window=5", "model.norm=before"),
-    "translate/learned": ("model.positions=learned", "model.activation=gelu", "model.join=add", "model.head_width=12"),
-    "translate/concatenated": ("model.join=concatenate", "model.output_bias=true", "model.tie=target"),
+    "translate/rotary": (
+        "model.positional_encoding=rotary",
+        "model.activation=swiglu",
+        "model.attention_window=5",
+        "model.norm=pre",
+    ),
+    "translate/learned": (
+        "model.positional_encoding=learned",
+        "model.activation=gelu",
+        "model.position_mode=add",
+        "model.head_width=12",
+    ),
+    "translate/concatenated": (
+        "model.position_mode=concatenate",
+        "model.output_bias=true",
+        "model.tie_embeddings=target",
+    ),
     "classify/several": ("classify.multi_label=true", "classify.truncate=end", "classify.max_tokens=50"),
     "classify/balanced": (
         "classify.class_weights=balanced",

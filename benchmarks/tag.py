@@ -4,7 +4,7 @@ Words alone are read: no column of parts of speech, no pretrained vectors. Train
 know when to stop (the treebank brings one); the test part is scored once, at the end. F1 of spans is counted by us and
 by seqeval's conlleval mode, which must agree.
 
-    make bench-tag       (python benchmarks/tag.py [--tasks chunks] [--arch tagger-encoder] [--minutes 10] [--no-test])
+    make bench-tag       (python benchmarks/tag.py [--tasks chunks] [--arch transformer-crf] [--minutes 10] [--no-test])
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=DATA, metavar="DIR", help="the folder with both folders of data")
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=TASKS, metavar="NAME")
-    parser.add_argument("--arch", nargs="+", default=["tagger-gru"], choices=presets("tagger"), metavar="NAME")
+    parser.add_argument("--arch", nargs="+", default=["bigru-crf"], choices=presets("tagger"), metavar="NAME")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1], metavar="N")
     parser.add_argument("--minutes", type=float, default=0.0, metavar="N", help="of training, at most; 0: no limit")
     parser.add_argument("--no-test", action="store_true", help="leave the test part alone: for trying settings out")

@@ -25,14 +25,14 @@ def toy_classifier(arch: str, **changes: Any) -> ModelSettings:
     """A preset in small."""
     preset = presets("classifier")[arch]
     if isinstance(preset, TransformerClassifierSettings):
-        return dataclasses.replace(preset, width=16, inner=24, **changes)
-    return dataclasses.replace(preset, embedding=12, width=8, **changes)
+        return dataclasses.replace(preset, width=16, ffn_width=24, **changes)
+    return dataclasses.replace(preset, embedding_width=12, width=8, **changes)
 
 
 CASES = {arch: toy_classifier(arch) for arch in presets("classifier")} | {
-    "encoder, mean": toy_classifier("encoder", pool="mean"),
-    "encoder, rotary, norm after": toy_classifier("encoder", positions="rotary", norm="after"),
-    "encoder, no positions": toy_classifier("encoder", positions="none", activation="swiglu"),
+    "encoder, mean": toy_classifier("transformer-classifier", pool="mean"),
+    "encoder, rotary, norm after": toy_classifier("transformer-classifier", positional_encoding="rotary", norm="post"),
+    "encoder, no positions": toy_classifier("transformer-classifier", positional_encoding="none", activation="swiglu"),
 }
 
 
@@ -70,7 +70,7 @@ GOOD, BAD = ["lovely", "superb", "charming", "moving"], ["dull", "awful", "clums
 FILLER = ["the", "film", "was", "shown", "on", "a", "Monday", "and", "people", "came", "with", "friends", "to", "see"]
 
 SMALL = [
-    "model.embedding=16",
+    "model.embedding_width=16",
     "model.width=8",
     "model.dropout=0.1",
     "train.batch_tokens=512",

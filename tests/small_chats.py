@@ -8,8 +8,8 @@ from pathlib import Path
 from regard.data.builtin import read_conversations
 
 SIZES = {
-    "transformer-tiny": ["width=32", "heads=2", "inner=64", "encoder_layers=1", "decoder_layers=1"],
-    "hran": ["width=32", "embedding=32"],
+    "transformer-tiny": ["width=32", "heads=2", "ffn_width=64", "encoder_layers=1", "decoder_layers=1"],
+    "hran": ["width=32", "embedding_width=32"],
 }
 SETTINGS = [
     "tokenizer.vocab_size=400",

@@ -22,14 +22,14 @@ VOCABULARY, LABELS = 19, 4
 
 def toy_tagger(arch: str, **changes: Any) -> ModelSettings:
     """A preset in small."""
-    small = {"piece": 6, "spelling": 10, "words": 64, "embedding": 7, "width": 16}
-    more = {"inner": 24, "encoder_layers": 2} if isinstance(presets("tagger")[arch], TransformerCRFSettings) else {}
+    small = {"char_embedding": 6, "char_cnn_width": 10, "word_hash_rows": 64, "embedding_width": 7, "width": 16}
+    more = {"ffn_width": 24, "encoder_layers": 2} if isinstance(presets("tagger")[arch], TransformerCRFSettings) else {}
     return dataclasses.replace(presets("tagger")[arch], **(small | more | changes))
 
 
 CASES = {arch: toy_tagger(arch) for arch in presets("tagger")} | {
-    "two layers of GRUs": toy_tagger("tagger-gru", layers=2),
-    "encoder, rotary, swiglu": toy_tagger("tagger-encoder", positions="rotary", activation="swiglu"),
+    "two layers of GRUs": toy_tagger("bigru-crf", layers=2),
+    "encoder, rotary, swiglu": toy_tagger("transformer-crf", positional_encoding="rotary", activation="swiglu"),
 }
 
 
@@ -67,10 +67,10 @@ ARTICLES, NOUNS = ["the", "a", "every"], ["cat", "dog", "house", "tree", "bird",
 ADJECTIVES, VERBS, ADVERBS = ["small", "old", "green"], ["sees", "likes", "finds"], ["slowly", "gladly", "rarely"]
 
 SMALL = [
-    "model.piece=8",
-    "model.spelling=16",
-    "model.embedding=8",
-    "model.words=256",
+    "model.char_embedding=8",
+    "model.char_cnn_width=16",
+    "model.embedding_width=8",
+    "model.word_hash_rows=256",
     "model.width=16",
     "model.dropout=0.1",
     "train.batch_tokens=256",

@@ -129,7 +129,7 @@ def preset(arch: str) -> TransformerSettings:
 def test_base_has_the_papers_sizes() -> None:
     """Slide "The Transformer, base": d_model 512, 8 heads of 64, FFN 2048, 6 + 6 layers."""
     base = preset("transformer-base")
-    assert (base.width, base.heads, base.inner, base.encoder_layers, base.decoder_layers) == (512, 8, 2048, 6, 6)
+    assert (base.width, base.heads, base.ffn_width, base.encoder_layers, base.decoder_layers) == (512, 8, 2048, 6, 6)
     with torch.device("meta"):
         model = models.build(base, source_vocabulary=37_000, target_vocabulary=37_000)
     first = next(module for module in model.modules() if isinstance(module, SelfAttention))
@@ -140,7 +140,7 @@ def test_base_has_the_papers_sizes() -> None:
 def test_big_has_the_papers_sizes() -> None:
     """Table 3 of the paper, "big": d_model 1024, 16 heads, FFN 4096, 6 + 6 layers, dropout 0.3."""
     big = preset("transformer-big")
-    assert (big.width, big.heads, big.inner, big.encoder_layers, big.decoder_layers) == (1024, 16, 4096, 6, 6)
+    assert (big.width, big.heads, big.ffn_width, big.encoder_layers, big.decoder_layers) == (1024, 16, 4096, 6, 6)
     assert big.dropout == 0.3
 
 

@@ -17,7 +17,7 @@ from regard.models.hran import HRANSettings
 from regard.models.transformer_settings import TransformerSettings
 
 VOCABULARY = 19
-MARKER = HRANSettings.marker  # to HRAN, a token that closes a turn; to the others, any token
+MARKER = HRANSettings.turn_token_id  # to HRAN, a token that closes a turn; to the others, any token
 
 
 def toy(arch: str, **changes: Any) -> ModelSettings:
@@ -25,16 +25,16 @@ def toy(arch: str, **changes: Any) -> ModelSettings:
     preset = presets("seq2seq")[arch]
     if isinstance(preset, TransformerSettings):
         width = 4 * preset.heads
-        small = dataclasses.replace(preset, encoder_layers=3, decoder_layers=2, width=width, inner=2 * width)
+        small = dataclasses.replace(preset, encoder_layers=3, decoder_layers=2, width=width, ffn_width=2 * width)
     elif isinstance(preset, HRANSettings):
-        small = dataclasses.replace(preset, width=16, embedding=16)
+        small = dataclasses.replace(preset, width=16, embedding_width=16)
     else:
         small = dataclasses.replace(
             preset,
             encoder_layers=min(preset.encoder_layers, 4),
             decoder_layers=min(preset.decoder_layers, 4),
             width=16,
-            embedding=16 if preset.tie == "target" else 12,
+            embedding_width=16 if preset.tie_embeddings == "target" else 12,
         )
     return dataclasses.replace(small, **changes)
 
@@ -42,13 +42,13 @@ def toy(arch: str, **changes: Any) -> ModelSettings:
 TOYS = {arch: toy(arch) for arch in presets("seq2seq")}
 
 VARIANTS = {
-    "learned positions": toy("transformer-small", positions="learned", max_positions=32),
-    "rotary positions": toy("transformer-small", positions="rotary"),
-    "no positions": toy("transformer-small", positions="none"),
-    "concatenated positions": toy("transformer-small", join="concatenate"),
-    "window of 5": toy("transformer-small", window=5),
-    "SwiGLU, norm before": toy("transformer-small", activation="swiglu", norm="before"),
-    "GELU, heads of 6, untied": toy("transformer-small", activation="gelu", head_width=6, tie="none"),
+    "learned positions": toy("transformer-small", positional_encoding="learned", max_positions=32),
+    "rotary positions": toy("transformer-small", positional_encoding="rotary"),
+    "no positions": toy("transformer-small", positional_encoding="none"),
+    "concatenated positions": toy("transformer-small", position_mode="concatenate"),
+    "window of 5": toy("transformer-small", attention_window=5),
+    "SwiGLU, norm before": toy("transformer-small", activation="swiglu", norm="pre"),
+    "GELU, heads of 6, untied": toy("transformer-small", activation="gelu", head_width=6, tie_embeddings="none"),
 }
 """Options of the Transformer that no preset takes."""
 

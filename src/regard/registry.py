@@ -36,10 +36,10 @@ ARCHITECTURES = {
     "gnmt": "regard.models.recurrent",
     "hran": "regard.models.hran",
     "han": "regard.models.han",
-    "encoder": "regard.models.transformer_classifier",
-    "dense": "regard.models.transformer_settings",
-    "tagger-gru": "regard.models.taggers",
-    "tagger-encoder": "regard.models.taggers",
+    "transformer-classifier": "regard.models.transformer_classifier",
+    "text-encoder": "regard.models.transformer_settings",
+    "bigru-crf": "regard.models.taggers",
+    "transformer-crf": "regard.models.taggers",
 }
 """Architectures: the preset to give as --arch, and the module that has it in its table PRESETS (see regard/models)."""
 

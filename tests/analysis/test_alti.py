@@ -146,7 +146,7 @@ def test_a_planted_copy_is_found() -> None:
 def test_layers_without_heads_mix_nothing(arch: str) -> None:
     """Pruned to the last head, an attention adds a constant: rows still sum to one, and rollout agrees."""
     kept = (("encoder.0.self", 0), ("decoder.0.self", 0), ("decoder.1.cross", 0), ("decoder.1.self", 1))
-    model, pair = built(dataclasses.replace(TOYS[arch], kept_heads=kept)), make_pair()
+    model, pair = built(dataclasses.replace(TOYS[arch], remaining_heads=kept)), make_pair()
     for method in ("alti", "rollout", "attention"):
         found = attribute(model, *pair, method)
         assert found.source_TS.isfinite().all()

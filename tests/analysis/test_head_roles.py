@@ -207,7 +207,7 @@ def survey_encoder(model: Seq2Seq, source: Sentences, name: str, frequency_V: Te
 
 def test_a_head_written_by_hand_to_look_one_token_back_is_positional() -> None:
     """PE(t - 1) = M PE(t) with M a rotation that does not depend on t: the query turns back, the key stands still."""
-    model = build(toy("transformer-small", width=32, heads=2, norm="after"))
+    model = build(toy("transformer-small", width=32, heads=2, norm="post"))
     with torch.no_grad():
         model.encoder.embed.tokens.weight.mul_(0.01)  # places, hardly any words
         attend = model.encoder.blocks[0].self_attention

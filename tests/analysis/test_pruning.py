@@ -125,7 +125,7 @@ def test_a_pruned_model_can_be_pruned_again() -> None:
     assert isinstance(SMALL, TransformerSettings)
     first = {"encoder.0.self": (1, 3), "decoder.0.cross": (2,)}
     settings = pruned_settings(SMALL, first)
-    assert settings.kept_heads == (("encoder.0.self", 2), ("decoder.0.cross", 1))
+    assert settings.remaining_heads == (("encoder.0.self", 2), ("decoder.0.cross", 1))
     _, once = pruned(SMALL, first)
     twice = pruned_weights(once, {"encoder.0.self": (1,)})
     assert pruned_settings(settings, {"encoder.0.self": (1,)}).heads_in("encoder.0.self") == 1
@@ -155,7 +155,7 @@ def test_what_cannot_be_kept() -> None:
 )
 def test_settings_that_do_not_fit(kept: tuple[tuple[str, int], ...], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
-        dataclasses.replace(SMALL, kept_heads=kept)  # type: ignore[call-arg]
+        dataclasses.replace(SMALL, remaining_heads=kept)  # type: ignore[call-arg]
 
 
 def test_the_strongest_of_all_attentions() -> None:
@@ -166,7 +166,7 @@ def test_the_strongest_of_all_attentions() -> None:
 
 
 def test_settings_describe_models() -> None:
-    settings: ModelSettings = dataclasses.replace(SMALL, kept_heads=(("decoder.1.self", 0), ("encoder.0.self", 1)))
+    settings: ModelSettings = dataclasses.replace(SMALL, remaining_heads=(("decoder.1.self", 0), ("encoder.0.self", 1)))
     names = list(taps(build(settings)))
     assert "decoder.1.self" not in names
     assert len(names) == 6

@@ -38,8 +38,8 @@ def test_tables_read_back_to_the_same_recipe(arch):
         ("train.adam_betas=[0.9]", "settings: train.adam_betas must hold 2 values, not 1"),
         ("model.arch=bahdanu", 'settings: there is no architecture "bahdanu"; did you mean "bahdanau"?'),
         (
-            "model.norm=befor",
-            'settings: model.norm cannot be "befor" (choose from after, before); did you mean "before"?',
+            "model.norm=prae",
+            'settings: model.norm cannot be "prae" (choose from post, pre); did you mean "pre"?',
         ),
         ("model.widht=8", 'settings: transformer-small has no setting "model.widht"; did you mean "model.width"?'),
         ("model.width=100", "settings: model.width 100 is not a multiple of model.heads 3"),
@@ -53,7 +53,7 @@ def test_tables_read_back_to_the_same_recipe(arch):
         ("train.adam_epsilon=0", "settings: train.adam_epsilon must be above 0"),
         ("train.learning_rate=inf", "settings: train.learning_rate must be a finite number"),
         ("search.length_penalty=nan", "settings: search.length_penalty must be a finite number"),
-        ("model.inner=0", "settings: model.inner must be at least 1"),
+        ("model.ffn_width=0", "settings: model.ffn_width must be at least 1"),
         ("seed=2", '--set seed=2: write it as section.key=value, e.g. "--set train.seed=2"'),
     ],
 )

@@ -15,7 +15,7 @@ from regard.run import Run
 from regard.text.tokenizer import Tokenizer, train_tokenizer
 
 SMALL = {
-    "arch": "transformer-small", "encoder_layers": 2, "decoder_layers": 2, "width": 32, "heads": 4, "inner": 48,
+    "arch": "transformer-small", "encoder_layers": 2, "decoder_layers": 2, "width": 32, "heads": 4, "ffn_width": 48,
     "dropout": 0.0,
 }  # fmt: skip
 TOKENS = 420

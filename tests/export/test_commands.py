@@ -100,7 +100,10 @@ BAD_EXPORTS = {
         "--source measures the effect of",
     ),
     "taken": (["{run}", "--to", "marian", "--out", "{d}/taken"], "choose another --out"),
-    "impossible": (["{window}", "--to", "ctranslate2"], "cannot be exported to ctranslate2: model.window = 4"),
+    "impossible": (
+        ["{window}", "--to", "ctranslate2"],
+        "cannot be exported to ctranslate2: model.attention_window = 4",
+    ),
 }
 
 
@@ -108,7 +111,7 @@ BAD_EXPORTS = {
 def test_bad_exports(case: str, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "notes").write_text("mine")
-    window = random_run(tmp_path / "window", random_recipe({"window": 4}))
+    window = random_run(tmp_path / "window", random_recipe({"attention_window": 4}))
     before = sorted(tmp_path.rglob("*"))
     arguments, message = BAD_EXPORTS[case]
     filled = [word.format(d=tmp_path, run=run.folder, window=window.folder) for word in arguments]

@@ -20,15 +20,15 @@ from tests.export.runs import random_recipe, random_run
 EVERYWHERE = {"ctranslate2": "", "marian": "", "onnx": ""}
 
 REFUSED: dict[str, tuple[dict[str, Any], set[str]]] = {
-    "norm before": ({"model": {"norm": "before"}}, {"marian"}),
-    "rotary": ({"model": {"positions": "rotary"}}, {"marian"}),
-    "learned": ({"model": {"positions": "learned"}}, {"marian"}),
-    "concatenate": ({"model": {"join": "concatenate"}}, {"marian"}),
+    "norm before": ({"model": {"norm": "pre"}}, {"marian"}),
+    "rotary": ({"model": {"positional_encoding": "rotary"}}, {"marian"}),
+    "learned": ({"model": {"positional_encoding": "learned"}}, {"marian"}),
+    "concatenate": ({"model": {"position_mode": "concatenate"}}, {"marian"}),
     "swiglu": ({"model": {"activation": "swiglu"}}, {"marian"}),
     "wide heads": ({"model": {"head_width": 96}}, {"marian"}),
     "words": ({"tokenizer": {"kind": "word"}}, {"marian"}),
     "lowercase": ({"tokenizer": {"lowercase": True}}, {"marian"}),
-    "window": ({"model": {"window": 8}}, {"marian", "ctranslate2", "onnx"}),
+    "window": ({"model": {"attention_window": 8}}, {"marian", "ctranslate2", "onnx"}),
     "recurrent": ({"model": {"arch": "bahdanau"}}, {"marian", "ctranslate2", "onnx"}),
 }
 

@@ -12,7 +12,7 @@ from tests.export.runs import random_recipe, random_run
 
 def test_each_side_starts_where_its_own_vocabulary_says(tmp_path: Path) -> None:
     """Where the target's start token has another id, the source loses nothing that has this id."""
-    run = random_run(tmp_path / "run", random_recipe({"tie": "none"}, tokenizer={"joint": False}))
+    run = random_run(tmp_path / "run", random_recipe({"tie_embeddings": "none"}, tokenizer={"joint": False}))
     folder = export_run(run, "marian", tmp_path / "marian")
     table = json.loads((folder / "target_vocab.json").read_text(encoding="utf-8"))
     other = next(token for token, id in table.items() if id == 300)

@@ -64,7 +64,9 @@ def test_marian_counts_sines_first() -> None:
 
 @pytest.mark.parametrize("tie", ["all", "target", "none"])
 def test_the_table_names_every_weight_once(tie: str) -> None:
-    settings = TransformerSettings(encoder_layers=2, decoder_layers=3, width=8, heads=2, inner=12, tie=tie)  # type: ignore[arg-type]
+    settings = TransformerSettings(
+        encoder_layers=2, decoder_layers=3, width=8, heads=2, ffn_width=12, tie_embeddings=tie
+    )  # type: ignore[arg-type]
     table = list(pairs(settings))
     names = [pair.ours for pair in table]
     assert sorted(names) == sorted(

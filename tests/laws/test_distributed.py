@@ -168,7 +168,7 @@ def test_two_processes_reach_the_weights_of_one(corpus, one, tmp_path):
         (2, ["train.gradient_accumulation=3", "train.r_drop=3", "train.ema_decay=0"]),
         (2, ["train.optimizer=muon", "tokenizer.subword_regularization=0.1"]),
         (2, ["train.fsdp=true"]),
-        (2, ["train.fsdp=true", "train.gradient_accumulation=2", "train.clip_norm=0.1", "model.tie=none"]),
+        (2, ["train.fsdp=true", "train.gradient_accumulation=2", "train.clip_norm=0.1", "model.tie_embeddings=none"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
 )
@@ -182,8 +182,8 @@ def test_so_do_other_numbers_and_ways(corpus, one, tmp_path, processes, more):
 @pytest.mark.parametrize("arch", ["bahdanau", "luong-general", "gnmt"])
 @pytest.mark.parametrize("more", ["train.gradient_accumulation=1", "train.fsdp=true"])
 def test_recurrent_architectures_too(corpus, tmp_path, arch, more):
-    sizes = ["model.width=16", "model.embedding=16", *settings(steps=12)]
-    skipped = ("model.heads", "model.inner", "model.encoder_layers", "model.decoder_layers", "model.width")
+    sizes = ["model.width=16", "model.embedding_width=16", *settings(steps=12)]
+    skipped = ("model.heads", "model.ffn_width", "model.encoder_layers", "model.decoder_layers", "model.width")
 
     def arguments(run, *others):
         given = train_arguments(corpus, run)

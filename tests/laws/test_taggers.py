@@ -140,7 +140,7 @@ def test_looking_changes_nothing(model) -> None:
 
 @torch.no_grad()
 def test_the_encoder_shows_which_words_look_at_which() -> None:
-    model, batch = build(CASES["tagger-encoder"]), sentences(LENGTHS)
+    model, batch = build(CASES["transformer-crf"]), sentences(LENGTHS)
     before = model(batch)
     with trace(model) as tape:
         model(batch)

@@ -23,12 +23,18 @@ Task = Callable[[Tensor, Tensor], Tensor]
 TASKS: dict[str, Task] = {"copy": lambda place, length: place, "reverse": lambda place, length: length - 1 - place}
 
 TOYS = {
-    "seq2seq-lstm": (toy("seq2seq-lstm", encoder_layers=1, decoder_layers=1, width=96, embedding=96, dropout=0.0), 900),
-    "bahdanau": (toy("bahdanau", width=64, embedding=64, dropout=0.0), 250),
-    "luong-dot": (toy("luong-dot", encoder_layers=1, decoder_layers=1, width=64, embedding=64, dropout=0.0), 800),
-    "luong-general": (toy("luong-general", width=64, embedding=64, dropout=0.0), 500),
-    "luong-concat": (toy("luong-concat", encoder_layers=1, decoder_layers=1, width=64, embedding=64, dropout=0.0), 300),
-    "gnmt": (toy("gnmt", encoder_layers=8, decoder_layers=8, width=64, embedding=64, dropout=0.0), 450),
+    "seq2seq-lstm": (
+        toy("seq2seq-lstm", encoder_layers=1, decoder_layers=1, width=96, embedding_width=96, dropout=0.0),
+        900,
+    ),
+    "bahdanau": (toy("bahdanau", width=64, embedding_width=64, dropout=0.0), 250),
+    "luong-dot": (toy("luong-dot", encoder_layers=1, decoder_layers=1, width=64, embedding_width=64, dropout=0.0), 800),
+    "luong-general": (toy("luong-general", width=64, embedding_width=64, dropout=0.0), 500),
+    "luong-concat": (
+        toy("luong-concat", encoder_layers=1, decoder_layers=1, width=64, embedding_width=64, dropout=0.0),
+        300,
+    ),
+    "gnmt": (toy("gnmt", encoder_layers=8, decoder_layers=8, width=64, embedding_width=64, dropout=0.0), 450),
 }
 """Sizes that learn quickly, and for how many steps."""
 

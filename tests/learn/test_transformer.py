@@ -39,7 +39,7 @@ def draw(task: Task, count: int) -> tuple[Sentences, Tensor]:
 
 @pytest.mark.parametrize(("arch", "task"), CASES)
 def test_learns(arch: str, task: str) -> None:
-    settings = toy(arch, encoder_layers=2, decoder_layers=2, width=64, inner=128, dropout=0.0)
+    settings = toy(arch, encoder_layers=2, decoder_layers=2, width=64, ffn_width=128, dropout=0.0)
     model = models.build(settings, source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY)
     strings = partial(draw, TASKS[task])
     learn(model, strings, steps=300, peak=3e-3)

@@ -135,7 +135,9 @@ def test_weights_that_are_replaced_are_used(level):
 def test_embeddings_are_tied_as_asked():
     sizes = {}
     for tie in ("all", "target", "none"):
-        model = models.build(dataclasses.replace(TOYS["hran"], tie=tie), source_vocabulary=19, target_vocabulary=19)
+        model = models.build(
+            dataclasses.replace(TOYS["hran"], tie_embeddings=tie), source_vocabulary=19, target_vocabulary=19
+        )
         sizes[tie] = sum(parameter.numel() for parameter in model.parameters())
     assert sizes["none"] - sizes["target"] == sizes["target"] - sizes["all"] == 19 * 16
     with pytest.raises(SettingsError, match="needs one vocabulary"):

@@ -55,7 +55,7 @@ def test_cells_start_with_orthogonal_memory_and_open_forget_gates(arch: str) -> 
 
 
 def test_embeddings_are_read_with_unit_variance() -> None:
-    model = models.build(toy("luong-dot", embedding=64), source_vocabulary=500, target_vocabulary=500)
+    model = models.build(toy("luong-dot", embedding_width=64), source_vocabulary=500, target_vocabulary=500)
     assert isinstance(model, Recurrent)
     for embed in (model.encoder.embed, model.embed):
         assert embed(torch.arange(500)).std().item() == pytest.approx(1.0, abs=0.05)
@@ -124,18 +124,18 @@ def test_a_state_stands_still_wherever_there_is_padding(backward: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("directions", "cells", "width"), [("one", [1, 1, 1], 16), ("both", [2, 2, 2], 32), ("both-first", [2, 1, 1], 16)]
+    ("bidirectional", "cells", "width"), [("none", [1, 1, 1], 16), ("all", [2, 2, 2], 32), ("first", [2, 1, 1], 16)]
 )
 @torch.no_grad()
-def test_directions(directions: str, cells: list[int], width: int) -> None:
+def test_directions(bidirectional: str, cells: list[int], width: int) -> None:
     """How many cells a layer has, how wide the states are, and whether the first token knows of the last."""
-    model, source = small("luong-general", directions=directions, encoder_layers=3), sentences([6])
+    model, source = small("luong-general", bidirectional=bidirectional, encoder_layers=3), sentences([6])
     assert [len(layer.cells) for layer in model.encoder.layers] == cells
     states_BSD = model.encode(source).states_BSD
     assert states_BSD.shape == (1, 6, width)
     source.ids_BS[0, -1] = (source.ids_BS[0, -1] + 1) % VOCABULARY
     felt = gap(model.encode(source).states_BSD[:, 0], states_BSD[:, 0])
-    assert felt == 0 if directions == "one" else felt > 1e-6
+    assert felt == 0 if bidirectional == "none" else felt > 1e-6
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -156,9 +156,11 @@ def silence(model: Recurrent, lowest: int) -> None:
 @torch.no_grad()
 def test_residuals_start_at_their_layer(arch: str, residual_from: int) -> None:
     """Where silent layers add their input, a tall model is the short one below them, which itself adds nothing."""
-    sizes = {"directions": "one", "embedding": 16}
-    tall = small(arch, encoder_layers=4, decoder_layers=4, residual_from=residual_from, **sizes)
-    short = small(arch, encoder_layers=residual_from - 1, decoder_layers=residual_from - 1, residual_from=0, **sizes)
+    sizes = {"bidirectional": "none", "embedding_width": 16}
+    tall = small(arch, encoder_layers=4, decoder_layers=4, residual_from_layer=residual_from, **sizes)
+    short = small(
+        arch, encoder_layers=residual_from - 1, decoder_layers=residual_from - 1, residual_from_layer=0, **sizes
+    )
     weights = tall.state_dict()
     short.load_state_dict({name: weights[name] for name in short.state_dict()})
     silence(tall, residual_from)
@@ -173,7 +175,7 @@ TOP_READERS = {"seq2seq-lstm": "output", "bahdanau": "decoder.maxout", "luong-ge
 @torch.no_grad()
 def test_residuals_may_start_at_the_embedding(arch: str, reader: str) -> None:
     """Where every layer is silent and adds its input, whoever reads the top layer finds the embedding there."""
-    model, source = small(arch, residual_from=1, embedding=16, directions="one"), sentences([5, 3])
+    model, source = small(arch, residual_from_layer=1, embedding_width=16, bidirectional="none"), sentences([5, 3])
     silence(model, 1)
     memory, token_B1, read = model.encode(source), tokens(2, 1), []
     close(memory.states_BSD, model.encoder.embed(source.ids_BS), 0)
@@ -187,8 +189,10 @@ def test_residuals_may_start_at_the_embedding(arch: str, reader: str) -> None:
     [("luong-dot", 1, "layer 1 reads 12 numbers and gives 16"), ("gnmt", 2, "layer 2 reads 32 numbers and gives 16")],
 )
 def test_residuals_need_one_width(arch: str, residual_from: int, problem: str) -> None:
-    with pytest.raises(SettingsError, match=rf"model\.residual_from = {residual_from}: {problem}; start from a higher"):
-        small(arch, residual_from=residual_from)
+    with pytest.raises(
+        SettingsError, match=rf"model\.residual_from_layer = {residual_from}: {problem}; start from a higher"
+    ):
+        small(arch, residual_from_layer=residual_from)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -214,12 +218,12 @@ def test_stacks_are_aligned_at_the_top(heights: tuple[int, int], origins: list[i
             close(part[:, 0], last, 0)
 
 
-@pytest.mark.parametrize(("directions", "bridged"), [("both", [True, True, True]), ("both-first", [True, True, False])])
+@pytest.mark.parametrize(("bidirectional", "bridged"), [("all", [True, True, True]), ("first", [True, True, False])])
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 @torch.no_grad()
-def test_bridges_lead_over_from_another_width(directions: str, bridged: list[bool], cell: str) -> None:
+def test_bridges_lead_over_from_another_width(bidirectional: str, bridged: list[bool], cell: str) -> None:
     """tanh(W h + b) for each part of the state where the encoder layer is twice as wide, and nothing elsewhere."""
-    model = small("luong-general", cell=cell, directions=directions, encoder_layers=2, decoder_layers=3)
+    model = small("luong-general", cell=cell, bidirectional=bidirectional, encoder_layers=2, decoder_layers=3)
     assert [len(bridge.maps) > 0 for bridge in model.bridges] == bridged
     source = sentences([5, 3])
     _, lasts = model.encoder(source)
@@ -233,16 +237,18 @@ def test_bridges_lead_over_from_another_width(directions: str, bridged: list[boo
 
 @pytest.mark.parametrize("score", ["dot", "scaled"])
 def test_a_dot_product_needs_states_of_one_width(score: str) -> None:
-    problem = f'model.score = "{score}" needs states of one width, not 16 in the decoder and 32 in the encoder; choose'
+    problem = f'"{score}" needs states of one width, not 16 in the decoder and 32 in the encoder; choose'
     for attention in ("bahdanau", "luong"):
         with pytest.raises(SettingsError, match=problem):
-            small("luong-dot", score=score, attention=attention, directions="both")
-        for change in ({"directions": "both-first"}, {"score": "general"}, {"score": "concat"}):
-            small("luong-dot", **{"score": score, "attention": attention, "directions": "both"} | change)
+            small("luong-dot", attention_score=score, attention=attention, bidirectional="all")
+        for change in ({"bidirectional": "first"}, {"attention_score": "general"}, {"attention_score": "additive"}):
+            small("luong-dot", **{"attention_score": score, "attention": attention, "bidirectional": "all"} | change)
 
 
 def test_target_and_output_are_one_matrix() -> None:
-    model = models.build(toy("luong-dot", tie="target", embedding=16), source_vocabulary=11, target_vocabulary=13)
+    model = models.build(
+        toy("luong-dot", tie_embeddings="target", embedding_width=16), source_vocabulary=11, target_vocabulary=13
+    )
     assert isinstance(model, Recurrent)
     assert model.output.weight is model.embed.tokens.weight
     assert model.output.weight.shape == (13, 16)
@@ -250,7 +256,7 @@ def test_target_and_output_are_one_matrix() -> None:
 
 
 def test_no_embeddings_are_shared() -> None:
-    model = small("luong-dot", tie="none", embedding=16)
+    model = small("luong-dot", tie_embeddings="none", embedding_width=16)
     weights = (model.encoder.embed.tokens.weight, model.embed.tokens.weight, model.output.weight)
     assert len({id(weight) for weight in weights}) == 3
 
@@ -438,7 +444,7 @@ def test_the_context_reaches_every_layer(reader: int) -> None:
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_gradients_are_those_of_finite_differences(attention: str, cell: str) -> None:
     """For every weight of a model with the perceptron's score, and padding, in double precision."""
-    sizes = {"width": 4, "embedding": 4, "encoder_layers": 1, "decoder_layers": 2, "directions": "both"}
+    sizes = {"width": 4, "embedding_width": 4, "encoder_layers": 1, "decoder_layers": 2, "bidirectional": "all"}
     model = build(toy("bahdanau", attention=attention, cell=cell, **sizes)).double()
     source, target_BT = sentences([4, 2]), tokens(2, 3)
 

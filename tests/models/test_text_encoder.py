@@ -17,11 +17,11 @@ from tests.toys import close
 VOCABULARY = 17
 CASES = {
     "one layer": TextEncoderSettings(
-        encoder_layers=1, positions="sinusoidal", pool="attention", width=16, inner=24, vector=12
+        encoder_layers=1, positional_encoding="sinusoidal", pool="attention", width=16, ffn_width=24, vector_size=12
     ),
-    "dense": TextEncoderSettings(width=16, vector=12),
+    "dense": TextEncoderSettings(width=16, vector_size=12),
     "mean, rotary": TextEncoderSettings(
-        encoder_layers=2, width=16, inner=24, pool="mean", positions="rotary", norm="after", vector=12
+        encoder_layers=2, width=16, ffn_width=24, pool="mean", positional_encoding="rotary", norm="post", vector_size=12
     ),
 }
 every_case = pytest.mark.parametrize("settings", CASES.values(), ids=CASES.keys())
@@ -46,7 +46,7 @@ def build(settings):
 
 def test_every_preset_builds():
     for settings in presets("text-encoder").values():
-        assert build(settings).output.out_features == settings.vector
+        assert build(settings).output.out_features == settings.vector_size
 
 
 @every_case
@@ -92,7 +92,7 @@ def test_looking_changes_nothing(settings):
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("model.arch=dense", 'model.arch = "dense" writes no text; choose from transformer-tiny'),
+        ("model.arch=text-encoder", 'model.arch = "text-encoder" writes no text; choose from transformer-tiny'),
         ("tokenizer.joint=false", "needs one vocabulary: set tokenizer.joint = true"),
     ],
 )

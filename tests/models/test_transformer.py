@@ -36,7 +36,7 @@ def small(**changes: Any) -> Transformer:
 
 
 def shape(**changes: Any) -> Settings:
-    return Settings(**({"width": 8, "heads": 2, "inner": 16, "dropout": 0.0} | changes))
+    return Settings(**({"width": 8, "heads": 2, "ffn_width": 16, "dropout": 0.0} | changes))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ def test_swiglu_gates_one_map_with_another() -> None:
 
 
 def test_a_quiet_start_lets_the_stream_through_and_the_gradient_in() -> None:
-    model = small(norm="before")
+    model = small(norm="pre")
     zero_init_residual(model)
     source, target = sentences([5, 3]), tokens(2, 4)
     close(model.hidden(source, target), model.norm(model.embed(target)), 1e-6)
@@ -72,13 +72,13 @@ def test_a_quiet_start_lets_the_stream_through_and_the_gradient_in() -> None:
 
 
 def test_norm_after_is_the_papers() -> None:
-    around, x, update = Residual(shape(norm="after")), torch.randn(2, 3, 8), torch.randn(2, 3, 8)
+    around, x, update = Residual(shape(norm="post")), torch.randn(2, 3, 8), torch.randn(2, 3, 8)
     assert around.enter(x) is x
     close(around.leave(x, update), F.layer_norm(x + update, [8]), 1e-6)
 
 
 def test_norm_before_leaves_the_stream_alone() -> None:
-    around, x, update = Residual(shape(norm="before")), torch.randn(2, 3, 8), torch.randn(2, 3, 8)
+    around, x, update = Residual(shape(norm="pre")), torch.randn(2, 3, 8), torch.randn(2, 3, 8)
     close(around.enter(x), F.layer_norm(x, [8]), 1e-6)
     close(around.leave(x, update), x + update, 0)
 
@@ -133,12 +133,12 @@ def test_words_are_hidden_as_a_whole_while_training() -> None:
 
 
 def test_all_embeddings_are_one_matrix() -> None:
-    model = small(tie="all")
+    model = small(tie_embeddings="all")
     assert model.encoder.embed.tokens.weight is model.embed.tokens.weight is model.output.weight
 
 
 def test_target_and_output_are_one_matrix() -> None:
-    model = models.build(toy("transformer-small", tie="target"), source_vocabulary=11, target_vocabulary=13)
+    model = models.build(toy("transformer-small", tie_embeddings="target"), source_vocabulary=11, target_vocabulary=13)
     assert isinstance(model, Transformer)
     assert model.embed.tokens.weight is model.output.weight
     assert model.encoder.embed.tokens.weight.shape == (11, 16)
@@ -146,14 +146,14 @@ def test_target_and_output_are_one_matrix() -> None:
 
 
 def test_no_embeddings_are_shared() -> None:
-    model = small(tie="none")
+    model = small(tie_embeddings="none")
     weights = (model.encoder.embed.tokens.weight, model.embed.tokens.weight, model.output.weight)
     assert len({id(weight) for weight in weights}) == 3
 
 
 def test_tying_all_needs_one_vocabulary() -> None:
     with pytest.raises(SettingsError, match=r"tokenizer\.joint"):
-        models.build(toy("transformer-small", tie="all"), source_vocabulary=11, target_vocabulary=13)
+        models.build(toy("transformer-small", tie_embeddings="all"), source_vocabulary=11, target_vocabulary=13)
 
 
 def test_depths_are_separate() -> None:
@@ -170,12 +170,12 @@ def test_heads_may_have_any_width() -> None:
 
 
 def test_only_norms_before_have_a_norm_at_the_end() -> None:
-    assert isinstance(small(norm="before").norm, nn.LayerNorm)
-    assert count_parameters(small(norm="before")) == count_parameters(small(norm="after")) + 2 * 2 * 16
+    assert isinstance(small(norm="pre").norm, nn.LayerNorm)
+    assert count_parameters(small(norm="pre")) == count_parameters(small(norm="post")) + 2 * 2 * 16
 
 
 def test_a_window_limits_the_encoder_alone() -> None:
-    model, source = small(window=3), sentences([9])
+    model, source = small(attention_window=3), sentences([9])
     with trace(model, "*") as tape:
         model(source, tokens(1, 6))
     assert torch.count_nonzero(tape["encoder.0.self"].weights_BHTS[0, 0]) == 9 + 2 * 8
@@ -191,7 +191,7 @@ def test_sinusoids_go_past_any_sentence_seen() -> None:
 
 
 def test_learned_positions_refuse_a_longer_sentence_on_either_side() -> None:
-    model = small(positions="learned", max_positions=8)
+    model = small(positional_encoding="learned", max_positions=8)
     model(sentences([8]), tokens(1, 8))
     with pytest.raises(ModelError, match="a sentence of 9 tokens is longer than the 8 learned positions"):
         model(sentences([9]), tokens(1, 2))
@@ -200,7 +200,7 @@ def test_learned_positions_refuse_a_longer_sentence_on_either_side() -> None:
 
 
 def test_without_positions_the_source_is_a_set() -> None:
-    model, source, target_BT = small(positions="none"), sentences([6]), tokens(1, 4)
+    model, source, target_BT = small(positional_encoding="none"), sentences([6]), tokens(1, 4)
     turned = source._replace(ids_BS=source.ids_BS.flip(1))
     close(model(turned, target_BT), model(source, target_BT))
     other = small()
@@ -255,7 +255,7 @@ def test_an_encoder_alone_gives_states_to_classify() -> None:
 
 @pytest.fixture(params=["sinusoidal", "rotary"])
 def language_model(request: pytest.FixtureRequest) -> LanguageModel:
-    settings = shape(norm="before", positions=request.param, decoder_layers=2)
+    settings = shape(norm="pre", positional_encoding=request.param, decoder_layers=2)
     return LanguageModel(settings, VOCABULARY).eval()
 
 

@@ -25,15 +25,17 @@ pytest.importorskip("ctranslate2")
 
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "norm after": {"model": {}},
-    "norm before": {"model": {"norm": "before"}},
+    "norm before": {"model": {"norm": "pre"}},
     "gelu": {"model": {"activation": "gelu"}},
-    "swiglu": {"model": {"activation": "swiglu", "norm": "before"}},
-    "rotary, heads of 6": {"model": {"positions": "rotary", "head_width": 6}},
-    "learned positions": {"model": {"positions": "learned", "max_positions": 120}},
-    "no positions": {"model": {"positions": "none"}},
-    "concatenated": {"model": {"join": "concatenate"}},
-    "concatenated, learned, untied": {"model": {"join": "concatenate", "positions": "learned", "tie": "none"}},
-    "separate vocabularies": {"model": {"tie": "target"}, "tokenizer": {"joint": False}},
+    "swiglu": {"model": {"activation": "swiglu", "norm": "pre"}},
+    "rotary, heads of 6": {"model": {"positional_encoding": "rotary", "head_width": 6}},
+    "learned positions": {"model": {"positional_encoding": "learned", "max_positions": 120}},
+    "no positions": {"model": {"positional_encoding": "none"}},
+    "concatenated": {"model": {"position_mode": "concatenate"}},
+    "concatenated, learned, untied": {
+        "model": {"position_mode": "concatenate", "positional_encoding": "learned", "tie_embeddings": "none"}
+    },
+    "separate vocabularies": {"model": {"tie_embeddings": "target"}, "tokenizer": {"joint": False}},
     "swish, output bias": {"model": {"activation": "swish", "output_bias": True}},
     "words": {"model": {}, "tokenizer": {"kind": "word"}},
 }
@@ -128,7 +130,7 @@ def test_conversion_happens_once_and_again_when_the_weights_change(tmp_path: Pat
 
 
 def test_what_the_positions_do_not_reach_is_refused(tmp_path: Path) -> None:
-    run = random_run(tmp_path / "run", random_recipe({"positions": "learned", "max_positions": 20}))
+    run = random_run(tmp_path / "run", random_recipe({"positional_encoding": "learned", "max_positions": 20}))
     engine = converted(run)
     with pytest.raises(ModelError, match="a sentence of 31 tokens is longer than the 20"):
         engine.translate([[5] * 30], [70])

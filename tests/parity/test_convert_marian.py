@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "plain": {"model": {}},
     "gelu, unigram": {"model": {"activation": "gelu"}, "tokenizer": {"kind": "unigram"}},
-    "target tied": {"model": {"tie": "target"}},
-    "separate vocabularies, untied": {"model": {"tie": "none"}, "tokenizer": {"joint": False}},
+    "target tied": {"model": {"tie_embeddings": "target"}},
+    "separate vocabularies, untied": {"model": {"tie_embeddings": "none"}, "tokenizer": {"joint": False}},
     "enough, length penalty": {"model": {}, "search": {"stop": "beam-full", "length_penalty": 0.6, "beam_size": 3}},
     "exact, no length penalty": {"model": {}, "search": {"stop": "exact", "length_penalty": 0.0}},
     "runs forbidden": {"model": {}, "search": {"no_repeat_ngram_size": 1, "beam_size": 3}},

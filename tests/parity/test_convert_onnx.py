@@ -20,9 +20,10 @@ pytest.importorskip("onnxscript")
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "norm after": {"encoder_layers": 1, "decoder_layers": 1},
-    "swiglu, norm before, rotary": {"activation": "swiglu", "norm": "before", "positions": "rotary"},
+    "swiglu, norm before, rotary": {"activation": "swiglu", "norm": "pre", "positional_encoding": "rotary"},
     "learned positions, heads of 6, untied": {
-        "positions": "learned", "max_positions": 64, "head_width": 6, "tie": "none", "encoder_layers": 1,
+        "positional_encoding": "learned", "max_positions": 64, "head_width": 6, "tie_embeddings": "none",
+        "encoder_layers": 1,
     },
 }  # fmt: skip
 TOLERANCE = 1e-4

@@ -33,7 +33,7 @@ KEPT = [
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Two layers on each side, once with four heads each."""
-    return random_run(tmp_path_factory.mktemp("pruned") / "run", random_recipe({"kept_heads": KEPT}))
+    return random_run(tmp_path_factory.mktemp("pruned") / "run", random_recipe({"remaining_heads": KEPT}))
 
 
 def test_the_recipe_of_a_pruned_run_is_read_back(run: Run) -> None:
@@ -44,7 +44,7 @@ def test_the_recipe_of_a_pruned_run_is_read_back(run: Run) -> None:
 
 def test_heads_of_zeros_add_nothing(run: Run) -> None:
     settings = run.recipe.model
-    full = random_recipe({"kept_heads": []}).model
+    full = random_recipe({"remaining_heads": []}).model
     weights = dict(run.load_model().named_parameters())
     filled = fill_heads(settings, weights, dict.fromkeys(settings.attentions, settings.heads))  # type: ignore[union-attr, arg-type]
     from regard.run import restore
@@ -57,10 +57,10 @@ def test_heads_of_zeros_add_nothing(run: Run) -> None:
         close(whole(given, target_BT), run.load_model()(given, target_BT))
 
 
-@pytest.mark.parametrize("norm", ["after", "before"])
+@pytest.mark.parametrize("norm", ["post", "pre"])
 def test_ctranslate2_scores_and_writes_the_same(norm: str, tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
-    run = random_run(tmp_path / "run", random_recipe({"kept_heads": KEPT, "norm": norm}))
+    run = random_run(tmp_path / "run", random_recipe({"remaining_heads": KEPT, "norm": norm}))
     engine, model = open_engine(run, "float32", workers=1), run.load_model()
     source, target = run.tokenizers
     ids, given = source.encode_many(sentences(6)), target.encode_many([text[::-1] for text in sentences(6)])

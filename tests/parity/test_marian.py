@@ -48,7 +48,7 @@ def weights(theirs: MarianMTModel) -> dict[str, Tensor]:
 
 def settings(activation: str) -> Settings:
     return Settings(
-        encoder_layers=3, decoder_layers=2, width=WIDTH, heads=HEADS, inner=INNER, activation=activation  # type: ignore[arg-type]
+        encoder_layers=3, decoder_layers=2, width=WIDTH, heads=HEADS, ffn_width=INNER, activation=activation  # type: ignore[arg-type]
     )  # fmt: skip
 
 

@@ -125,7 +125,7 @@ def embed(table: nn.Embedding, ids: Tensor) -> Tensor:
 def glimpse(kind: str, score: Any, query_BD: Tensor, memory: EncoderOutput) -> Tensor:
     """What one query a sentence sees of its source, with the score written out as in the papers."""
     states_BSD = memory.states_BSD
-    if kind == "concat":
+    if kind == "additive":
         mixed = query_BD[:, None] @ score.query.weight.t() + states_BSD @ score.key.weight.t() + score.key.bias
         scores_BS = torch.tanh(mixed) @ score.score.weight[0]
     else:
@@ -200,11 +200,11 @@ def test_what_is_fed_is_read_beside_the_input(kind: str) -> None:
 
 @every_cell
 @padded_or_not
-@pytest.mark.parametrize("directions", ["one", "both"])
+@pytest.mark.parametrize("bidirectional", ["none", "all"])
 @torch.no_grad()
-def test_encoder(kind: str, lengths: list[int], directions: str) -> None:
+def test_encoder(kind: str, lengths: list[int], bidirectional: str) -> None:
     """Three layers; each one's last state is what PyTorch's stack gives for it."""
-    model = recurrent("luong-general", cell=kind, encoder_layers=3, directions=directions)
+    model = recurrent("luong-general", cell=kind, encoder_layers=3, bidirectional=bidirectional)
     source = sentences(lengths)
     states_BSD, lasts = model.encoder(source)
     theirs = twin([list(layer.cells) for layer in model.encoder.layers])
@@ -228,12 +228,12 @@ def test_without_attention_a_model_is_two_stacks(kind: str) -> None:
     close(model(source, target_BT), F.linear(top_TBD.transpose(0, 1), model.output.weight), 1e-6)
 
 
-@pytest.mark.parametrize("score", ["dot", "scaled", "general", "concat"])
+@pytest.mark.parametrize("score", ["dot", "scaled", "general", "additive"])
 @every_cell
 @torch.no_grad()
 def test_luong(kind: str, score: str) -> None:
     """With h_t = RNN([y; h~]): a = softmax(score(h_t, s)), h~ = tanh(W_c [c; h_t]), p = W_s h~ (Luong et al., 3)."""
-    model, source, target_BT = recurrent("luong-dot", cell=kind, score=score), sentences([6, 3]), tokens(2, 5)
+    model, source, target_BT = recurrent("luong-dot", cell=kind, attention_score=score), sentences([6, 3]), tokens(2, 5)
     decoder, memory = model.decoder, model.encode(source)
     assert isinstance(decoder, LuongDecoder)
     bottom, above = cell_twin(decoder.bottom), [cell_twin(cell) for cell in decoder.upper]
@@ -263,7 +263,7 @@ def test_bahdanau(kind: str, arch: str) -> None:
     states, logits = list(memory.extra.first), []
     for token_B in target_BT.unbind(1):
         y = embed(model.embed.tokens, token_B)
-        context = glimpse("concat", decoder.attention.score, states[0][0], memory)
+        context = glimpse("additive", decoder.attention.score, states[0][0], memory)
         states[0] = advance(bottom, torch.cat([y, context], dim=1), states[0])
         x = states[0][0]
         for layer, cell in enumerate(above, start=2):

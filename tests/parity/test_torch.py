@@ -48,8 +48,8 @@ def copy_block(theirs: nn.Module, ours: EncoderBlock | DecoderBlock) -> None:
 def twin(ours: Transformer, norm: str, activation: str) -> nn.Transformer:
     """PyTorch's stacks with our weights. Its post-norm stacks would add a last norm that the paper does not have."""
     sizes = {"d_model": 16, "nhead": 4, "dim_feedforward": 32, "dropout": 0.0, "batch_first": True}
-    kind = {"activation": activation, "norm_first": norm == "before"}
-    last = nn.LayerNorm(16) if norm == "before" else None
+    kind = {"activation": activation, "norm_first": norm == "pre"}
+    last = nn.LayerNorm(16) if norm == "pre" else None
     encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(**sizes, **kind), 3, last, enable_nested_tensor=False)
     decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(**sizes, **kind), 2, last and nn.LayerNorm(16))
     theirs = nn.Transformer(16, 4, custom_encoder=encoder, custom_decoder=decoder, batch_first=True)
@@ -57,7 +57,7 @@ def twin(ours: Transformer, norm: str, activation: str) -> nn.Transformer:
         copy_block(their_block, our_block)
     for their_block, our_block in zip(decoder.layers, ours.decoder, strict=True):
         copy_block(their_block, our_block)
-    if norm == "before":
+    if norm == "pre":
         copy_norm(encoder.norm, ours.encoder.norm)
         copy_norm(decoder.norm, ours.norm)
     return theirs.eval()
@@ -122,7 +122,7 @@ def test_gradients_of_self_attention() -> None:
     close(ours.out.weight.grad, theirs.out_proj.weight.grad)
 
 
-@pytest.mark.parametrize("norm", ["after", "before"])
+@pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @torch.no_grad()
 def test_stacks(norm: str, activation: str) -> None:

@@ -145,7 +145,7 @@ def test_closing_finishes_what_was_taken(run):
 
 
 def test_a_model_that_only_torch_can_run(tmp_path):
-    recipe = make_recipe({"model": {"arch": "bahdanau", "width": 16, "embedding": 16}})
+    recipe = make_recipe({"model": {"arch": "bahdanau", "width": 16, "embedding_width": 16}})
     recurrent = random_run(tmp_path / "rnn", recipe)
 
     async def scenario(served):

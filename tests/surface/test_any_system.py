@@ -63,7 +63,8 @@ folder = sys.argv[1]
 
 SMALL = [
     "train.max_steps=2", "train.validate_every=2", "train.batch_tokens=256", "train.device=cpu", "model.width=16",
-    "model.inner=16", "model.heads=2", "model.encoder_layers=1", "model.decoder_layers=1", "tokenizer.vocab_size=350",
+    "model.ffn_width=16", "model.heads=2", "model.encoder_layers=1", "model.decoder_layers=1",
+    "tokenizer.vocab_size=350",
 ]  # fmt: skip
 
 

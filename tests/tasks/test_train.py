@@ -242,7 +242,7 @@ def test_damaged_and_foreign_weights_are_told(run, tmp_path, capsys):
 
 def test_the_python_door_trains_and_holds_out(tmp_path):
     write_corpus(tmp_path)
-    small = {"encoder_layers": 1, "decoder_layers": 1, "width": 32, "heads": 2, "inner": 64}
+    small = {"encoder_layers": 1, "decoder_layers": 1, "width": 32, "heads": 2, "ffn_width": 64}
     settings = {"train": {"max_steps": 2, "validate_every": 2, "batch_tokens": 256}, "model": small}
     model = regard.train(tmp_path / "train.en", tmp_path / "train.it", out=tmp_path / "run", settings=settings)
     assert isinstance(model.translate(["I am trendy"])[0].text, str)
@@ -350,7 +350,13 @@ def test_batches_of_the_loss_are_bounded_in_tokens(run, monkeypatch):
 
 def plain_arguments(folder, out, *settings):
     """Of a run whose vocabulary is left to the plan."""
-    small = ("model.width=32", "model.heads=2", "model.inner=32", "model.encoder_layers=1", "model.decoder_layers=1")
+    small = (
+        "model.width=32",
+        "model.heads=2",
+        "model.ffn_width=32",
+        "model.encoder_layers=1",
+        "model.decoder_layers=1",
+    )
     said = [word for setting in (*small, "train.max_steps=2", *settings) for word in ("--set", setting)]
     return [
         "train",
@@ -382,7 +388,10 @@ def test_a_planned_vocabulary_has_room_for_every_character(tmp_path, joint):
     lines = ["".join(letters[(7 * line + 13 * place) % 3000] for place in range(20)) for line in range(1200)]
     (tmp_path / "train.en").write_text("\n".join(f"{line} one" for line in lines) + "\n", encoding="utf-8")
     (tmp_path / "train.it").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    assert main(plain_arguments(tmp_path, tmp_path / "run", f"tokenizer.joint={joint}", "model.tie=target")) == 0
+    assert (
+        main(plain_arguments(tmp_path, tmp_path / "run", f"tokenizer.joint={joint}", "model.tie_embeddings=target"))
+        == 0
+    )
     run = Run.open(tmp_path / "run")
     assert run.recipe.tokenizer.vocab_size > 3000
     assert [side.size for side in run.tokenizers] == [run.recipe.tokenizer.vocab_size] * 2

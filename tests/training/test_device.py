@@ -26,7 +26,7 @@ CPU = torch.device("cpu")
 
 def small(arch):
     settings = presets("seq2seq")[arch]
-    sizes = {"heads": 2, "inner": 24, "embedding": 16, "encoder_layers": 3, "decoder_layers": 3}
+    sizes = {"heads": 2, "ffn_width": 24, "embedding_width": 16, "encoder_layers": 3, "decoder_layers": 3}
     known = {name: size for name, size in sizes.items() if hasattr(settings, name)}
     settings = dataclasses.replace(settings, width=16, dropout=0.3, **known)
     torch.manual_seed(3)
@@ -143,7 +143,9 @@ def test_key_biases_are_those_without_effect():
 
 def test_rotary_keys_have_a_bias_that_counts():
     model = models.build(
-        dataclasses.replace(settings_of("transformer-tiny"), width=16, heads=2, inner=8, positions="rotary"),
+        dataclasses.replace(
+            settings_of("transformer-tiny"), width=16, heads=2, ffn_width=8, positional_encoding="rotary"
+        ),
         source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY,
     )  # fmt: skip
     assert len(list(key_biases(model))) == 4  # the cross-attention of four layers, which rotary positions leave alone

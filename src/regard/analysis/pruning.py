@@ -161,9 +161,9 @@ def pruned_weights(model: Seq2Seq, kept: Kept) -> dict[str, Tensor]:
 
 def pruned_settings(settings: TransformerSettings, kept: Kept) -> TransformerSettings:
     """The settings of the model with only these heads."""
-    counts = dict(settings.kept_heads) | {name: len(heads) for name, heads in kept.items()}
+    counts = dict(settings.remaining_heads) | {name: len(heads) for name, heads in kept.items()}
     fewer = [(name, counts[name]) for name in settings.attentions if counts.get(name, settings.heads) < settings.heads]
-    return dataclasses.replace(settings, kept_heads=tuple(fewer))
+    return dataclasses.replace(settings, remaining_heads=tuple(fewer))
 
 
 def strongest(scores: Mapping[str, Tensor], count: int) -> dict[str, tuple[int, ...]]:

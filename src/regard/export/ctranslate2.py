@@ -58,8 +58,10 @@ def obstacle(recipe: Recipe) -> str:
     """Why a run of this recipe cannot be exported; empty if it can."""
     if reason := not_a_transformer(recipe, "CTranslate2"):
         return reason
-    window = transformer_settings(recipe).window
-    return first_obstacle({f"model.window = {window}; CTranslate2's encoder attends to the whole sentence": window > 0})
+    window = transformer_settings(recipe).attention_window
+    return first_obstacle(
+        {f"model.attention_window = {window}; CTranslate2's encoder attends to the whole sentence": window > 0}
+    )
 
 
 def write(run: Run, folder: Path, log: Log, *, quantization: Quantization = "float32") -> None:
@@ -68,7 +70,7 @@ def write(run: Run, folder: Path, log: Log, *, quantization: Quantization = "flo
     spec = build_spec(settings, dict(run.load_model().state_dict()), *run.tokenizers)
     spec.validate()
     spec.optimize(quantization)
-    longest = settings.max_positions if settings.positions == "learned" else LONGEST
+    longest = settings.max_positions if settings.positional_encoding == "learned" else LONGEST
     facts = {"format": "ctranslate2", "quantization": quantization, "longest": longest}
     with export_folder(run, folder, facts) as draft:
         spec.save(str(draft))
@@ -125,11 +127,11 @@ def _empty_spec(settings: TransformerSettings, heads: dict[str, int]) -> Transfo
     activations = {"relu": Activation.RELU, "gelu": Activation.GELU}
     head_width = settings.head_width or settings.width // settings.heads
     shape = {
-        "pre_norm": settings.norm == "before",
+        "pre_norm": settings.norm == "pre",
         "activation": activations.get(settings.activation, Activation.SWISH),
         "ffn_glu": gated,
         "head_dim": head_width,
-        "rotary_dim": head_width if settings.positions == "rotary" else None,
+        "rotary_dim": head_width if settings.positional_encoding == "rotary" else None,
     }
     return TransformerSpec(
         TransformerEncoderSpec(settings.encoder_layers, heads["encoder"], **shape),
@@ -145,7 +147,7 @@ def _pairs(settings: TransformerSettings, *, biased: bool) -> Iterator[NamePair]
     for layer in range(settings.decoder_layers):
         layers = (*BLOCK, widen, *CROSS)
         yield from pairs_of(f"decoder.{layer}.", f"decoder/layer_{layer}/", layers, NORM_PARTS)
-    if settings.norm == "before":
+    if settings.norm == "pre":
         yield from pairs_of("encoder.", "encoder/", [LAST_NORM], NORM_PARTS)
         yield from pairs_of("", "decoder/", [LAST_NORM], NORM_PARTS)
     yield NamePair("encoder.embed.tokens.weight", ("encoder/embeddings_0/weight",))
@@ -170,15 +172,17 @@ def _split_off_positions(
     for ours, theirs in (("encoder.embed", "encoder"), ("embed", "decoder")):
         join = left.pop(f"{ours}.positions.join.weight", None)
         width = settings.width if join is None else join.shape[1] - settings.width
-        if settings.positions == "learned":
+        if settings.positional_encoding == "learned":
             rows = left.pop(f"{ours}.positions.positions.embed.weight")
-        elif settings.positions == "sinusoidal":
+        elif settings.positional_encoding == "sinusoidal":
             rows = sinusoids(LONGEST, width)
         else:
             rows = torch.zeros(LONGEST, width)
         if join is not None:
             left[f"{ours}.tokens.weight"] = left[f"{ours}.tokens.weight"] @ join[:, : settings.width].T
             rows = rows @ join[:, settings.width :].T
-        if settings.positions != "rotary" or theirs == "encoder":  # a decoder with rotary positions takes no table
+        if (
+            settings.positional_encoding != "rotary" or theirs == "encoder"
+        ):  # a decoder with rotary positions takes no table
             tables[f"{theirs}/position_encodings/encodings"] = rows
     return left, tables

@@ -63,7 +63,7 @@ EMBEDDINGS = {
         ("output.weight", "lm_head.weight"),
     ),
 }
-"""By `model.tie`: the matrices that are stored, our name and theirs."""
+"""By `model.tie_embeddings`: the matrices that are stored, our name and theirs."""
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish"}
 """Our names and Marian's."""
 MISSING_THERE = ("length_penalty_form", "coverage_penalty", "beam_groups", "sample", "replace_unknown")
@@ -94,14 +94,15 @@ def obstacle(recipe: Recipe) -> str:
     if reason := not_a_transformer(recipe, "Marian"):
         return reason
     model, tokenizer = transformer_settings(recipe), recipe.tokenizer
+    places, window = model.positional_encoding, model.attention_window
     uneven = model.head_width not in (0, model.width / model.heads)
     return first_obstacle(
         {
-            f'model.norm = "{model.norm}"; Marian normalises after each sub-layer': model.norm == "before",
-            f'model.positions = "{model.positions}"; Marian adds sinusoids': model.positions != "sinusoidal",
-            f'model.join = "{model.join}"; Marian adds positions': model.join != "add",
+            f'model.norm = "{model.norm}"; Marian normalises after each sub-layer': model.norm == "pre",
+            f'model.positional_encoding = "{places}"; Marian adds sinusoids': places != "sinusoidal",
+            f'model.position_mode = "{model.position_mode}"; Marian adds positions': model.position_mode != "add",
             f'model.activation = "{model.activation}"; Marian has no gated layer': model.activation == "swiglu",
-            f"model.window = {model.window}; Marian attends to the whole sentence": model.window > 0,
+            f"model.attention_window = {window}; Marian attends to the whole sentence": window > 0,
             f"model.head_width = {model.head_width}; Marian's head width is model.width / model.heads": uneven,
             f'tokenizer.kind = "{tokenizer.kind}"; Marian uses SentencePiece': tokenizer.kind in ("word", "character"),
             "tokenizer.lowercase = true; Marian's tokenizer cannot lowercase": tokenizer.lowercase,
@@ -115,7 +116,7 @@ def pairs(settings: TransformerSettings) -> Iterator[NamePair]:
         yield from pairs_of(f"encoder.blocks.{layer}.", f"model.encoder.layers.{layer}.", BLOCK)
     for layer in range(settings.decoder_layers):
         yield from pairs_of(f"decoder.{layer}.", f"model.decoder.layers.{layer}.", (*BLOCK, *CROSS))
-    for ours, theirs in EMBEDDINGS[settings.tie]:
+    for ours, theirs in EMBEDDINGS[settings.tie_embeddings]:
         yield NamePair(ours, (theirs,), (1,))
 
 
@@ -235,7 +236,7 @@ def _config(settings: TransformerSettings, source: Tokenizer, target: Tokenizer)
     sides = {
         f"{side}_{name}": value
         for side, layers in (("encoder", settings.encoder_layers), ("decoder", settings.decoder_layers))
-        for name, value in {"layers": layers, "attention_heads": settings.heads, "ffn_dim": settings.inner}.items()
+        for name, value in {"layers": layers, "attention_heads": settings.heads, "ffn_dim": settings.ffn_width}.items()
     }
     return {
         "architectures": ["MarianMTModel"],
@@ -251,8 +252,8 @@ def _config(settings: TransformerSettings, source: Tokenizer, target: Tokenizer)
         "static_position_embeddings": True,
         "normalize_before": False,
         "normalize_embedding": False,
-        "share_encoder_decoder_embeddings": settings.tie == "all",
-        "tie_word_embeddings": settings.tie != "none",
+        "share_encoder_decoder_embeddings": settings.tie_embeddings == "all",
+        "tie_word_embeddings": settings.tie_embeddings != "none",
         "vocab_size": source.size,
         "decoder_vocab_size": target.size,
         **_special_ids(target),

@@ -118,7 +118,7 @@ def _drop_computed(weights: dict[str, Tensor], settings: TransformerSettings, wh
             if (rows - expected).abs().max() > 1e-3:
                 raise RunError(f'{where}: "{name}" are not the sinusoids that Marian adds')
     shared = weights.get("model.shared.weight")
-    if settings.tie == "target":
+    if settings.tie_embeddings == "target":
         _drop_alias(weights, "lm_head.weight", weights.get("model.decoder.embed_tokens.weight"), where)
     elif shared is not None:
         for name in ALIASES:
@@ -218,10 +218,10 @@ def _recipe(
         "decoder_layers": config["decoder_layers"],
         "width": config["d_model"],
         "heads": config["encoder_attention_heads"],
-        "inner": config["encoder_ffn_dim"],
+        "ffn_width": config["encoder_ffn_dim"],
         "dropout": float(config.get("dropout", 0.1)),
         "activation": {theirs: ours for ours, theirs in ACTIVATIONS.items()}.get(activation, activation),
-        "tie": "all" if shared and tied else "target" if tied else "none",
+        "tie_embeddings": "all" if shared and tied else "target" if tied else "none",
         **({"output_bias": True} if biased else {}),
     }
     languages = {f"{side}_language": described.get(f"{side}_lang") or "" for side in ("source", "target")}

@@ -29,8 +29,8 @@ def obstacle(recipe: Recipe) -> str:
     """Why a run of this recipe cannot be exported; empty if it can."""
     if reason := not_a_transformer(recipe, "the ONNX export"):
         return reason
-    window = transformer_settings(recipe).window
-    return first_obstacle({f"model.window = {window}; local attention has no fixed graph": window > 0})
+    window = transformer_settings(recipe).attention_window
+    return first_obstacle({f"model.attention_window = {window}; local attention has no fixed graph": window > 0})
 
 
 def write(run: Run, folder: Path, log: Log) -> None:
@@ -38,7 +38,7 @@ def write(run: Run, folder: Path, log: Log) -> None:
     from regard.export.onnx_graphs import load_transformer, write_graphs
 
     settings = transformer_settings(run.recipe)
-    longest = settings.max_positions if settings.positions == "learned" else LONGEST
+    longest = settings.max_positions if settings.positional_encoding == "learned" else LONGEST
     model = load_transformer(run, settings)
     source, target = run.tokenizers
     with export_folder(run, folder, {"format": "onnx", "longest": longest}) as draft:

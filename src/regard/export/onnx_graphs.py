@@ -89,7 +89,7 @@ def load_transformer(run: Run, settings: TransformerSettings) -> Transformer:
     if any(settings.heads_in(name) < heads for name, heads in wanted.items()):
         weights = fill_heads(settings, dict(model.named_parameters()), wanted)
         source, target = run.tokenizers
-        filled = dataclasses.replace(settings, kept_heads=tuple(wanted.items()))
+        filled = dataclasses.replace(settings, remaining_heads=tuple(wanted.items()))
         model = build(filled, source_vocabulary=source.size, target_vocabulary=target.size).eval()
         restore(model.requires_grad_(False), weights, where=str(run.folder))
     assert isinstance(model, Transformer)

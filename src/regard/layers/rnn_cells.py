@@ -158,11 +158,11 @@ class RecurrentAttention(nn.Module):
         self.memory_width = memory_width
         if score in ("dot", "scaled") and query_width != memory_width:
             raise SettingsError(
-                f'model.score = "{score}" needs states of one width, not {query_width} in the decoder and'
-                f' {memory_width} in the encoder; choose "general" or "concat"'
+                f'model.attention_score = "{score}" needs states of one width, not {query_width} in the decoder and'
+                f' {memory_width} in the encoder; choose "general" or "additive"'
             )
         self.score: DotProductScore | AdditiveScore
-        if score == "concat":
+        if score == "additive":
             self.score = AdditiveScore(query_width, memory_width, inner or query_width)
         elif score == "general":
             self.score = BilinearScore(query_width, memory_width)

@@ -35,7 +35,7 @@ class HANSettings(ModelSettings):
     about: ClassVar[str] = "Hierarchical Attention Networks for Document Classification (Yang et al. 2016)"
 
     arch: str = "han"
-    embedding: Width = 128
+    embedding_width: Width = 128
     """Width of the word embeddings."""
     width: Width = 64
     """Width of each GRU's states, one direction; the paper has 50."""
@@ -77,9 +77,9 @@ class HAN(ClassifierModel):
     def __init__(self, settings: HANSettings, vocabulary: int, labels: int):
         super().__init__()
         width, dropout = settings.width, settings.dropout
-        self.embed = nn.Embedding(vocabulary, settings.embedding)
+        self.embed = nn.Embedding(vocabulary, settings.embedding_width)
         nn.init.uniform_(self.embed.weight, -0.1, 0.1)
-        self.words = HANLevel(settings.embedding, width, dropout, "word")
+        self.words = HANLevel(settings.embedding_width, width, dropout, "word")
         self.sentences = HANLevel(2 * width, width, dropout, "sentence")
         self.drop = Dropout(dropout)
         self.output = glorot(nn.Linear(2 * width, labels))

@@ -47,27 +47,30 @@ class HRANSettings(ModelSettings):
     arch: str = "hran"
     width: EvenWidth = 256
     """Width of the states of words (both directions together), of turns and of the decoder; the paper has 1000."""
-    embedding: Width = 256
+    embedding_width: Width = 256
     """Width of the token embeddings; the paper has 620."""
     dropout: Share = 0.2
     """Dropout on the inputs of the word encoder, the decoder and the output layer."""
-    tie: Literal["all", "target", "none"] = "all"
+    tie_embeddings: Literal["all", "target", "none"] = "all"
     """Which embeddings share one matrix: those of context, reply and output; of reply and output; none."""
-    marker: Annotated[int, Range(0)] = 3
+    turn_token_id: Annotated[int, Range(0)] = 3
     """Id of the token that closes a turn: tokenizer.special_tokens come first in a vocabulary, from 3 on."""
 
     def check(self) -> None:
         """A shared matrix has one shape."""
-        require(self.tie == "none" or self.embedding == self.width, "model.tie needs model.embedding = model.width")
+        require(
+            self.tie_embeddings == "none" or self.embedding_width == self.width,
+            "model.tie_embeddings needs model.embedding_width = model.width",
+        )
 
     @property
     def needs_joint_vocabulary(self) -> bool:
         """One matrix for both sides needs one vocabulary."""
-        return self.tie == "all"
+        return self.tie_embeddings == "all"
 
     def kept_per_token(self, length: float) -> float:
         """Numbers kept for the backward pass per token of context and reply, of conversations of `length` tokens."""
-        return 24 * self.width + 2 * length * self.width + 4 * self.embedding
+        return 24 * self.width + 2 * length * self.width + 4 * self.embedding_width
 
 
 PRESETS: dict[str, ModelSettings] = {"hran": HRANSettings("hran")}
@@ -269,10 +272,10 @@ class HRANEncoder(nn.Module):
 
     def __init__(self, settings: HRANSettings, vocabulary: int):
         super().__init__()
-        self.marker = settings.marker
-        self.embed = RecurrentEmbedding(vocabulary, settings.embedding)
+        self.marker = settings.turn_token_id
+        self.embed = RecurrentEmbedding(vocabulary, settings.embedding_width)
         self.drop = Dropout(settings.dropout)
-        self.words = RecurrentLayer("gru", settings.embedding, settings.width // 2, (False, True))
+        self.words = RecurrentLayer("gru", settings.embedding_width, settings.width // 2, (False, True))
         self.stream = HiddenStateHook("encoder")
 
     def forward(self, source: Source) -> tuple[Tensor, Tensor, TurnLayout]:
@@ -326,10 +329,10 @@ class HRANDecoder(nn.Module):
 
     def __init__(self, settings: HRANSettings):
         super().__init__()
-        width, embedding = settings.width, settings.embedding
-        self.word_attention = RecurrentAttention("concat", 2 * width, width, "decoder.word", inner=width)
+        width, embedding = settings.width, settings.embedding_width
+        self.word_attention = RecurrentAttention("additive", 2 * width, width, "decoder.word", inner=width)
         self.utterance_encoder = GRU(width, width)
-        self.utterance_attention = RecurrentAttention("concat", width, width, "decoder.utterance")
+        self.utterance_attention = RecurrentAttention("additive", width, width, "decoder.utterance")
         self.initial_utterance_state = nn.Parameter(torch.empty(width))
         nn.init.normal_(self.initial_utterance_state, std=width**-0.5)
         self.drop = Dropout(settings.dropout, rows=-2)
@@ -408,16 +411,18 @@ class HRAN(Seq2Seq):
     def __init__(self, settings: HRANSettings, source_vocabulary: int, target_vocabulary: int):
         super().__init__()
         if settings.needs_joint_vocabulary and source_vocabulary != target_vocabulary:
-            raise SettingsError('model.tie = "all" needs one vocabulary: set tokenizer.joint = true, or model.tie')
+            raise SettingsError(
+                'model.tie_embeddings = "all" needs one vocabulary: set tokenizer.joint = true, or model.tie_embeddings'
+            )
         self.encoder = HRANEncoder(settings, source_vocabulary)
-        self.embed = RecurrentEmbedding(target_vocabulary, settings.embedding)
+        self.embed = RecurrentEmbedding(target_vocabulary, settings.embedding_width)
         self.decoder = HRANDecoder(settings)
         self.drop = Dropout(settings.dropout)
         self.output = nn.Linear(settings.width, target_vocabulary, bias=False)
         nn.init.normal_(self.output.weight, std=settings.width**-0.5)
-        if settings.tie in ("all", "target"):
+        if settings.tie_embeddings in ("all", "target"):
             self.output.weight = self.embed.tokens.weight
-        if settings.tie == "all":
+        if settings.tie_embeddings == "all":
             self.encoder.embed.tokens.weight = self.embed.tokens.weight
         self.stream = HiddenStateHook("decoder")
 

@@ -59,26 +59,29 @@ class RecurrentSettings(ModelSettings):
     """Decoder layers."""
     width: EvenWidth = 512
     """Width of the hidden states."""
-    embedding: Width = 512
+    embedding_width: Width = 512
     """Width of the token embeddings."""
-    directions: Literal["one", "both", "both-first"] = "one"
+    bidirectional: Literal["none", "all", "first"] = "none"
     """Encoder reads forward only, in both directions, or in both in its first layer alone (GNMT)."""
     attention: Literal["none", "bahdanau", "luong"] = "none"
     """None (the last state is passed on), Bahdanau's (attend, then update the cell) or Luong's (cell, then attend)."""
-    score: Literal["dot", "scaled", "general", "concat"] = "concat"
+    attention_score: Literal["dot", "scaled", "general", "additive"] = "additive"
     """Score of a query against a key: dot product, scaled dot product, bilinear form, or perceptron."""
     reverse_source: bool = False
     """Feed the source backwards (Sutskever et al.)."""
-    residual_from: Annotated[int, Range(0)] = 0
+    residual_from_layer: Annotated[int, Range(0)] = 0
     """First layer, counted from 1, that adds its input to its output; 0: none."""
     dropout: Share = 0.2
     """Dropout between layers."""
-    tie: Literal["target", "none"] = "none"
+    tie_embeddings: Literal["target", "none"] = "none"
     """Share the target embedding with the output matrix (needs equal widths)."""
 
     def check(self) -> None:
         """A shared matrix has one shape."""
-        require(self.tie == "none" or self.embedding == self.width, "model.tie needs model.embedding = model.width")
+        require(
+            self.tie_embeddings == "none" or self.embedding_width == self.width,
+            "model.tie_embeddings needs model.embedding_width = model.width",
+        )
 
     @property
     def attends(self) -> bool:
@@ -91,11 +94,11 @@ class RecurrentSettings(ModelSettings):
 
     def adds_input(self, layer: int, inputs: int, outputs: int) -> bool:
         """Whether this layer, counted from 1, adds its input to its output."""
-        wanted = 0 < self.residual_from <= layer
+        wanted = 0 < self.residual_from_layer <= layer
         if wanted and inputs != outputs:
             raise SettingsError(
-                f"model.residual_from = {self.residual_from}: layer {layer} reads {inputs} numbers and gives {outputs};"
-                " start from a higher layer"
+                f"model.residual_from_layer = {self.residual_from_layer}: layer {layer} reads {inputs} numbers and"
+                f" gives {outputs}; start from a higher layer"
             )
         return wanted
 
@@ -104,10 +107,12 @@ class RecurrentSettings(ModelSettings):
 
         `length`: tokens of a sentence.
         """
-        directions = 1 if self.directions == "one" else 2
+        directions = 1 if self.bidirectional == "none" else 2
         cells = 8 * self.width * (directions * self.encoder_layers + self.decoder_layers)
-        attended = 0.0 if self.attention == "none" else length * (self.width if self.score == "concat" else 4)
-        return cells + 2 * attended + 4 * self.embedding
+        attended = (
+            0.0 if self.attention == "none" else length * (self.width if self.attention_score == "additive" else 4)
+        )
+        return cells + 2 * attended + 4 * self.embedding_width
 
 
 PRESETS: dict[str, ModelSettings] = {
@@ -117,22 +122,22 @@ PRESETS: dict[str, ModelSettings] = {
         cell="gru",
         encoder_layers=1,
         decoder_layers=1,
-        directions="both",
+        bidirectional="all",
         attention="bahdanau",
-        score="concat",
+        attention_score="additive",
     ),
-    "luong-dot": RecurrentSettings("luong-dot", attention="luong", score="dot"),
-    "luong-general": RecurrentSettings("luong-general", attention="luong", score="general"),
-    "luong-concat": RecurrentSettings("luong-concat", attention="luong", score="concat"),
+    "luong-dot": RecurrentSettings("luong-dot", attention="luong", attention_score="dot"),
+    "luong-general": RecurrentSettings("luong-general", attention="luong", attention_score="general"),
+    "luong-concat": RecurrentSettings("luong-concat", attention="luong", attention_score="additive"),
     "gnmt": RecurrentSettings(
         "gnmt",
         encoder_layers=8,
         decoder_layers=8,
         width=1024,
-        embedding=1024,
-        directions="both-first",
+        embedding_width=1024,
+        bidirectional="first",
         attention="bahdanau",
-        residual_from=3,
+        residual_from_layer=3,
     ),
 }
 
@@ -182,13 +187,13 @@ class RecurrentEncoder(nn.Module):
     def __init__(self, settings: RecurrentSettings, vocabulary: int):
         super().__init__()
         reverse = settings.reverse_source
-        self.embed = RecurrentEmbedding(vocabulary, settings.embedding)
+        self.embed = RecurrentEmbedding(vocabulary, settings.embedding_width)
         self.drop = Dropout(settings.dropout, rows=-2)
         stack: list[RecurrentLayer] = []
         self.residual: list[bool] = []
-        inputs = settings.embedding
+        inputs = settings.embedding_width
         for number in range(1, settings.encoder_layers + 1):
-            both = settings.directions == "both" or (settings.directions == "both-first" and number == 1)
+            both = settings.bidirectional == "all" or (settings.bidirectional == "first" and number == 1)
             layer = RecurrentLayer(
                 settings.cell, inputs, settings.width, (reverse, not reverse) if both else (reverse,)
             )
@@ -266,7 +271,7 @@ class NoAttentionDecoder(nn.Module):
 
     def __init__(self, settings: RecurrentSettings):
         super().__init__()
-        self.stack = RecurrentStack(settings, range(1, settings.decoder_layers + 1), settings.embedding)
+        self.stack = RecurrentStack(settings, range(1, settings.decoder_layers + 1), settings.embedding_width)
 
     def forward(self, x_TNE: Tensor, state: RecurrentState, memory: EncoderOutput) -> tuple[Tensor, RecurrentState]:
         """Read T tokens."""
@@ -282,12 +287,14 @@ class BahdanauDecoder(nn.Module):
 
     def __init__(self, settings: RecurrentSettings, memory_width: int):
         super().__init__()
-        self.attention = RecurrentAttention(settings.score, settings.width, memory_width, "decoder.cross")
+        self.attention = RecurrentAttention(settings.attention_score, settings.width, memory_width, "decoder.cross")
         self.drop = Dropout(settings.dropout, rows=-2)
-        self.bottom = CELLS[settings.cell](settings.embedding, settings.width, memory_width)
-        self.adds_input = settings.adds_input(1, settings.embedding, settings.width)
+        self.bottom = CELLS[settings.cell](settings.embedding_width, settings.width, memory_width)
+        self.adds_input = settings.adds_input(1, settings.embedding_width, settings.width)
         self.upper = RecurrentStack(settings, range(2, settings.decoder_layers + 1), settings.width, memory_width)
-        self.maxout = glorot(nn.Linear(settings.width + settings.embedding + memory_width, 2 * settings.width), parts=2)
+        self.maxout = glorot(
+            nn.Linear(settings.width + settings.embedding_width + memory_width, 2 * settings.width), parts=2
+        )
 
     def forward(self, x_TNE: Tensor, state: RecurrentState, memory: EncoderOutput) -> tuple[Tensor, RecurrentState]:
         """Read T tokens."""
@@ -313,12 +320,12 @@ class LuongDecoder(nn.Module):
 
     def __init__(self, settings: RecurrentSettings, memory_width: int):
         super().__init__()
-        self.attention = RecurrentAttention(settings.score, settings.width, memory_width, "decoder.cross")
+        self.attention = RecurrentAttention(settings.attention_score, settings.width, memory_width, "decoder.cross")
         self.drop = Dropout(settings.dropout, rows=-2)
         kind, width = CELLS[settings.cell], settings.width
-        self.bottom = kind(settings.embedding, width, fed=width)
+        self.bottom = kind(settings.embedding_width, width, fed=width)
         self.upper = LayerNames(kind(width, width) for _ in range(1, settings.decoder_layers))
-        self.residual = [settings.adds_input(1, settings.embedding, width)]
+        self.residual = [settings.adds_input(1, settings.embedding_width, width)]
         self.residual += [settings.adds_input(layer, width, width) for layer in range(2, settings.decoder_layers + 1)]
         self.combine = glorot(nn.Linear(memory_width + width, width, bias=False))
 
@@ -360,7 +367,7 @@ class Recurrent(Seq2Seq):
         self.origins = [max(0, lowest + layer) for layer in range(layers)]
         widths = [layer.width for layer in self.encoder.layers]
         self.bridges = LayerNames(Bridge(settings.cell, widths[origin], width) for origin in self.origins)
-        self.embed = RecurrentEmbedding(target_vocabulary, settings.embedding)
+        self.embed = RecurrentEmbedding(target_vocabulary, settings.embedding_width)
         self.decoder: NoAttentionDecoder | BahdanauDecoder | LuongDecoder
         if settings.attention == "none":
             self.decoder = NoAttentionDecoder(settings)
@@ -371,7 +378,7 @@ class Recurrent(Seq2Seq):
         self.drop = Dropout(settings.dropout)
         self.output = nn.Linear(width, target_vocabulary, bias=False)
         nn.init.normal_(self.output.weight, std=width**-0.5)
-        if settings.tie == "target":
+        if settings.tie_embeddings == "target":
             self.output.weight = self.embed.tokens.weight
         self.stream = HiddenStateHook("decoder")
 

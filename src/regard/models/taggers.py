@@ -31,13 +31,13 @@ from regard.models.transformer_settings import EncoderSettings
 class WordReaderSettings(ModelSettings):
     """How a tagger reads words: from their pieces, and from a table of whole words."""
 
-    piece: Width = 32
+    char_embedding: Width = 32
     """Width of the embeddings of pieces: characters or subwords."""
-    spelling: Width = 100
+    char_cnn_width: Width = 100
     """Width of the vector read from the pieces of a word."""
-    words: Count = 32_768
+    word_hash_rows: Count = 32_768
     """Rows of the table of whole words; a word finds its row by hashing."""
-    embedding: Width = 100
+    embedding_width: Width = 100
     """Width of the vectors of whole words."""
     word_dropout: Share = 0.2
     """Share of the whole words that are hidden in training, so that the model learns from spelling and context."""
@@ -51,7 +51,7 @@ class BiGRUCRFSettings(WordReaderSettings):
     network: ClassVar[str] = "BiGRUCRF"
     about: ClassVar[str] = "Bidirectional LSTM-CRF Models for Sequence Tagging (Huang et al. 2015), with GRUs"
 
-    arch: str = "tagger-gru"
+    arch: str = "bigru-crf"
     layers: Layers = 1
     """Layers of GRUs over words."""
     width: Width = 128
@@ -74,21 +74,21 @@ class TransformerCRFSettings(EncoderSettings, WordReaderSettings):
         "Bidirectional LSTM-CRF Models for Sequence Tagging (Huang et al. 2015), with Transformer encoder blocks"
     )
 
-    arch: str = "tagger-encoder"
+    arch: str = "transformer-crf"
     encoder_layers: Layers = 3
     width: EvenWidth = 128
     heads: Count = 4
-    inner: Width = 256
+    ffn_width: Width = 256
     dropout: Share = 0.3
     """Dropout on words, on the output of each sub-layer and on the last states."""
-    norm: Literal["after", "before"] = "before"
+    norm: Literal["post", "pre"] = "pre"
     activation: Literal["relu", "gelu", "swish", "swiglu"] = "gelu"
-    positions: Literal["sinusoidal", "rotary", "none"] = "sinusoidal"
+    positional_encoding: Literal["sinusoidal", "rotary", "none"] = "sinusoidal"
 
 
 PRESETS: dict[str, ModelSettings] = {
-    "tagger-gru": BiGRUCRFSettings("tagger-gru"),
-    "tagger-encoder": TransformerCRFSettings("tagger-encoder"),
+    "bigru-crf": BiGRUCRFSettings("bigru-crf"),
+    "transformer-crf": TransformerCRFSettings("transformer-crf"),
 }
 
 
@@ -122,7 +122,7 @@ class TransformerCRF(TaggerModel):
         width = settings.width
         self.word_encoder = _word_reader(settings, vocabulary)
         self.project = glorot(nn.Linear(self.word_encoder.width, width))
-        self.positions = position_layer(settings.positions, "add", width, 0)
+        self.positions = position_layer(settings.positional_encoding, "add", width, 0)
         self.blocks = LayerNames(EncoderBlock(settings, f"encoder.{layer}") for layer in range(settings.encoder_layers))
         self.norm = last_norm(settings)
         self.drop = Dropout(settings.dropout)
@@ -142,9 +142,9 @@ class TransformerCRF(TaggerModel):
 def _word_reader(settings: WordReaderSettings, vocabulary: int) -> CharacterWordEncoder:
     return CharacterWordEncoder(
         vocabulary,
-        piece=settings.piece,
-        spelling=settings.spelling,
-        words=settings.words,
-        embedding=settings.embedding,
+        piece=settings.char_embedding,
+        spelling=settings.char_cnn_width,
+        words=settings.word_hash_rows,
+        embedding=settings.embedding_width,
         word_dropout=settings.word_dropout,
     )

@@ -27,13 +27,13 @@ class TextEncoder(Network):
     def __init__(self, settings: TextEncoderSettings, vocabulary: int):
         super().__init__()
         width = settings.width
-        place = position_layer(settings.positions, "add", width, 0)
+        place = position_layer(settings.positional_encoding, "add", width, 0)
         self.encoder = Encoder(Embedding(vocabulary, settings, place), settings)
         self.pool: AttentionPooling | MeanPooling = (
             AttentionPooling(width, "pool") if settings.pool == "attention" else MeanPooling("pool")
         )
         self.drop = Dropout(settings.dropout)
-        self.output = glorot(nn.Linear(width, settings.vector))
+        self.output = glorot(nn.Linear(width, settings.vector_size))
 
     def examples(self) -> Iterator[Example]:
         """Units: a text, a token, and pairs of tokens."""

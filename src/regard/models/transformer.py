@@ -57,7 +57,7 @@ class Residual(nn.Module):
 
     def __init__(self, settings: EncoderSettings):
         super().__init__()
-        self.before = settings.norm == "before"
+        self.before = settings.norm == "pre"
         self.norm = nn.LayerNorm(settings.width)
         self.drop = Dropout(settings.dropout)
 
@@ -122,7 +122,7 @@ class EncoderBlock(nn.Module):
     def __init__(self, settings: EncoderSettings, name: str, *, causal: bool = False):
         super().__init__()
         self.self_attention = _self_attention(settings, name, causal)
-        self.feed_forward = FeedForward(settings.width, settings.inner, settings.activation)
+        self.feed_forward = FeedForward(settings.width, settings.ffn_width, settings.activation)
         self.self_attention_residual, self.feed_forward_residual = Residual(settings), Residual(settings)
 
     def forward(self, x_BSD: Tensor, mask_BS: Tensor | None = None) -> Tensor:
@@ -150,7 +150,7 @@ class DecoderBlock(nn.Module):
         super().__init__()
         self.self_attention = _self_attention(settings, name, causal=True)
         self.cross_attention = _cross_attention(settings, name)
-        self.feed_forward = FeedForward(settings.width, settings.inner, settings.activation)
+        self.feed_forward = FeedForward(settings.width, settings.ffn_width, settings.activation)
         self.self_attention_residual = Residual(settings)
         self.cross_attention_residual = Residual(settings)
         self.feed_forward_residual = Residual(settings)
@@ -182,7 +182,7 @@ def _self_attention(settings: EncoderSettings, name: str, causal: bool) -> SelfA
         f"{name}.self",
         causal=causal,
         window=0 if causal else settings.neighbours,
-        rotary=RotaryEncoding(settings.head_size) if settings.positions == "rotary" else None,
+        rotary=RotaryEncoding(settings.head_size) if settings.positional_encoding == "rotary" else None,
     )
 
 
@@ -216,13 +216,15 @@ class Embedding(nn.Module):
 
 
 def _placed_embedding(settings: TransformerSettings, vocabulary: int) -> Embedding:
-    positions = position_layer(settings.positions, settings.join, settings.width, settings.max_positions)
+    positions = position_layer(
+        settings.positional_encoding, settings.position_mode, settings.width, settings.max_positions
+    )
     return Embedding(vocabulary, settings, positions, settings.word_dropout)
 
 
 def last_norm(settings: EncoderSettings) -> nn.Module:
     """Norms before the sub-layers leave the stream itself without one: it gets one at the end."""
-    return nn.LayerNorm(settings.width) if settings.norm == "before" else nn.Identity()
+    return nn.LayerNorm(settings.width) if settings.norm == "pre" else nn.Identity()
 
 
 class Encoder(nn.Module):
@@ -261,9 +263,13 @@ class Transformer(Seq2Seq):
     def __init__(self, settings: TransformerSettings, source_vocabulary: int, target_vocabulary: int):
         super().__init__()
         if settings.needs_joint_vocabulary and source_vocabulary != target_vocabulary:
-            raise SettingsError('model.tie = "all" needs one vocabulary: set tokenizer.joint = true, or model.tie')
+            raise SettingsError(
+                'model.tie_embeddings = "all" needs one vocabulary: set tokenizer.joint = true, or model.tie_embeddings'
+            )
         embed_source = _placed_embedding(settings, source_vocabulary)
-        embed_target = embed_source if settings.tie == "all" else _placed_embedding(settings, target_vocabulary)
+        embed_target = (
+            embed_source if settings.tie_embeddings == "all" else _placed_embedding(settings, target_vocabulary)
+        )
         self.encoder = Encoder(embed_source, settings)
         self.embed = embed_target
         self.decoder = LayerNames(
@@ -274,7 +280,7 @@ class Transformer(Seq2Seq):
         nn.init.normal_(self.output.weight, std=settings.width**-0.5)
         if settings.output_bias:
             nn.init.zeros_(self.output.bias)
-        if settings.tie != "none":
+        if settings.tie_embeddings != "none":
             self.output.weight = embed_target.tokens.weight
         self.stream = HiddenStateHook("decoder")
 

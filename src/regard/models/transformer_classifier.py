@@ -35,27 +35,27 @@ class TransformerClassifierSettings(EncoderSettings):
         "the encoder of Attention Is All You Need (Vaswani et al. 2017), pooled into one vector per document"
     )
 
-    arch: str = "encoder"
+    arch: str = "transformer-classifier"
     encoder_layers: Layers = 2
     width: EvenWidth = 128
     heads: Count = 4
-    inner: Width = 256
+    ffn_width: Width = 256
     dropout: Share = 0.3
-    norm: Literal["after", "before"] = "before"
+    norm: Literal["post", "pre"] = "pre"
     activation: Literal["relu", "gelu", "swish", "swiglu"] = "gelu"
-    positions: Literal["sinusoidal", "rotary", "none"] = "sinusoidal"
+    positional_encoding: Literal["sinusoidal", "rotary", "none"] = "sinusoidal"
     pool: Literal["attention", "mean"] = "attention"
     """How the states of a document become one: weighted by attention with a learned query, or their mean."""
-    window: Annotated[int, Range(8)] = 128
+    window_tokens: Annotated[int, Range(8)] = 128
     """Documents are read in windows of whole sentences with at most this many tokens; all are pooled together."""
 
     @property
     def document_window(self) -> int:
-        """See `window`."""
-        return self.window
+        """See `window_tokens`."""
+        return self.window_tokens
 
 
-PRESETS: dict[str, ModelSettings] = {"encoder": TransformerClassifierSettings("encoder")}
+PRESETS: dict[str, ModelSettings] = {"transformer-classifier": TransformerClassifierSettings("transformer-classifier")}
 
 
 class WindowLayout(NamedTuple):
@@ -71,7 +71,7 @@ class TransformerClassifier(ClassifierModel):
     def __init__(self, settings: TransformerClassifierSettings, vocabulary: int, labels: int):
         super().__init__()
         width = settings.width
-        place = position_layer(settings.positions, "add", width, 0)
+        place = position_layer(settings.positional_encoding, "add", width, 0)
         self.encoder = Encoder(Embedding(vocabulary, settings, place), settings)
         self.pool: AttentionPooling | MeanPooling = (
             AttentionPooling(width, "pool") if settings.pool == "attention" else MeanPooling("pool")

@@ -24,15 +24,15 @@ class EncoderSettings(ModelSettings):
     """d_model: width of the embeddings and of the residual stream."""
     heads: Count = 8
     """Attention heads in every layer."""
-    inner: Width = 2048
+    ffn_width: Width = 2048
     """d_ff: width of the hidden layer of the feed-forward network."""
     dropout: Share = 0.1
     """Dropout on embeddings and on the output of each sub-layer, as in the paper."""
-    norm: Literal["after", "before"] = "after"
+    norm: Literal["post", "pre"] = "post"
     """Layer norm after the residual sum (the paper) or before each sub-layer."""
     activation: Literal["relu", "gelu", "swish", "swiglu"] = "relu"
     """Non-linearity of the feed-forward network."""
-    positions: Literal["sinusoidal", "learned", "rotary", "none"] = "sinusoidal"
+    positional_encoding: Literal["sinusoidal", "learned", "rotary", "none"] = "sinusoidal"
     """Positional encoding: how the model knows the order of the tokens."""
 
     def check(self) -> None:
@@ -43,8 +43,8 @@ class EncoderSettings(ModelSettings):
     def check_rotary(self) -> None:
         """Rotary positional encodings rotate pairs of units of a head."""
         require(
-            self.positions != "rotary" or self.head_size % 2 == 0,
-            f'model.positions = "rotary" needs heads of an even width, not {self.head_size}',
+            self.positional_encoding != "rotary" or self.head_size % 2 == 0,
+            f'model.positional_encoding = "rotary" needs heads of an even width, not {self.head_size}',
         )
 
     @property
@@ -82,17 +82,17 @@ class TransformerSettings(EncoderSettings):
     """Width of one head; 0: width / heads."""
     word_dropout: Share = 0.0
     """Share of the source and target tokens whose whole embedding is set to zero in training."""
-    join: Literal["add", "concatenate"] = "add"
+    position_mode: Literal["add", "concatenate"] = "add"
     """Positional encodings are added to the token embedding, or concatenated to it (a quarter of the width)."""
     max_positions: Count = 512
     """Longest sentence that learned positional encodings can take."""
-    window: Annotated[int, Range(0)] = 0
+    attention_window: Annotated[int, Range(0)] = 0
     """Restricted self-attention in the encoder: each token sees this many neighbours; 0: all tokens."""
-    tie: Literal["all", "target", "none"] = "all"
+    tie_embeddings: Literal["all", "target", "none"] = "all"
     """Which embeddings share one matrix: source, target and output; target and output; none."""
     output_bias: bool = False
     """A bias on the scores of the vocabulary; published Marian models have one."""
-    kept_heads: tuple[tuple[str, int], ...] = ()
+    remaining_heads: tuple[tuple[str, int], ...] = ()
     """Heads left by pruning, by attention, e.g. [["encoder.0.self", 2]]; an attention not named has all its heads."""
 
     def check(self) -> None:
@@ -102,11 +102,11 @@ class TransformerSettings(EncoderSettings):
             f"model.width {self.width} is not a multiple of model.heads {self.heads}; or set model.head_width",
         )
         self.check_rotary()
-        for place, (name, count) in enumerate(self.kept_heads):
+        for place, (name, count) in enumerate(self.remaining_heads):
             guess = nearest(name, self.attentions)
-            require(name in self.attentions, f'model.kept_heads: there is no attention "{name}"{guess}')
-            require(0 <= count <= self.heads, f"model.kept_heads: {name} has 0 to {self.heads} heads, not {count}")
-            require(name not in dict(self.kept_heads[:place]), f"model.kept_heads: {name} is named twice")
+            require(name in self.attentions, f'model.remaining_heads: there is no attention "{name}"{guess}')
+            require(0 <= count <= self.heads, f"model.remaining_heads: {name} has 0 to {self.heads} heads, not {count}")
+            require(name not in dict(self.remaining_heads[:place]), f"model.remaining_heads: {name} is named twice")
 
     @property
     def attentions(self) -> tuple[str, ...]:
@@ -122,21 +122,21 @@ class TransformerSettings(EncoderSettings):
 
     @property
     def neighbours(self) -> int:
-        """See `window`."""
-        return self.window
+        """See `attention_window`."""
+        return self.attention_window
 
     @property
     def needs_joint_vocabulary(self) -> bool:
         """One matrix for both sides needs one vocabulary."""
-        return self.tie == "all"
+        return self.tie_embeddings == "all"
 
     def heads_in(self, attention: str) -> int:
         """Number of heads of an attention, those that pruning left."""
-        return dict(self.kept_heads).get(attention, self.heads)
+        return dict(self.remaining_heads).get(attention, self.heads)
 
     def kept_per_token(self, length: float) -> float:
         """Numbers kept for the backward pass per source and target token: inputs of layers, and masks of dropout."""
-        inner = 2 * self.inner * (self.encoder_layers + self.decoder_layers)
+        inner = 2 * self.ffn_width * (self.encoder_layers + self.decoder_layers)
         return inner + self.width * (10 * self.encoder_layers + 18 * self.decoder_layers + 4)
 
 
@@ -148,20 +148,20 @@ class TextEncoderSettings(EncoderSettings):
     network: ClassVar[str] = "regard.models.text_encoder.TextEncoder"
     about: ClassVar[str] = "two equal towers as in Sentence-BERT (Reimers and Gurevych 2019), with in-batch negatives"
 
-    arch: str = "dense"
+    arch: str = "text-encoder"
     encoder_layers: Annotated[int, Range(0, 256)] = 0
     """Number of encoder blocks; 0: the embeddings of the tokens are pooled directly, which suits little data best."""
     width: EvenWidth = 256
     heads: Count = 4
-    inner: Width = 512
+    ffn_width: Width = 512
     dropout: Share = 0.3
     """Dropout on embeddings, on the output of each sub-layer and on what is pooled."""
-    norm: Literal["after", "before"] = "before"
+    norm: Literal["post", "pre"] = "pre"
     activation: Literal["relu", "gelu", "swish", "swiglu"] = "gelu"
-    positions: Literal["sinusoidal", "rotary", "none"] = "none"
+    positional_encoding: Literal["sinusoidal", "rotary", "none"] = "none"
     pool: Literal["attention", "mean"] = "mean"
     """How the states of a text become one: weighted by attention with a learned query, or their mean."""
-    vector: Annotated[int, Range(2, 65_536)] = 256
+    vector_size: Annotated[int, Range(2, 65_536)] = 256
     """Width of the vector of a text."""
 
 
@@ -172,9 +172,9 @@ PRESETS: dict[str, ModelSettings] = {
         decoder_layers=4,
         width=128,
         heads=4,
-        inner=256,
+        ffn_width=256,
         dropout=0.3,
-        norm="before",
+        norm="pre",
     ),
     "transformer-mini": TransformerSettings(
         "transformer-mini",
@@ -182,14 +182,14 @@ PRESETS: dict[str, ModelSettings] = {
         decoder_layers=3,
         width=192,
         heads=4,
-        inner=512,
+        ffn_width=512,
         dropout=0.3,
-        norm="before",
+        norm="pre",
     ),
     "transformer-small": TransformerSettings(
-        "transformer-small", encoder_layers=3, decoder_layers=3, width=256, heads=4, inner=1024
+        "transformer-small", encoder_layers=3, decoder_layers=3, width=256, heads=4, ffn_width=1024
     ),
     "transformer-base": TransformerSettings("transformer-base"),
-    "transformer-big": TransformerSettings("transformer-big", width=1024, heads=16, inner=4096, dropout=0.3),
-    "dense": TextEncoderSettings("dense"),
+    "transformer-big": TransformerSettings("transformer-big", width=1024, heads=16, ffn_width=4096, dropout=0.3),
+    "text-encoder": TextEncoderSettings("text-encoder"),
 }

@@ -131,7 +131,9 @@ def require_writer(recipe: Recipe) -> None:
         known = ", ".join(presets("seq2seq"))
         raise SettingsError(f'model.arch = "{recipe.model.arch}" writes no text; choose from {known}')
     if recipe.model.needs_joint_vocabulary and not recipe.tokenizer.joint:
-        raise SettingsError('model.tie = "all" needs one vocabulary: set tokenizer.joint = true, or model.tie')
+        raise SettingsError(
+            'model.tie_embeddings = "all" needs one vocabulary: set tokenizer.joint = true, or model.tie_embeddings'
+        )
 
 
 def kind_of(task: str) -> Kind[Any, Any]:

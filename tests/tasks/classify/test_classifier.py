@@ -198,7 +198,7 @@ def test_info_shows_the_scores(folder, capsys):
     shown = capsys.readouterr().out
     assert "accuracy" in shown
     assert "calibration error" in shown
-    for arch in ("han", "encoder"):
+    for arch in ("han", "transformer-classifier"):
         assert main(["info", "--arch", arch]) == 0
         assert "MFLOP a token" in capsys.readouterr().out
 
@@ -309,7 +309,14 @@ def test_the_encoder_learns_too_and_several_labels_can_be_given(tmp_path):
         lines.append(json.dumps({"labels": labels, "text": " ".join(words)}))
     (tmp_path / "data.jsonl").write_text("\n".join(lines) + "\n")
     settings = {
-        "model": {"arch": "encoder", "encoder_layers": 1, "width": 16, "heads": 2, "inner": 32, "dropout": 0.1},
+        "model": {
+            "arch": "transformer-classifier",
+            "encoder_layers": 1,
+            "width": 16,
+            "heads": 2,
+            "ffn_width": 32,
+            "dropout": 0.1,
+        },
         "train": {
             "max_steps": 120,
             "batch_tokens": 512,

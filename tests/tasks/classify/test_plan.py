@@ -50,7 +50,11 @@ def test_several_labels_and_text_without_spaces_are_noticed():
 
 
 def test_what_was_said_stands():
-    given = {"model": {"arch": "encoder"}, "classify": {"max_tokens": 64}, "train": {"batch_tokens": 999}}
+    given = {
+        "model": {"arch": "transformer-classifier"},
+        "classify": {"max_tokens": 64},
+        "train": {"batch_tokens": 999},
+    }
     recipe = resolve(IMDB, given)
     assert isinstance(recipe.model, TransformerClassifierSettings)
     assert recipe.classify.max_tokens == 64

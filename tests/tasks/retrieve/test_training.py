@@ -260,7 +260,7 @@ def task():
     valid = [Pair(question, answer) for answer, found in entries.items() for question in found[:2]]
     recipe = Recipe(
         tokenizer=TokenizerSettings(vocab_size=300, lowercase=True),
-        model=TextEncoderSettings(encoder_layers=0, positions="none", pool="mean", width=32, vector=32),
+        model=TextEncoderSettings(encoder_layers=0, positional_encoding="none", pool="mean", width=32, vector_size=32),
         retrieve=RetrieveSettings(match_answers=False),
         train=replace(Recipe().train, batch_tokens=512),
     )

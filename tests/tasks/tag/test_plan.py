@@ -32,17 +32,17 @@ def test_the_plan_follows_the_data():
     found = plan(CHUNKS)
     assert found["train.metric"] == "f1"
     assert found["tokenizer.vocab_size"] == 85
-    assert found["model.words"] == 32_768
+    assert found["model.word_hash_rows"] == 32_768
     assert found["train.batch_tokens"] == 1024
     small = plan(dataclasses.replace(CHUNKS, sentences=200, distinct=900, scheme="plain"))
     assert small["train.metric"] == "accuracy"
-    assert small["model.words"] == 1024
+    assert small["model.word_hash_rows"] == 1024
     assert small["model.width"] < found["model.width"]
     assert small["train.batch_tokens"] < found["train.batch_tokens"]
 
 
 def test_what_was_said_stays():
-    given = {"model": {"arch": "tagger-encoder"}, "train": {"batch_tokens": 999}}
+    given = {"model": {"arch": "transformer-crf"}, "train": {"batch_tokens": 999}}
     found = plan(CHUNKS, given)
     assert not {"model.arch", "train.batch_tokens", "model.width"} & found.keys()
     assert found["train.optimizer"] == "muon"

@@ -272,7 +272,7 @@ def test_inspect_writes_a_page(folder, tmp_path, capsys):
 def test_info_shows_the_scores(folder, capsys):
     assert main(["info", str(folder / "run")]) == 0
     assert "span F1" in capsys.readouterr().out
-    for arch in ("tagger-gru", "tagger-encoder"):
+    for arch in ("bigru-crf", "transformer-crf"):
         assert main(["info", "--arch", arch]) == 0
         assert "MFLOP a word" in capsys.readouterr().out
 
@@ -357,7 +357,7 @@ def test_a_tagger_is_no_translator(tmp_path, capsys):
         "--source",
         str(tmp_path / "pairs.tsv"),
         "--arch",
-        "tagger-gru",
+        "bigru-crf",
         "--out",
         str(tmp_path / "run"),
     ]
@@ -397,9 +397,17 @@ def test_the_encoder_learns_parts_of_speech_and_shows_its_attention(tmp_path, ca
         pairs = [(word, names[tag.partition("-")[2]]) for word, tag in chunks(chance)]
         lines.append(json.dumps({"tokens": [word for word, _ in pairs], "tags": [tag for _, tag in pairs]}))
     (tmp_path / "data.jsonl").write_text("\n".join(lines) + "\n")
-    small = {"piece": 8, "spelling": 16, "words": 256, "embedding": 8, "width": 16, "inner": 32, "dropout": 0.1}
+    small = {
+        "char_embedding": 8,
+        "char_cnn_width": 16,
+        "word_hash_rows": 256,
+        "embedding_width": 8,
+        "width": 16,
+        "ffn_width": 32,
+        "dropout": 0.1,
+    }
     settings = {
-        "model": {"arch": "tagger-encoder", "encoder_layers": 2, "heads": 2, **small},
+        "model": {"arch": "transformer-crf", "encoder_layers": 2, "heads": 2, **small},
         "train": {"max_steps": 80, "batch_tokens": 256, "warmup_steps": 5, "validate_every": 20, "ema_decay": 0.9},
     }
     tagger = regard.train(tmp_path / "data.jsonl", task="tag", out=tmp_path / "run", settings=settings)

@@ -160,7 +160,9 @@ def test_an_unknown_word_keeps_its_place():
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run") / "a"
     made = Run.create(folder)
-    small = TransformerSettings("transformer-tiny", 1, 1, width=16, heads=2, inner=16, dropout=0.0, norm="before")
+    small = TransformerSettings(
+        "transformer-tiny", encoder_layers=1, decoder_layers=1, width=16, heads=2, ffn_width=16, dropout=0.0, norm="pre"
+    )
     made.write_recipe(config.Recipe(tokenizer=config.TokenizerSettings(vocab_size=420), model=small))
     made.write_tokenizers(TOKENIZERS["bpe"], TOKENIZERS["bpe"])
     torch.manual_seed(1)

@@ -61,7 +61,7 @@ def test_the_engine_follows_from_what_is_asked(run):
 
 
 def test_what_cannot_be_converted_is_left_to_torch(tmp_path):
-    other = random_run(tmp_path / "run", random_recipe({"window": 4}))
+    other = random_run(tmp_path / "run", random_recipe({"attention_window": 4}))
     assert choose_engine("auto", other, SearchSettings()) == "torch"
 
 

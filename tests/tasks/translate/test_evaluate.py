@@ -206,7 +206,9 @@ def folder(tmp_path_factory):
     (folder / "empty.it").write_text("")
     lines = [side for phrase in read_phrases()[:200] for side in (phrase.source, phrase.target)]
     tokenizer = train_tokenizer(lines, config.TokenizerSettings(vocab_size=400), seed=1)
-    model = TransformerSettings("transformer-tiny", 1, 1, width=16, heads=2, inner=16, dropout=0.0, norm="before")
+    model = TransformerSettings(
+        "transformer-tiny", encoder_layers=1, decoder_layers=1, width=16, heads=2, ffn_width=16, dropout=0.0, norm="pre"
+    )
     for name, language in (("a", "it"), ("b", "de")):
         run = Run.create(folder / name)
         data = config.DataSettings(source_language="en", target_language=language)

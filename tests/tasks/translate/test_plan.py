@@ -29,7 +29,7 @@ def test_every_choice_is_a_setting_with_a_reason(pairs, machine):
 @pytest.mark.parametrize(("pairs", "shape"), [(10_000, (4, 4, 128, 256)), (29_000, (3, 3, 192, 512))])
 def test_little_data_gets_a_model_near_the_published_tiny_one(pairs, shape):
     model = resolve(PairFacts(pairs, 60.0)).model
-    assert (model.encoder_layers, model.decoder_layers, model.width, model.inner) == shape
+    assert (model.encoder_layers, model.decoder_layers, model.width, model.ffn_width) == shape
     assert model.dropout >= 0.2
 
 
@@ -73,8 +73,8 @@ def test_what_the_user_says_stands_and_the_rest_follows():
         ({}, True),
         ({"arch": "transformer-mini"}, True),
         ({"arch": "transformer-small"}, True),
-        ({"arch": "transformer-small", "norm": "after"}, False),
-        ({"norm": "after"}, False),
+        ({"arch": "transformer-small", "norm": "post"}, False),
+        ({"norm": "post"}, False),
         ({"arch": "luong-dot"}, False),
     ],
 )
@@ -93,12 +93,15 @@ def test_naming_the_architecture_of_the_plan_changes_nothing(pairs, machine):
 
 def test_naming_another_transformer_decides_its_sizes_alone():
     model = resolve(PairFacts(29_000, 60.0), given={"model": {"arch": "transformer-base"}}).model
-    assert (model.width, model.inner, model.encoder_layers) == (512, 2048, 6)
-    assert (model.positions, model.norm, model.dropout) == ("rotary", "before", 0.3)
-    given = {"arch": "transformer-base", "positions": "learned", "dropout": 0.15, "norm": "after"}
+    assert (model.width, model.ffn_width, model.encoder_layers) == (512, 2048, 6)
+    assert (model.positional_encoding, model.norm, model.dropout) == ("rotary", "pre", 0.3)
+    given = {"arch": "transformer-base", "positional_encoding": "learned", "dropout": 0.15, "norm": "post"}
     model = resolve(PairFacts(29_000, 60.0), given={"model": given}).model
-    assert (model.positions, model.norm, model.dropout) == ("learned", "after", 0.15)
-    assert resolve(PairFacts(29_000, 60.0), given={"model": {"join": "concatenate"}}).model.positions == "sinusoidal"
+    assert (model.positional_encoding, model.norm, model.dropout) == ("learned", "post", 0.15)
+    assert (
+        resolve(PairFacts(29_000, 60.0), given={"model": {"position_mode": "concatenate"}}).model.positional_encoding
+        == "sinusoidal"
+    )
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "word", "character"])
@@ -112,8 +115,8 @@ def test_the_plan_suits_the_kind_of_tokenizer(kind):
 def test_recurrent_models_are_no_larger_than_their_data(pairs, width):
     for arch in ("bahdanau", "luong-general", "gnmt"):
         model = resolve(PairFacts(pairs, 60.0), given={"model": {"arch": arch}}).model
-        assert (model.width, model.embedding) == (width, width)
-    assert resolve(PairFacts(pairs, 60.0), given={"model": {"arch": "gnmt", "width": 64}}).model.embedding == 1024
+        assert (model.width, model.embedding_width) == (width, width)
+    assert resolve(PairFacts(pairs, 60.0), given={"model": {"arch": "gnmt", "width": 64}}).model.embedding_width == 1024
 
 
 def test_an_estimate_counts_the_model():

@@ -205,7 +205,9 @@ def test_what_cannot_be_done_is_told(words, options, message):
 
 def test_unknown_words_are_replaced_by_what_was_looked_at(words):
     torch.manual_seed(5)
-    settings = TransformerSettings(width=16, heads=2, inner=16, encoder_layers=1, decoder_layers=1, tie="none")
+    settings = TransformerSettings(
+        width=16, heads=2, ffn_width=16, encoder_layers=1, decoder_layers=1, tie_embeddings="none"
+    )
     model = (
         models.build(settings, source_vocabulary=words.size, target_vocabulary=words.size).eval().requires_grad_(False)
     )
@@ -236,7 +238,7 @@ def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     lines = [side for phrase in read_phrases()[:200] for side in (phrase.source, phrase.target)]
     small = TransformerSettings(
-        "transformer-tiny", 1, 1, width=16, heads=2, inner=16, dropout=0.0, norm="before"
+        "transformer-tiny", encoder_layers=1, decoder_layers=1, width=16, heads=2, ffn_width=16, dropout=0.0, norm="pre"
     )  # fmt: skip
     for name, size, seed in (("a", 400, 1), ("b", 400, 2), ("c", 420, 3)):
         run = Run.create(folder / name)

@@ -95,7 +95,7 @@ def _model(data: DocumentFacts, arch: str) -> Iterator[PlannedSetting]:
     small, large = data.documents < 5_000, data.documents >= 200_000
     if arch == "han":
         reason = f"{data.documents:,} documents"
-        yield PlannedSetting("model.embedding", 64 if small else 200 if large else 128, reason)
+        yield PlannedSetting("model.embedding_width", 64 if small else 200 if large else 128, reason)
         yield PlannedSetting("model.width", 32 if small else 100 if large else 64, reason)
     dropout = 0.2 if large else 0.5 if arch == "han" else 0.3
     yield PlannedSetting("model.dropout", dropout, "the less data, the more dropout")
@@ -105,7 +105,7 @@ def _learning(data: DocumentFacts, arch: str) -> Iterator[PlannedSetting]:
     metric = "f1" if data.several or data.rarest < 0.5 / data.labels else "accuracy"
     reason = "rare labels count as much as others" if metric == "f1" else "labels are about equally frequent"
     yield PlannedSetting("train.metric", metric, reason)
-    yield from choose_learning_rate(3e-3, 100, 0.2, muon=arch == "encoder")
+    yield from choose_learning_rate(3e-3, 100, 0.2, muon=arch == "transformer-classifier")
     share = 0.2 if data.words >= 30 else 0.1
     yield PlannedSetting("classify.word_dropout", share, "so that no single word decides alone")
 

@@ -38,7 +38,7 @@ class RetrieveTraining(Kind[TrainingKnowledge, PreparedKnowledge]):
     """From questions to answers that are known."""
 
     defaults: ClassVar[Tables] = {
-        "model": {"arch": "dense"},
+        "model": {"arch": "text-encoder"},
         "tokenizer": {"lowercase": True, "vocab_size": 4000},
         "train": {"metric": "mrr", "label_smoothing": 0.0},
     }

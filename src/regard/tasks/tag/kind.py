@@ -35,7 +35,7 @@ class TagTraining(Kind[TrainingSentences, PreparedSentences]):
     """What each word is, or which words together are one thing."""
 
     defaults: ClassVar[Tables] = {
-        "model": {"arch": "tagger-gru"},
+        "model": {"arch": "bigru-crf"},
         "tokenizer": {"kind": "character", "vocab_size": 256},
         "train": {"metric": "accuracy", "batch_tokens": 1024, "label_smoothing": 0.0},
     }

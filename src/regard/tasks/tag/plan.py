@@ -55,7 +55,7 @@ class SentenceFacts:
 
 def make_tag_plan(data: SentenceFacts, machine: Machine, given: Tables) -> list[PlannedSetting]:
     """Choose the settings that `given` leaves open."""
-    arch = given.get("model", {}).get("arch", "tagger-gru")
+    arch = given.get("model", {}).get("arch", "bigru-crf")
     batch = given.get("train", {}).get("batch_tokens") or _batch_tokens(data)
     return leave_given([*_vocabulary(data), *_model(data, arch), *_learning(data, arch), *_batches(data, batch)], given)
 
@@ -71,17 +71,17 @@ def _vocabulary(data: SentenceFacts) -> Iterator[PlannedSetting]:
 def _model(data: SentenceFacts, arch: str) -> Iterator[PlannedSetting]:
     yield PlannedSetting("model.arch", arch, "reads words in both directions; a CRF scores sequences of labels")
     table = min(1 << max(math.ceil(math.log2(data.distinct)), 8), LARGEST_TABLE)
-    yield PlannedSetting("model.words", table, f"{data.distinct:,} different words, each hashed to two rows")
+    yield PlannedSetting("model.word_hash_rows", table, f"{data.distinct:,} different words, each hashed to two rows")
     small = data.total < 50_000
-    if arch == "tagger-gru":
+    if arch == "bigru-crf":
         yield PlannedSetting("model.width", 64 if small else 128, f"{data.total:,.0f} words")
-    yield PlannedSetting("model.embedding", 50 if small else 100, f"{data.total:,.0f} words")
+    yield PlannedSetting("model.embedding_width", 50 if small else 100, f"{data.total:,.0f} words")
 
 
 def _learning(data: SentenceFacts, arch: str) -> Iterator[PlannedSetting]:
     metric, reason = ("f1", "of spans") if data.marks_spans else ("accuracy", "the share of words with the right label")
     yield PlannedSetting("train.metric", metric, reason)
-    yield from choose_learning_rate(3e-3, 100, 0.4, muon=arch == "tagger-encoder")
+    yield from choose_learning_rate(3e-3, 100, 0.4, muon=arch == "transformer-crf")
 
 
 def _batch_tokens(data: SentenceFacts) -> int:

@@ -74,7 +74,7 @@ def make_plan(corpus: PairFacts, machine: Machine, given: Tables) -> list[Planne
     ]
     if isinstance(preset, TransformerSettings):
         choices += _transformer(corpus, machine, preset, model)
-    elif not {"width", "embedding"} & model.keys():
+    elif not {"width", "embedding_width"} & model.keys():
         choices += _sizes(corpus, preset)
     muon = is_transformer and train.get("optimizer") != "adam" and not train.get("fsdp")  # Muon needs whole matrices
     warmup = 30 if muon and corpus.pairs < 100_000 else 100
@@ -119,12 +119,12 @@ def _transformer(
 ) -> Iterator[PlannedSetting]:
     dropout = 0.3 if corpus.pairs < 100_000 else 0.2 if corpus.pairs < 500_000 else 0.1
     yield PlannedSetting("model.dropout", dropout, "the less data, the more dropout")
-    if preset.norm != "before":
-        yield PlannedSetting("model.norm", "before", "trains without a long warm-up")
-    if "join" not in model:  # it says how positions join the embeddings, which rotary ones do not
+    if preset.norm != "pre":
+        yield PlannedSetting("model.norm", "pre", "trains without a long warm-up")
+    if "position_mode" not in model:  # it says how positions join the embeddings, which rotary ones do not
         reason = "attention depends on the distance between words: learned from fewer sentences"
-        yield PlannedSetting("model.positions", "rotary", reason)
-    if model.get("norm", "before") == "before":
+        yield PlannedSetting("model.positional_encoding", "rotary", reason)
+    if model.get("norm", "pre") == "pre":
         reason = "sub-layers add nothing at first: needs fewer steps with pre-norm"
         yield PlannedSetting("train.zero_init_residual", True, reason)
     if machine.device == "cpu" and machine.bfloat16_speedup >= BFLOAT16_PAYS:
@@ -134,7 +134,7 @@ def _transformer(
 
 def _sizes(corpus: PairFacts, preset: ModelSettings) -> Iterator[PlannedSetting]:
     width = 256 if corpus.pairs < 100_000 else 512
-    for name in ("width", "embedding"):
+    for name in ("width", "embedding_width"):
         if getattr(preset, name, 0) > width:
             yield PlannedSetting(f"model.{name}", width, f"{corpus.pairs:,} pairs: a wider network overfits")
 

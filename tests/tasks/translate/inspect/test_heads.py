@@ -179,7 +179,7 @@ def test_a_head_that_is_made_to_align_is_found(random: Run) -> None:
 
 
 def test_recurrent_attention_is_a_head_too(tmp_path: Path) -> None:
-    recipe = {"arch": "bahdanau", "width": 16, "embedding": 16, "dropout": 0.0}
+    recipe = {"arch": "bahdanau", "width": 16, "embedding_width": 16, "dropout": 0.0}
     run = random_run(tmp_path / "run", make_recipe({"model": recipe, "data": {}}))
     [head] = describe_heads(regard.load(run.folder), examples(30))
     assert (head.attention, head.head, head.kind) == ("decoder.cross", 0, "cross")
@@ -400,7 +400,7 @@ def test_pruning_that_is_interrupted_leaves_nothing(
 
 
 def test_a_recurrent_model_has_nothing_to_prune(tmp_path: Path) -> None:
-    run = random_run(tmp_path / "run", make_recipe({"model": {"arch": "bahdanau", "width": 16, "embedding": 16}}))
+    run = random_run(tmp_path / "run", make_recipe({"model": {"arch": "bahdanau", "width": 16, "embedding_width": 16}}))
     with pytest.raises(regard.RegardError, match="bahdanau has a single head, which cannot be pruned"):
         prune_module.prune_run(run, tmp_path / "out", 0.5)
 
