@@ -47,9 +47,9 @@ SHARED = [
     "train.regularization_warmup=0",
 ]
 OWN = {
-    "single": ["data.turns=1", "model.arch=transformer-mini"],
-    "multi": ["data.turns=5", "model.arch=transformer-mini"],
-    "hran": ["data.turns=5", "model.arch=hran"],
+    "single": ["chat.context_turns=1", "model.arch=transformer-mini"],
+    "multi": ["chat.context_turns=5", "model.arch=transformer-mini"],
+    "hran": ["chat.context_turns=5", "model.arch=hran"],
 }
 
 

@@ -29,7 +29,7 @@ import numpy as np
 
 from multi30k import HERE, OUT
 from regard.run import Run
-from regard.tasks import open_run
+from regard.tasks import load
 from regard.tasks.classify.classifier import Classification, Classifier, ShadedSentence
 from regard.tasks.classify.data import LabelledDocument, plain
 from regard.tasks.classify.report import label_words
@@ -125,7 +125,7 @@ def ours(
 
 def judge(run: Run, test: list[LabelledDocument], minutes: float) -> dict[str, Any]:
     """The figures of a finished run."""
-    classifier = open_run(run)
+    classifier = load(run)
     assert isinstance(classifier, Classifier)
     card = run.card
     scores = card["scores"]["test"]

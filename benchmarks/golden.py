@@ -49,7 +49,10 @@ TASKS = {
         'source_language = "en"\ntarget_language = "it"\n',
         ("tokenizer.vocab_size=300",),
     ),
-    "chat": ('task = "chat"\ntrain = [{ source = "talks.jsonl" }]\n', ("tokenizer.vocab_size=300", "data.turns=3")),
+    "chat": (
+        'task = "chat"\ntrain = [{ source = "talks.jsonl" }]\n',
+        ("tokenizer.vocab_size=300", "chat.context_turns=3"),
+    ),
     "classify": ('task = "classify"\ntrain = [{ source = "reviews.tsv" }]\n', ("tokenizer.vocab_size=60",)),
     "tag": ('task = "tag"\ntrain = [{ source = "chunks.conll" }]\n', ("tag.max_words=40",)),
     "retrieve": ('task = "retrieve"\ntrain = [{ source = "faq.tsv" }]\n', ("tokenizer.vocab_size=300",)),

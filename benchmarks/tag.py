@@ -19,7 +19,7 @@ from typing import Any
 from multi30k import HERE, OUT
 from regard.config import Corpus
 from regard.models import presets
-from regard.tasks import open_run
+from regard.tasks import load
 from regard.tasks.tag.data import read_tagged
 from regard.tasks.tag.tagger import Tagger
 from regard.tasks.train import resolve, start
@@ -73,7 +73,7 @@ def measure(task: str, arch: str, seed: int, options: argparse.Namespace) -> dic
     minutes = (time.perf_counter() - began) / 60
     card = run.card
     part = "valid" if options.no_test else "test"
-    tagger = open_run(run)
+    tagger = load(run)
     assert isinstance(tagger, Tagger)
     theirs = None if options.no_test else seqeval_f1(tagger, options.data / TASKS[task]["test"])
     return {
@@ -90,7 +90,7 @@ def seqeval_f1(tagger: Tagger, test: Path) -> float | None:
         return None
     from seqeval.metrics import f1_score
 
-    sentences = list(read_tagged(Corpus(str(test)), tagger.recipe.tag.column))
+    sentences = list(read_tagged(Corpus(str(test)), tagger.recipe.task.column))
     given = [list(one.tags) for one in tagger.tag([sentence.tokens for sentence in sentences])]
     return float(f1_score([list(sentence.tags) for sentence in sentences], given))
 

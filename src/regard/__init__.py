@@ -6,50 +6,44 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard.errors import RegardError
-    from regard.layers.hooks import trace
-    from regard.tasks import load
-    from regard.tasks.chat.chatbot import Chatbot
-    from regard.tasks.classify.classifier import Classifier
-    from regard.tasks.retrieve.retriever import Retriever
-    from regard.tasks.tag.tagger import Tagger
-    from regard.tasks.train import train
-    from regard.tasks.translate.translator import Translator
-
+    from regard.errors import RegardError as RegardError
+    from regard.layers.hooks import trace as trace
+    from regard.tasks import load as load
+    from regard.tasks.chat.chatbot import Chatbot as Chatbot
+    from regard.tasks.classify.classifier import Classifier as Classifier
+    from regard.tasks.retrieve.retriever import Retriever as Retriever
+    from regard.tasks.tag.tagger import Tagger as Tagger
+    from regard.tasks.train import train as train
+    from regard.tasks.translate.translator import Translator as Translator
 
 __version__ = "0.1.0"
-__all__ = [
-    "Chatbot",
-    "Classifier",
-    "RegardError",
-    "Retriever",
-    "Tagger",
-    "Translator",
-    "__version__",
-    "load",
-    "trace",
-    "train",
-]
 
-# Public names and their homes; each is imported when first used, so that `import regard` does not import torch.
 _HOMES = {
-    "Chatbot": "regard.tasks.chat.chatbot",
-    "Classifier": "regard.tasks.classify.classifier",
     "RegardError": "regard.errors",
-    "Retriever": "regard.tasks.retrieve.retriever",
-    "Tagger": "regard.tasks.tag.tagger",
-    "Translator": "regard.tasks.translate.translator",
     "load": "regard.tasks",
     "trace": "regard.layers.hooks",
     "train": "regard.tasks.train",
 }
+"""Public names and their modules, imported when first used: `import regard` does not import torch."""
+
+
+def _homes() -> dict[str, str]:
+    """Public names and their modules, the predictors of all registered tasks included."""
+    from regard import tasks
+
+    found = [tasks.find(name) for name in tasks.names()]
+    return _HOMES | {task.predictor: tasks.part_name(task.name, task.module) for task in found}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name == "__all__":
+        return sorted([*_homes(), "__version__"])
+    home = _HOMES.get(name) or (_homes().get(name) if name[:1].isupper() else None)  # predictors are classes
+    if home is None:
         raise AttributeError(f"module 'regard' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(home), name)
 
 
 def __dir__() -> list[str]:
-    return __all__
+    names: list[str] = __getattr__("__all__")
+    return names

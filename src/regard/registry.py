@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+TASKS = {
+    "translate": "regard.tasks.translate",
+    "chat": "regard.tasks.chat",
+    "classify": "regard.tasks.classify",
+    "tag": "regard.tasks.tag",
+    "retrieve": "regard.tasks.retrieve",
+}
+"""Tasks: the name in data.task and --task, and the package (or the single module of a plugin) with its `TASK`."""
+
 BUILTIN = {
     "phrasebook": "phrasebook.jsonl.bz2",
     "smalltalk": "smalltalk.jsonl.bz2",

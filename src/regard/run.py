@@ -1,6 +1,6 @@
 """A run is a folder: complete, readable, and safe to open whoever made it, because nothing in it is ever unpickled.
 
-recipe.toml           every setting, resolved
+recipe.toml           every setting of its task, resolved; the format of the folder; the sizes of the network
 tokenizer.*           or source.* and target.* where the two sides have vocabularies of their own
 weights.safetensors   the weights that load
 metrics.jsonl         one line for each logged step and each validation
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.checksums import Checksums
 from regard.config import Recipe
-from regard.config.recipe import load_recipe, to_table
+from regard.config.recipe import FORMAT, find_task, make_recipe, read_table, to_table
 from regard.errors import RunError, nearest
 from regard.files import ABANDONED, atomic_folder, remove_drafts, remove_folder, write_atomically
 from regard.system import exclusive
@@ -56,15 +56,6 @@ LOCK = ".lock"
 
 PREPARING = ".preparing"
 """Exists while the data of a new run is prepared. If the process is killed then, training replaces the folder."""
-
-DOES = {
-    "translate": "translates",
-    "chat": "answers in conversations",
-    "classify": "classifies documents",
-    "tag": "tags words",
-    "retrieve": "answers from a knowledge base",
-}
-"""What a run does, by its task; the command is named like the task, but for `retrieve`, which is asked by chat."""
 
 
 class Run:
@@ -134,17 +125,40 @@ class Run:
         return cls(folder)
 
     @cached_property
+    def _table(self) -> dict[str, Any]:
+        """recipe.toml as nested tables."""
+        self.checksums.check(RECIPE)
+        return read_table(self.folder / RECIPE)
+
+    @cached_property
     def recipe(self) -> Recipe:
         """The settings that made this run."""
-        self.checksums.check(RECIPE)
-        return load_recipe(self.folder / RECIPE)
+        return make_recipe(self._table, where=str(self.folder / RECIPE))
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """What the network's constructor takes beside its settings: sizes of vocabularies and labels."""
+        sizes = self._table.get("sizes", {})
+        is_table = isinstance(sizes, dict) and all(type(size) is int and size > 0 for size in sizes.values())
+        if not is_table:
+            raise RunError(f"{self.folder / RECIPE}: [sizes] must hold whole numbers above 0")
+        return dict(sizes)
 
     def write_recipe(self, recipe: Recipe) -> None:
-        """Store the resolved settings."""
+        """Store the resolved settings. The sizes of the network stay."""
+        self._write_recipe(recipe, self.sizes if (self.folder / RECIPE).is_file() else {})
+
+    def write_sizes(self, **sizes: int) -> None:
+        """Store what the network's constructor takes beside its settings. The settings must have been stored."""
+        self._write_recipe(self.recipe, sizes)
+
+    def _write_recipe(self, recipe: Recipe, sizes: Mapping[str, int]) -> None:
         import tomli_w
 
-        self.checksums.write(RECIPE, tomli_w.dumps(to_table(recipe)).encode())
-        self.__dict__.pop("recipe", None)
+        table = {"format": FORMAT, **to_table(recipe), **({"sizes": dict(sizes)} if sizes else {})}
+        self.checksums.write(RECIPE, tomli_w.dumps(table).encode())
+        for name in ("_table", "recipe", "sizes"):
+            self.__dict__.pop(name, None)
 
     @cached_property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
@@ -180,11 +194,15 @@ class Run:
 
     def require(self, *tasks: str) -> Run:
         """The run itself, if it was trained for one of these tasks; else an error that names the command for it."""
-        task = self.recipe.data.task
-        if task not in tasks:
-            command = "chat" if task == "retrieve" else task
-            raise RunError(f'{self.folder} {DOES[task]}; use "regard {command} {self.folder}"')
+        task = find_task(self.recipe.data.task)
+        if task.name not in tasks:
+            raise RunError(f'{self.folder} {task.does}; use "regard {task.command} {self.folder}"')
         return self
+
+    def require_writing(self) -> Run:
+        """The run itself, if its model writes text."""
+        task = find_task(self.recipe.data.task)
+        return self if task.writes else self.require()
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
@@ -202,29 +220,23 @@ class Run:
         self.__dict__.pop("labels", None)
 
     def build_network(self) -> Network:
-        """The architecture of this run, whatever its task, with fresh weights."""
+        """The architecture of this run with fresh weights."""
         from regard.models import build
 
-        source, target = self.tokenizers
-        settings = self.recipe.model
-        if self.recipe.data.task == "classify":
-            return build(settings, vocabulary=source.size, labels=len(self.labels))
-        if self.recipe.data.task == "tag":
-            return build(settings, vocabulary=source.size, labels=len(self.labels))
-        if self.recipe.data.task == "retrieve":
-            return build(settings, vocabulary=source.size)
-        return build(settings, source_vocabulary=source.size, target_vocabulary=target.size)
+        if not self.sizes:
+            raise RunError(f"{self.folder / RECIPE}: has no [sizes], so the network cannot be built")
+        return build(self.recipe.model, **self.sizes)
 
     def build_model(self) -> Seq2Seq:
-        """The encoder-decoder of this run, with fresh weights."""
-        return _sequences(self.require("translate", "chat").build_network())
+        """The encoder-decoder of this run with fresh weights."""
+        return _sequences(self.require_writing().build_network())
 
     def load_model(self) -> Seq2Seq:
         """The trained encoder-decoder, ready to run."""
-        return _sequences(self.require("translate", "chat").load_network())
+        return _sequences(self.require_writing().load_network())
 
     def load_network(self) -> Network:
-        """The trained model, whatever its task, ready to run."""
+        """The trained network, ready to run."""
         import torch
         from safetensors.torch import load_file
 
@@ -362,7 +374,7 @@ def _has_step(line: Mapping[str, Any]) -> bool:
 
 def open_together(run: str | Path, *others: str | Path) -> list[Run]:
     """Runs that translate, or talk, as one: all there, with weights, and with one vocabulary. Torch is not needed."""
-    first, *more = runs = [Run.open(folder).require("translate", "chat") for folder in (run, *others)]
+    first, *more = runs = [Run.open(folder).require_writing() for folder in (run, *others)]
     for member in runs:
         member.require_weights()
     for member in more:

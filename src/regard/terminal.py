@@ -8,13 +8,12 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from regard import registry
-from regard.config import DEFAULT_ARCH, Corpus, DataSettings, ModelSettings, Recipe
+from regard.config import DEFAULT_ARCH, Corpus, ModelSettings, recipe
 from regard.config.model import presets
-from regard.config.recipe import describe, setting_type
+from regard.config.recipe import describe, find_task, join_tables, setting_type
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -85,8 +84,7 @@ def settings_help(*sections: type) -> str:
 
 def all_sections() -> dict[str, type]:
     """Every section of a recipe by name; that of the model once for each kind of architecture."""
-    usual = Recipe()
-    sections = {part.name: type(getattr(usual, part.name)) for part in fields(Recipe) if part.name != "model"}
+    sections = recipe.all_sections()
     named: dict[type, list[str]] = {}
     for name, model in presets().items():
         named.setdefault(type(model), []).append(name)
@@ -137,12 +135,11 @@ def _section_table(section: type) -> Iterator[str]:
 
 def _task_table() -> Iterator[str]:
     """What tasks have in place of the defaults above."""
-    from regard.tasks.contract import kind_of
-
     yield "| task | settings |"
     yield "|---|---|"
-    for task in get_args(get_type_hints(DataSettings)["task"]):
-        tables = kind_of(task).defaults
+    for task in registry.TASKS:
+        facts = find_task(task)
+        tables = join_tables({"train": {"metric": facts.metrics[0]}}, facts.defaults)
         settings = [f"{name}.{key} = {json.dumps(table[key])}" for name, table in tables.items() for key in table]
         if settings:
             yield f"| `{task}` | {_listed(settings)} |"

@@ -48,11 +48,10 @@ def random_run(folder: Path, recipe: Recipe, seed: int = 0) -> Run:
     kind = recipe.tokenizer.kind
     run = Run.create(folder)
     run.write_recipe(recipe)
-    if recipe.tokenizer.joint:
-        both = tokenizer(kind, "both")
-        run.write_tokenizers(both, both)
-    else:
-        run.write_tokenizers(tokenizer(kind, "source"), tokenizer(kind, "target"))
+    sides = ("both", "both") if recipe.tokenizer.joint else ("source", "target")
+    source, target = (tokenizer(kind, side) for side in sides)
+    run.write_tokenizers(source, target)
+    run.write_sizes(source_vocabulary=source.size, target_vocabulary=target.size)
     torch.manual_seed(seed)
     model = run.build_model()
     with torch.no_grad():

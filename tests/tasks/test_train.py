@@ -18,9 +18,9 @@ from regard.data.pairs import Pair
 from regard.errors import TrainingError
 from regard.run import Run
 from regard.system import keep_memory
-from regard.tasks.contract import kind_of
 from regard.tasks.seq2seq import mean_loss
 from regard.tasks.train import _first_model, _launch, resolve
+from regard.tasks.training import training_of
 from regard.training.distributed import ProcessGroup
 from regard.training.schedule import ScheduleStage
 from regard.training.trainer import Trainer
@@ -58,9 +58,9 @@ def test_losses_fall(run):
 def test_words_are_cut_as_usual_while_it_cools_down(run, tmp_path):
     shutil.copytree(run, tmp_path / "run")
     opened = Run.open(tmp_path / "run")
-    recipe, kind = opened.recipe, kind_of("translate")
+    recipe, training = opened.recipe, training_of("translate")
     recipe = dataclasses.replace(recipe, tokenizer=dataclasses.replace(recipe.tokenizer, subword_regularization=0.5))
-    task = kind.task(recipe, kind.reopen(opened, print), opened.build_network())
+    task = training.train_unit(recipe, training.open_data(opened, print), opened.build_network())
     sampled = task.batch(0)
     task.stage = ScheduleStage(cooling=True)
     usual = task.batch(0)
@@ -73,10 +73,10 @@ def test_words_are_cut_as_usual_while_it_cools_down(run, tmp_path):
 def test_validation_needs_no_beam_whatever_the_search_settings(run, tmp_path, search):
     shutil.copytree(run, tmp_path / "run")
     opened = Run.open(tmp_path / "run")
-    recipe, kind = opened.recipe, kind_of("translate")
+    recipe, training = opened.recipe, training_of("translate")
     recipe = dataclasses.replace(recipe, search=dataclasses.replace(recipe.search, **search))
     model = opened.load_network()
-    unit = kind.task(recipe, kind.reopen(opened, print), model)
+    unit = training.train_unit(recipe, training.open_data(opened, print), model)
     greedy = regard.load(run).translate([pair.source for pair in unit.translated], beam_size=1, retry_failures=False)
     assert unit.write(model) == [answer.text for answer in greedy]
 
@@ -171,7 +171,9 @@ def test_what_a_run_hangs_on_cannot_change(run, capsys, setting, problem):
 
 def test_a_metric_of_another_task_is_told_before_training(run, tmp_path, capsys):
     assert main(train_arguments(run.parent, tmp_path / "new", "train.metric=accuracy")) == 2
-    assert 'train.metric = "accuracy": of translations there are bleu, chrf, loss' in capsys.readouterr().err
+    assert (
+        'train.metric = "accuracy" is no score of "translate"; choose from bleu, chrf, loss' in capsys.readouterr().err
+    )
     assert not (tmp_path / "new").exists()
 
 

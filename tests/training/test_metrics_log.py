@@ -84,9 +84,12 @@ def test_odd_lines_of_the_metrics_are_dropped(tmp_path, odd):
     assert path.read_bytes() == good + b"\n"
 
 
+FORMATS = {"bleu": "BLEU {:.1f}", "loss": "loss {:.3f}"}
+
+
 def test_plain_log_is_lines():
     out = io.StringIO()
-    log = PlainLog(TrainSettings(max_steps=10), out, every_seconds=0.0)
+    log = PlainLog(TrainSettings(max_steps=10), FORMATS, out, every_seconds=0.0)
     log.on_start(TrainingProgress(step=4))
     log.on_step(update(5), TrainingProgress(step=5, seconds=60.0, loss=2.0))
     log.on_validation(Validation({"bleu": 12.34, "loss": 1.5}, 12.34), TrainingProgress(step=5), best=True)
@@ -113,7 +116,7 @@ def test_the_share_of_the_peak_is_that_of_the_precision(monkeypatch):
 
 def test_no_time_is_told_where_only_patience_will_end_it():
     out = io.StringIO()
-    log = PlainLog(TrainSettings(), out, every_seconds=0.0)
+    log = PlainLog(TrainSettings(), FORMATS, out, every_seconds=0.0)
     log.on_step(update(5), TrainingProgress(step=5, seconds=60.0, loss=2.0))
     log.on_step(update(6), TrainingProgress(step=6, seconds=60.0, loss=2.0, cooldown_from=4, cooldown_until=12))
     first, second = out.getvalue().splitlines()
@@ -124,7 +127,10 @@ def test_no_time_is_told_where_only_patience_will_end_it():
 def test_share_done_is_by_updates_or_minutes():
     assert share_done(TrainingProgress(step=25), TrainSettings(max_steps=100)) == 0.25
     assert share_done(TrainingProgress(step=25, seconds=30), TrainSettings(max_steps=100, max_minutes=1)) == 0.5
-    assert format_scores({"loss": 1.0, "bleu": 2.0}, "bleu") == "BLEU 2.0"
+
+
+def test_scores_are_shown_in_the_order_of_their_formats():
+    assert format_scores({"loss": 1.0, "other": 3.0, "bleu": 2.0}, FORMATS) == "BLEU 2.0  loss 1.000"
 
 
 def test_tensorboard_has_scores_and_losses(tmp_path):
@@ -134,7 +140,7 @@ def test_tensorboard_has_scores_and_losses(tmp_path):
         warnings.simplefilter("ignore")  # of the packages that TensorBoard imports
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-        board = make_logs(tmp_path / "metrics.jsonl", TrainSettings(tensorboard=True, log_every=1))[-1]
+        board = make_logs(tmp_path / "metrics.jsonl", TrainSettings(tensorboard=True, log_every=1), FORMATS)[-1]
         board.on_start(TrainingProgress())
         board.on_step(update(1), TrainingProgress(step=1, loss=2.5))
         sample = {"source": "a", "translation": "b", "reference": "c"}
@@ -148,7 +154,7 @@ def test_tensorboard_has_scores_and_losses(tmp_path):
 
 
 def test_samples_may_have_any_names(capsys):
-    bar = LiveBar(TrainSettings())
+    bar = LiveBar(TrainSettings(), FORMATS)
     bar.on_validation(
         Validation({"loss": 1.0}, 1.0, [{"read": "one [b]", "said": "two"}]), TrainingProgress(step=4), best=True
     )

@@ -8,8 +8,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from regard import registry
-from regard.config import ModelSettings
-from regard.config.recipe import describe
+from regard.config import DataSettings, ModelSettings
+from regard.config.recipe import describe, find_task
 from regard.errors import SettingsError
 from regard.models import build, settings_of
 
@@ -19,21 +19,6 @@ if TYPE_CHECKING:
 
 
 SHOWN_OF_TRAINING = ("step", "best_step", "seconds", "tokens", "flops", "stopped")
-SCORES = {
-    "perplexity": "perplexity {:6.2f}",
-    "distinct_1": "distinct-1 {:.4f}",
-    "distinct_2": "distinct-2 {:.4f}",
-    "bleu": "BLEU {:6.2f}",
-    "chrf": "chrF {:6.2f}",
-    "ter": "TER  {:6.2f}",
-    "span_f1": "span F1 {:.2%}",
-    "recall_1": "recall@1 {:.2%}",
-    "recall_5": "recall@5 {:.2%}",
-    "mrr": "MRR {:.4f}",
-    "accuracy": "accuracy {:.2%}",
-    "f1": "macro F1 {:.2%}",
-    "calibration_error": "calibration error {:.2%}",
-}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -150,7 +135,7 @@ def show_card(card: dict[str, Any]) -> None:
         if value and key not in ("scores", "plan"):
             print(f"{key:<12} {_flat(value)}")
     for part, scores in card.get("scores", {}).items():
-        for name, label in SCORES.items():
+        for name, label in find_task(card.get("task", DataSettings.task)).scores.items():
             if name in scores:
                 signature = scores.get("signatures", {}).get(name, "")
                 print(f"{part:<12} {label.format(scores[name])}   {signature}".rstrip())

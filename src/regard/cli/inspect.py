@@ -107,7 +107,7 @@ def document(opened: Run, options: argparse.Namespace) -> int:
         raise SettingsError(f"the {'sentence' if tags else 'document'} is empty; give one to look at")
 
     from regard.tasks.classify.classifier import inspect_document
-    from regard.tasks.tag.tagger import inspect_tags
+    from regard.tasks.tag.inspect import inspect as inspect_tags
     from regard.tasks.translate.inspect.page import refuse_other, write_inspection
 
     if not options.json:

@@ -6,11 +6,13 @@ import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
-from regard.config.recipe import setting_type
+from regard.config import DataSettings
+from regard.config.recipe import find_task
 from regard.errors import SettingsError
 from regard.languages import is_language
+from regard.registry import TASKS
 from regard.run import Run
 from regard.terminal import add_set, add_setting, all_sections, given_settings, settings_help
 
@@ -31,8 +33,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "  regard train recipe.toml --set train.seed=2"
     )
     parser.add_argument("recipe", nargs="?", metavar="FILE", help="a recipe (TOML); with another --task also the data")
-    tasks, text = setting_type("data.task")
-    parser.add_argument("--task", dest="data.task", choices=get_args(tasks), help=text)
+    helps = "; ".join(f"{name}: {find_task(name).help}" for name in TASKS)
+    parser.add_argument("--task", dest="data.task", choices=TASKS, help=helps)
     add_data(parser)
     run = add_run(parser)
     run.add_argument("--arch", metavar="NAME", dest="model.arch", help="architecture, e.g. transformer-small, bahdanau")
@@ -70,7 +72,9 @@ def add_run(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
 
 def run(options: argparse.Namespace) -> int:
     """Train."""
-    is_data = getattr(options, "data.task") not in (None, "translate") and Path(options.recipe or "").suffix != ".toml"
+    is_data = (
+        getattr(options, "data.task") not in (None, DataSettings.task) and Path(options.recipe or "").suffix != ".toml"
+    )
     if options.recipe and is_data:
         options.source.append(options.recipe)
         options.recipe = None
@@ -123,7 +127,7 @@ def follow(job: TrainingJob, options: argparse.Namespace) -> int:
         for line in table(job.plan):
             log(line)
         log(job.estimate().describe(job.recipe.train.max_minutes))
-    for note in job.kind.notes(job.recipe):
+    for note in job.training.notes(job.recipe):
         log(note)
     if not options.dry_run:
         tell_result(start(job, options.out or ""))

@@ -6,29 +6,24 @@ The text under a field is its help, in `--help` and in the documentation. `recip
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from regard.config.model import DEFAULT_ARCH, ModelSettings, settings_of
 from regard.config.sections import (
-    ClassifySettings,
     Corpus,
     DataSettings,
-    RetrieveSettings,
     SearchSettings,
-    TagSettings,
     TokenizerSettings,
     TrainSettings,
 )
 
 __all__ = [
     "DEFAULT_ARCH",
-    "ClassifySettings",
     "Corpus",
     "DataSettings",
     "ModelSettings",
     "Recipe",
-    "RetrieveSettings",
     "SearchSettings",
-    "TagSettings",
     "TokenizerSettings",
     "TrainSettings",
     "settings_of",
@@ -48,10 +43,6 @@ class Recipe:
     train: TrainSettings = field(default_factory=TrainSettings)
     """How to learn."""
     search: SearchSettings = field(default_factory=SearchSettings)
-    """How to translate."""
-    classify: ClassifySettings = field(default_factory=ClassifySettings)
-    """How documents are read and labelled."""
-    retrieve: RetrieveSettings = field(default_factory=RetrieveSettings)
-    """How questions are answered from a knowledge base."""
-    tag: TagSettings = field(default_factory=TagSettings)
-    """How words are read and labelled."""
+    """How models that write text search for it; other tasks do not use it."""
+    task: Any = None
+    """Settings of the run's own task, e.g. `TagSettings`; None for a task that has none. In TOML it is [tag]."""

@@ -1,6 +1,8 @@
 """Recipes: TOML tables that hold differences from the defaults, read into settings.
 
-Every key must exist in `config/` and every value fit its type; what does not is told with the nearest right name.
+A recipe has the sections data, tokenizer, model and train, the section of its own task, and [search] if the task writes
+text. Every name must exist and every value fit its type; an error names the nearest existing name. The recipe.toml of a
+run also has `format` and `[sizes]`, which `run.py` writes.
 """
 
 from __future__ import annotations
@@ -12,14 +14,24 @@ import inspect
 import textwrap
 import tomllib
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from regard.config import DEFAULT_ARCH, ModelSettings, Recipe, settings_of
+from regard.config import DEFAULT_ARCH, DataSettings, ModelSettings, Recipe, settings_of
 from regard.errors import SettingsError, nearest
+from regard.registry import TASKS
+
+if TYPE_CHECKING:
+    from regard.tasks import Task
 
 Settings = TypeVar("Settings")
+
+FORMAT = 1
+"""Version of recipe.toml in a run folder. Newer ones are refused, older ones go through MIGRATIONS."""
+MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+"""From each older format to the next one: tables of recipe.toml in, changed tables out."""
 
 
 def load_recipe(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
@@ -28,15 +40,28 @@ def load_recipe(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
 
 
 def read_table(path: str | Path) -> dict[str, Any]:
-    """A recipe file as nested tables, not yet checked."""
+    """A recipe file as nested tables in the current format, not yet checked."""
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return migrate(tomllib.loads(Path(path).read_text(encoding="utf-8")), str(path))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise SettingsError(f"{path}: cannot read the recipe ({reason})") from None
     except tomllib.TOMLDecodeError as error:
         hint = "" if str(path).endswith(".toml") else " (a recipe is TOML; sentences are given with --source)"
         raise SettingsError(f"{path}: not valid TOML: {error}{hint}") from None
+
+
+def migrate(table: dict[str, Any], where: str) -> dict[str, Any]:
+    """Tables of an older format as those of the current one. Without `format` they are taken as current."""
+    version = table.get("format", FORMAT)
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise SettingsError(f"{where}: format must be a whole number from 1 on, not {version!r}")
+    if version > FORMAT:
+        known = f"this version of Regard reads formats up to {FORMAT}"
+        raise SettingsError(f"{where}: has format {version}, written by a newer version; {known}: update Regard")
+    for old in range(version, FORMAT):
+        table = MIGRATIONS[old](table)
+    return table
 
 
 def with_overrides(table: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
@@ -52,13 +77,87 @@ def with_overrides(table: Mapping[str, Any], overrides: Iterable[str]) -> dict[s
 
 
 def make_recipe(table: Mapping[str, Any], *, where: str = "settings") -> Recipe:
-    """Build a recipe from nested tables, checking every name and every value."""
-    return _build(Recipe, table, where, "")
+    """Build a recipe from nested tables, checking every name and every value.
+
+    What the tables leave open has the defaults of the task, then the general ones.
+    """
+    task = find_task(_task_name(table, where), where)
+    given = {name: section for name, section in table.items() if name not in ("format", "sizes")}
+    _refuse_other_sections(given, task, where)
+    below = {"train": {"metric": task.metrics[0]}}
+    values = {
+        "task" if name == task.name else name: _convert(section, _section_type(name, task), where, name)
+        for name, section in join_tables(join_tables(below, task.defaults), given).items()
+    }
+    if task.settings and "task" not in values:
+        values["task"] = task.settings()
+    return Recipe(**values)
+
+
+def find_task(name: str, where: str = "data.task") -> Task:
+    """The facts of the task of this name, from the registry."""
+    if name not in TASKS:
+        guess = nearest(str(name), TASKS) or f"; choose from {', '.join(TASKS)}"
+        raise SettingsError(f'{where}: there is no task "{name}"{guess}')
+    task: Task = import_module(TASKS[name]).TASK
+    return task
+
+
+def join_tables(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Two levels of tables; the values of `above` win."""
+    merged = {key: dict(value) if isinstance(value, Mapping) else value for key, value in below.items()}
+    for section, values in above.items():
+        beside = merged.get(section, {})
+        both = isinstance(values, Mapping) and isinstance(beside, Mapping)  # others are refused when they are parsed
+        merged[section] = {**beside, **values} if both else values
+    return merged
 
 
 def to_table(settings: Any) -> dict[str, Any]:
-    """Settings as nested tables that `make_recipe` reads back."""
-    return _plain(dataclasses.asdict(settings))
+    """Settings as nested tables that `make_recipe` reads back. Those of a recipe have only the sections it uses."""
+    if not isinstance(settings, Recipe):
+        return _plain(dataclasses.asdict(settings))
+    task = find_task(settings.data.task)
+    shared = {name: to_table(getattr(settings, name)) for name in _shared_sections(task)}
+    return shared | ({task.name: to_table(settings.task)} if task.settings else {})
+
+
+def all_sections() -> dict[str, type]:
+    """The settings of every section but the model's, those of all tasks included."""
+    hints = get_type_hints(Recipe)
+    shared = {name: hints[name] for name in ("data", "tokenizer", "train", "search")}
+    return shared | {name: task.settings for name in TASKS if (task := find_task(name)).settings}
+
+
+def _task_name(table: Mapping[str, Any], where: str) -> str:
+    """The task that the tables name; it decides how the rest is read."""
+    data = table.get("data", {})
+    if not isinstance(data, Mapping) or "task" not in data:
+        return DataSettings.task
+    if not isinstance(data["task"], str):
+        raise SettingsError(f"{where}: data.task must be a string, not {data['task']!r}")
+    return data["task"]
+
+
+def _shared_sections(task: Task) -> tuple[str, ...]:
+    return ("data", "tokenizer", "model", "train", *(("search",) if task.writes else ()))
+
+
+def _section_type(name: str, task: Task) -> Any:
+    return task.settings if name == task.name else get_type_hints(Recipe)[name]
+
+
+def _refuse_other_sections(table: Mapping[str, Any], task: Task, where: str) -> None:
+    """An error for sections that do not exist, or that the task does not use."""
+    own = [*_shared_sections(task), *([task.name] if task.settings else [])]
+    for name in table:
+        if name in own:
+            continue
+        if name in all_sections():
+            users = [one for one in TASKS if name == one or (name == "search" and find_task(one).writes)]
+            named = " or ".join(f'"{one}"' for one in users)
+            raise SettingsError(f'{where}: [{name}] is for data.task = {named}, but data.task is "{task.name}"')
+        raise SettingsError(f'{where}: unknown setting "{name}"{nearest(name, own)}')
 
 
 def describe(settings: type) -> dict[str, str]:
@@ -73,7 +172,7 @@ def describe(settings: type) -> dict[str, str]:
 def setting_type(path: str) -> tuple[Any, str]:
     """Type and help of one setting by its dotted name, e.g. "train.seed"."""
     section, key = path.split(".")
-    home = type(getattr(Recipe(), section))
+    home = all_sections()[section]
     return get_type_hints(home)[key], describe(home)[key]
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from regard.config.ranges import require, require_finite
+from regard.registry import TASKS
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,8 @@ class Corpus:
 class DataSettings:
     """What to learn from."""
 
-    task: Literal["translate", "chat", "classify", "tag", "retrieve"] = "translate"
-    """What to learn: to translate, to talk, to classify documents, to tag words, to find answers to questions."""
+    task: str = next(iter(TASKS))
+    """What to learn: the name of a task."""
     train: tuple[Corpus, ...] = ()
     """The corpora to train on, as [[data.train]] tables."""
     valid: tuple[Corpus, ...] = ()
@@ -45,12 +46,9 @@ class DataSettings:
     """Language code of the target."""
     max_length: int = 250
     """Pairs with more tokens than this on either side are left out of training and the validation loss, and counted."""
-    turns: int = 5
-    """For chat: a reply is made from at most so many turns before it; 1: from the last one alone."""
 
     def __post_init__(self) -> None:
         require(self.max_length >= 4, "data.max_length must be at least 4")
-        require(self.turns >= 1, "data.turns must be at least 1")
         require(self.valid_size >= 0 and self.test_size >= 0, "data.valid_size and test_size cannot be negative")
 
 
@@ -136,8 +134,8 @@ class TrainSettings:
     """Updates between states to resume from."""
     patience: int = 10
     """Stop after this many validations without a better one, for models that write also by the loss; 0: never."""
-    metric: Literal["bleu", "chrf", "loss", "accuracy", "f1", "mrr"] = "bleu"
-    """The validation score that picks the best weights."""
+    metric: str = "loss"
+    """The validation score that picks the best weights; each task has its own scores and its own default."""
     validation_sentences: int = 500
     """Translate this many validation sentences at each validation; 0: all."""
     log_every: int = 20
@@ -177,9 +175,6 @@ class TrainSettings:
         require(
             self.max_minutes >= 0 and self.patience >= 0, "train.max_minutes and train.patience must not be negative"
         )
-
-
-# How a trained model is used: to search for an output, or to label documents or words.
 
 
 @dataclass(frozen=True)
@@ -264,100 +259,3 @@ class SearchSettings:
         require(0 < self.top_p <= 1, "search.top_p must be above 0 and at most 1")
         require(self.epsilon_cutoff < 1, "search.epsilon_cutoff must be below 1")
         require(self.repetition_penalty >= 1, "search.repetition_penalty must be at least 1")
-
-
-@dataclass(frozen=True)
-class ClassifySettings:
-    """How documents are read and labelled."""
-
-    multi_label: bool = False
-    """A document may have several labels, or none: each is decided on its own."""
-    markup: Literal["remove", "keep"] = "remove"
-    """Tags such as <br /> and entities such as &amp; are resolved to plain text, or taken as they stand."""
-    sentence_tokens: int = 50
-    """A sentence of more tokens goes on as another one."""
-    max_tokens: int = 500
-    """Of a longer document whole sentences are left out until it has no more tokens; it is counted."""
-    truncate: Literal["middle", "end"] = "middle"
-    """Which part of a long document is left out."""
-    word_dropout: float = 0.1
-    """Share of the words that are hidden each time a document is shown in training."""
-    class_weights: Literal["none", "balanced"] = "none"
-    """Every document counts the same, or every label does, however rare it is."""
-    temperature: float = 1.0
-    """Scores are divided by this before they become probabilities; training finds it on the validation part."""
-    threshold: float = 0.5
-    """Where there may be several labels: probability from which one is given."""
-    batch_tokens: int = 8192
-    """Tokens classified at once."""
-
-    def __post_init__(self) -> None:
-        require(self.sentence_tokens >= 4, "classify.sentence_tokens must be at least 4")
-        require(self.max_tokens >= self.sentence_tokens, "classify.max_tokens must hold at least one sentence")
-        require(0 <= self.word_dropout < 1, "classify.word_dropout must be at least 0 and below 1")
-        require(self.temperature > 0, "classify.temperature must be above 0")
-        require(0 < self.threshold < 1, "classify.threshold must be between 0 and 1")
-        require(self.batch_tokens >= 1, "classify.batch_tokens must be at least 1")
-
-
-@dataclass(frozen=True)
-class TagSettings:
-    """How words are read and labelled."""
-
-    column: int = 0
-    """Column of a CoNLL file that holds the labels, counted from 1; 0: the last one, of CoNLL-U the part of speech."""
-    scheme: Literal["BIO", "BIOES"] = "BIO"
-    """How answers write spans; they are learnt as BIOES, from files in BIO, IOB1 or BIOES."""
-    max_word_pieces: int = 20
-    """Of a word with more pieces, the middle is not read."""
-    max_words: int = 150
-    """A sentence of more words is read in stretches of so many that overlap."""
-    batch_words: int = 4096
-    """Words labelled at once."""
-
-    def __post_init__(self) -> None:
-        require(self.column >= 0, "tag.column counts from 1; 0 is the last one")
-        require(self.max_word_pieces >= 2, "tag.max_word_pieces must be at least 2")
-        require(self.max_words >= 8, "tag.max_words must be at least 8")
-        require(self.batch_words >= 1, "tag.batch_words must be at least 1")
-
-
-@dataclass(frozen=True)
-class RetrieveSettings:
-    """How questions are answered from a knowledge base."""
-
-    method: Literal["bm25", "dense", "both"] = "both"
-    """Questions are compared by their words (BM25), by the vectors of an encoder (dense), or by both, added up."""
-    match_answers: bool = True
-    """A question is compared with the answers too, and not with the known questions alone."""
-    dense_weight: float = 0.5
-    """With both: the share of the dense score, both on one scale; training finds it on held-out questions."""
-    threshold: float = 0.27
-    """Where no score reaches this, the answer is `unknown`; training finds it on held-out questions."""
-    target_answer_rate: float = 0.95
-    """Share of the held-out questions that shall reach the threshold which training finds."""
-    fallback_text: str = "I do not know."
-    """What is said to a question that is not known."""
-    matches: int = 5
-    """How many answers are looked at, the best first."""
-    encoder: str = ""
-    """Folder of a sentence-embedding model (Hugging Face) that is used instead of one trained here."""
-    temperature: float = 0.05
-    """Dense scores are divided by this where they compete: in training, and between the texts of one answer."""
-    word_dropout: float = 0.1
-    """Share of the tokens that are hidden each time a text is shown in training."""
-    max_tokens: int = 64
-    """The encoder reads so many tokens of a text."""
-    batch_tokens: int = 8192
-    """Tokens encoded at once."""
-
-    def __post_init__(self) -> None:
-        require(0 <= self.dense_weight <= 1, "retrieve.dense_weight must be between 0 and 1")
-        require(0 <= self.threshold <= 1, "retrieve.threshold must be between 0 and 1, as scores are")
-        require(0 < self.target_answer_rate <= 1, "retrieve.target_answer_rate must be above 0 and at most 1")
-        require(bool(self.fallback_text.strip()), "retrieve.fallback_text must not be empty")
-        require(self.matches >= 1, "retrieve.matches must be at least 1")
-        require(self.temperature > 0, "retrieve.temperature must be above 0")
-        require(0 <= self.word_dropout < 1, "retrieve.word_dropout must be at least 0 and below 1")
-        require(self.max_tokens >= 4, "retrieve.max_tokens must be at least 4")
-        require(self.batch_tokens >= 1, "retrieve.batch_tokens must be at least 1")

@@ -74,6 +74,7 @@ def read(folder: Path, out: Path, log: Log) -> Run:
     try:
         run.write_recipe(recipe)
         run.write_tokenizers(*_tokenizers(folder, vocabulary, source_rows, target_vocabulary, target_rows))
+        run.write_sizes(source_vocabulary=len(source_rows), target_vocabulary=len(target_rows))
         run.write_weights(weights)
         run.write_card(_card(folder, recipe, len(source_rows), len(target_rows)))
         run.load_model()  # reports weights that do not fit

@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import cached_property, lru_cache
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, cast, get_args
 
 from regard.config import SearchSettings
 from regard.errors import RegardError, RunError, SettingsError, nearest
@@ -25,7 +25,6 @@ from regard.tasks.translate.pieces import Pieces
 from regard.tasks.translate.translation import Translation
 
 if TYPE_CHECKING:
-    from regard.tasks import Opened
     from regard.tasks.chat.chatbot import Chatbot
     from regard.tasks.classify.classifier import Classification, Classifier
     from regard.tasks.retrieve.retriever import RetrieverChat
@@ -76,13 +75,13 @@ class TorchWorker:
         self.run = run
 
     @cached_property
-    def opened(self) -> Opened:
+    def opened(self) -> Any:
         """The run, loaded."""
         from regard.system import keep_memory
-        from regard.tasks import open_run
+        from regard.tasks import load
 
         keep_memory()
-        return open_run(self.run)
+        return load(self.run)
 
     @property
     def translator(self) -> Translator:
@@ -462,8 +461,7 @@ def _kind(run: Run) -> Kind:
     if task not in get_args(Kind):
         raise RunError(f'{run.folder}: made for the task "{task}", which is not served')
     run.require_weights()
-    kind: Kind = task
-    return kind
+    return cast(Kind, task)
 
 
 def _describe(served: ServedRun) -> Json:

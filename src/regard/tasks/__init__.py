@@ -1,47 +1,111 @@
-"""From raw input to an answer object: each task joins data, model, search and loss."""
+"""Tasks: what a model can be trained for. This module knows their facts and finds their parts; it imports no torch.
+
+A task is a folder whose file names are fixed, or, in a plugin, a single module that holds the same objects:
+
+    __init__.py     TASK         its facts (`Task`) and its settings; no torch
+    training.py     TRAINING     from files to a trained run (`regard.tasks.training.Training`)
+    <module>.py     load(run)    opens a trained run: the predictor
+    report.py       report       extra sections of report.html (may be absent)
+    inspect.py      inspect      what a model did with one input (may be absent)
+    cli.py          COMMANDS     its commands (may be absent)
+    api.py          answer       its HTTP API (may be absent: then it is not served)
+
+Adding a task: the folder, and one line in `regard.registry.TASKS`.
+"""
 
 from __future__ import annotations
 
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from regard.errors import RunError
-from regard.run import Run
-
-# The door to a trained run, whatever it was trained for.
-
+from regard.config.recipe import find_task as find
+from regard.registry import TASKS
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
+    from regard.run import Run
 
-    from regard.tasks.chat.chatbot import Chatbot
-    from regard.tasks.classify.classifier import Classifier
-    from regard.tasks.retrieve.retriever import Retriever
-    from regard.tasks.tag.tagger import Tagger
-    from regard.tasks.translate.translator import Translator
+__all__ = ["Task", "find", "has_part", "load", "names", "part", "part_name", "writing"]
 
-    Opened: TypeAlias = Translator | Chatbot | Classifier | Tagger | Retriever
-
-HOMES = {
-    "translate": "regard.tasks.translate.translator",
-    "chat": "regard.tasks.chat.chatbot",
-    "classify": "regard.tasks.classify.classifier",
-    "retrieve": "regard.tasks.retrieve.retriever",
-    "tag": "regard.tasks.tag.tagger",
-}
-"""Modules whose `load(run)` opens a run of each task; imported when first used."""
+PARTS = {"training": "TRAINING", "report": "report", "inspect": "inspect", "cli": "COMMANDS", "api": "answer"}
+"""What each part of a task defines. A task in a single module has a part if the module defines this name."""
 
 
-def open_run(run: Run | str | Path, *others: str | Path) -> Opened:
-    """A run ready for use: a translator, a chatter, a classifier, ... Several translators become an ensemble."""
+@dataclass(frozen=True)
+class Task:
+    """The facts of a task, as data."""
+
+    name: str
+    """As in data.task, --task and the registry; also the name of its section in a recipe."""
+    help: str
+    """What it is for, e.g. "label the words of sentences"."""
+    does: str
+    """What a trained run does, for messages: "tags words"."""
+    model_kind: str
+    """Which architectures fit: those whose settings have this `kind`."""
+    predictor: str
+    """Name of the public class that uses a trained run, e.g. "Tagger"."""
+    module: str
+    """Its module in the folder of the task; it has `load(run, *others)`."""
+    command: str
+    """The command that uses a trained run."""
+    metrics: tuple[str, ...]
+    """Validation scores that may pick the best weights (train.metric); the first is the default."""
+    scores: Mapping[str, str]
+    """All scores that are shown, with their formats, e.g. {"f1": "macro F1 {:.2%}"}; the most important one first."""
+    commands: Mapping[str, str] = field(default_factory=dict)
+    """The commands in its cli.py, with a line of help each."""
+    settings: type | None = None
+    """Dataclass of its section in a recipe; None: it has no section."""
+    writes: bool = False
+    """Whether it writes text, and so has a [search] section."""
+    defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Settings that differ from the general defaults, by section. A recipe, the plan and the user override them."""
+    unit: str = "tokens"
+    """What the loss is summed over and speed is counted in."""
+    unsupported: tuple[str, ...] = ()
+    """Settings that this task refuses, e.g. "train.r_drop"."""
+    kept: tuple[str, ...] = ()
+    """Settings of [data] that stay when a run is fine-tuned on other data."""
+
+
+def names() -> tuple[str, ...]:
+    """All tasks, in the order of the registry."""
+    return tuple(TASKS)
+
+
+def writing() -> tuple[str, ...]:
+    """The tasks whose models write text."""
+    return tuple(name for name in TASKS if find(name).writes)
+
+
+def part_name(task: str, name: str) -> str:
+    """Name of the module with this part of a task: `name` in its package, or the task's single module."""
+    home = import_module(TASKS[task])
+    return f"{home.__name__}.{name}" if hasattr(home, "__path__") else home.__name__
+
+
+def part(task: str, name: str) -> ModuleType:
+    """The module with this part of a task."""
+    return import_module(part_name(task, name))
+
+
+def has_part(task: str, name: str) -> bool:
+    """Whether a task has this part."""
+    home = import_module(TASKS[task])
+    if hasattr(home, "__path__"):
+        return importlib.util.find_spec(f"{home.__name__}.{name}") is not None
+    return hasattr(home, PARTS.get(name, name))
+
+
+def load(run: Run | str | Path, *others: str | Path) -> Any:
+    """Open a trained run: a Translator, Chatbot, Classifier, ... Several runs that translate become an ensemble."""
+    from regard.run import Run
+
     opened = run if isinstance(run, Run) else Run.open(run)
-    task = opened.recipe.data.task
-    if task not in HOMES:
-        raise RunError(f'{opened.folder}: made for the task "{task}", which this version cannot open')
-    made: Opened = import_module(HOMES[task]).load(opened.folder, *others)
-    return made
-
-
-load = open_run
-"""As `regard.load`."""
+    task = find(opened.recipe.data.task)
+    return part(task.name, task.module).load(opened.folder, *others)

@@ -1,6 +1,6 @@
-"""Training: from a recipe to a finished run folder, or on from where it stopped, whatever the task.
+"""Training for any task: from a recipe to a finished run folder, or on from where a run stopped.
 
-What depends on the task, from reading its data to scoring the finished model, is asked of its kind (`tasks/kinds`).
+What depends on the task is in its `TRAINING` (see `tasks/training.py`).
 """
 
 from __future__ import annotations
@@ -16,32 +16,28 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
+from typing import Any, NamedTuple, ParamSpec
 
 import torch
 
-from regard import __version__
+from regard import __version__, models, tasks
 from regard.config import Recipe, TrainSettings
-from regard.config.recipe import make_recipe, read_table, to_table, with_overrides
+from regard.config.recipe import join_tables, make_recipe, read_table, to_table, with_overrides
 from regard.data.pairs import content_hash
 from regard.errors import RunError, SettingsError, VocabularySizeError, VocabularyTooSmallError
 from regard.files import write_atomically
-from regard.models.base import Network
+from regard.models.base import Network, count_parameters
 from regard.models.transformer import zero_init_residual
-from regard.run import METRICS, PREPARING, Run
-from regard.tasks import open_run
-from regard.tasks.contract import Examples, Kind, kind_of
-from regard.training.checkpoint import has_checkpoint, last_step
+from regard.run import METRICS, PREPARING, REPORT, Run
+from regard.tasks.report import last_part, write_report
+from regard.tasks.training import Examples, Training, training_of
+from regard.training.checkpoint import TrainingProgress, has_checkpoint, last_step
 from regard.training.device import check_memory, choose_device, measure_machine
 from regard.training.distributed import ProcessGroup, this_group
 from regard.training.metrics_log import make_logs
 from regard.training.plan import Estimate, PlannedSetting, merge
 from regard.training.signals import StopRequest
-from regard.training.trainer import Trainer
-
-if TYPE_CHECKING:
-    from regard.tasks import Opened
-
+from regard.training.trainer import Trainer, TrainingLog
 
 MOST_SIZES = 4
 """Sizes of a vocabulary that are tried: each side may find the size too small, then too large."""
@@ -53,27 +49,27 @@ def train(
     source: str | Path = "",
     target: str | Path = "",
     *,
-    task: str = "translate",
+    task: str = "",
     out: str | Path = "",
     recipe: str | Path | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
-) -> Opened:
+) -> Any:
     """Train a model and return it, ready to use. `settings` are nested tables: {"train": {"max_minutes": 20}}.
 
-    `source` and `target` are the two sides to translate between; other tasks take one file, as `source`.
+    `source` and `target` are the two sides to translate between; other tasks take one file, as `source`. The default
+    task is that of the recipe, or translation.
     """
     table = {section: dict(values) for section, values in (settings or {}).items()}
     if source:
         table.setdefault("data", {})["train"] = [{"source": str(source), "target": str(target)}]
-    if task != "translate":
+    if task:
         table.setdefault("data", {}).setdefault("task", task)
-    run = start(resolve(table, recipe), out)
-    return open_run(run)
+    return tasks.load(start(resolve(table, recipe), out))
 
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """A recipe that is ready to run: every setting decided, the data looked at."""
+    """A recipe that is ready to run: every setting is decided, the data has been read."""
 
     recipe: Recipe
     examples: Examples | None
@@ -83,13 +79,13 @@ class TrainingJob:
     """The run whose vocabulary and weights this one starts from."""
 
     @property
-    def kind(self) -> Kind[Any, Any]:
-        """What its task brings."""
-        return kind_of(self.recipe.data.task)
+    def training(self) -> Training[Any, Any]:
+        """The training of its task."""
+        return training_of(self.recipe.data.task)
 
     def estimate(self) -> Estimate:
         """What it will take on this machine; for the first process."""
-        return self.kind.estimate(self.recipe, self.examples, measure_machine(self.recipe.train.device))
+        return self.training.estimate(self.recipe, self.examples, measure_machine(self.recipe.train.device))
 
     def with_vocabulary(self, error: VocabularySizeError) -> TrainingJob:
         """The same with a vocabulary that the data supports, if it was the plan that chose its size."""
@@ -129,23 +125,33 @@ def _by_the_first(make: Callable[P, TrainingJob]) -> Callable[P, TrainingJob]:
 @_by_the_first
 def resolve(table: Mapping[str, Any], recipe: str | Path | None = None, overrides: Iterable[str] = ()) -> TrainingJob:
     """Decide every setting. A recipe file stands as it is; without one, the plan fills in what was not said."""
-    given = with_overrides(_join(read_table(recipe), table) if recipe else table, overrides)
+    given = with_overrides(join_tables(read_table(recipe), table) if recipe else table, overrides)
     where = str(recipe) if recipe else "settings"
-    kind = _kind_asked(given, where)
-    checked = make_recipe(_join(kind.defaults, given), where=where)
-    kind.check(checked)
-    examples = kind.read(checked)
+    checked = make_recipe(given, where=where)
+    check(checked)
+    training = training_of(checked.data.task)
+    examples = training.read(checked)
     if recipe:
         return TrainingJob(checked, examples, [])
-    plan = kind.plan(examples, measure_machine(checked.train.device), given, where)
-    return TrainingJob(make_recipe(_join(kind.defaults, merge(plan, given)), where=where), examples, plan)
+    plan = training.plan(examples, measure_machine(checked.train.device), given, where)
+    return TrainingJob(make_recipe(merge(plan, given), where=where), examples, plan)
 
 
-def _kind_asked(given: Mapping[str, Any], where: str) -> Kind[Any, Any]:
-    """What the task brings; it decides how the rest is read."""
-    data = given.get("data", {})
-    said = {"data": {"task": data["task"]}} if isinstance(data, Mapping) and "task" in data else {}
-    return kind_of(make_recipe(said, where=where).data.task)
+def check(recipe: Recipe) -> None:
+    """Refuse settings that do not fit the task: its architecture, its metric, and what it does not support."""
+    task, model = tasks.find(recipe.data.task), recipe.model
+    if model.kind != task.model_kind:
+        fitting = ", ".join(models.presets(task.model_kind))
+        problem = f'model.arch = "{model.arch}" is not for data.task = "{task.name}"'
+        raise SettingsError(f"{problem}; choose from {fitting}")
+    if recipe.train.metric not in task.metrics:
+        known = ", ".join(task.metrics)
+        raise SettingsError(f'train.metric = "{recipe.train.metric}" is no score of "{task.name}"; choose from {known}')
+    for name in task.unsupported:
+        section, key = name.split(".")
+        if getattr(getattr(recipe, section), key):
+            raise SettingsError(f'{name} is not supported for data.task = "{task.name}"; leave it out')
+    training_of(task.name).check(recipe)
 
 
 @_by_the_first
@@ -155,13 +161,13 @@ def resolve_finetune(base: str | Path, table: Mapping[str, Any], overrides: Iter
     and to stop is planned for the new data, and the precision for this machine.
     """
     run = Run.open(base)
-    kind = kind_of(run.recipe.data.task)
+    task, training = tasks.find(run.recipe.data.task), training_of(run.recipe.data.task)
     given = with_overrides(table, overrides)
     for section in ("model", "tokenizer"):
         if section in given:
             raise SettingsError(f"{section}. settings come from {base} and cannot change when it is fine-tuned")
     below = to_table(run.recipe)
-    below["data"] = {key: below["data"][key] for key in kind.lasting}
+    below["data"] = {key: below["data"][key] for key in ("task", *task.kept)}
     before, third = run.recipe.train, f"a third of what trained {base}"
     chosen = {
         "learning_rate": (before.learning_rate / 3, third),
@@ -176,14 +182,14 @@ def resolve_finetune(base: str | Path, table: Mapping[str, Any], overrides: Iter
     }
     below["train"] = {key: value for key, value in below["train"].items() if key not in PLANNED_ANEW}
     below["train"] |= {key: value for key, (value, _) in chosen.items()}
-    tables = _join(below, given)
-    checked = make_recipe(tables)
-    kind.check(checked)
-    if checked.data.task != run.recipe.data.task:
+    tables = join_tables(below, given)
+    if tables["data"]["task"] != task.name:
         raise SettingsError(f"data.task comes from {base} and cannot change when it is fine-tuned")
-    examples, said = kind.read(checked), given.get("train", {})
+    checked = make_recipe(tables)
+    check(checked)
+    examples, said = training.read(checked), given.get("train", {})
     plan = [PlannedSetting(f"train.{key}", value, why) for key, (value, why) in chosen.items() if key not in said]
-    anew = kind.plan(examples, measure_machine(checked.train.device), tables, str(base))
+    anew = training.plan(examples, measure_machine(checked.train.device), tables, str(base))
     return TrainingJob(make_recipe(merge(anew, tables)), examples, [*plan, *anew], run)
 
 
@@ -197,7 +203,7 @@ def start(job: TrainingJob, out: str | Path = "") -> Run:
     Started again by torchrun after a failure, it goes on in the folder that it had made.
     """
     with this_group() as group:
-        ready = _for_all(group, lambda: _make(job, Path(out or job.kind.folder(job.recipe))))
+        ready = _for_all(group, lambda: _make(job, Path(out or job.training.folder(job.recipe))))
         _fit(group, ready)
         return ready.run
 
@@ -206,8 +212,8 @@ class PreparedRun(NamedTuple):
     """What training starts from."""
 
     run: Run
-    prepared: Any
-    """What the kind of the run made of its data."""
+    data: Any
+    """What the training of its task opened."""
     model: Network
 
 
@@ -218,11 +224,11 @@ def _for_all(group: ProcessGroup, make: Callable[[], PreparedRun]) -> PreparedRu
         group.once(lambda: ready.run.folder)
         return ready
     run = Run.open(group.once(Path))
-    return PreparedRun(run, _kind(run).reopen(run, log), _first_model(run))
+    return PreparedRun(run, _training(run).open_data(run, log), _first_model(run))
 
 
-def _kind(run: Run) -> Kind[Any, Any]:
-    return kind_of(run.recipe.data.task)
+def _training(run: Run) -> Training[Any, Any]:
+    return training_of(run.recipe.data.task)
 
 
 def _make(job: TrainingJob, folder: Path) -> PreparedRun:
@@ -239,27 +245,31 @@ def _make(job: TrainingJob, folder: Path) -> PreparedRun:
         with run.preparing():
             if launch := _launch():
                 write_atomically(folder / LAUNCH, launch.encode())
-            job, prepared = _prepare(run, job)
-            run.write_recipe(job.recipe)
+            job = _prepare(run, job)
+            data = job.training.open_data(run, log)
             if job.base:
                 run.write_weights(dict(job.base.load_network().named_parameters()))
-            run.write_card(first_card(job, prepared))
+            run.write_card(first_card(job, data))
             model = _first_model(run)
-            check_memory(model, job.kind.task(job.recipe, prepared, model), job.recipe.train)
+            check_memory(model, job.training.train_unit(job.recipe, data, model), job.recipe.train)
     except BaseException:
         run.discard()
         raise
-    return PreparedRun(run, prepared, model)
+    return PreparedRun(run, data, model)
 
 
-def _prepare(run: Run, job: TrainingJob) -> tuple[TrainingJob, Any]:
-    """The data of a job, and the job with the size of vocabulary that the data supports."""
-    for _ in range(MOST_SIZES):
+def _prepare(run: Run, job: TrainingJob) -> TrainingJob:
+    """Write the data of a job into its run. The job with the size of vocabulary that the data supports."""
+    for attempt in range(MOST_SIZES + 1):
         try:
-            return job, job.kind.prepare(run, job.recipe, job.examples, log, job.base)
+            run.write_recipe(job.recipe)
+            job.training.prepare(run, job.recipe, job.examples, log, job.base)
+            return job
         except VocabularySizeError as error:
+            if attempt == MOST_SIZES:
+                raise
             job = job.with_vocabulary(error)
-    return job, job.kind.prepare(run, job.recipe, job.examples, log, job.base)
+    raise AssertionError("every attempt returns or raises")
 
 
 def _made_by_this_launch(job: TrainingJob, folder: Path) -> bool:
@@ -341,7 +351,7 @@ def _reopen(run: Run, changed: Iterable[str]) -> PreparedRun:
             if getattr(recipe.train, name) != getattr(before.train, name):
                 raise SettingsError(f'train.{name} cannot change in a run that exists; "regard finetune" starts anew')
         if recipe != before:
-            _kind(run).check(recipe)
+            check(recipe)
         made, end = last_step(run.folder / "checkpoints"), recipe.train.max_steps
         if end != before.train.max_steps and end <= made:
             raise SettingsError(f"train.max_steps={end}: {run.folder} has made {made:,} steps; name a later end")
@@ -351,7 +361,7 @@ def _reopen(run: Run, changed: Iterable[str]) -> PreparedRun:
             _refuse_changed_data(run)
         if recipe != before:
             run.write_recipe(recipe)
-        return PreparedRun(run, _kind(run).reopen(run, log), _first_model(run))
+        return PreparedRun(run, _training(run).open_data(run, log), _first_model(run))
 
 
 def _refuse_changed_data(run: Run) -> None:
@@ -364,9 +374,11 @@ def _refuse_changed_data(run: Run) -> None:
 
 
 def tell_result(run: Run) -> None:
-    """Where a finished run lies and how good it is."""
-    for line in _kind(run).result(run):
-        log(line)
+    """Log how good a finished run is and what to do with it."""
+    for part, scores in run.card.get("scores", {}).items():
+        log(f"{part}: {_training(run).result_line(part, scores)}")
+    command = tasks.find(run.recipe.data.task).command
+    log(f'the run is in {run.folder}; look at {run.folder / REPORT}, or "regard {command} {run.folder}"')
 
 
 def log(message: str) -> None:
@@ -388,31 +400,62 @@ def _first_model(run: Run) -> Network:
 
 
 def _fit(group: ProcessGroup, ready: PreparedRun) -> None:
-    run, prepared, model = ready
-    settings, kind = run.recipe.train, _kind(run)
-    task = kind.task(run.recipe, prepared, model, group)
-    watchers = make_logs(run.folder / METRICS, settings, kind.unit, group.size) if group.is_first else []
+    run, data, model = ready
+    settings, training = run.recipe.train, _training(run)
+    unit = training.train_unit(run.recipe, data, model, group)
+    logs = _logs(run, group) if group.is_first else []
     group.advise(f'"regard resume {run.folder}" goes on from the last state, torchrun --max-restarts 1 by itself')
     # The group once more, inside: torchrun asks the survivors of a failure to stop, which must not end them too early.
     with run.locked() if group.is_first else nullcontext(), StopRequest() as stop, group:
-        trainer = Trainer(model, task, settings, run.folder / "checkpoints", watchers, group)
-        trainer.progress.first_loss = kind.expected_initial_loss(run.recipe, prepared)
+        trainer = Trainer(model, unit, settings, run.folder / "checkpoints", logs, group)
+        trainer.progress.first_loss = training.expected_initial_loss(run.recipe, data)
         progress = trainer.fit(run.write_weights, stop)
         if not progress.stopped:
             log(f'stopped at step {progress.step:,}; "regard resume {run.folder}" goes on from there')
             group.leave()
             raise stop.interruption() if group.is_first else SystemExit(143 if stop.terminated else 130)
         log(f"finished: {progress.stopped}; best at step {progress.best_step:,}")
-        group.once(lambda: kind.finish(run, prepared, progress, log))
+        group.once(lambda: finish(run, data, progress))
 
 
-def first_card(job: TrainingJob, prepared: Any) -> dict[str, Any]:
+def _logs(run: Run, group: ProcessGroup) -> list[TrainingLog]:
+    task = tasks.find(run.recipe.data.task)
+    return make_logs(run.folder / METRICS, run.recipe.train, task.scores, task.unit, group.size)
+
+
+def finish(run: Run, data: Any, progress: TrainingProgress) -> None:
+    """Tune and score the trained weights, complete the card, write the report, put the training data away."""
+    training = _training(run)
+    run.write_held_out(training.held_out(data))
+    tuned = training.tune(run, data, log)
+    predictor = training.predictor(run, data, log)
+    parts = {part: examples for part, examples in training.parts(data).items() if examples}
+    scored = {part: training.score(predictor, examples) for part, examples in parts.items()}
+    learnt = {
+        "parameters": _count_parameters(run),
+        "scores": {part: found.scores for part, found in scored.items()},
+        **({} if tuned is None else {"tuned": tuned}),
+        "training": dataclasses.asdict(progress),
+    }
+    run.write_card(run.card | learnt)
+    write_report(run, predictor, data, scored[last_part(scored)].answers)
+    training.complete(run, data)
+    run.put_store_away()
+
+
+def _count_parameters(run: Run) -> int:
+    with torch.device("meta"):
+        return count_parameters(models.build(run.recipe.model, **run.sizes))
+
+
+def first_card(job: TrainingJob, data: Any) -> dict[str, Any]:
     """What is known before the first step."""
     recipe = job.recipe
     return {
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "arch": recipe.model.arch,
-        **job.kind.card(recipe, prepared, job.base),
+        "task": recipe.data.task,
+        **job.training.card(recipe, data, job.base),
         "data": [
             {"part": part, "source": corpus.source, "target": corpus.target, "sha256": content_hash(corpus)}
             for part in ("train", "valid", "test")
@@ -422,13 +465,3 @@ def first_card(job: TrainingJob, prepared: Any) -> dict[str, Any]:
         "plan": [dataclasses.asdict(choice) for choice in job.plan],
         "versions": {"regard": __version__, "torch": torch.__version__, "python": platform.python_version()},
     }
-
-
-def _join(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Two levels of tables, `above` winning."""
-    merged = {key: dict(value) if isinstance(value, Mapping) else value for key, value in below.items()}
-    for section, values in above.items():
-        beside = merged.get(section, {})
-        both = isinstance(values, Mapping) and isinstance(beside, Mapping)  # what is no table is told when it is read
-        merged[section] = {**beside, **values} if both else values
-    return merged

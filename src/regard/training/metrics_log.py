@@ -76,23 +76,6 @@ class TensorBoard:
             self._writer.add_scalar(name, value, step)
 
 
-SHOWN = {
-    "perplexity": "perplexity {:.1f}",
-    "distinct_1": "distinct-1 {:.3f}",
-    "distinct_2": "distinct-2 {:.3f}",
-    "bleu": "BLEU {:.1f}",
-    "chrf": "chrF {:.1f}",
-    "span_f1": "span F1 {:.2%}",
-    "accuracy": "accuracy {:.2%}",
-    "f1": "macro F1 {:.2%}",
-    "mrr": "MRR {:.3f}",
-    "recall_1": "recall@1 {:.2%}",
-    "recall_5": "recall@5 {:.2%}",
-    "loss": "loss {:.3f}",
-}
-"""Scores as they are shown, the most telling first."""
-
-
 class MetricsFile:
     """JSON lines: {"kind": "step" | "validation" | "notice", "step": ..., ...}."""
 
@@ -166,11 +149,13 @@ class PlainLog:
     def __init__(
         self,
         settings: TrainSettings,
+        formats: Mapping[str, str],
         out: TextIO | None = None,
         every_seconds: float = 20.0,
         speed: SpeedMeter | None = None,
     ):
-        self.settings, self.every_seconds = settings, every_seconds
+        """`formats`: how scores are shown, by name."""
+        self.settings, self.formats, self.every_seconds = settings, formats, every_seconds
         self.out = out or sys.stderr
         self._speed = speed or SpeedMeter(settings)
         self._last = 0.0
@@ -194,7 +179,7 @@ class PlainLog:
     def on_validation(self, validation: Validation, progress: TrainingProgress, *, best: bool) -> None:
         """A line for each validation."""
         mark = "  best so far" if best else ""
-        self._print(f"step {progress.step:,}  validation: {format_scores(validation.scores)}{mark}")
+        self._print(f"step {progress.step:,}  validation: {format_scores(validation.scores, self.formats)}{mark}")
 
     def on_message(self, message: str, progress: TrainingProgress) -> None:
         """A line."""
@@ -210,10 +195,11 @@ class PlainLog:
 class LiveBar:
     """A bar at the bottom of the terminal, and a line with a sample above it for each validation."""
 
-    def __init__(self, settings: TrainSettings, speed: SpeedMeter | None = None):
+    def __init__(self, settings: TrainSettings, formats: Mapping[str, str], speed: SpeedMeter | None = None):
+        """`formats`: how scores are shown, by name; the first that a validation has is shown beside the bar."""
         from rich.console import Console
 
-        self.settings = settings
+        self.settings, self.formats = settings, formats
         self.console = Console(stderr=True, highlight=False)
         self._bar: Bar | None = None
         self._speed = speed or SpeedMeter(settings)
@@ -251,9 +237,10 @@ class LiveBar:
         """Print the scores and one sample."""
         from rich.markup import escape
 
-        self._score = f"[bold]{format_scores(validation.scores, headline(validation.scores))}[/]"
+        shown = format_scores(validation.scores, self.formats)
+        self._score = f"[bold]{shown.split('  ')[0]}[/]"
         star = "[green]*[/]" if best else " "
-        self.console.print(f" {star}[dim]{progress.step:>7,}[/]  {format_scores(validation.scores)}")
+        self.console.print(f" {star}[dim]{progress.step:>7,}[/]  {shown}")
         for sample in validation.samples[:1]:
             for style, text in zip(("dim", "cyan"), sample.values(), strict=False):
                 self.console.print(f"           [{style}]{escape(text)}[/]")
@@ -310,19 +297,18 @@ def _time_left(progress: TrainingProgress, settings: TrainSettings) -> str:
     return f"{hours}:{minutes:02d}:{seconds:02d} left at most" if hours else f"{minutes}:{seconds:02d} left at most"
 
 
-def format_scores(scores: Mapping[str, float], only: str = "") -> str:
-    """Scores in a line, e.g. BLEU 34.1  chrF 60.2  loss 1.93."""
-    return "  ".join(text.format(scores[name]) for name, text in SHOWN.items() if name in scores and only in ("", name))
+def format_scores(scores: Mapping[str, float], formats: Mapping[str, str]) -> str:
+    """Scores in a line, in the order of their formats, e.g. BLEU 34.1  chrF 60.2  loss 1.93."""
+    return "  ".join(text.format(scores[name]) for name, text in formats.items() if name in scores)
 
 
-def headline(scores: Mapping[str, float]) -> str:
-    """The score that is shown beside the bar."""
-    return next((name for name in SHOWN if name in scores), "")
-
-
-def make_logs(path: Path, settings: TrainSettings, unit: str = "tokens", processes: int = 1) -> list[TrainingLog]:
-    """The metrics file, what suits the place where messages go, and TensorBoard if it was asked for."""
+def make_logs(
+    path: Path, settings: TrainSettings, formats: Mapping[str, str], unit: str = "tokens", processes: int = 1
+) -> list[TrainingLog]:
+    """The metrics file, a bar on a terminal or plain lines elsewhere, and TensorBoard if the settings ask for it."""
     speed = SpeedMeter(settings, unit, processes)
-    shown: TrainingLog = LiveBar(settings, speed) if sys.stderr.isatty() else PlainLog(settings, speed=speed)
+    shown: TrainingLog = (
+        LiveBar(settings, formats, speed) if sys.stderr.isatty() else PlainLog(settings, formats, speed=speed)
+    )
     logs = [MetricsFile(path, settings.log_every), shown]
     return [*logs, TensorBoard(path.parent / "tensorboard", settings.log_every)] if settings.tensorboard else logs

@@ -144,8 +144,8 @@ def test_dialogues_are_held_out_as_wholes_though_they_share_turns(tmp_path):
     write(tmp_path / "talk.jsonl", *lines)
     found = {}
     for turns in (1, 5):
-        data = DataSettings(task="chat", train=(Corpus(str(tmp_path / "talk.jsonl")),), turns=turns)
-        pairs = DialoguePairs(data, seed=1)
+        data = DataSettings(task="chat", train=(Corpus(str(tmp_path / "talk.jsonl")),))
+        pairs = DialoguePairs(data, 1, turns)
         assert len(pairs) == 240 - len(pairs.held_out("valid")) - len(pairs.held_out("test"))
         parts = {part: pairs.held_out(part) for part in ("valid", "test")} | {"train": list(pairs.train())}
         numbers = {
@@ -164,5 +164,5 @@ def test_dialogues_are_held_out_as_wholes_though_they_share_turns(tmp_path):
 def test_a_part_holds_at_least_one_conversation(tmp_path):
     lines = [json.dumps([f"{number} {turn}" for turn in range(9)]) for number in range(8)]
     write(tmp_path / "talk.jsonl", *lines)
-    pairs = DialoguePairs(DataSettings(task="chat", train=(Corpus(str(tmp_path / "talk.jsonl")),)), seed=1)
+    pairs = DialoguePairs(DataSettings(task="chat", train=(Corpus(str(tmp_path / "talk.jsonl")),)), 1, 5)
     assert [len(pairs.held_out(part)) for part in ("valid", "test")] == [8, 8]

@@ -50,7 +50,7 @@ def test_the_run_folder_is_complete(folder):
     assert set(card["scores"]) == {"valid", "test"}
     assert card["training"]["flops"] > 0
     assert {choice["name"] for choice in card["plan"]} >= {"model.arch", "tokenizer.vocab_size", "classify.max_tokens"}
-    assert card["tuned"] == {"classify.temperature": run.recipe.classify.temperature}
+    assert card["tuned"] == {"classify.temperature": run.recipe.task.temperature}
 
 
 def test_held_out_documents_can_be_read_back(folder):
@@ -118,7 +118,7 @@ def test_words_are_credited_for_the_label_they_made_likely(classifier, method):
 
 def test_a_very_long_document_is_cut_and_says_so(classifier):
     [verdict] = classifier.classify(["The film was dull. " * 5000], explain=True)
-    limit = classifier.recipe.classify.max_tokens
+    limit = classifier.recipe.task.max_tokens
     assert verdict.truncated_tokens == 25_000 - limit
     assert sum(len(sentence.words) for sentence in verdict.sentences) <= limit
     assert verdict.label == "bad"
@@ -254,10 +254,10 @@ def test_bad_data_is_one_line_and_leaves_nothing(tmp_path, capsys, case):
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("model.arch=transformer-tiny", "does not classify documents"),
-        ("train.metric=bleu", "is for translation"),
-        ("train.r_drop=1.0", "is for models that write text"),
-        ("train.fsdp=true", "is for models that write text"),
+        ("model.arch=transformer-tiny", 'is not for data.task = "classify"; choose from han, encoder'),
+        ("train.metric=bleu", 'is no score of "classify"'),
+        ("train.r_drop=1.0", "is not supported"),
+        ("train.fsdp=true", "is not supported"),
         ("classify.multi_label=3", "must be true or false"),
     ],
 )
@@ -328,7 +328,7 @@ def test_the_encoder_learns_too_and_several_labels_can_be_given(tmp_path):
     }
     classifier = regard.train(tmp_path / "data.jsonl", task="classify", out=tmp_path / "run", settings=settings)
     run = Run.open(tmp_path / "run")
-    assert run.recipe.classify.multi_label
+    assert run.recipe.task.multi_label
     assert run.recipe.train.metric == "f1"
     assert run.card["scores"]["test"]["f1"] > 0.8
     praise, neither = classifier.classify(["A superb film yesterday.", "It was dull."], explain=True)

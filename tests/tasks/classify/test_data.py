@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.config import ClassifySettings, Corpus, TokenizerSettings
+from regard.config import Corpus, TokenizerSettings
 from regard.errors import CorpusError
+from regard.tasks.classify import ClassifySettings
 from regard.tasks.classify.data import (
     LabelledDocument,
     arrange,

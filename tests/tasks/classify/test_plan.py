@@ -8,12 +8,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard import models
-from regard.config import ClassifySettings
 from regard.config.recipe import make_recipe
 from regard.models.han import HANSettings
 from regard.models.transformer_classifier import TransformerClassifierSettings
+from regard.tasks.classify import ClassifySettings
 from regard.tasks.classify.plan import DocumentFacts, make_document_plan
-from regard.tasks.contract import kind_of
 from regard.training.device import Machine
 from regard.training.flops import count_cost
 from regard.training.plan import merge
@@ -26,9 +25,7 @@ BANKING = DocumentFacts(9_000, 12.0, 28, 4.4, 77, 0.0035, False)
 
 def resolve(data, given=None):
     given = {"data": {"task": "classify"}} | (given or {})
-    chosen = merge(make_document_plan(data, LAPTOP, given), given)
-    below = kind_of("classify").defaults
-    return make_recipe({key: {**below.get(key, {}), **chosen.get(key, {})} for key in below.keys() | chosen.keys()})
+    return make_recipe(merge(make_document_plan(data, LAPTOP, given), given))
 
 
 def test_reviews_and_short_questions_get_what_suits_them():
@@ -36,16 +33,16 @@ def test_reviews_and_short_questions_get_what_suits_them():
     assert isinstance(reviews.model, HANSettings)
     assert reviews.tokenizer.kind == "word"
     assert 20_000 <= reviews.tokenizer.vocab_size <= 40_000
-    assert reviews.classify.max_tokens > questions.classify.max_tokens
+    assert reviews.task.max_tokens > questions.task.max_tokens
     assert reviews.train.batch_tokens > questions.train.batch_tokens
     assert (reviews.train.metric, questions.train.metric) == ("accuracy", "f1")
-    assert questions.classify.class_weights == "balanced"
+    assert questions.task.class_weights == "balanced"
 
 
 def test_several_labels_and_text_without_spaces_are_noticed():
     data = DocumentFacts(5_000, 8.0, 20, 40.0, 5, 0.2, True)
     recipe = resolve(data)
-    assert recipe.classify.multi_label
+    assert recipe.task.multi_label
     assert recipe.tokenizer.kind == "bpe"
 
 
@@ -57,7 +54,7 @@ def test_what_was_said_stands():
     }
     recipe = resolve(IMDB, given)
     assert isinstance(recipe.model, TransformerClassifierSettings)
-    assert recipe.classify.max_tokens == 64
+    assert recipe.task.max_tokens == 64
     assert recipe.train.batch_tokens == 999
     names = [choice.name for choice in make_document_plan(IMDB, LAPTOP, given)]
     assert len(names) == len(set(names))

@@ -180,13 +180,13 @@ def test_settings_of_a_run_that_exists(copy, capsys, monkeypatch):
     out, err = capsys.readouterr()
     assert "retrieve.threshold = 0.9, retrieve.fallback_text = Ask a human." in err
     assert "4 questions with 4 answers" in out
-    assert Run.open(copy).recipe.retrieve.threshold == 0.9
+    assert Run.open(copy).recipe.task.threshold == 0.9
     assert ask(monkeypatch, capsys, copy, "can I pay with a zebra?\n") == ["Ask a human."]
     for setting in ("retrieve.method=dense", "retrieve.encoder=x", "model.width=8"):
         assert "what a run is does not change" in refused(capsys, "index", copy, "--set", setting)
     for value in ("1.5", "-1"):
         assert "between 0 and 1" in refused(capsys, "index", copy, "--set", f"retrieve.threshold={value}")
-    assert Run.open(copy).recipe.retrieve.threshold == 0.9
+    assert Run.open(copy).recipe.task.threshold == 0.9
 
 
 def test_one_is_one(tmp_path, capsys):
@@ -345,8 +345,8 @@ def test_stopped_and_resumed_is_never_stopped(tmp_path):
 def test_what_training_refuses(tmp_path, capsys):
     data = write_questions(tmp_path / "kb.tsv")
     out = tmp_path / "run"
-    assert "makes no vectors" in refused(capsys, *train_arguments(data, out, "model.arch=han")[:6], "--arch", "han")
-    assert "there is mrr" in refused(capsys, *train_arguments(data, out, "train.metric=bleu"))
+    assert "choose from dense" in refused(capsys, *train_arguments(data, out, "model.arch=han")[:6], "--arch", "han")
+    assert "choose from mrr" in refused(capsys, *train_arguments(data, out, "train.metric=bleu"))
     assert "needs no training" in refused(capsys, *train_arguments(data, out, "retrieve.method=bm25"))
     assert not out.exists()
 

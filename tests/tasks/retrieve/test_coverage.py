@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.config import RetrieveSettings
+from regard.tasks.retrieve import RetrieveSettings
 from regard.tasks.retrieve.bm25 import QueryCoverage
 from regard.tasks.retrieve.data import KnowledgeEntry, texts_of
 from regard.tasks.retrieve.index import KnowledgeIndex

@@ -9,8 +9,8 @@ import torch
 
 import regard
 from regard.cli import main
-from regard.config import RetrieveSettings
 from regard.errors import SettingsError
+from regard.tasks.retrieve import RetrieveSettings
 from regard.tasks.retrieve.embedding import FolderEmbedder
 from tests.small_knowledge import write_faq
 

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard import models
-from regard.config import Corpus, DataSettings, Recipe, RetrieveSettings, TokenizerSettings
+from regard.config import Corpus, DataSettings, Recipe, TokenizerSettings
 from regard.data.pairs import Pair
 from regard.errors import CorpusError, RunError, SettingsError
 from regard.models.transformer_settings import TextEncoderSettings
+from regard.tasks.retrieve import RetrieveSettings
 from regard.tasks.retrieve.data import KnowledgeEntry
 from regard.tasks.retrieve.examples import PreparedKnowledge, TrainingKnowledge
 from regard.tasks.retrieve.index import POWER, KnowledgeIndex, MatchScores

@@ -9,8 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.config import Corpus, TagSettings, TokenizerSettings
+from regard.config import Corpus, TokenizerSettings
 from regard.errors import CorpusError
+from regard.tasks.tag import TagSettings
 from regard.tasks.tag.data import (
     TaggedSentence,
     encode_words,

@@ -9,7 +9,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from regard.config.recipe import make_recipe
 from regard.models import presets
-from regard.tasks.contract import kind_of
 from regard.tasks.tag.plan import SentenceFacts, make_tag_plan
 from regard.training.device import Machine
 from regard.training.flops import count_cost
@@ -53,9 +52,7 @@ def test_what_was_said_stays():
 def test_the_plan_is_a_recipe(arch):
     given = {"data": {"task": "tag"}, "model": {"arch": arch}}
     table = merge(make_tag_plan(CHUNKS, MACHINE, given), given)
-    below = kind_of("tag").defaults
-    sections = below.keys() | table.keys()
-    recipe = make_recipe({section: {**below.get(section, {}), **table.get(section, {})} for section in sections})
+    recipe = make_recipe(table)
     assert recipe.model.arch == arch
     assert recipe.train.label_smoothing == 0.0
 

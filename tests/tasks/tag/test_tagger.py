@@ -334,10 +334,10 @@ def test_bad_data_is_one_line_and_leaves_nothing(tmp_path, capsys, case):
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("model.arch=transformer-tiny", "tags no words"),
-        ("train.metric=bleu", "does not measure labels"),
-        ("train.r_drop=1.0", "is for models that write text"),
-        ("tokenizer.subword_regularization=0.1", "needs subwords"),
+        ("model.arch=transformer-tiny", 'is not for data.task = "tag"; choose from tagger-gru, tagger-encoder'),
+        ("train.metric=bleu", 'is no score of "tag"; choose from accuracy, f1, loss'),
+        ("train.r_drop=1.0", "is not supported"),
+        ("tokenizer.kind=bpe tokenizer.subword_regularization=0.1", "is not supported"),
         ("tag.scheme=XY", "cannot be"),
         ("tag.column=9", "not at least 9"),
         ("tag.max_words=2", "must be at least 8"),
@@ -345,8 +345,8 @@ def test_bad_data_is_one_line_and_leaves_nothing(tmp_path, capsys, case):
 )
 def test_settings_that_do_not_fit_are_refused(tmp_path, capsys, setting, message):
     data = write_chunks(tmp_path / "data.txt", 40)
-    arguments = ["train", "--task", "tag", str(data), "--out", str(tmp_path / "run"), "--set", setting]
-    assert main(arguments) == 2
+    arguments = ["train", "--task", "tag", str(data), "--out", str(tmp_path / "run")]
+    assert main(arguments + [part for one in setting.split() for part in ("--set", one)]) == 2
     assert message in capsys.readouterr().err.strip().splitlines()[-1]
 
 
@@ -362,7 +362,7 @@ def test_a_tagger_is_no_translator(tmp_path, capsys):
         str(tmp_path / "run"),
     ]
     assert main(arguments) == 2
-    assert "writes no text; choose from" in capsys.readouterr().err.strip().splitlines()[-1]
+    assert 'is not for data.task = "translate"; choose from' in capsys.readouterr().err.strip().splitlines()[-1]
 
 
 def test_interrupted_and_resumed_equals_never_interrupted(folder, tmp_path):

@@ -165,6 +165,7 @@ def run(tmp_path_factory):
     )
     made.write_recipe(config.Recipe(tokenizer=config.TokenizerSettings(vocab_size=420), model=small))
     made.write_tokenizers(TOKENIZERS["bpe"], TOKENIZERS["bpe"])
+    made.write_sizes(source_vocabulary=TOKENIZERS["bpe"].size, target_vocabulary=TOKENIZERS["bpe"].size)
     torch.manual_seed(1)
     made.write_weights(dict(made.build_model().named_parameters()))
     (folder.parent / "in.en").write_text(f"{TEXTS[0]}\n\n", encoding="utf-8")

@@ -214,6 +214,7 @@ def folder(tmp_path_factory):
         data = config.DataSettings(source_language="en", target_language=language)
         run.write_recipe(config.Recipe(data=data, tokenizer=config.TokenizerSettings(vocab_size=400), model=model))
         run.write_tokenizers(tokenizer, tokenizer)
+        run.write_sizes(source_vocabulary=tokenizer.size, target_vocabulary=tokenizer.size)
         torch.manual_seed(ord(name))
         run.write_weights(dict(run.build_model().named_parameters()))
     return folder

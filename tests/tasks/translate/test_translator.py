@@ -246,6 +246,7 @@ def runs(tmp_path_factory):
         run.write_recipe(config.Recipe(data=data, tokenizer=config.TokenizerSettings(vocab_size=size), model=small))
         tokenizer = train_tokenizer(lines, config.TokenizerSettings(vocab_size=size), seed=1)
         run.write_tokenizers(tokenizer, tokenizer)
+        run.write_sizes(source_vocabulary=tokenizer.size, target_vocabulary=tokenizer.size)
         torch.manual_seed(seed)
         run.write_weights(dict(run.build_model().named_parameters()))
     (folder / "in.en").write_text("I am trendy\n\nShe reads a book.\n", encoding="utf-8")

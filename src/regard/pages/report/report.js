@@ -40,14 +40,14 @@ function sentence() {
 
 // One short sample, a right one if there is any, set large on two facing pages.
 function frontispiece() {
-  const isShort = ({ source, translation }) => source && translation && source.split(/\s+/).length <= 12;
+  const isShort = ({ source, output }) => source && output && source.split(/\s+/).length <= 12;
   const short = list(data.samples).filter(isShort);
   const sample = short.find(({ correct }) => correct) || short[0];
   const page = (side, text) => html("div", { class: `leaf ${side}` },
     html("span", { class: "tag" }, names[side]),
     html("p", { lang: languages[side], dir: "auto" }, tidy(text)));
   return sample && html("div", { class: "spread frontispiece" },
-    page("source", sample.source), page("target", sample.translation));
+    page("source", sample.source), page("target", sample.output));
 }
 
 // The signature of a score may break after its bars.

@@ -5,12 +5,12 @@ import { html, figure, isNumber, plural, choice } from "../common/draw.js";
 
 const AT_FIRST = 10;
 
-const isSame = (sample) => tidy(sample.reference) === tidy(sample.translation);
+const isSame = (sample) => tidy(sample.reference) === tidy(sample.output);
 const differs = (sample) => Boolean(sample.reference) && sample.correct !== true && !isSame(sample);
 
 function verse(sample, languages) {
   const isDifferent = differs(sample);
-  const [ours, theirs] = [sample.translation, sample.reference].map((text) => words(tidy(text), languages.target));
+  const [ours, theirs] = [sample.output, sample.reference].map((text) => words(tidy(text), languages.target));
   const [extra, missing] = isDifferent ? differences(ours, theirs) : [[], []];
   const text = (side, content) => html("p", { class: `verse ${side}`, lang: languages[side], dir: "auto" }, content);
   const notes = [

@@ -14,7 +14,8 @@ from regard.analysis.trace import Trace
 from regard.config import DataSettings, SearchSettings
 from regard.models.base import Seq2Seq
 from regard.run import Run
-from regard.tasks.chat.data import TURN, fit, join_turns
+from regard.tasks.chat import TURN, ChatSettings
+from regard.tasks.chat.data import fit, join_turns
 from regard.tasks.classify.classifier import ShadedSentence, ShadedWord
 from regard.tasks.generation import Searcher, SearchInput, check_search
 from regard.tasks.translate import translator as translate
@@ -34,7 +35,9 @@ UTTERANCES = "decoder.utterance"
 class Chatbot:
     """A trained model that replies. `regard.load` makes one from a run folder."""
 
-    def __init__(self, translator: Translator, turns: int = DataSettings.turns, most: int = DataSettings.max_length):
+    def __init__(
+        self, translator: Translator, turns: int = ChatSettings.context_turns, most: int = DataSettings.max_length
+    ):
         """`translator` reads contexts and writes replies; a context has at most so many turns, and so many tokens."""
         self.turns, self.most = turns, most
         self.translator = copy(translator)  # its own search, which never cuts a context; the given one keeps its own
@@ -101,7 +104,7 @@ class Chatbot:
 def load(run: str | Path, *others: str | Path) -> Chatbot:
     """Open a run folder for conversation; several with one vocabulary become an ensemble."""
     opened = Run.open(run).require("chat")
-    return Chatbot(translate.load(run, *others), opened.recipe.data.turns, opened.recipe.data.max_length)
+    return Chatbot(translate.load(run, *others), opened.recipe.task.context_turns, opened.recipe.data.max_length)
 
 
 def spell(ids: Iterable[int], tokenizer: Tokenizer) -> Iterator[str]:

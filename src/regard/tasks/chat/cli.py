@@ -206,7 +206,7 @@ def open_finder(opened: Run, options: argparse.Namespace) -> Speaker:
     from regard.tasks.retrieve.retriever import load
 
     if options.top:
-        settings["matches"] = max(options.top, settings.get("matches", opened.recipe.retrieve.matches))
+        settings["matches"] = max(options.top, settings.get("matches", opened.recipe.task.matches))
     retriever = load(opened.folder, **settings)
     fallback = _writer(writer, options, search) if writer else None
     return Finder(retriever, top=options.top, explain=options.explain, fallback=fallback)
@@ -223,7 +223,7 @@ def _retrieve_settings(options: argparse.Namespace) -> dict[str, Any]:
     own = [override for override in options.set if override.strip().startswith("retrieve.")]
     options.set = [override for override in options.set if override not in own]
     given = with_overrides({}, own).get("retrieve", {})
-    checked = make_recipe({"retrieve": given}, where="options").retrieve
+    checked = make_recipe({"data": {"task": "retrieve"}, "retrieve": given}, where="options").task
     return {name: getattr(checked, name) for name in given}
 
 

@@ -20,9 +20,8 @@ from regard.data.pairs import READERS, Pair
 from regard.data.records import read_json_lines
 from regard.errors import CorpusError
 from regard.files import read_lines, split_suffix
+from regard.tasks.chat import TURN
 
-TURN = "<turn>"
-"""Closes a turn inside a context. In what people write it is made harmless by a space."""
 FORMATS = '.jsonl (objects with "turns" or "messages", or lists of strings), or text with one turn a line'
 
 _LITERAL = re.compile(re.escape(TURN), re.IGNORECASE)

@@ -98,13 +98,13 @@ class Classifier:
     def classify(self, texts: str | Sequence[str], *, explain: bool = False) -> list[Classification]:
         """Label one document or many, given back in order. `explain` adds the words and sentences looked at."""
         texts = [texts] if isinstance(texts, str) else list(texts)
-        encoded = [encode_document(text, self.tokenizer, self.recipe.classify) for text in texts]
+        encoded = [encode_document(text, self.tokenizer, self.recipe.task) for text in texts]
         documents = [one.sentences for one in encoded]
         if explain:
             logits_BL, explained = self._explain(texts, documents)
         else:
             logits_BL, explained = score_documents(self.model, documents, self.tokenizer.pad, self.recipe), []
-        settings = self.recipe.classify
+        settings = self.recipe.task
         shares = to_probabilities(logits_BL, settings.temperature, several=settings.multi_label).tolist()
         return [
             self._verdict(text, shares[place], encoded[place].left_out, explained[place] if explain else None)
@@ -117,7 +117,7 @@ class Classifier:
         Negative weights spoke against it. `method` is "gradient", "integrated" or "occlusion"
         (analysis/label_attribution.py).
         """
-        settings = self.recipe.classify
+        settings = self.recipe.task
         if label and label not in self.labels:
             raise RunError(f'the label "{label}" is unknown to this run{nearest(label, self.labels)}')
         sentences = encode_document(text, self.tokenizer, settings).sentences
@@ -131,7 +131,7 @@ class Classifier:
 
     def logits(self, texts: Sequence[str]) -> Tensor:
         """Scores [B, L] before they become probabilities."""
-        documents = [encode_document(text, self.tokenizer, self.recipe.classify).sentences for text in texts]
+        documents = [encode_document(text, self.tokenizer, self.recipe.task).sentences for text in texts]
         return score_documents(self.model, documents, self.tokenizer.pad, self.recipe)
 
     def score(self, documents: Sequence[LabelledDocument]) -> LabelScores:
@@ -139,7 +139,7 @@ class Classifier:
         unknown = sorted({label for document in documents for label in document.labels} - set(self.labels))
         if unknown:
             raise RunError(f'the label "{unknown[0]}" is unknown to this run; it knows {", ".join(self.labels[:8])}')
-        settings = self.recipe.classify
+        settings = self.recipe.task
         logits_BL = self.logits([document.text for document in documents])
         probability_BL = to_probabilities(logits_BL, settings.temperature, several=settings.multi_label).numpy()
         target_BL = target_of(documents, self.labels).numpy() > 0
@@ -150,7 +150,7 @@ class Classifier:
     def _verdict(
         self, text: str, shares: list[float], left_out: int, sentences: tuple[ShadedSentence, ...] | None
     ) -> Classification:
-        settings = self.recipe.classify
+        settings = self.recipe.task
         probabilities = dict(zip(self.labels, shares, strict=True))
         ranked = sorted(self.labels, key=lambda label: -probabilities[label])
         likely = [label for label in ranked if probabilities[label] >= settings.threshold]
@@ -166,14 +166,14 @@ class Classifier:
         device = self.model.output.weight.device
         logits_BL = torch.zeros(len(texts), len(self.labels))
         explained: list[tuple[ShadedSentence, ...]] = [()] * len(texts)
-        for places in in_batches([sum(map(len, one)) for one in documents], self.recipe.classify.batch_tokens):
+        for places in in_batches([sum(map(len, one)) for one in documents], self.recipe.task.batch_tokens):
             chosen = [documents[place] for place in places]
             batch = make_documents(chosen, self.tokenizer.pad, window_of(self.recipe)).to(device)
             with trace(self.model) as tape:
                 logits_BL[places] = self.model(batch).float().cpu()
             shares_BUS = self.model.shading(tape, batch).float().cpu()
             for place, shares_US, mask_US in zip(places, shares_BUS, batch.mask_BUS.cpu(), strict=True):
-                shown = show_document(texts[place], self.tokenizer, self.recipe.classify)
+                shown = show_document(texts[place], self.tokenizer, self.recipe.task)
                 explained[place] = shade(shown, shares_US[mask_US].tolist())
         return logits_BL, explained
 

@@ -12,15 +12,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.config import ClassifySettings, Corpus, DataSettings, Recipe
+from regard.config import Corpus, DataSettings, Recipe
 from regard.data.records import read_kept, read_objects, read_table
 from regard.data.split import deal, split_texts
 from regard.data.store import DocumentStore, StorePart, open_documents, write_documents
 from regard.errors import CorpusError, SettingsError, nearest
 from regard.files import split_suffix, write_atomically
 from regard.run import Run
+from regard.tasks.classify import ClassifySettings
 from regard.tasks.classify.plan import DocumentFacts
-from regard.tasks.contract import Log
+from regard.tasks.training import Log
 from regard.text.tokenizer import EOS, Piece, Tokenizer, train_tokenizer
 from regard.text.words import split_sentences
 
@@ -287,7 +288,7 @@ def prepare_documents(
         tokenizer = base.tokenizers[0]
     else:
         log(f"learning a vocabulary of {recipe.tokenizer.vocab_size:,} tokens ({recipe.tokenizer.kind})")
-        texts = (line for one in documents.train() for line in sentences_of(one.text, recipe.classify))
+        texts = (line for one in documents.train() for line in sentences_of(one.text, recipe.task))
         tokenizer = train_tokenizer(texts, recipe.tokenizer, recipe.train.seed)
     run.write_tokenizers(tokenizer, tokenizer)
     return _build(run, recipe, documents, tokenizer, labels, log)
@@ -310,12 +311,12 @@ def _build(
     """Encode, and write the store."""
     log(f"encoding {len(documents):,} documents")
     number = {label: place for place, label in enumerate(labels)}
-    encoded = [encode_document(document.text, tokenizer, recipe.classify) for document in documents.train()]
+    encoded = [encode_document(document.text, tokenizer, recipe.task) for document in documents.train()]
     cut = sum(one.left_out > 0 for one in encoded)
     if cut:
         left_out = sum(one.left_out for one in encoded)
         share = left_out / (left_out + sum(len(sentence) for one in encoded for sentence in one.sentences))
-        log(f"{cut:,} documents are longer than {recipe.classify.max_tokens} tokens; {share:.1%} of all is left out")
+        log(f"{cut:,} documents are longer than {recipe.task.max_tokens} tokens; {share:.1%} of all is left out")
     parts, end = [], 0
     for found, weight in documents.corpora:
         end += len(found)
@@ -382,7 +383,7 @@ def _check_labels(documents: TrainingDocuments, labels: Sequence[str], recipe: R
         if unknown:
             known = ", ".join(labels[:8])
             raise SettingsError(f'the label "{min(unknown)}" is unknown to the run that this one starts from ({known})')
-        if len(document.labels) != 1 and not recipe.classify.multi_label:
+        if len(document.labels) != 1 and not recipe.task.multi_label:
             raise SettingsError(
                 f"a document has {len(document.labels)} labels; classify.multi_label = true lets it have any number"
             )

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from regard.pages import render_page
 from regard.run import Run
 from regard.tasks.classify.classifier import Classification, Classifier
-from regard.tasks.classify.data import LabelledDocument
-from regard.tasks.report import run_data
-from regard.training.plan import amount, duration
+from regard.tasks.classify.data import LabelledDocument, PreparedDocuments
+from regard.tasks.report import PART_NAMES, figures, last_part
 
 EXPLAINED = 200
 """Held-out documents that are looked at for the words of each label."""
@@ -23,18 +20,13 @@ SEEN_IN = 3
 """Documents that a word must have been looked at in, to be told of a label."""
 
 
-def write_label_report(run: Run, classifier: Classifier, held_out: Sequence[LabelledDocument]) -> Path:
-    """Collect the report of a run and write its page."""
-    return run.write_report(render_page("report", label_report(run, classifier, held_out)))
-
-
-def label_report(run: Run, classifier: Classifier, held_out: Sequence[LabelledDocument]) -> dict[str, Any]:
-    """Everything the page shows, ready for JSON."""
-    part = "test" if "test" in run.card["scores"] else "valid"
+def report(run: Run, classifier: Classifier, data: PreparedDocuments, answers: None = None) -> dict[str, Any]:
+    """The sections of a classifier's report."""
+    part = last_part(run.card["scores"])
     scores = run.card["scores"][part]
-    looked_at = held_out[:EXPLAINED]
+    looked_at = (data.test or data.valid)[:EXPLAINED]
     verdicts = classifier.classify([document.text for document in looked_at], explain=True)
-    return run_data(run) | {
+    return {
         "title": title(classifier.labels),
         "summary": summary(run, part),
         "labels": {
@@ -44,7 +36,7 @@ def label_report(run: Run, classifier: Classifier, held_out: Sequence[LabelledDo
             "by_label": scores["by_label"],
             "reliability": scores["reliability"],
             "error": scores["calibration_error"],
-            "temperature": run.recipe.classify.temperature,
+            "temperature": run.recipe.task.temperature,
             "words": label_words(verdicts),
         },
         "documents": shown(looked_at, verdicts),
@@ -62,19 +54,12 @@ def summary(run: Run, part: str) -> list[dict[str, str]]:
     """The figures at the top of the page."""
     card = run.card
     scores, training = card["scores"][part], card["training"]
-    named = {"test": "unseen", "valid": "held-out"}[part]
-    error = f"calibration error {scores['calibration_error']:.1%}, temperature {run.recipe.classify.temperature:.2f}"
-    steps = f"{training['step']:,} steps, {amount(training['flops'])}FLOP"
-    return [
-        {"label": label, "value": value, "note": note}
-        for label, value, note in (
-            (f"accuracy on {scores['documents']:,} {named} documents", f"{scores['accuracy']:.1%}", error),
-            ("macro F1", f"{scores['f1']:.1%}", f"{len(scores['by_label'])} labels"),
-            ("of training", duration(training["seconds"]), steps),
-            ("parameters", amount(card["parameters"]), card["arch"]),
-            ("training documents", f"{card['documents']['train']:,}", f"{training['tokens']:,} shown"),
-        )
-    ]
+    error = f"calibration error {scores['calibration_error']:.1%}, temperature {run.recipe.task.temperature:.2f}"
+    return figures(
+        (f"accuracy on {scores['documents']:,} {PART_NAMES[part]} documents", f"{scores['accuracy']:.1%}", error),
+        ("macro F1", f"{scores['f1']:.1%}", f"{len(scores['by_label'])} labels"),
+        ("training documents", f"{card['documents']['train']:,}", f"{training['tokens']:,} shown"),
+    )
 
 
 def label_words(verdicts: Sequence[Classification]) -> list[dict[str, Any]]:

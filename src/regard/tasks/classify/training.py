@@ -34,16 +34,16 @@ class ClassifyTrainUnit(StreamTrainUnit):
         self.recipe, self.data, self.group = recipe, prepared, group or ProcessGroup()
         self.cost = count_cost(model)
         self.window = window_of(recipe)
-        self.valid = [encode_document(one.text, prepared.tokenizer, recipe.classify) for one in prepared.valid]
+        self.valid = [encode_document(one.text, prepared.tokenizer, recipe.task) for one in prepared.valid]
         self.weights_L: Tensor | None = None
-        if recipe.classify.class_weights == "balanced":
+        if recipe.task.class_weights == "balanced":
             self.weights_L = balanced(store.label_counts(len(prepared.labels)))
 
     def batch(self, position: int) -> DocumentBatch:
         """The documents at this place of the stream, with other words hidden each time."""
         settings = self.recipe.train
         batch = self._join(self.stream.at(position))
-        hidden = self.recipe.classify.word_dropout * self.stage.strength
+        hidden = self.recipe.task.word_dropout * self.stage.strength
         if not hidden:
             return batch
         chance = np.random.Generator(np.random.PCG64([settings.seed % (1 << 64), position]))
@@ -62,7 +62,7 @@ class ClassifyTrainUnit(StreamTrainUnit):
 
     def loss(self, model: ClassifierModel, batch: DocumentBatch) -> Loss:
         """Of the documents' labels."""
-        classify, smoothing = self.recipe.classify, self.recipe.train.label_smoothing if model.training else 0.0
+        classify, smoothing = self.recipe.task, self.recipe.train.label_smoothing if model.training else 0.0
         weights_L = self.weights_L if model.training else None
         weights_L = None if weights_L is None else weights_L.to(batch.target_BL.device)
         return label_loss(
@@ -80,7 +80,7 @@ class ClassifyTrainUnit(StreamTrainUnit):
 
     def validate(self, model: ClassifierModel) -> Validation:
         """Loss, accuracy and F1 over the validation documents."""
-        settings, labels = self.recipe.classify, self.data.labels
+        settings, labels = self.recipe.task, self.data.labels
         logits_BL = self._team_logits(model)
         probability_BL = to_probabilities(logits_BL, 1.0, several=settings.multi_label).numpy()
         target_BL = target_of(self.data.valid, labels).numpy() > 0
@@ -122,7 +122,7 @@ def score_documents(model: ClassifierModel, documents: Sequence[Sentences], pad:
     """Scores [B, L] of any number of documents, in their order; those of similar length are read together."""
     device = model.output.weight.device
     logits_BL = torch.zeros(len(documents), model.output.out_features)
-    for places in in_batches([sum(map(len, one)) for one in documents], recipe.classify.batch_tokens):
+    for places in in_batches([sum(map(len, one)) for one in documents], recipe.task.batch_tokens):
         batch = make_documents([documents[place] for place in places], pad, window_of(recipe))
         logits_BL[places] = model(batch.to(device)).float().cpu()
     return logits_BL

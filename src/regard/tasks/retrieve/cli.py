@@ -7,10 +7,11 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from regard.config import Corpus, RetrieveSettings
+from regard.config import Corpus
 from regard.data.pairs import Pair
 from regard.errors import CorpusError, SettingsError
 from regard.run import Run
+from regard.tasks.retrieve import RetrieveSettings
 from regard.tasks.retrieve.data import FORMATS, KnowledgeEntry, add, gather, read_knowledge, remove
 from regard.terminal import add_set, settings_help
 

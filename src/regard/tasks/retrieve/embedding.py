@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from regard.config import RetrieveSettings
 from regard.data.batches import in_batches, make_sources
 from regard.errors import RunError, SettingsError
 from regard.models.base import Network
 from regard.run import WEIGHTS, Run
+from regard.tasks.retrieve import RetrieveSettings
 from regard.text.tokenizer import Tokenizer
 
 Vectors = NDArray[np.float32]

@@ -16,7 +16,6 @@ from regard.data.split import SHARE, held_out_sizes, normalise
 from regard.errors import CorpusError, RunError, SettingsError
 from regard.files import write_atomically
 from regard.run import Run
-from regard.tasks.contract import Log
 from regard.tasks.retrieve.data import (
     KnowledgeEntry,
     are_names,
@@ -28,6 +27,7 @@ from regard.tasks.retrieve.data import (
 )
 from regard.tasks.retrieve.index import KNOWLEDGE
 from regard.tasks.retrieve.plan import KnowledgeFacts
+from regard.tasks.training import Log
 from regard.text.tokenizer import Tokenizer, train_tokenizer
 
 FEWEST_QUESTIONS = 20
@@ -120,7 +120,7 @@ def prepare_knowledge(
     run: Run, recipe: Recipe, knowledge: TrainingKnowledge, log: Log, base: Run | None = None
 ) -> PreparedKnowledge:
     """Make the vocabulary, or take that of `base`; write everything into the run."""
-    answers = recipe.retrieve.match_answers
+    answers = recipe.task.match_answers
     if not any(len(texts_of(entry, answers=answers)) > 1 for entry in knowledge.train):
         raise SettingsError(
             "no answer has two questions, and retrieve.match_answers = false: there is nothing to bring together"

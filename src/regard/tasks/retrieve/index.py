@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.config import RetrieveSettings
 from regard.data.split import normalise
 from regard.errors import RunError
 from regard.files import write_atomically
 from regard.run import Run
+from regard.tasks.retrieve import RetrieveSettings
 from regard.tasks.retrieve.bm25 import QueryCoverage, WordIndex
 from regard.tasks.retrieve.data import KnowledgeEntry, read_entries, texts_of, write_entries
 
@@ -203,7 +203,7 @@ def store_entries(
     run: Run, entries: Sequence[KnowledgeEntry], log: Callable[[str], None] | None = None
 ) -> KnowledgeIndex:
     """Make these the knowledge base of a run. Vectors of texts that are known already are taken over."""
-    settings = run.recipe.retrieve
+    settings = run.recipe.task
     if settings.method == "bm25":
         write_entries(run.folder / KNOWLEDGE, entries)
         return KnowledgeIndex(entries, settings)
@@ -220,7 +220,7 @@ def _vectors_for(
     run: Run, entries: Sequence[KnowledgeEntry], embedder: Embedder, log: Callable[[str], None] | None
 ) -> Vectors:
     """Of all texts of these entries; only those that the run has none of are encoded."""
-    settings = run.recipe.retrieve
+    settings = run.recipe.task
     known: dict[str, NDArray[np.float32]] = {}
     if (run.folder / KNOWLEDGE).is_file():
         before = KnowledgeIndex(read_entries(run.folder / KNOWLEDGE), settings)

@@ -59,7 +59,7 @@ def make_run(
         run.write_card(
             {
                 "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-                "arch": recipe.retrieve.method,
+                "arch": recipe.task.method,
                 "task": "retrieve",
                 "versions": {"regard": __version__, "python": platform.python_version()},
             }
@@ -108,9 +108,9 @@ def configure(run: Run, overrides: Iterable[str]) -> list[str]:
         if name not in CHANGEABLE:
             raise SettingsError(f"{name}: what a run is does not change; there is {', '.join(CHANGEABLE)}")
     given = table.get("retrieve", {})
-    checked = make_recipe({"retrieve": given}, where="options").retrieve
-    after = dataclasses.replace(before.retrieve, **{name: getattr(checked, name) for name in given})
-    run.write_recipe(dataclasses.replace(before, retrieve=after))
+    checked = make_recipe({"data": {"task": "retrieve"}, "retrieve": given}, where="options").task
+    after = dataclasses.replace(before.task, **{name: getattr(checked, name) for name in given})
+    run.write_recipe(dataclasses.replace(before, task=after))
     return [f"retrieve.{name} = {getattr(after, name)}" for name in given]
 
 

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
-
-import torch
+from typing import Any
 
 from regard.config import Recipe
 from regard.data.pairs import Pair
 from regard.errors import SettingsError
-from regard.models import build, presets
-from regard.models.base import Network, count_parameters
-from regard.pages import render_page
+from regard.models.base import Network
 from regard.run import Run
-from regard.tasks.contract import Kind, Log, Tables
-from regard.tasks.report import run_data
+from regard.tasks.retrieve import RetrieveSettings
 from regard.tasks.retrieve.embedding import open_embedder
 from regard.tasks.retrieve.examples import PreparedKnowledge, TrainingKnowledge, prepare_knowledge, reopen_knowledge
 from regard.tasks.retrieve.index import KnowledgeIndex, known_entries, store_entries
@@ -25,38 +19,20 @@ from regard.tasks.retrieve.plan import make_retrieval_plan
 from regard.tasks.retrieve.retriever import Retriever
 from regard.tasks.retrieve.scores import compare_all, right_entries, score, tune_run
 from regard.tasks.retrieve.training import RetrieveTrainUnit
-from regard.training.checkpoint import TrainingProgress
+from regard.tasks.training import Json, Log, Scored, Tables, Training, Workload
 from regard.training.device import Machine
 from regard.training.distributed import ProcessGroup
-from regard.training.flops import count_cost
-from regard.training.plan import COPIES, FLOAT, PROCESS, SHARE_OF_PEAK, Estimate, PlannedSetting, amount, duration
-
-SHOWN_SAMPLES = 40
+from regard.training.plan import PlannedSetting
 
 
-class RetrieveTraining(Kind[TrainingKnowledge, PreparedKnowledge]):
+class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
     """From questions to answers that are known."""
 
-    defaults: ClassVar[Tables] = {
-        "model": {"arch": "text-encoder"},
-        "tokenizer": {"lowercase": True, "vocab_size": 4000},
-        "train": {"metric": "mrr", "label_smoothing": 0.0},
-    }
-    unit = "pairs"
-
     def check(self, recipe: Recipe) -> None:
-        """Architecture, metric, and nothing that is for models that write or needs no training."""
-        train, retrieve = recipe.train, recipe.retrieve
-        if recipe.model.kind != "text-encoder":
-            known = ", ".join(presets("text-encoder"))
-            raise SettingsError(f'model.arch = "{recipe.model.arch}" makes no vectors of texts; choose from {known}')
-        if train.metric != "mrr":
-            raise SettingsError(f'train.metric = "{train.metric}": of answers that are found there is mrr')
-        for name in ("r_drop", "fsdp", "label_smoothing"):
-            if getattr(train, name):
-                raise SettingsError(f"train.{name} is for models that write text; leave it out")
-        if retrieve.encoder or retrieve.method == "bm25":
-            what = "retrieve.encoder" if retrieve.encoder else 'retrieve.method = "bm25"'
+        """Refuse methods that need no training."""
+        settings: RetrieveSettings = recipe.task
+        if settings.encoder or settings.method == "bm25":
+            what = "retrieve.encoder" if settings.encoder else 'retrieve.method = "bm25"'
             raise SettingsError(f'{what} needs no training: "regard index --new RUN FILE"')
 
     def read(self, recipe: Recipe) -> TrainingKnowledge:
@@ -67,40 +43,37 @@ class RetrieveTraining(Kind[TrainingKnowledge, PreparedKnowledge]):
         """By the number of questions, and what the answers are."""
         return make_retrieval_plan(examples.known, given)
 
-    def estimate(self, recipe: Recipe, examples: TrainingKnowledge, machine: Machine) -> Estimate:
-        """On this machine."""
-        with torch.device("meta"):
-            model = build(recipe.model, vocabulary=recipe.tokenizer.vocab_size)
+    def sizes(self, recipe: Recipe, examples: TrainingKnowledge) -> dict[str, int]:
+        """The vocabulary has the size that the settings ask for."""
+        return {"vocabulary": recipe.tokenizer.vocab_size}
+
+    def workload(self, recipe: Recipe, examples: TrainingKnowledge) -> Workload:
+        """Pairs of texts of mean length: two passes."""
         data = examples.known
-        tokens = round(min(data.tokens, recipe.retrieve.max_tokens))
-        flops = 2 * data.texts * count_cost(model).training(text=1, token=tokens, pair=tokens**2)
-        parameters = count_parameters(model)
-        kept = 2 * recipe.train.batch_tokens * FLOAT * recipe.model.kept_per_token(tokens)
-        memory = PROCESS + COPIES * FLOAT * parameters + kept
-        return Estimate(parameters, memory, flops, flops / (SHARE_OF_PEAK * machine.peak))
+        tokens = round(min(data.tokens, recipe.task.max_tokens))
+        amounts = {"text": data.texts, "token": data.texts * tokens, "pair": data.texts * tokens**2}
+        return Workload(amounts, tokens, passes=2)
 
-    def prepare(
-        self, run: Run, recipe: Recipe, examples: TrainingKnowledge, log: Log, base: Run | None
-    ) -> PreparedKnowledge:
+    def prepare(self, run: Run, recipe: Recipe, examples: TrainingKnowledge, log: Log, base: Run | None) -> None:
         """Vocabulary, entries and held-out questions."""
-        return prepare_knowledge(run, recipe, examples, log, base)
+        made = prepare_knowledge(run, recipe, examples, log, base)
+        run.write_sizes(vocabulary=made.tokenizer.size)
 
-    def reopen(self, run: Run, log: Log) -> PreparedKnowledge:
+    def open_data(self, run: Run, log: Log) -> PreparedKnowledge:
         """From the run's own folder."""
         return reopen_knowledge(run, log)
 
-    def task(
-        self, recipe: Recipe, prepared: PreparedKnowledge, model: Network, group: ProcessGroup | None = None
+    def train_unit(
+        self, recipe: Recipe, data: PreparedKnowledge, model: Network, group: ProcessGroup | None = None
     ) -> RetrieveTrainUnit:
         """Batches of pairs."""
-        return RetrieveTrainUnit(recipe, prepared, model, group)
+        return RetrieveTrainUnit(recipe, data, model, group)
 
     def card(self, recipe: Recipe, prepared: PreparedKnowledge, base: Run | None) -> dict[str, Any]:
         """Numbers of questions and answers."""
         parts = {"train": sum(len(entry.questions) for entry in prepared.train)}
         parts |= {"valid": len(prepared.valid), "test": len(prepared.test)}
         return {
-            "task": "retrieve",
             "vocabulary": prepared.tokenizer.size,
             "questions": parts,
             "answers": len(prepared.train),
@@ -109,42 +82,46 @@ class RetrieveTraining(Kind[TrainingKnowledge, PreparedKnowledge]):
 
     def expected_initial_loss(self, recipe: Recipe, prepared: PreparedKnowledge) -> float:
         """Similarities lie between -1 and 1, so it cannot explode: about half of what it can be at most."""
-        return 2.0 + 1 / recipe.retrieve.temperature
+        return 2.0 + 1 / recipe.task.temperature
 
-    def finish(self, run: Run, prepared: PreparedKnowledge, progress: TrainingProgress, log: Log) -> None:
-        """Find weight and threshold, score by each method, index all that is known, report.
+    def predictor(self, run: Run, data: PreparedKnowledge, log: Log) -> TunedRetriever:
+        """Weight and threshold, found on the held-out questions, and an index without these."""
+        embedder = open_embedder(run, run.recipe.task)
+        index = KnowledgeIndex(data.train, run.recipe.task, embedder)
+        settings = tune_run(run, index, log)
+        return TunedRetriever(index, settings, run.card.get("tuned", {}))
 
-        Held-out questions are judged by an index without them; what answers later knows them too.
-        """
-        run.write_held_out(prepared.valid)  # never the test part: what is tuned later is tuned on these
-        embedder = open_embedder(run, run.recipe.retrieve)
-        index = KnowledgeIndex(prepared.train, run.recipe.retrieve, embedder)
-        retriever = Retriever(index, tune_run(run, index, log))
-        parts = {"valid": prepared.valid, "test": prepared.test}
-        scores = {
-            part: score_methods(retriever, run.card.get("tuned", {}), pairs) for part, pairs in parts.items() if pairs
-        }
-        learnt = {"parameters": count_parameters(run.build_network()), "scores": scores}
-        run.write_card(run.card | learnt | {"training": dataclasses.asdict(progress)})
-        held_out = prepared.test or prepared.valid
-        run.write_report(render_page("report", report(run, retriever, held_out)))
-        store_entries(run, known_entries(run))
-        run.put_store_away()
+    def score(self, predictor: TunedRetriever, examples: Sequence[Pair]) -> Scored:
+        """Recall and reciprocal rank, by each method."""
+        return Scored(score_methods(predictor, predictor.tuned, examples))
 
-    def result(self, run: Run) -> list[str]:
+    def held_out(self, data: PreparedKnowledge) -> list[Pair]:
+        """Never the test part: what is tuned later is tuned on these."""
+        return data.valid
+
+    def result_line(self, part: str, scores: Json) -> str:
         """Recall and reciprocal rank."""
-        lines = [
-            f"{part}: recall@1 {found['recall_1']:.2%}  recall@5 {found['recall_5']:.2%}  MRR {found['mrr']:.4f}"
-            f"  on {found['questions']:,} questions"
-            for part, found in run.card.get("scores", {}).items()
-        ]
-        look = f'look at {run.folder / "report.html"}, or "regard chat {run.folder}"'
-        return [*lines, f"the run is in {run.folder}; {look}"]
+        return (
+            f"recall@1 {scores['recall_1']:.2%}  recall@5 {scores['recall_5']:.2%}  MRR {scores['mrr']:.4f}"
+            f"  on {scores['questions']:,} questions"
+        )
+
+    def complete(self, run: Run, data: PreparedKnowledge) -> None:
+        """Index all that is known, held-out questions included."""
+        store_entries(run, known_entries(run))
 
     def folder(self, recipe: Recipe) -> Path:
         """Named after the file."""
         name = Path(recipe.data.train[0].source).name.partition(".")[0]
         return Path("runs") / (name or recipe.model.arch)
+
+
+class TunedRetriever(Retriever):
+    """A retriever that knows what was tuned for each method."""
+
+    def __init__(self, index: KnowledgeIndex, settings: RetrieveSettings, tuned: Mapping[str, Mapping[str, float]]):
+        super().__init__(index, settings)
+        self.tuned = tuned
 
 
 def score_methods(
@@ -162,36 +139,4 @@ def score_methods(
     return own.as_dict() | {"methods": by_method}
 
 
-def report(run: Run, retriever: Retriever, pairs: Sequence[Pair]) -> dict[str, Any]:
-    """Everything the page shows, ready for JSON."""
-    card = run.card
-    part = "test" if "test" in card["scores"] else "valid"
-    scores, training = card["scores"][part], card["training"]
-    threshold = f"{scores['answered']:.1%} reach the threshold of {retriever.settings.threshold:g}"
-    figures = (
-        (f"recall@1 on {scores['questions']:,} held-out questions", f"{scores['recall_1']:.1%}", threshold),
-        ("recall@5", f"{scores['recall_5']:.1%}", f"MRR {scores['mrr']:.3f}"),
-        (
-            "of training",
-            duration(training["seconds"]),
-            f"{training['step']:,} steps, {amount(training['flops'])}FLOP",
-        ),
-        ("parameters", amount(card["parameters"]), card["arch"]),
-        ("answers", f"{card['answers']:,}", f"{card['questions']['train']:,} questions"),
-    )
-    shown = pairs[:SHOWN_SAMPLES]
-    replies = [retriever.reply(pair.source) for pair in shown]
-    return run_data(run) | {
-        "title": run.folder.name,
-        "summary": [dict(zip(("label", "value", "note"), figure, strict=True)) for figure in figures],
-        "samples": [
-            {
-                "source": pair.source,
-                "translation": reply.text,
-                "reference": pair.target,
-                "score": reply.score,
-                "correct": reply.text == pair.target,
-            }
-            for pair, reply in zip(shown, replies, strict=True)
-        ],
-    }
+TRAINING = RetrieveTraining()

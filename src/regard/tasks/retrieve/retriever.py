@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from regard.config import RetrieveSettings
 from regard.data.pairs import Pair
 from regard.errors import RunError
 from regard.run import Run
+from regard.tasks.retrieve import RetrieveSettings
 from regard.tasks.retrieve.index import KnowledgeIndex, Scores, open_index
 from regard.tasks.retrieve.scores import TOGETHER, RetrievalScores, compare_all, right_entries, score
 from regard.tasks.translate.translation import Translation
@@ -176,7 +176,7 @@ def load(run: str | Path, *others: str | Path, **settings: Any) -> Retriever:
 def chosen(run: Run, given: dict[str, Any]) -> RetrieveSettings:
     """The settings of a run with others on top; another method has the threshold that was found for it."""
     found = run.card.get("tuned", {}).get(given.get("method", ""), {})
-    return replace(run.recipe.retrieve, **(found | given))
+    return replace(run.recipe.task, **(found | given))
 
 
 # A knowledge base as one who talks: what it finds is a reply like any other, and says where it is from.

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.config import RetrieveSettings
 from regard.data.pairs import Pair
 from regard.data.split import normalise
 from regard.run import Run
+from regard.tasks.retrieve import RetrieveSettings
 from regard.tasks.retrieve.data import KnowledgeEntry
 from regard.tasks.retrieve.index import KnowledgeIndex, MatchScores, Scores
 
@@ -134,7 +134,7 @@ def tune_run(run: Run, index: KnowledgeIndex, log: Callable[[str], None]) -> Ret
     What the user has set stays; what was found before is found anew. Few questions leave everything as it is. That the
     knowledge base may hold these very questions is not made use of.
     """
-    settings = run.recipe.retrieve
+    settings: RetrieveSettings = run.recipe.task
     pairs = run.held_out()
     found = tune(index.without(pair.source for pair in pairs), pairs) if pairs else {}
     if not found:
@@ -148,7 +148,7 @@ def tune_run(run: Run, index: KnowledgeIndex, log: Callable[[str], None]) -> Ret
     run.write_card(run.card | {"tuned": found})
     if own:
         settings = replace(settings, **own)
-        run.write_recipe(replace(run.recipe, retrieve=settings))
+        run.write_recipe(replace(run.recipe, task=settings))
         named = " and ".join(f"{name} {value:g}" for name, value in sorted(own.items(), reverse=True))
         log(f"{named}, found on {len(pairs):,} held-out questions")
     return settings

@@ -76,18 +76,18 @@ class RetrieveTrainUnit(StreamTrainUnit):
     def __init__(self, recipe: Recipe, prepared: PreparedKnowledge, model: Network, group: ProcessGroup | None = None):
         self.recipe, self.data = recipe, prepared
         self.cost = count_cost(model)
-        groups = [texts_of(entry, answers=recipe.retrieve.match_answers) for entry in prepared.train]
+        groups = [texts_of(entry, answers=recipe.task.match_answers) for entry in prepared.train]
         groups = [texts for texts in groups if len(texts) > 1]  # one text has no partner
         self.sizes = np.array([len(texts) for texts in groups])
         self.group_T = np.repeat(np.arange(len(groups)), self.sizes)
         self.first = np.cumsum([0, *self.sizes[:-1]])
         encoded = prepared.tokenizer.encode_many([text for texts in groups for text in texts])
-        self.ids = [ids[: recipe.retrieve.max_tokens] for ids in encoded]
+        self.ids = [ids[: recipe.task.max_tokens] for ids in encoded]
         self.length_T = np.array([len(ids) + 1 for ids in self.ids])
         even = np.full(len(self.ids), round(self.length_T.mean()) - 1, np.uint32)
         # a batch mixes texts of all lengths, and always has as many
         super().__init__(recipe.train, (even, np.zeros_like(even)))
-        self.by_vectors = replace(recipe.retrieve, method="dense")
+        self.by_vectors = replace(recipe.task, method="dense")
         self.known = [_few(entry) for entry in prepared.train]
         self.right = [number for number in right_entries(self.known, prepared.valid) if number is not None]
 
@@ -96,7 +96,7 @@ class RetrieveTrainUnit(StreamTrainUnit):
         settings = self.recipe.train
         chance = np.random.Generator(np.random.PCG64([settings.seed % (1 << 64), position]))
         batch = self._join(self.stream.at(position), chance)
-        hidden = self.recipe.retrieve.word_dropout * self.stage.strength
+        hidden = self.recipe.task.word_dropout * self.stage.strength
         for texts in batch.texts if hidden else ():
             drawn_BS = torch.from_numpy(chance.random(texts.ids_BS.shape, np.float32)) < hidden
             texts.ids_BS[drawn_BS & texts.mask_BS & (texts.ids_BS != EOS)] = UNK
@@ -123,7 +123,7 @@ class RetrieveTrainUnit(StreamTrainUnit):
         """Of telling partners."""
         vectors_RV = torch.cat([model(texts) for texts in batch.texts])
         one_BV, other_BV = vectors_RV[batch.place_R].chunk(2)
-        return contrast(one_BV, other_BV, batch.group_B, self.recipe.retrieve.temperature)
+        return contrast(one_BV, other_BV, batch.group_B, self.recipe.task.temperature)
 
     def flops(self, batch: PairBatch) -> float:
         """Arithmetic of one step on this batch, padding included."""

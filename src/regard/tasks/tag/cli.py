@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
     if options.explain and options.conll:
         raise SettingsError("--conll has no room for an explanation; leave out --explain, or take --json")
     if options.score:
-        labelled = _labelled(options.file, opened.recipe.tag.column)
+        labelled = _labelled(options.file, opened.recipe.task.column)
     sentences = iter([]) if options.score else _sentences(options)
     first = first_of(sentences)  # a missing file is told before the model is loaded
     if not first and not options.score:

@@ -22,18 +22,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.config import Corpus, DataSettings, Recipe, TagSettings
+from regard.config import Corpus, DataSettings, Recipe
 from regard.data.batches import make_documents
-from regard.data.records import read_objects
+from regard.data.records import read_kept, read_objects
 from regard.data.split import deal, split_texts
 from regard.data.store import DocumentStore, Sentences, StorePart, open_documents, write_documents
 from regard.errors import CorpusError, RunError, SettingsError
 from regard.files import read_lines, split_suffix, write_atomically
 from regard.run import Run
-from regard.tasks.contract import Log
+from regard.tasks.tag import TagSettings
 from regard.tasks.tag.plan import SentenceFacts
 from regard.tasks.tag.spans import OUTSIDE, Scheme, find_scheme, learnt_scheme, merge, rewrite
 from regard.tasks.tag.words import find_clitics
+from regard.tasks.training import Log
 from regard.text.tokenizer import EOS, SOS, Tokenizer, train_tokenizer
 
 FORMATS = ".conll .txt .bio .tsv (a word and its label a line), .conllu, .jsonl (tokens and tags), also .gz .zst"
@@ -285,6 +286,8 @@ def stretches(length: int, most: int) -> Iterator[WordWindow]:
 
 
 FEWEST_SENTENCES = 20
+CLITICS = "clitics.jsonl"
+"""File in the store with the English clitics that are words in the training data."""
 
 
 @dataclass(frozen=True)
@@ -380,12 +383,13 @@ class TrainingSentences:
 
 def prepare_sentences(
     run: Run, recipe: Recipe, sentences: TrainingSentences, log: Log, base: Run | None = None
-) -> PreparedSentences:
+) -> None:
     """Make vocabulary and labels, or take those of `base`; encode; write everything into the run."""
+    settings: TagSettings = recipe.task
     labels = base.labels if base else sentences.labels
     unknown = sorted(set(sentences.labels) - set(labels))
     if unknown:
-        label = merge(unknown[0], recipe.tag.scheme)
+        label = merge(unknown[0], settings.scheme)
         raise SettingsError(f'the label "{label}" is unknown to the run that this one starts from')
     run.write_labels(labels)
     if base:
@@ -395,45 +399,41 @@ def prepare_sentences(
         texts = (" ".join(sentence.tokens) for sentence in sentences.train())
         tokenizer = train_tokenizer(texts, recipe.tokenizer, recipe.train.seed)
     run.write_tokenizers(tokenizer, tokenizer)
-    return _build(run, recipe, sentences, tokenizer, labels, log)
+    run.write_sizes(vocabulary=tokenizer.size, labels=len(labels))
+    _write_store(run, sentences, log)
 
 
-def reopen_sentences(run: Run, log: Log) -> PreparedSentences:
-    """What `prepare_sentences` made, for going on; made again from the files where a finished run has put it away."""
+def open_sentences(run: Run, log: Log) -> PreparedSentences:
+    """What `prepare_sentences` wrote. A finished run has put its store away: it is made again from the files."""
     folder = run.folder / "store"
-    tokenizer = run.tokenizers[0]
     if not folder.is_dir():
-        sentences = TrainingSentences(run.recipe.data, run.recipe.tag, run.recipe.train.seed)
-        return _build(run, run.recipe, sentences, tokenizer, run.labels, log)
+        _write_store(run, TrainingSentences(run.recipe.data, run.recipe.task, run.recipe.train.seed), log)
     valid, test = (_read_kept(folder / f"{part}.jsonl") for part in ("valid", "test"))
-    return PreparedSentences(tokenizer, run.labels, open_documents(folder / "train"), valid, test, _known_clitics(run))
+    [clitics] = read_kept(folder / CLITICS, "clitics")
+    return PreparedSentences(
+        run.tokenizers[0], run.labels, open_documents(folder / "train"), valid, test, tuple(clitics)
+    )
 
 
-def _build(
-    run: Run, recipe: Recipe, sentences: TrainingSentences, tokenizer: Tokenizer, labels: Sequence[str], log: Log
-) -> PreparedSentences:
-    """Encode, and write the store."""
+def _write_store(run: Run, sentences: TrainingSentences, log: Log) -> None:
+    """Encode the sentences, and write them into the run."""
     log(f"encoding {len(sentences):,} sentences")
-    number = {label: place for place, label in enumerate(labels)}
+    settings: TagSettings = run.recipe.task
+    tokenizer = run.tokenizers[0]
+    number = {label: place for place, label in enumerate(run.labels)}
     short: list[TaggedSentence] = []
     parts = []
     for found, weight in sentences.corpora:
-        pieces = (piece for sentence in found for piece in _cut(sentence, recipe.tag.max_words))
+        pieces = (piece for sentence in found for piece in _cut(sentence, settings.max_words))
         short += [_rewrite(piece, learnt_scheme(sentences.scheme)) for piece in pieces]  # a cut may go through a span
         parts.append(StorePart(len(short), weight))
-    words = encode_words([sentence.tokens for sentence in short], tokenizer, recipe.tag)
+    words = encode_words([sentence.tokens for sentence in short], tokenizer, settings)
     numbered = ([number[tag] for tag in sentence.tags] for sentence in short)
     with run.new_store() as folder:
         write_documents(folder / "train", zip(words, numbered, strict=True), parts, tokenizer.size)
         for part, held_out in sentences.held_out.items():
             write_atomically(folder / f"{part}.jsonl", "".join(f"{to_json(one)}\n" for one in held_out).encode())
-    store = open_documents(run.folder / "store" / "train")
-    valid, test = sentences.held_out["valid"], sentences.held_out["test"]
-    return PreparedSentences(tokenizer, tuple(labels), store, valid, test, find_clitics(sentences.words))
-
-
-def _known_clitics(run: Run) -> tuple[str, ...]:
-    return tuple(run.card.get("clitics", ()))
+        write_atomically(folder / CLITICS, f"{json.dumps(find_clitics(sentences.words))}\n".encode())
 
 
 def _cut(sentence: TaggedSentence, most: int) -> Iterator[TaggedSentence]:

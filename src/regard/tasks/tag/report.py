@@ -1,36 +1,29 @@
-"""The report of a tagger: how it learnt, what it confuses, how far its probabilities can be trusted, some sentences."""
+"""What the report of a tagger shows: scores, what it confuses, how reliable its probabilities are, some sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from regard.pages import render_page
 from regard.run import Run
-from regard.tasks.report import run_data
-from regard.tasks.tag.data import TaggedSentence
+from regard.tasks.report import PART_NAMES, figures, last_part
+from regard.tasks.tag.data import PreparedSentences, TaggedSentence
 from regard.tasks.tag.scores import type_of
 from regard.tasks.tag.spans import mark
 from regard.tasks.tag.tagger import Tagger
-from regard.training.plan import amount, duration
 
 LOOKED_AT, SHOWN = 200, 30
-"""Held-out sentences that are tagged for the page, and how many of them it shows."""
+"""Number of held-out sentences that are tagged for the page, and how many of them it shows."""
 LONGEST_SHOWN = 40
 """Words."""
 
 
-def write_tag_report(run: Run, tagger: Tagger, held_out: Sequence[TaggedSentence]) -> Path:
-    """Collect the report of a run and write its page."""
-    return run.write_report(render_page("report", tag_report(run, tagger, held_out)))
-
-
-def tag_report(run: Run, tagger: Tagger, held_out: Sequence[TaggedSentence]) -> dict[str, Any]:
-    """Everything the page shows, ready for JSON."""
-    part = "test" if "test" in run.card["scores"] else "valid"
+def report(run: Run, tagger: Tagger, data: PreparedSentences, answers: None = None) -> dict[str, Any]:
+    """The sections of a tagger's report."""
+    part = last_part(run.card["scores"])
     scores = run.card["scores"][part]
-    return run_data(run) | {
+    held_out = data.test or data.valid
+    return {
         "title": title(tagger),
         "summary": summary(run, part),
         "labels": {
@@ -59,9 +52,7 @@ def summary(run: Run, part: str) -> list[dict[str, str]]:
     """The figures at the top of the page."""
     card = run.card
     scores, training = card["scores"][part], card["training"]
-    named = {"test": "unseen", "valid": "held-out"}[part]
-    where = f"on {scores['words']:,} {named} words"
-    steps = f"{training['step']:,} steps, {amount(training['flops'])}FLOP"
+    where = f"on {scores['words']:,} {PART_NAMES[part]} words"
     rows = []
     if "span_f1" in scores:
         both = f"precision {scores['precision']:.1%}, recall {scores['recall']:.1%}; as conlleval counts"
@@ -69,20 +60,18 @@ def summary(run: Run, part: str) -> list[dict[str, str]]:
     error = f"calibration error {scores['calibration_error']:.1%}"
     rows += [
         ("accuracy" if rows else f"accuracy {where}", f"{scores['accuracy']:.1%}", error),
-        ("of training", duration(training["seconds"]), steps),
-        ("parameters", amount(card["parameters"]), card["arch"]),
         ("training sentences", f"{card['sentences']['train']:,}", f"{training['tokens']:,} words read"),
     ]
-    return [{"label": label, "value": value, "note": note} for label, value, note in rows]
+    return figures(*rows)
 
 
 def samples(tagger: Tagger, held_out: Sequence[TaggedSentence]) -> list[dict[str, Any]]:
-    """Some sentences, as the page lays out translations: the text, its labels, and the right ones; mistakes first."""
+    """Some sentences: the text, its labels, and the right ones; those with mistakes first."""
     short = [sentence for sentence in held_out if len(sentence.tokens) <= LONGEST_SHOWN]
     shown: list[dict[str, Any]] = []
     for sentence, tagged in zip(short, tagger.tag([one.tokens for one in short]), strict=True):
         made, wanted = (mark(tagged.tokens, tags, tagger.scheme) for tags in (tagged.tags, sentence.tags))
-        shown.append({"source": tagged.text, "translation": made, "reference": wanted, "correct": made == wanted})
+        shown.append({"source": tagged.text, "output": made, "reference": wanted, "correct": made == wanted})
     shown.sort(key=lambda one: one["correct"])
     half = SHOWN // 2
     return shown[:half] + shown[half:][-half:]

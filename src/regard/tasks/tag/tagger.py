@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from regard import __version__
 from regard.config import Recipe
 from regard.data.batches import in_batches
+from regard.data.store import Sentences
 from regard.errors import RunError
-from regard.layers.hooks import trace
 from regard.models import base
 from regard.run import Run
-from regard.tasks.tag.data import TaggedSentence, encode_words, make_words
+from regard.tasks.tag import TagSettings
+from regard.tasks.tag.data import TaggedSentence, encode_words, make_words, stretches
 from regard.tasks.tag.scores import TagScores, score_tags, type_of
-from regard.tasks.tag.spans import find_spans, mark, rewrite
-from regard.tasks.tag.training import LabelScheme, SentenceTags, tag_sentences
+from regard.tasks.tag.spans import Scheme, all_labels, find_scheme, find_spans, merge, rewrite
 from regard.tasks.tag.words import treebank_words
 from regard.text.tokenizer import EOS, SOS, UNK, Tokenizer
 
@@ -32,6 +33,90 @@ LONGEST_EXPLAINED = 100
 """Words; of a longer sentence it is not computed what each does for each."""
 HIDDEN = [SOS, UNK, EOS]
 """The pieces of a word that is hidden."""
+
+
+class LabelScheme:
+    """The labels that a model has learnt, and those that it answers with: of spans, only some schemes tell the ends."""
+
+    def __init__(self, learnt: Sequence[str], settings: TagSettings):
+        self.learnt = tuple(learnt)
+        self.scheme: Scheme = "plain" if find_scheme([learnt]) == "plain" else settings.scheme
+        """Of the answers."""
+        merged = [merge(label, self.scheme) for label in learnt]
+        self.labels = all_labels(merged, self.scheme)
+        """Those of the answers."""
+        self.number = {label: place for place, label in enumerate(self.labels)}
+        self.merge_LK = torch.zeros(len(learnt), len(self.labels), dtype=torch.float64)
+        """1 where a learnt label is one of the answers'."""
+        self.merge_LK[range(len(learnt)), [self.number[label] for label in merged]] = 1.0
+
+    def merged(self, counts: Sequence[int]) -> dict[str, int]:
+        """How often each label of the answers is among learnt ones that were counted; none that is never there."""
+        sums = (torch.tensor(counts, dtype=torch.float64) @ self.merge_LK).long().tolist()
+        return {label: count for label, count in zip(self.labels, sums, strict=True) if count}
+
+    def answer(self, path: Sequence[int]) -> list[str]:
+        """The labels to give for a path of learnt ones."""
+        return list(rewrite([self.learnt[number] for number in path], self.scheme))
+
+
+class SentenceTags(NamedTuple):
+    """Labels of a sentence's words, and how probable each is."""
+
+    tags: list[str]
+    sure: list[float]
+    others: list[dict[str, float]]
+    """The likeliest labels of each word with their probabilities, if they were asked for."""
+
+
+@torch.no_grad()
+def tag_sentences(
+    model: base.TaggerModel,
+    sentences: Sequence[Sequence[str]],
+    tokenizer: Tokenizer,
+    settings: TagSettings,
+    labelling: LabelScheme,
+    likeliest: int = 0,
+) -> list[SentenceTags]:
+    """Label any number of sentences, each with at least one word, in their order; similar lengths are read together."""
+    encoded = encode_words(sentences, tokenizer, settings)
+    parts = [
+        (number, stretch)
+        for number, words in enumerate(encoded)
+        for stretch in stretches(len(words), settings.max_words)
+    ]
+    answers = [SentenceTags([], [], []) for _ in sentences]
+    found: list[SentenceTags] = [answers[0]] * len(parts) if answers else []
+    for places in in_batches([stretch.end - stretch.start for _, stretch in parts], settings.batch_words):
+        chosen = [encoded[number][stretch.start : stretch.end] for number, stretch in (parts[one] for one in places)]
+        for place, answer in zip(places, _answer(model, chosen, tokenizer.pad, labelling, likeliest), strict=True):
+            found[place] = answer
+    for (number, stretch), answer in zip(parts, found, strict=True):
+        kept = slice(stretch.first - stretch.start, stretch.last - stretch.start)
+        whole = answers[number]
+        whole.tags.extend(answer.tags[kept])
+        whole.sure.extend(answer.sure[kept])
+        whole.others.extend(answer.others[kept])
+    return answers
+
+
+def _answer(
+    model: base.TaggerModel, sentences: Sequence[Sentences], pad: int, labelling: LabelScheme, likeliest: int
+) -> list[SentenceTags]:
+    batch = make_words(sentences, pad).to(model.output.weight.device)
+    logits_BTL = model(batch)
+    paths_BT = model.crf.best(logits_BTL, batch.mask_BT).tolist()
+    shares_BTK = (model.crf.marginals(logits_BTL, batch.mask_BT).cpu() @ labelling.merge_LK).tolist()
+    answers = []
+    for row, count in enumerate(map(len, sentences)):
+        tags, shares_TK = labelling.answer(paths_BT[row][:count]), shares_BTK[row][:count]
+        sure = [shares[labelling.number[tag]] for tag, shares in zip(tags, shares_TK, strict=True)]
+        others = [
+            dict(heapq.nlargest(likeliest, zip(labelling.labels, shares, strict=True), key=itemgetter(1)))
+            for shares in shares_TK
+        ]
+        answers.append(SentenceTags(tags, sure, others if likeliest else []))
+    return answers
 
 
 NOTHING = SentenceTags([], [], [])
@@ -102,7 +187,7 @@ class Tagger:
     ):
         """`labels` are those that the model has learnt; `clitics` ("n't") the training data has as words."""
         self.model, self.tokenizer, self.recipe, self.clitics = model, tokenizer, recipe, tuple(clitics)
-        self.labelling = LabelScheme(labels, recipe.tag)
+        self.labelling = LabelScheme(labels, recipe.task)
         self.labels, self.scheme = self.labelling.labels, self.labelling.scheme
 
     def __repr__(self) -> str:
@@ -129,11 +214,11 @@ class Tagger:
     @torch.no_grad()
     def influence(self, tokens: Sequence[str], tags: Sequence[str]) -> Tensor:
         """By how much the log-probability of each word's label (row) falls when a word (column) is hidden, [T, T]."""
-        [encoded] = encode_words([tokens], self.tokenizer, self.recipe.tag)
+        [encoded] = encode_words([tokens], self.tokenizer, self.recipe.task)
         variants = [encoded, *([*encoded[:place], HIDDEN, *encoded[place + 1 :]] for place in range(len(encoded)))]
         number_T1 = torch.tensor([[self.labelling.number[tag]] for tag in tags])
         surprise_VT = torch.zeros(len(variants), len(encoded))
-        for places in in_batches([len(encoded)] * len(variants), self.recipe.tag.batch_words):
+        for places in in_batches([len(encoded)] * len(variants), self.recipe.task.batch_words):
             batch = make_words([variants[place] for place in places], self.tokenizer.pad)
             batch = batch.to(self.model.output.weight.device)
             learnt_VTL = self.model.crf.marginals(self.model(batch), batch.mask_BT).cpu()
@@ -150,7 +235,7 @@ class Tagger:
         return _Divided(" ".join(tokens), tokens, tuple(_places(tokens)))
 
     def _answers(self, sentences: Sequence[Sequence[str]], likeliest: int = 0) -> list[SentenceTags]:
-        return tag_sentences(self.model, sentences, self.tokenizer, self.recipe.tag, self.labelling, likeliest)
+        return tag_sentences(self.model, sentences, self.tokenizer, self.recipe.task, self.labelling, likeliest)
 
     def _join(
         self, sentence: _Divided, tags: list[str], sure: list[float], others: list[dict[str, float]]
@@ -163,7 +248,7 @@ class Tagger:
         return TaggedText(text, tokens, tuple(tags), tuple(sure), tuple(spans), tuple(others) if others else None)
 
     def _explain(self, tagged: TaggedText) -> TaggedText:
-        if not tagged.tokens or len(tagged.tokens) > min(LONGEST_EXPLAINED, self.recipe.tag.max_words):
+        if not tagged.tokens or len(tagged.tokens) > min(LONGEST_EXPLAINED, self.recipe.task.max_words):
             return replace(tagged, top_labels=tagged.top_labels or ())
         found_TT = self.influence(tagged.tokens, tagged.tags)
         return replace(tagged, influence=tuple(tuple(row) for row in found_TT.tolist()))
@@ -191,38 +276,3 @@ def load(run: str | Path, *others: str | Path) -> Tagger:
     model = opened.load_network()
     assert isinstance(model, base.TaggerModel)
     return Tagger(model, opened.tokenizers[0], opened.labels, opened.recipe, opened.card.get("clitics", ()))
-
-
-# The inspection of a tagged sentence: labels, what made them likely, and attention between words if there is any.
-
-
-def inspect_tags(run: Run, sentence: Sentence) -> dict[str, Any]:
-    """Label one sentence, a text or its words, and look at why."""
-    tagger = load(run.folder)
-    [tagged] = tagger.tag([sentence], explain=True)
-    return {
-        "title": tagged.text,
-        "marked": mark(tagged.tokens, tagged.tags, tagger.scheme),
-        "run": run.folder.name,
-        "version": __version__,
-        "model": {"arch": run.recipe.model.arch},
-        "tagged": tagged.as_dict(),
-        "attention": attention_between(tagger, tagged),
-    }
-
-
-@torch.no_grad()
-def attention_between(tagger: Tagger, tagged: TaggedText) -> dict[str, Any] | None:
-    """Which words each word looked at, by layer and head; None where the model has no attention or a text is long."""
-    if not tagged.tokens or len(tagged.tokens) > LONGEST_EXPLAINED:
-        return None
-    encoded = encode_words([tagged.tokens], tagger.tokenizer, tagger.recipe.tag)
-    with trace(tagger.model) as tape:
-        tagger.model(make_words(encoded, tagger.tokenizer.pad))
-    maps = [{"name": name, "heads": _rounded(seen.weights_BHTS[0])} for name, seen in tape.items()]
-    return {"source": list(tagged.tokens), "target": list(tagged.tokens), "maps": maps} if maps else None
-
-
-def _rounded(weights_HTT: Tensor) -> list[list[list[float]]]:
-    """To what an eye can see."""
-    return [[[round(weight, 3) for weight in row] for row in head] for head in weights_HTT.tolist()]

@@ -1,29 +1,43 @@
-"""How labels of words are learnt: batches of sentences, their loss, and validation on held-out ones."""
+"""Training of taggers: batches of sentences, their loss, validation, and what the card and the terminal say of them."""
 
 from __future__ import annotations
 
-import heapq
+import math
 from collections.abc import Sequence
-from operator import itemgetter
-from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from regard.config import Recipe, TagSettings
+from regard.config import Recipe
 from regard.data.batches import in_batches
-from regard.data.store import Sentences
 from regard.layers.dropout import Rows
-from regard.models.base import TaggerModel
+from regard.models.base import Network, TaggerModel
+from regard.run import Run
 from regard.tasks.dataset import StreamTrainUnit
-from regard.tasks.tag.data import PreparedSentences, TagBatch, TaggedSentence, encode_words, make_words, stretches
+from regard.tasks.tag.data import (
+    PreparedSentences,
+    TagBatch,
+    TaggedSentence,
+    TrainingSentences,
+    encode_words,
+    make_words,
+    open_sentences,
+    prepare_sentences,
+)
+from regard.tasks.tag.plan import make_tag_plan
 from regard.tasks.tag.scores import score_tags
-from regard.tasks.tag.spans import Scheme, all_labels, find_scheme, learnt_scheme, merge, rewrite
-from regard.text.tokenizer import Tokenizer
+from regard.tasks.tag.spans import learnt_scheme, rewrite
+from regard.tasks.tag.tagger import LabelScheme, Tagger, tag_sentences
+from regard.tasks.training import Json, Log, Scored, Tables, Training, Workload
+from regard.training.device import Machine
 from regard.training.distributed import ProcessGroup
 from regard.training.flops import count_cost
 from regard.training.loss import Loss
+from regard.training.plan import PlannedSetting
 from regard.training.trainer import Validation
+
+HELD_OUT_SENTENCES = 200
+"""Held-out sentences that stay in a finished run."""
 
 
 class TagTrainUnit(StreamTrainUnit):
@@ -36,7 +50,7 @@ class TagTrainUnit(StreamTrainUnit):
         super().__init__(recipe.train, (store.sentence_counts, np.zeros_like(store.sentence_counts)), store.weights)
         self.recipe, self.data, self.group = recipe, prepared, group or ProcessGroup()
         self.cost = count_cost(model)
-        self.labelling = LabelScheme(prepared.labels, recipe.tag)
+        self.labelling = LabelScheme(prepared.labels, recipe.task)
 
     def batch(self, position: int) -> TagBatch:
         """The sentences at this place of the stream."""
@@ -73,7 +87,7 @@ class TagTrainUnit(StreamTrainUnit):
         share = self.group.share(range(len(self.data.valid)))
         mine = [self.data.valid[place] for place in share]
         given = self.group.join(
-            tag_sentences(model, [one.tokens for one in mine], self.data.tokenizer, self.recipe.tag, self.labelling)
+            tag_sentences(model, [one.tokens for one in mine], self.data.tokenizer, self.recipe.task, self.labelling)
         )
         found = score_tags([one.tags for one in self.data.valid], [one.tags for one in given], self.labelling.scheme)
         scores = {"accuracy": found.accuracy, "f1": found.f1, "loss": self._valid_loss(model, mine)}
@@ -87,14 +101,14 @@ class TagTrainUnit(StreamTrainUnit):
         """Over all words of sentences whose labels are all known."""
         number = {label: place for place, label in enumerate(self.data.labels)}
         learnt = learnt_scheme(self.labelling.scheme)
-        short = (one for one in sentences if len(one.tags) <= self.recipe.tag.max_words)
+        short = (one for one in sentences if len(one.tags) <= self.recipe.task.max_words)
         rewritten = [TaggedSentence(one.tokens, rewrite(one.tags, learnt)) for one in short]
         known = [one for one in rewritten if number.keys() >= set(one.tags)]
         total = words = 0.0
         device = model.output.weight.device
-        for places in in_batches([len(one.tags) for one in known], self.recipe.tag.batch_words):
+        for places in in_batches([len(one.tags) for one in known], self.recipe.task.batch_words):
             chosen = [known[place] for place in places]
-            encoded = encode_words([one.tokens for one in chosen], self.data.tokenizer, self.recipe.tag)
+            encoded = encode_words([one.tokens for one in chosen], self.data.tokenizer, self.recipe.task)
             labels = [[number[tag] for tag in one.tags] for one in chosen]
             batch = make_words(encoded, self.data.tokenizer.pad, labels).to(device)
             total += float(self.loss(model, batch).plain)
@@ -108,85 +122,81 @@ class TagTrainUnit(StreamTrainUnit):
         return make_words(sentences, self.data.tokenizer.pad, labels, index)
 
 
-class LabelScheme:
-    """The labels that a model has learnt, and those that it answers with: of spans, only some schemes tell the ends."""
+class TagTraining(Training[TrainingSentences, PreparedSentences]):
+    """From files of labelled words to a tagger."""
 
-    def __init__(self, learnt: Sequence[str], settings: TagSettings):
-        self.learnt = tuple(learnt)
-        self.scheme: Scheme = "plain" if find_scheme([learnt]) == "plain" else settings.scheme
-        """Of the answers."""
-        merged = [merge(label, self.scheme) for label in learnt]
-        self.labels = all_labels(merged, self.scheme)
-        """Those of the answers."""
-        self.number = {label: place for place, label in enumerate(self.labels)}
-        self.merge_LK = torch.zeros(len(learnt), len(self.labels), dtype=torch.float64)
-        """1 where a learnt label is one of the answers'."""
-        self.merge_LK[range(len(learnt)), [self.number[label] for label in merged]] = 1.0
+    def read(self, recipe: Recipe) -> TrainingSentences:
+        """Read the files."""
+        return TrainingSentences(recipe.data, recipe.task, recipe.train.seed)
 
-    def merged(self, counts: Sequence[int]) -> dict[str, int]:
-        """How often each label of the answers is among learnt ones that were counted; none that is never there."""
-        sums = (torch.tensor(counts, dtype=torch.float64) @ self.merge_LK).long().tolist()
-        return {label: count for label, count in zip(self.labels, sums, strict=True) if count}
+    def plan(self, examples: TrainingSentences, machine: Machine, given: Tables, where: str) -> list[PlannedSetting]:
+        """By the number of sentences, their words and labels."""
+        return make_tag_plan(examples.facts, machine, given)
 
-    def answer(self, path: Sequence[int]) -> list[str]:
-        """The labels to give for a path of learnt ones."""
-        return list(rewrite([self.learnt[number] for number in path], self.scheme))
+    def sizes(self, recipe: Recipe, examples: TrainingSentences) -> dict[str, int]:
+        """The vocabulary has the size that the settings ask for."""
+        return {"vocabulary": recipe.tokenizer.vocab_size, "labels": examples.facts.labels}
+
+    def workload(self, recipe: Recipe, examples: TrainingSentences) -> Workload:
+        """Words of mean length, each with a mark before and after it."""
+        facts = examples.facts
+        words = round(facts.total)
+        pieces = round(words * (facts.word_length + 2))
+        return Workload({"piece": pieces, "word": words, "pair": round(facts.words) * words}, facts.words)
+
+    def prepare(self, run: Run, recipe: Recipe, examples: TrainingSentences, log: Log, base: Run | None) -> None:
+        """Vocabulary, labels, pieces and held-out sentences."""
+        prepare_sentences(run, recipe, examples, log, base)
+
+    def open_data(self, run: Run, log: Log) -> PreparedSentences:
+        """From the run's own folder."""
+        return open_sentences(run, log)
+
+    def train_unit(
+        self, recipe: Recipe, data: PreparedSentences, model: Network, group: ProcessGroup | None = None
+    ) -> TagTrainUnit:
+        """Batches of sentences."""
+        assert isinstance(model, TaggerModel)
+        return TagTrainUnit(recipe, data, model, group)
+
+    def expected_initial_loss(self, recipe: Recipe, data: PreparedSentences) -> float:
+        """That of guessing, with a margin."""
+        return 2.0 + math.log(len(data.labels))
+
+    def card(self, recipe: Recipe, data: PreparedSentences, base: Run | None) -> Json:
+        """Numbers of sentences and words, and the labels."""
+        counts = data.train.label_counts(len(data.labels)).tolist()
+        labelling = LabelScheme(data.labels, recipe.task)
+        before = base.card.get("clitics", ()) if base else ()
+        return {
+            "vocabulary": data.tokenizer.size,
+            "sentences": {"train": len(data.train), "valid": len(data.valid), "test": len(data.test)},
+            "words": sum(counts),
+            "scheme": labelling.scheme,
+            "labels": labelling.merged(counts),
+            "clitics": list(dict.fromkeys((*before, *data.clitics))),
+        }
+
+    def score(self, predictor: Tagger, examples: Sequence[TaggedSentence]) -> Scored:
+        """Accuracy, F1 of labels and of spans, calibration."""
+        return Scored(predictor.score(examples).as_dict())
+
+    def held_out(self, data: PreparedSentences) -> list[Json]:
+        """Of the test part, if there is one."""
+        return [one._asdict() for one in (data.test or data.valid)[:HELD_OUT_SENTENCES]]
+
+    def result_line(self, part: str, scores: Json) -> str:
+        """F1 of spans, or accuracy."""
+        size = f"on {scores['words']:,} words of {scores['sentences']:,} sentence{'s' * (scores['sentences'] != 1)}"
+        accuracy = f"accuracy {scores['accuracy']:.2%}"
+        if "span_f1" not in scores:
+            return f"{accuracy}  macro F1 {scores['f1']:.2%}  {size}"
+        spans = f"span F1 {scores['span_f1']:.2%}  precision {scores['precision']:.2%}"
+        return f"{spans}  recall {scores['recall']:.2%}  {accuracy}  {size}"
+
+    def complete(self, run: Run, data: PreparedSentences) -> None:
+        """Close the store."""
+        data.train.close()
 
 
-class SentenceTags(NamedTuple):
-    """Labels of a sentence's words, and how probable each is."""
-
-    tags: list[str]
-    sure: list[float]
-    others: list[dict[str, float]]
-    """The likeliest labels of each word with their probabilities, if they were asked for."""
-
-
-@torch.no_grad()
-def tag_sentences(
-    model: TaggerModel,
-    sentences: Sequence[Sequence[str]],
-    tokenizer: Tokenizer,
-    settings: TagSettings,
-    labelling: LabelScheme,
-    likeliest: int = 0,
-) -> list[SentenceTags]:
-    """Label any number of sentences, each with at least one word, in their order; similar lengths are read together."""
-    encoded = encode_words(sentences, tokenizer, settings)
-    parts = [
-        (number, stretch)
-        for number, words in enumerate(encoded)
-        for stretch in stretches(len(words), settings.max_words)
-    ]
-    answers = [SentenceTags([], [], []) for _ in sentences]
-    found: list[SentenceTags] = [answers[0]] * len(parts) if answers else []
-    for places in in_batches([stretch.end - stretch.start for _, stretch in parts], settings.batch_words):
-        chosen = [encoded[number][stretch.start : stretch.end] for number, stretch in (parts[one] for one in places)]
-        for place, answer in zip(places, _answer(model, chosen, tokenizer.pad, labelling, likeliest), strict=True):
-            found[place] = answer
-    for (number, stretch), answer in zip(parts, found, strict=True):
-        kept = slice(stretch.first - stretch.start, stretch.last - stretch.start)
-        whole = answers[number]
-        whole.tags.extend(answer.tags[kept])
-        whole.sure.extend(answer.sure[kept])
-        whole.others.extend(answer.others[kept])
-    return answers
-
-
-def _answer(
-    model: TaggerModel, sentences: Sequence[Sentences], pad: int, labelling: LabelScheme, likeliest: int
-) -> list[SentenceTags]:
-    batch = make_words(sentences, pad).to(model.output.weight.device)
-    logits_BTL = model(batch)
-    paths_BT = model.crf.best(logits_BTL, batch.mask_BT).tolist()
-    shares_BTK = (model.crf.marginals(logits_BTL, batch.mask_BT).cpu() @ labelling.merge_LK).tolist()
-    answers = []
-    for row, count in enumerate(map(len, sentences)):
-        tags, shares_TK = labelling.answer(paths_BT[row][:count]), shares_BTK[row][:count]
-        sure = [shares[labelling.number[tag]] for tag, shares in zip(tags, shares_TK, strict=True)]
-        others = [
-            dict(heapq.nlargest(likeliest, zip(labelling.labels, shares, strict=True), key=itemgetter(1)))
-            for shares in shares_TK
-        ]
-        answers.append(SentenceTags(tags, sure, others if likeliest else []))
-    return answers
+TRAINING = TagTraining()

@@ -1,1 +1,25 @@
-"""Translate."""
+"""Translate: from sentences in one language to sentences in another."""
+
+from __future__ import annotations
+
+from regard.tasks import Task
+
+TASK = Task(
+    name="translate",
+    help="translate sentences",
+    does="translates",
+    model_kind="seq2seq",
+    predictor="Translator",
+    module="translator",
+    command="translate",
+    commands={
+        "translate": "translate a file or standard input",
+        "evaluate": "score a run on a test set, or compare two: BLEU, chrF, TER",
+        "score": "log-probabilities of given translations",
+        "heads": "show what attention heads do and which matter; prune the others",
+    },
+    writes=True,
+    metrics=("bleu", "chrf", "loss"),
+    scores={"bleu": "BLEU {:.1f}", "chrf": "chrF {:.1f}", "ter": "TER {:.1f}", "loss": "loss {:.3f}"},
+    kept=("source_language", "target_language"),
+)

@@ -152,8 +152,9 @@ class TrainingPairs:
 class DialoguePairs(TrainingPairs):
     """Conversations as pairs of a context and a reply. They are held out as wholes, whatever sentences they share."""
 
-    def __init__(self, data: DataSettings, seed: int):
+    def __init__(self, data: DataSettings, seed: int, context_turns: int):
         self._fit: Callable[[str], str] | None = None
+        self.context_turns = context_turns
         super().__init__(data, seed)
 
     def held_out(self, part: str) -> list[Pair]:
@@ -188,12 +189,15 @@ class DialoguePairs(TrainingPairs):
         return chain.from_iterable(map(read_dialogues, self.data.train))
 
     def _read(self, corpus: Corpus) -> Iterator[Pair]:
-        return (pair for dialogue in read_dialogues(corpus) for pair in make_pairs(dialogue, self.data.turns))
+        return (pair for dialogue in read_dialogues(corpus) for pair in make_pairs(dialogue, self.context_turns))
 
 
-def read_pairs(data: DataSettings, seed: int) -> TrainingPairs:
+def read_pairs(recipe: Recipe) -> TrainingPairs:
     """The pairs of a task that learns from pairs."""
-    return (DialoguePairs if data.task == "chat" else TrainingPairs)(data, seed)
+    data, seed = recipe.data, recipe.train.seed
+    if data.task == "chat":
+        return DialoguePairs(data, seed, recipe.task.context_turns)
+    return TrainingPairs(data, seed)
 
 
 def prepare(
@@ -214,7 +218,7 @@ def open_prepared(run: Run, log: Log) -> PreparedPairs:
     folder = run.folder / "store"
     source, target = run.tokenizers
     if not folder.is_dir():
-        pairs = read_pairs(run.recipe.data, run.recipe.train.seed)
+        pairs = read_pairs(run.recipe)
         return _build(run, run.recipe, pairs, source, target, log)
     return PreparedPairs(
         source, target, open_store(folder / "train"), _read_pairs(folder / "valid.jsonl"),

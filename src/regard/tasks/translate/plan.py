@@ -17,15 +17,11 @@ from regard.models import build, settings_of
 from regard.models.base import Network, count_parameters
 from regard.models.transformer_settings import TransformerSettings
 from regard.training.device import Machine
-from regard.training.flops import count_cost, pair_amounts
 from regard.training.plan import (
     CHARACTERS_PER_TOKEN,
     COPIES,
     FLOAT,
     PROCESS,
-    SHARE_OF_PEAK,
-    SHARE_OF_SHORT_PEAK,
-    Estimate,
     PlannedSetting,
     Tables,
     choose_learning_rate,
@@ -33,7 +29,6 @@ from regard.training.plan import (
     leave_given,
     steps_per_epoch,
 )
-from regard.training.schedule import ends_by_patience_only
 
 LONGEST_SENTENCES = 8  # of the longest kind, that a batch should hold
 EPOCHS = 60  # of little data; half as many cost a point of BLEU (docs/log.md)
@@ -146,20 +141,6 @@ def _batch(corpus: PairFacts, machine: Machine) -> PlannedSetting:
         wanted *= 2
     reason = "little data: many small steps" if wanted == 2048 else "large enough to keep the machine busy"
     return PlannedSetting("train.batch_tokens", wanted, reason)
-
-
-def estimate(recipe: Recipe, corpus: PairFacts, machine: Machine) -> Estimate:
-    """What training by this recipe will take."""
-    model = _build(recipe)
-    length = round(corpus.length)
-    train, passes = recipe.train, 2 if recipe.train.r_drop else 1
-    flops = passes * corpus.pairs * count_cost(model).training(**pair_amounts(1, length, length))
-    parameters = count_parameters(model)
-    short = train.precision == "bfloat16"
-    speed = machine.peak * (machine.bfloat16_speedup * SHARE_OF_SHORT_PEAK if short else SHARE_OF_PEAK)
-    most = train.max_steps * train.gradient_accumulation / corpus.steps(train.batch_tokens)
-    epochs = 0.0 if ends_by_patience_only(train) else most
-    return Estimate(parameters, _memory(recipe, parameters, corpus), flops, flops / speed, epochs)
 
 
 def _build(recipe: Recipe) -> Network:

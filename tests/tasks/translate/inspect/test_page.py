@@ -194,6 +194,7 @@ def folder(tokens: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = Run.create(tmp_path_factory.mktemp("runs") / "small")
     run.write_recipe(recipe)
     run.write_tokenizers(tokens, tokens)
+    run.write_sizes(source_vocabulary=tokens.size, target_vocabulary=tokens.size)
     torch.manual_seed(1)
     run.write_weights(dict(run.build_model().named_parameters()))
     return run.folder

@@ -31,11 +31,11 @@ from regard.models.base import Seq2Seq, count_parameters
 from regard.models.transformer_settings import TransformerSettings
 from regard.run import METRICS, WEIGHTS, Run
 from regard.tasks.seq2seq import TranslateTrainUnit
-from regard.tasks.train import TrainingJob, first_card, log
+from regard.tasks.train import TrainingJob, finish, first_card, log
+from regard.tasks.translate import TASK
 from regard.tasks.translate.data import PreparedPairs, TrainingPairs, prepare
 from regard.tasks.translate.evaluate import quick_scores
 from regard.tasks.translate.inspect.heads import text_batches
-from regard.tasks.translate.kind import finish
 from regard.tasks.translate.translator import load, texts_of
 from regard.training.checkpoint import TrainingProgress
 from regard.training.device import choose_device
@@ -104,7 +104,7 @@ def learn_gates(
     gated = GatedModel(model, gates, weights_follow=weights_follow).to(choose_device(settings, 0))
     recipe, goal = replace(recipe, train=settings), left / sum(heads.values())
     task = GateTrainUnit(recipe, prepared, gated, goal, lambda: share_done(trainer.progress, settings))
-    shown: TrainingLog = LiveBar(settings) if sys.stderr.isatty() else PlainLog(settings)
+    shown: TrainingLog = LiveBar(settings, TASK.scores) if sys.stderr.isatty() else PlainLog(settings, TASK.scores)
     with tempfile.TemporaryDirectory() as states, StopRequest() as stop:
         trainer = Trainer(gated, task, settings, Path(states), [shown])
         # Closing gates may cost much, but less than guessing does: beyond that, the loop must roll back.
@@ -233,6 +233,7 @@ def prune_run(
             kept = strongest(importance_by_ablation(model, judged), left)
         recipe = replace(recipe, model=pruned_settings(settings, kept))
         draft.write_recipe(recipe)
+        draft.write_sizes(**run.sizes)
         draft.write_weights(pruned_weights(model, kept))
         draft.write_card(first_card(TrainingJob(recipe, pairs, [], run), prepared))
         progress = (
@@ -241,7 +242,7 @@ def prune_run(
         compared = compare_runs(run, draft, (prepared.test or prepared.valid)[:COMPARED])
         pruning = Pruning(run.folder.name, by, kept, had, compared)
         draft.write_card(draft.card | {"pruning": pruning.as_dict()})
-        finish(draft, prepared, progress, log)
+        finish(draft, prepared, progress)
     return pruning
 
 
@@ -318,7 +319,7 @@ def _train_on(draft: Run, prepared: PreparedPairs) -> TrainingProgress:
     recipe = draft.recipe
     model = draft.load_model().requires_grad_(True).to(choose_device(recipe.train, 0))
     task = TranslateTrainUnit(recipe, prepared, model)
-    watchers = make_logs(draft.folder / METRICS, recipe.train)
+    watchers = make_logs(draft.folder / METRICS, recipe.train, TASK.scores)
     log("training without the removed heads")
     with tempfile.TemporaryDirectory() as states, StopRequest() as stop:
         trainer = Trainer(model, task, recipe.train, Path(states), watchers)

@@ -1,0 +1,93 @@
+"""What the report of a translator shows: scores, samples, attention of one sentence, lengths."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from regard.analysis.trace import Trace
+from regard.languages import language_name
+from regard.run import Run
+from regard.tasks.chat import TURN
+from regard.tasks.chat.data import readable
+from regard.tasks.report import PART_NAMES, figures, last_part
+from regard.tasks.translate.data import PreparedPairs
+from regard.tasks.translate.translator import Translator
+
+SHOWN_SAMPLES = 40
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A held-out sentence, what the model made of it, and what it should have been."""
+
+    source: str
+    output: str
+    reference: str
+    score: float
+
+
+def report(run: Run, translator: Translator, data: PreparedPairs, samples: Sequence[Sample]) -> dict[str, Any]:
+    """The sections of a translator's report."""
+    return {
+        "title": title(run),
+        "languages": run.card["languages"],
+        "summary": summary(run.card),
+        "samples": [
+            asdict(sample) | {"source": readable(sample.source), "correct": sample.output == sample.reference}
+            for sample in samples[:SHOWN_SAMPLES]
+        ],
+        "attention": attention_data(translator.trace(_typical(samples).source)) if samples else {},
+        "lengths": dict(zip(("source", "target"), map(_histogram, data.train.lengths), strict=True)),
+        "score_histogram": _histogram(round(sample.score, 1) for sample in samples),
+    }
+
+
+def title(run: Run) -> str:
+    """E.g. English to Italian, or the name of the run where the languages are not known."""
+    codes = (run.recipe.data.source_language, run.recipe.data.target_language)
+    return " to ".join(map(language_name, codes)) if all(codes) else run.folder.name
+
+
+def summary(card: dict[str, Any]) -> list[dict[str, str]]:
+    """The figures at the top of the page."""
+    part = last_part(card["scores"])
+    scores, where = card["scores"][part], f"{PART_NAMES[part]} sentences"
+    rows = [
+        (
+            f"BLEU on {scores['sentences']:,} {where}",
+            f"{scores['bleu']:.1f}",
+            scores["signatures"]["bleu"],
+        ),
+        ("chrF", f"{scores['chrf']:.1f}", scores["signatures"]["chrf"]),
+        ("training pairs", f"{card['pairs']['train']:,}", f"{card['training']['tokens']:,} target tokens read"),
+    ]
+    if "perplexity" in scores:
+        rows.insert(0, ("perplexity", f"{scores['perplexity']:.1f}", "how many tokens it wavers between, on average"))
+    return figures(*rows)
+
+
+def attention_data(trace: Trace) -> dict[str, Any]:
+    """Words and all maps from target to source, rounded to what an eye can see."""
+    trace = trace.by_words()
+    maps = [
+        {"name": name, "heads": [[[round(w, 3) for w in row] for row in head] for head in weights.tolist()]}
+        for name, weights in trace.weights.items()
+        if name.endswith("cross")
+    ]
+    return {"source": _readable(trace.source.words), "target": _readable(trace.target.words), "maps": maps}
+
+
+def _readable(tokens: Iterable[str]) -> list[str]:
+    return [{"</s>": "end", TURN: "/"}.get(token, token) for token in tokens]
+
+
+def _typical(samples: Sequence[Sample]) -> Sample:
+    """A sentence that is neither short nor long, for the picture."""
+    return min(samples, key=lambda sample: (abs(len(sample.source.split()) - 9), sample.source))
+
+
+def _histogram(values: Iterable[float]) -> list[list[float]]:
+    return [[float(value), count] for value, count in sorted(Counter(values).items())]
