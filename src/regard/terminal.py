@@ -135,14 +135,13 @@ def _section_table(section: type) -> Iterator[str]:
 
 def _task_table() -> Iterator[str]:
     """What tasks have in place of the defaults above."""
-    yield "| task | settings |"
-    yield "|---|---|"
+    yield "| task | what it does | settings |"
+    yield "|---|---|---|"
     for task in registry.TASKS:
         facts = find_task(task)
         tables = join_tables({"train": {"metric": facts.metrics[0]}}, facts.defaults)
         settings = [f"{name}.{key} = {json.dumps(table[key])}" for name, table in tables.items() for key in table]
-        if settings:
-            yield f"| `{task}` | {_listed(settings)} |"
+        yield f"| `{task}` | {facts.help} | {_listed(settings)} |"
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -29,7 +29,7 @@ class DataSettings:
     """What to learn from."""
 
     task: str = next(iter(TASKS))
-    """What to learn: the name of a task."""
+    """What to learn: the name of a task, e.g. "tag"; `regard train --help` lists them."""
     train: tuple[Corpus, ...] = ()
     """The corpora to train on, as [[data.train]] tables."""
     valid: tuple[Corpus, ...] = ()

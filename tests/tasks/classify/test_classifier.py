@@ -210,7 +210,7 @@ def test_info_shows_the_scores(folder, capsys):
         (["evaluate", "{run}", "--source", "{data}"], "classifies documents"),
         (["score", "{run}", "--source", "{data}"], "classifies documents"),
         (["heads", "{run}"], "classifies documents"),
-        (["export", "{run}", "--to", "onnx", "--out", "{run}/x"], "classifies documents"),
+        (["export", "{run}", "--to", "onnx", "--out", "{run}/x"], "cannot be exported to onnx"),
         (["inspect", "{run}", "--survey"], "classifies documents"),
         (["inspect", "{run}", " "], "the document is empty"),
         (["classify", "{run}", "{data}.none"], "no such file"),
@@ -254,7 +254,7 @@ def test_bad_data_is_one_line_and_leaves_nothing(tmp_path, capsys, case):
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("model.arch=transformer-tiny", 'is not for data.task = "classify"; choose from han, encoder'),
+        ("model.arch=transformer-tiny", 'is not for data.task = "classify"; choose from han, transformer-classifier'),
         ("train.metric=bleu", 'is no score of "classify"'),
         ("train.r_drop=1.0", "is not supported"),
         ("train.fsdp=true", "is not supported"),
@@ -272,7 +272,7 @@ def test_a_classifier_is_no_translator(tmp_path, capsys):
     (tmp_path / "pairs.tsv").write_text("".join(f"word {n} here\tWort {n} hier\n" for n in range(60)))
     arguments = ["train", "--source", str(tmp_path / "pairs.tsv"), "--arch", "han", "--out", str(tmp_path / "run")]
     assert main(arguments) == 2
-    assert "writes no text" in capsys.readouterr().err.strip().splitlines()[-1]
+    assert 'is not for data.task = "translate"' in capsys.readouterr().err.strip().splitlines()[-1]
 
 
 def test_interrupted_and_resumed_equals_never_interrupted(folder, tmp_path):

@@ -91,7 +91,7 @@ def test_matches_and_words_are_shown(faq, monkeypatch, capsys):
 def test_json_says_where_it_is_from(faq, monkeypatch, capsys):
     [line] = ask(monkeypatch, capsys, faq, "Do you open early?\n", "--json", "--top", "1", "--explain")
     facts = json.loads(line)
-    assert facts["known"]
+    assert facts["answered"]
     assert facts["text"] == "At six in the morning, from Tuesday to Saturday."
     [match] = facts["matches"]
     assert match["question"] == "When do you open?"
@@ -345,7 +345,7 @@ def test_stopped_and_resumed_is_never_stopped(tmp_path):
 def test_what_training_refuses(tmp_path, capsys):
     data = write_questions(tmp_path / "kb.tsv")
     out = tmp_path / "run"
-    assert "choose from dense" in refused(capsys, *train_arguments(data, out, "model.arch=han")[:6], "--arch", "han")
+    assert "choose from text-encoder" in refused(capsys, *train_arguments(data, out, "model.arch=han")[:6], "--arch", "han")
     assert "choose from mrr" in refused(capsys, *train_arguments(data, out, "train.metric=bleu"))
     assert "needs no training" in refused(capsys, *train_arguments(data, out, "retrieve.method=bm25"))
     assert not out.exists()

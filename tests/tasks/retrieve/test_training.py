@@ -262,7 +262,7 @@ def task():
     recipe = Recipe(
         tokenizer=TokenizerSettings(vocab_size=300, lowercase=True),
         model=TextEncoderSettings(encoder_layers=0, positional_encoding="none", pool="mean", width=32, vector_size=32),
-        retrieve=RetrieveSettings(match_answers=False),
+        task=RetrieveSettings(match_answers=False),
         train=replace(Recipe().train, batch_tokens=512),
     )
     tokenizer = train_tokenizer([text for entry in train for text in entry.questions], recipe.tokenizer, 1)
