@@ -345,7 +345,8 @@ def test_stopped_and_resumed_is_never_stopped(tmp_path):
 def test_what_training_refuses(tmp_path, capsys):
     data = write_questions(tmp_path / "kb.tsv")
     out = tmp_path / "run"
-    assert "choose from text-encoder" in refused(capsys, *train_arguments(data, out, "model.arch=han")[:6], "--arch", "han")
+    other = [*train_arguments(data, out)[:6], "--arch", "han"]
+    assert "choose from text-encoder" in refused(capsys, *other)
     assert "choose from mrr" in refused(capsys, *train_arguments(data, out, "train.metric=bleu"))
     assert "needs no training" in refused(capsys, *train_arguments(data, out, "retrieve.method=bm25"))
     assert not out.exists()
