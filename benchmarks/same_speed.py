@@ -31,7 +31,7 @@ from typing import Any
 
 SETTINGS = {
     "model.arch": "transformer-small",
-    "tokenizer.size": 1000,
+    "tokenizer.vocab_size": 1000,
     "train.batch_tokens": 1024,
     "train.log_every": 1,
     "train.device": "cpu",
