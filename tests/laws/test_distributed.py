@@ -238,7 +238,7 @@ def test_a_killed_process_ends_the_other_with_its_name(corpus, tmp_path):
     assert code != 0
     [line] = re.findall(r"^regard: .*$", errors, re.M)
     assert line.startswith("regard: process 1 of 2 (host ")
-    assert f"pid {victim}) gives no sign of life; all processes end: " in line
+    assert f"pid {victim}) does not respond; all processes end: " in line
     assert f'"regard resume {run}"' in line
     assert main(["resume", str(run), "--set", "train.max_steps=12"]) == 0  # nothing is locked, nothing is damaged
 
@@ -329,7 +329,7 @@ def test_an_error_on_one_process_ends_all_with_one_line(corpus, tmp_path, error,
     assert time.monotonic() - began < LIMIT
     assert code != 0
     assert len(re.findall(r": this process has had enough$", errors, re.M)) == 1
-    assert "gives no sign of life" not in errors
+    assert "does not respond" not in errors
     codes = re.findall(r"exitcode\s+: (-?\d+)", errors)
     assert len(codes) == 2
     assert "0" not in codes

@@ -62,7 +62,7 @@ def test_words_are_cut_as_usual_while_it_cools_down(run, tmp_path):
     recipe = dataclasses.replace(recipe, tokenizer=dataclasses.replace(recipe.tokenizer, subword_regularization=0.5))
     task = training.train_unit(recipe, training.open_data(opened, print), opened.build_network())
     sampled = task.batch(0)
-    task.stage = ScheduleStage(cooling=True)
+    task.stage = ScheduleStage(cooldown=True)
     usual = task.batch(0)
     pairs = [task.data.train[place] for place in usual.index_B.tolist()]
     assert usual.target_tokens == sum(len(target) + 1 for _, target in pairs)
@@ -185,13 +185,13 @@ def test_a_finished_run_says_what_would_go_on(run, capsys):
 def test_a_finished_run_that_goes_on_and_is_stopped_is_not_finished(run, tmp_path, capsys, monkeypatch):
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
-    update = Trainer.update
+    train_step = Trainer.train_step
 
     def stopped(self, stop):
         stop.requested = self.progress.step >= 33
-        return update(self, stop)
+        return train_step(self, stop)
 
-    monkeypatch.setattr(Trainer, "update", stopped)
+    monkeypatch.setattr(Trainer, "train_step", stopped)
     assert main(["resume", str(copy), "--set", "train.max_steps=36"]) == 130
     assert 'stopped at step 34; "regard resume' in capsys.readouterr().err
     monkeypatch.undo()

@@ -48,14 +48,14 @@ def test_a_damaged_newest_state_falls_back_and_says_so(tmp_path, damage):
     assert progress.step == 1
     assert found["weights.a"][0] == 1.0
     assert len(notes) == 1
-    assert notes[0].startswith("state 00000002 is damaged")
+    assert notes[0].startswith("checkpoint 00000002 is damaged")
 
 
 def test_no_state_and_no_sound_state(tmp_path):
     assert load_checkpoint(tmp_path / "checkpoints") is None
     save_checkpoint(tmp_path, tensors(1.0), TrainingProgress(step=1))
     (tmp_path / "00000001.safetensors").write_bytes(b"")
-    with pytest.raises(RunError, match="no state is sound"):
+    with pytest.raises(RunError, match="no valid checkpoint"):
         load_checkpoint(tmp_path)
 
 
@@ -76,7 +76,7 @@ def test_a_full_disk_leaves_the_last_state_as_it_was(tmp_path, monkeypatch):
 
 
 def test_a_vanished_folder_is_told(tmp_path):
-    with pytest.raises(RunError, match="the run folder may have vanished"):
+    with pytest.raises(RunError, match="the run folder may have been removed"):
         save_checkpoint(tmp_path / "run" / "checkpoints", tensors(1.0), TrainingProgress())
 
 

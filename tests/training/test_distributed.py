@@ -52,8 +52,8 @@ class LeftError(Exception):
 
 
 @pytest.fixture
-def pulses(monkeypatch):
-    """A store, and pulses whose beats are made by hand."""
+def heartbeats(monkeypatch):
+    """A store, and heartbeats whose beats are made by hand."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
@@ -64,10 +64,10 @@ def pulses(monkeypatch):
     monkeypatch.setattr(os, "_exit", leave)
     monkeypatch.setattr(distributed.time, "sleep", lambda seconds: None)
     members = [GroupMember(rank, f"host{rank}", 100 + rank) for rank in range(3)]
-    made = [Heartbeat(members, rank, "session", speaks=False) for rank in range(3)]
+    made = [Heartbeat(members, rank, "session", reports=False) for rank in range(3)]
     yield made
-    for pulse in made:
-        pulse._ended.set()
+    for heartbeat in made:
+        heartbeat._ended.set()
     del store
 
 
@@ -75,43 +75,43 @@ def leave(code):
     raise LeftError(code)
 
 
-def test_who_is_silent_is_named_once_and_all_leave(pulses, capfd):
+def test_who_is_silent_is_named_once_and_all_leave(heartbeats, capfd):
     for _ in range(3):
-        for pulse in pulses:
-            pulse._beat()
+        for heartbeat in heartbeats:
+            heartbeat._beat()
     for _ in range(5):
-        pulses[0]._beat()
-        pulses[2]._beat()
+        heartbeats[0]._beat()
+        heartbeats[2]._beat()
     with pytest.raises(LeftError):
-        pulses[0]._beat()
-    assert "process 1 of 3 (host host1, pid 101) gives no sign of life" in capfd.readouterr().err
+        heartbeats[0]._beat()
+    assert "process 1 of 3 (host host1, pid 101) does not respond" in capfd.readouterr().err
     with pytest.raises(LeftError):
-        pulses[2]._beat()  # it watches 0, which is well, and reads what 0 found out
+        heartbeats[2]._beat()  # it watches 0, which is well, and reads what 0 found out
     assert capfd.readouterr().err == ""
 
 
-def test_who_said_goodbye_is_not_missed(pulses):
-    for pulse in pulses:
-        pulse._beat()
-    pulses[1].stop()
+def test_who_said_goodbye_is_not_missed(heartbeats):
+    for heartbeat in heartbeats:
+        heartbeat._beat()
+    heartbeats[1].stop()
     for _ in range(10):
-        pulses[0]._beat()
-        pulses[2]._beat()
+        heartbeats[0]._beat()
+        heartbeats[2]._beat()
 
 
-def test_the_first_to_fail_speaks_and_the_others_leave_quietly(pulses, capfd):
-    assert pulses[2].fail()
-    assert not pulses[0].fail()
-    assert pulses[2].has_ended
+def test_the_first_to_fail_speaks_and_the_others_leave_quietly(heartbeats, capfd):
+    assert heartbeats[2].fail()
+    assert not heartbeats[0].fail()
+    assert heartbeats[2].has_ended
     with pytest.raises(LeftError):
-        pulses[0]._beat()
+        heartbeats[0]._beat()
     assert capfd.readouterr().err == ""
-    assert json.loads(pulses[0]._get("verdict")) == {"by": 2, "line": ""}
+    assert json.loads(heartbeats[0]._get("verdict")) == {"by": 2, "line": ""}
 
 
-def test_all_who_meet_wait_for_the_first(pulses):
-    pulses[0].meet("here", first=True)
-    pulses[1].meet("here", first=False)
-    pulses[0].stop()
-    with pytest.raises(TrainingError, match="the first process has left"):
-        pulses[1].meet("nowhere", first=False)
+def test_all_who_meet_wait_for_the_first(heartbeats):
+    heartbeats[0].wait_for_first("here", first=True)
+    heartbeats[1].wait_for_first("here", first=False)
+    heartbeats[0].stop()
+    with pytest.raises(TrainingError, match="the first process ended"):
+        heartbeats[1].wait_for_first("nowhere", first=False)

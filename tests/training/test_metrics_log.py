@@ -18,11 +18,11 @@ from regard.training.metrics_log import (
     make_logs,
     share_done,
 )
-from regard.training.trainer import Update, Validation
+from regard.training.trainer import StepMetrics, Validation
 
 
-def update(step: int) -> Update:
-    return Update(step=step, loss=9.0, rate=0.001, norm=1.0, tokens=100, seconds=0.5, flops=1e9)
+def update(step: int) -> StepMetrics:
+    return StepMetrics(step=step, loss=9.0, rate=0.001, norm=1.0, tokens=100, seconds=0.5, flops=1e9)
 
 
 def test_metrics_forget_what_will_come_again(tmp_path):

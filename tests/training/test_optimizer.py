@@ -104,7 +104,7 @@ def test_what_is_remembered_goes_back(kind):
     second.load_state_dict(first.state_dict())
     other = make_optimizer(second, dataclasses.replace(settings))
     for mine, theirs in zip(first.parameters(), second.parameters(), strict=True):
-        other.remember(theirs, {key: value.clone() for key, value in one.state_of(mine).items()})
+        other.load_state(theirs, {key: value.clone() for key, value in one.state_of(mine).items()})
     for model, optimizer in ((first, one), (second, other)):
         torch.manual_seed(2)
         steps(model, optimizer, 2)

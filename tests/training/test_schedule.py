@@ -3,7 +3,7 @@
 import pytest
 
 from regard.config import TrainSettings
-from regard.training.schedule import ScheduleStage, cooldown_steps, learning_rate, strength
+from regard.training.schedule import ScheduleStage, cooldown_steps, learning_rate, regularization_strength
 
 
 def test_inverse_square_root_is_the_papers_up_to_a_factor():
@@ -23,10 +23,10 @@ def test_cosine_ends_at_zero_and_constant_stays():
 
 def test_cooling_falls_to_zero_from_where_the_rate_was():
     settings = TrainSettings(schedule="constant", warmup_steps=10, learning_rate=0.5)
-    rates = [learning_rate(step, settings, cooling=(100, 120)) for step in (100, 105, 110, 120, 130)]
+    rates = [learning_rate(step, settings, cooldown=(100, 120)) for step in (100, 105, 110, 120, 130)]
     assert rates == pytest.approx([0.5, 0.375, 0.25, 0.0, 0.0])
     slower = TrainSettings(schedule="inverse-sqrt", warmup_steps=100, learning_rate=1.0)
-    assert learning_rate(400, slower, cooling=(300, 500)) == pytest.approx(0.5 * 0.5)
+    assert learning_rate(400, slower, cooldown=(300, 500)) == pytest.approx(0.5 * 0.5)
 
 
 def test_cooling_is_the_share_that_was_asked_for_and_ends_in_time():
@@ -38,13 +38,13 @@ def test_cooling_is_the_share_that_was_asked_for_and_ends_in_time():
 
 def test_regularisation_climbs_and_stays():
     settings = TrainSettings(regularization_warmup=200)
-    assert [strength(step, settings) for step in (1, 100, 200, 300)] == [0.005, 0.5, 1.0, 1.0]
-    assert strength(1, TrainSettings()) == 1.0
+    assert [regularization_strength(step, settings) for step in (1, 100, 200, 300)] == [0.005, 0.5, 1.0, 1.0]
+    assert regularization_strength(1, TrainSettings()) == 1.0
 
 
 def test_what_makes_it_harder_ends_when_the_rate_falls():
     assert [ScheduleStage(share).augmentation_strength for share in (0.1, 1.0)] == [0.1, 1.0]
-    assert (ScheduleStage(1.0, cooling=True).augmentation_strength, ScheduleStage(1.0, cooling=True).strength) == (
+    assert (ScheduleStage(1.0, cooldown=True).augmentation_strength, ScheduleStage(1.0, cooldown=True).strength) == (
         0.0,
         1.0,
     )

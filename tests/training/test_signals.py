@@ -9,7 +9,7 @@ import time
 import pytest
 
 from regard.errors import Terminated
-from regard.training.signals import StopRequest
+from regard.training.signals import StopRequest, interruptible
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="this system has no SIGHUP")
 
@@ -48,6 +48,18 @@ def test_nohup_is_respected():
         with StopRequest() as stop:
             os.kill(os.getpid(), signal.SIGHUP)
             assert not stop.requested
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_other_commands_respect_nohup_too():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interruptible():
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        with pytest.raises(Terminated), interruptible():
+            signal.raise_signal(signal.SIGTERM)
     finally:
         signal.signal(signal.SIGHUP, before)
 

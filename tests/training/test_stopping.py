@@ -6,7 +6,7 @@ import pytest
 
 from regard.config import TrainSettings
 from regard.training.checkpoint import TrainingProgress
-from regard.training.schedule import count_validation, reason_to_stop, start_cooldown
+from regard.training.schedule import count_validation, is_best, reason_to_stop, start_cooldown
 from regard.training.signals import StopRequest
 from regard.training.trainer import Trainer, Validation
 from tests.training.test_trainer import Fit, Line, Notes
@@ -51,7 +51,7 @@ def test_the_last_quarter_of_the_updates_cools(tmp_path):
 def test_the_task_knows_while_it_cools(tmp_path):
     class Asked(Fit):
         def batch(self, position):
-            found.append(self.stage.cooling)
+            found.append(self.stage.cooldown)
             return super().batch(position)
 
     found = []
@@ -67,7 +67,7 @@ def test_patience_begins_the_cooling_and_is_not_asked_again(tmp_path):
     progress, watched = fit(tmp_path, scores, patience=2, max_steps=1000, cooldown=0.5)
     assert (progress.cooldown_from, progress.cooldown_until) == (10, 20)  # from the best: 10 of 20 are half
     assert watched.notes == ["no better validation in 2: back to step 10: cooldown over 10 steps"]
-    assert progress.stopped == "no better validation in 2, then cooled down"
+    assert progress.stopped == "no better validation in 2, then the cooldown"
     assert (progress.step, progress.best_step) == (20, 20)  # what cooling brought is kept
     assert progress.flops == 400.0  # 30 updates and 10 more: what was given up was spent all the same
     assert watched.rates[-1] == pytest.approx(0.0)
@@ -151,7 +151,7 @@ def test_more_patience_lets_it_go_on(tmp_path):
     fit(tmp_path, [5.0, 4.0, 4.0, 6.0], patience=2, max_steps=1000)
     progress, watched = fit(tmp_path, [7.0, *[6.0] * 5], patience=4, max_steps=1000)
     assert watched.rates[0] == 0.1
-    assert progress.stopped == "no better validation in 4, then cooled down"
+    assert progress.stopped == "no better validation in 4, then the cooldown"
 
 
 def test_without_a_change_a_stop_while_cooling_changes_nothing(tmp_path):
@@ -182,7 +182,7 @@ def test_what_ran_out_first_is_the_reason():
     )
     assert (
         reason_to_stop(spent, TrainSettings(patience=3, max_minutes=10, cooldown=0.3))
-        == "no better validation in 3, then cooled down"
+        == "no better validation in 3, then the cooldown"
     )
     spent.validations_without_improvement = 1
     assert reason_to_stop(spent, TrainSettings(patience=3, max_minutes=10, cooldown=0.3)).startswith(
@@ -224,7 +224,11 @@ def test_patience_also_asks_the_loss_and_goes_back_to_where_it_was_lowest(tmp_pa
 def test_a_score_that_is_no_number_is_never_better():
     progress, settings = TrainingProgress(), TrainSettings()
     scores = (-5.0, -4.0, float("nan"), float("inf"), -9.0, -4.5)
-    assert [count_validation(progress, settings, score) for score in scores] == [True, True, *[False] * 4]
+    found = []
+    for score in scores:
+        found.append(is_best(progress, score))
+        count_validation(progress, settings, score)
+    assert found == [True, True, *[False] * 4]
     assert (progress.best_score, progress.validations_without_improvement) == (-4.0, 2)
-    assert not count_validation(progress, settings, -1.0, float("nan"))
-    assert progress.best_loss_since_reset is None
+    count_validation(progress, settings, -1.0, float("nan"))
+    assert (progress.best_score, progress.best_loss_since_reset) == (-4.0, None)

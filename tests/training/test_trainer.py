@@ -206,6 +206,13 @@ def test_after_a_second_explosion_from_a_state_the_one_before_is_taken(tmp_path)
     assert 2 < model.weight.item() < 3
 
 
+def test_after_a_rollback_the_best_score_is_still_that_of_the_kept_weights(tmp_path):
+    scores = [-9.0, -1.0, -5.0, -5.0, -4.0]  # at 10, 20, then again from 10 on
+    _, progress, kept, notes = fit(tmp_path, Fit(bad=[24], scores=scores), checkpoint_every=15, max_steps=40)
+    assert notes == ["the loss exploded at step 25: back to 15, learning rate x 0.5"]
+    assert (progress.best_score, progress.best_step, len(kept)) == (-1.0, 20, 2)
+
+
 def test_a_lower_rate_recovers_a_run_that_exploded(tmp_path):
     often = {"validate_every": 1, "checkpoint_every": 1, "max_steps": 60}
     with pytest.raises(TrainingError, match=r"set a lower train\.learning_rate"):

@@ -50,6 +50,13 @@ def sharing(rows: Rows | None) -> Iterator[None]:
         _shared = before
 
 
+def batch_seed(seed: int, position: int) -> int:
+    """The random seed of one batch: a hash, so that neighbouring batches and seeds get unrelated random numbers."""
+    mixed = (seed * 0x9E3779B97F4A7C15 + position * 0xBF58476D1CE4E5B9) & (2**64 - 1)
+    mixed = ((mixed ^ (mixed >> 31)) * 0x94D049BB133111EB) & (2**64 - 1)
+    return (mixed ^ (mixed >> 29)) & (2**63 - 1)
+
+
 def keep_mask(shape: torch.Size, dropped: int, device: torch.device) -> Tensor:
     """Boolean mask of this shape, False with probability dropped / 256, from PyTorch's default generator."""
     count = shape.numel()

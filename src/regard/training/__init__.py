@@ -1,1 +1,1 @@
-"""One training loop for every task, and what it needs: loss, schedule, averages, states to resume from."""
+"""The training loop for all tasks and what it needs: loss, optimizer, schedule, averages, checkpoints, logs, plan."""

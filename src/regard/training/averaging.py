@@ -1,6 +1,6 @@
-"""An average of the weights along the way: what is validated and kept. It is better than any single point of the path.
+"""Averages of the weights, which are validated and kept: better than the weights of any single step.
 
-Either a moving average over all updates, or the mean of the last few checkpoints, as in the paper.
+Either an exponential moving average, or the mean of the weights at the last few validations (Vaswani et al. 2017).
 """
 
 from __future__ import annotations
@@ -15,53 +15,53 @@ from torch import Tensor, nn
 
 from regard.config import TrainSettings
 
-LayOut = Callable[[Tensor, Tensor], Tensor]
-"""A whole tensor, laid out like another one."""
+Shard = Callable[[Tensor, Tensor], Tensor]
+"""Shards a whole tensor like another one."""
 
 
 class AveragingRule(Protocol):
-    """How the average follows the weights."""
+    """How the average is computed."""
 
     kept: dict[int, list[Tensor]]
-    """Earlier weights that it still needs, by slot."""
+    """Earlier weights that are still needed, by slot."""
 
-    def follow(self, step: int, shadow: Sequence[Tensor], live: Sequence[Tensor]) -> None:
-        """Bring the average (`shadow`) up to date with the weights after update `step`, counted from 1."""
+    def update(self, step: int, shadow: Sequence[Tensor], live: Sequence[Tensor]) -> None:
+        """Update the average (`shadow`) with the weights (`live`) after this step; the first is step 1."""
 
     def checkpoint(self, step: int, shadow: Sequence[Tensor], live: Sequence[Tensor]) -> None:
-        """A validation comes."""
+        """Prepare for a validation."""
 
 
 class ExponentialMovingAverage:
-    """Exponential moving average. Early on its memory is short, so that the random start is soon forgotten."""
+    """Exponential moving average. The decay is lower in the first steps, so that the initial weights count little."""
 
     def __init__(self, decay: float):
         self.decay = decay
         self.kept: dict[int, list[Tensor]] = {}
 
-    def follow(self, step: int, shadow: Sequence[Tensor], live: Sequence[Tensor]) -> None:
-        """A step towards the weights."""
+    def update(self, step: int, shadow: Sequence[Tensor], live: Sequence[Tensor]) -> None:
+        """Move the average towards the weights."""
         decay = min(self.decay, (1 + step) / (10 + step))
         torch._foreach_lerp_(list(shadow), list(live), 1 - decay)
 
     def checkpoint(self, step: int, shadow: Sequence[Tensor], live: Sequence[Tensor]) -> None:
-        """It is up to date."""
+        """Nothing to do."""
 
 
 class CheckpointAverage:
-    """Mean of the weights at the last few validations; the newest takes the place of the oldest."""
+    """Mean of the weights at the last few validations."""
 
     def __init__(self, count: int, every: int):
         self.count, self.every = count, every
         self.kept: dict[int, list[Tensor]] = {}
 
-    def follow(self, step: int, shadow: Sequence[Tensor], live: Sequence[Tensor]) -> None:
-        """Before the first checkpoint, the average is the weights themselves."""
+    def update(self, step: int, shadow: Sequence[Tensor], live: Sequence[Tensor]) -> None:
+        """Before the first validation the average equals the weights."""
         if not self.kept:
             torch._foreach_copy_(list(shadow), list(live))
 
     def checkpoint(self, step: int, shadow: Sequence[Tensor], live: Sequence[Tensor]) -> None:
-        """Take one."""
+        """Replace the oldest weights by the newest."""
         self.kept[math.ceil(step / self.every) % self.count] = [parameter.detach().clone() for parameter in live]
         checkpoints = [self.kept[slot] for slot in sorted(self.kept)]
         for mean, *versions in zip(shadow, *checkpoints, strict=True):
@@ -69,7 +69,7 @@ class CheckpointAverage:
 
 
 class WeightAverage:
-    """The averaged weights beside the live ones; where no average is wanted, the live ones themselves."""
+    """The averaged weights; without a rule, the weights themselves."""
 
     def __init__(self, model: nn.Module, rule: AveragingRule | None):
         self.rule = rule
@@ -79,24 +79,24 @@ class WeightAverage:
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """Take in the weights after update `step`, counted from 1."""
+        """Update the average after this step; the first is step 1."""
         if self.rule:
-            self.rule.follow(step, self.shadow, self.live)
+            self.rule.update(step, self.shadow, self.live)
 
     @torch.no_grad()
     def checkpoint(self, step: int) -> None:
-        """Make ready for a validation after this update."""
+        """Prepare for a validation after this step."""
         if self.rule:
             self.rule.checkpoint(step, self.shadow, self.live)
 
-    def forget(self) -> None:
-        """Make ready for what `remember` puts back."""
+    def reset(self) -> None:
+        """Prepare for `load`."""
         if self.rule:
             self.rule.kept.clear()
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """The model holds the averaged weights for the length of the block."""
+        """Within the block the model has the averaged weights."""
         self._swap()
         try:
             yield
@@ -107,16 +107,16 @@ class WeightAverage:
         """The averaged weights by name."""
         return {name: tensor.detach() for name, tensor in zip(self.names, self.shadow, strict=True)}
 
-    def remembered(self) -> Iterator[tuple[str, Tensor]]:
-        """All that a state must keep: the average, and what its rule still needs."""
+    def tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """What a checkpoint must contain: the average, and earlier weights that are still needed."""
         if self.rule:
             yield from ((f"average.{name}", tensor) for name, tensor in self.named().items())
             for slot, tensors in sorted(self.rule.kept.items()):
                 yield from ((f"checkpoint.{slot}.{name}", t) for name, t in zip(self.names, tensors, strict=True))
 
     @torch.no_grad()
-    def remember(self, place: str, tensor: Tensor, parallelize: LayOut) -> None:
-        """Put back one tensor that `remembered` gave under this name, laid out as the model's are."""
+    def load(self, place: str, tensor: Tensor, shard: Shard) -> None:
+        """Load one tensor that `tensors` gave under this name."""
         kind, _, name = place.partition(".")
         if not self.rule:
             return
@@ -127,7 +127,7 @@ class WeightAverage:
                 self.rule.kept[int(slot)] = [torch.empty_like(parameter) for parameter in self.shadow]
             tensors = self.rule.kept[int(slot)]
         goal = tensors[self.names.index(name)]
-        goal.copy_(parallelize(tensor, goal))
+        goal.copy_(shard(tensor, goal))
 
     def _swap(self) -> None:
         if self.rule:
@@ -136,7 +136,7 @@ class WeightAverage:
 
 
 def make_average(model: nn.Module, settings: TrainSettings) -> WeightAverage:
-    """As the settings say: the last checkpoints, a moving average, or none."""
+    """The average that the settings name: of the last validations, exponential, or none."""
     if settings.average_checkpoints:
         return WeightAverage(model, CheckpointAverage(settings.average_checkpoints, settings.validate_every))
     return WeightAverage(model, ExponentialMovingAverage(settings.ema_decay) if settings.ema_decay else None)

@@ -1,7 +1,7 @@
-"""States to resume from: two files each, written atomically, verified by checksum, the last two kept.
+"""Checkpoints to resume from: two files each, written atomically and verified by checksum. The last two are kept.
 
-checkpoints/00001500.safetensors   weights, their average, the optimizer's moments
-checkpoints/00001500.json          where training stands, and the checksum of the tensors; written last
+checkpoints/00001500.safetensors   weights, their average, the optimizer state
+checkpoints/00001500.json          progress of the training and the checksum of the tensors; written last
 """
 
 from __future__ import annotations
@@ -20,66 +20,67 @@ from regard.files import write_atomically
 
 KEPT = 2
 BEST = "best"
-"""Folder among the states for that of the last validation that was better, to go back to."""
+"""Folder with the checkpoint of the last validation that improved, to which patience returns."""
 
 
 @dataclass
 class TrainingProgress:
-    """Where training stands. Together with the tensors and the recipe it decides every bit of what follows."""
+    """Progress of a training. With the tensors and the recipe it determines everything that follows, bit by bit."""
 
     step: int = 0
-    """Updates done."""
+    """Steps done."""
     position: int = 0
     """Batches taken from the endless stream."""
     epoch: int = 0
-    """The epoch, counted from 0, that this position falls into: with `epoch_start` it saves planning those before."""
+    """The epoch of this position, counted from 0; with `epoch_start`, batches of earlier epochs need not be planned."""
     epoch_start: int = 0
     """The position of its first batch."""
     seconds: float = 0.0
     """Time spent training and validating, over all sessions."""
     flops: float = 0.0
-    """Arithmetic spent, over all sessions."""
+    """Operations computed, over all sessions."""
     tokens: int = 0
     """Target tokens seen."""
     loss: float = 0.0
-    """Loss a token, a moving average over some twenty updates."""
+    """Loss per token, a moving average over about twenty steps."""
     best_score: float | None = None
-    """The best validation so far, higher is better."""
+    """The best validation score so far; higher is better."""
     best_step: int = 0
-    """The update at which it was."""
+    """Its step."""
     best_score_since_reset: float | None = None
-    """The best score that patience knows of; what was reached under other conditions is forgotten."""
+    """The best score since patience was restarted."""
     best_loss_since_reset: float | None = None
-    """The lowest loss that it knows of."""
+    """The lowest validation loss since patience was restarted."""
     improved_step: int = 0
-    """The update of the last validation that was better in something, by its score or its loss, or had as good a score:
-    what patience goes back to."""
+    """Step of the last validation with a better or equal score or a lower loss: patience returns to it."""
     validations_without_improvement: int = 0
-    """Validations since one was better."""
+    """Validations since the last improvement."""
     cooldown_from: int = 0
-    """The update after which the learning rate falls to zero; 0 while it is not known."""
+    """Step after which the learning rate falls to zero; 0 before the cooldown."""
     cooldown_until: int = 0
-    """The update at which it is zero."""
+    """Step at which it is zero."""
     cooldown_for: str = ""
-    """The end that this was planned for."""
+    """The settings that ended training when the cooldown started."""
     first_loss: float | None = None
-    """What "exploding" is measured against: a usual loss, or that of the first update where none is known."""
+    """The loss has exploded if it is several times this: the expected initial loss, or else that of the first step."""
     rate_factor: float = 1.0
-    """Halved each time training had to go back."""
+    """Factor of the learning rate, halved at each rollback."""
     rate_for: str = ""
-    """The learning rates that it belongs to; with others it starts at 1 again."""
+    """The learning rates that the factor belongs to; if they change, it is 1 again."""
     rollbacks: int = 0
-    """How often it had to."""
+    """Number of rollbacks."""
     stopped: str = ""
-    """Why training ended; empty while it has not."""
+    """Why training has ended; empty if it has not."""
 
 
 def save_checkpoint(folder: Path, tensors: dict[str, Tensor], progress: TrainingProgress, kept: int = KEPT) -> None:
-    """Write a state. All but the last few are removed, and those of later updates: training went back from there."""
+    """Write a checkpoint. Older ones than the last `kept`, and those of later steps (after a rollback), are removed."""
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
-        raise RunError(f"{folder}: cannot write a state ({error.strerror}); the run folder may have vanished") from None
+        raise RunError(
+            f"{folder}: cannot write a checkpoint ({error.strerror}); the run folder may have been removed"
+        ) from None
     content = save({name: tensor.detach().contiguous() for name, tensor in tensors.items()})
     stem = folder / f"{progress.step:08d}"
     write_atomically(stem.with_suffix(".safetensors"), content)
@@ -87,17 +88,17 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], progress: Training
     write_atomically(stem.with_suffix(".json"), json.dumps(record, indent=1).encode())
     stems = _stems(folder)
     if stem not in stems:
-        raise RunError(f"{folder}: the state that was just written is gone; the run folder was moved or removed")
+        raise RunError(f"{folder}: the new checkpoint is missing; the run folder was moved or removed")
     now = stems.index(stem) + 1
     _remove(stems[: max(now - kept, 0)] + stems[now:])
 
 
 Loaded = tuple[dict[str, Tensor], TrainingProgress, list[str]]
-"""A state, and a line for each newer one that was damaged."""
+"""A checkpoint, and a message for each newer one that is damaged."""
 
 
 def load_checkpoint(folder: Path, before: int | None = None) -> Loaded | None:
-    """The newest sound state; None where there is no state at all. `before`: of an earlier update, or None."""
+    """The newest valid checkpoint, of a step before `before` if that is given; None if there is none."""
     notes: list[str] = []
     for stem in reversed(_stems(folder)):
         if before is not None and int(stem.name) >= before:
@@ -105,32 +106,32 @@ def load_checkpoint(folder: Path, before: int | None = None) -> Loaded | None:
         try:
             tensors, progress = _read(stem)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            notes.append(f"state {stem.name} is damaged ({error}); going back to the one before")
+            notes.append(f"checkpoint {stem.name} is damaged ({error}); using the one before it")
             continue
         return tensors, progress, notes
     if notes and before is None:
-        raise RunError(f"{folder}: no state is sound: {'; '.join(notes)}; start the run anew")
+        raise RunError(f"{folder}: no valid checkpoint: {'; '.join(notes)}; train again from the start")
     return None
 
 
 def remove_checkpoints(folder: Path, first: int) -> None:
-    """Remove the states of this update and of later ones."""
+    """Remove the checkpoints of this step and of later steps."""
     _remove([stem for stem in _stems(folder) if int(stem.name) >= first])
 
 
 def has_checkpoint(folder: Path) -> bool:
-    """Whether there is a state, sound or not."""
+    """Whether there is a checkpoint, valid or not."""
     return bool(_stems(folder))
 
 
 def last_step(folder: Path) -> int:
-    """Updates that the newest state has made, sound or not; 0 where there is none."""
+    """Step of the newest checkpoint, valid or not; 0 if there is none."""
     stems = _stems(folder)
     return int(stems[-1].name) if stems else 0
 
 
 def load_best(folder: Path, now: TrainingProgress) -> Loaded | None:
-    """The state of the last validation that was better in something; None where it was not kept, or is damaged."""
+    """The checkpoint of the last validation that improved; None if it was not kept, or is damaged."""
     try:
         found = load_checkpoint(folder / BEST)
     except RunError:

@@ -1,7 +1,7 @@
-"""Where a model is trained, and how it lies on the processes of a group.
+"""The device of a training: precision, speed and memory of the machine, and how processes share a model.
 
-One process has the model as it is. Several have copies that sum their gradients (DDP), or a shard each of every tensor,
-put together layer by layer when it is needed (FSDP2). The loop sees a `Layout` and need not know which.
+One process trains the model as it is. Several have copies whose gradients are averaged (DDP), or a shard of every
+tensor each, gathered layer by layer when it is needed (FSDP2). `ParallelModel` hides the difference from the loop.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from regard.system import free_memory, usable_cores
 from regard.training.distributed import ProcessGroup
 from regard.training.loss import Loss
 
-# In which precision matrices are multiplied; weights, norms, softmax and sums stay in float32.
-#
-# A GPU multiplies in bfloat16 several times as fast. Of CPUs some do, with instructions of their own, and some take
-# many
-# times as long, so it is measured there.
+LossFunction = Callable[[Any, Any], Loss]
 
 
 def product_type(settings: TrainSettings, device: torch.device) -> torch.dtype:
-    """What was asked for; "auto" asks the device."""
+    """The type of matrix products: weights, norms, softmax and sums are always float32.
+
+    "auto" is bfloat16 on GPUs that support it. Some CPUs are faster in bfloat16 and some much slower, so there the plan
+    measures it.
+    """
     low = settings.precision == "bfloat16"
     if settings.precision == "auto":
         low = device.type == "cuda" and torch.cuda.is_bf16_supported()
@@ -44,12 +44,9 @@ def product_type(settings: TrainSettings, device: torch.device) -> torch.dtype:
 
 
 def autocast(settings: TrainSettings, device: torch.device) -> AbstractContextManager[Any]:
-    """Inside, matrix products have that type."""
+    """A context in which matrix products have that type."""
     kind = product_type(settings, device)
     return nullcontext() if kind == torch.float32 else torch.autocast(device.type, kind)
-
-
-LossFunction = Callable[[Any, Any], Loss]
 
 
 def choose_device(settings: TrainSettings, local_rank: int) -> torch.device:
@@ -71,7 +68,7 @@ def choose_device(settings: TrainSettings, local_rank: int) -> torch.device:
 
 
 class LossModule(nn.Module):
-    """The loss as the `forward` of a module: DDP and FSDP hang on to that."""
+    """The loss as the `forward` method of a module, which DDP and FSDP need."""
 
     def __init__(self, model: Network, loss: LossFunction, settings: TrainSettings, device: torch.device):
         super().__init__()
@@ -79,7 +76,7 @@ class LossModule(nn.Module):
         self.settings, self.device = settings, device
 
     def forward(self, batch: Any) -> Loss:
-        """Of one batch."""
+        """The loss of one batch."""
         if self.device.type != "cpu":
             batch = batch.to(self.device)
         with autocast(self.settings, self.device):
@@ -88,28 +85,28 @@ class LossModule(nn.Module):
 
 @dataclass
 class ParallelModel:
-    """How a model lies on the processes. Gradients are means over the processes, as DDP and FSDP make them."""
+    """A model that several processes train. Gradients are means over the processes."""
 
     model: Network
     loss: Callable[[Any], Loss]
     summing: Callable[[bool], AbstractContextManager[None]]
-    """To compute a batch in: shall the processes sum their gradients after it (the last of an update), or not yet?"""
+    """The context for one batch; True for the last batch of a step, after which the processes sum their gradients."""
     whole: Network | None = None
-    """Where the model is sharded: a whole one beside it, for validation."""
+    """If the model is sharded: a whole copy for validation."""
 
     def zero_key_bias_gradients(self) -> None:
-        """Take out of the gradients what is nothing but rounding (see `key_biases`)."""
-        for bias, heard in self._quiet:
+        """Remove gradients that are only rounding errors (see `key_biases`)."""
+        for bias, mask in self._key_biases:
             if bias.grad is not None:
-                bias.grad.mul_(heard)
+                bias.grad.mul_(mask)
 
     @cached_property
-    def _quiet(self) -> list[tuple[Tensor, Tensor]]:
-        return [(bias, scatter(heard, bias)) for bias, heard in key_biases(self.model)]
+    def _key_biases(self) -> list[tuple[Tensor, Tensor]]:
+        return [(bias, scatter(mask, bias)) for bias, mask in key_biases(self.model)]
 
 
 def parallelize(model: Network, loss: LossFunction, settings: TrainSettings, group: ProcessGroup) -> ParallelModel:
-    """Lay out a model on the group whose processes all have it."""
+    """Share a model among the processes of a group. All of them have it in the beginning."""
     module = LossModule(model, loss, settings, next(model.parameters()).device)
     if group.size == 1:
         return ParallelModel(model, module, lambda last: nullcontext())
@@ -117,22 +114,22 @@ def parallelize(model: Network, loss: LossFunction, settings: TrainSettings, gro
         return _shard(model, module)
     from torch.nn.parallel import DistributedDataParallel
 
-    with warnings.catch_warnings():  # newer versions call the option by another name, which older ones do not know
+    with warnings.catch_warnings():  # newer versions of torch have another name for the option
         warnings.simplefilter("ignore", FutureWarning)
         copies = DistributedDataParallel(module, broadcast_buffers=False, gradient_as_bucket_view=True)
     return ParallelModel(model, copies, lambda last: nullcontext() if last else copies.no_sync())
 
 
 def _shard(model: Network, module: LossModule) -> ParallelModel:
-    """Attention and feed-forward layers are gathered one at a time, all else (of a recurrent model: all) at once."""
+    """Shard a model by FSDP2: attention and feed-forward layers are gathered one at a time, the rest at once."""
     from torch.distributed.fsdp import fully_shard
 
-    # It is about changing a layer's output in place, which no layer here does.
+    # The warning is about changing a layer's output in place, which no layer here does.
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
     whole = copy.deepcopy(model).cpu().eval()
     for part in list(model.modules()):
         if isinstance(part, CrossAttention):
-            fully_shard(part.key_value)  # is used apart from the rest: once, when the source has been read
+            fully_shard(part.key_value)  # it is used separately: once per source
         if isinstance(part, SelfAttention | CrossAttention | FeedForward):
             fully_shard(part)
     sharded = fully_shard(module)
@@ -146,10 +143,10 @@ def _shard(model: Network, module: LossModule) -> ParallelModel:
 
 
 def key_biases(model: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
-    """The biases that hold those of keys, each with a mask that is 0 there and 1 elsewhere.
+    """The biases of attention layers, each with a mask that is 0 for keys and 1 elsewhere.
 
-    A bias of the keys adds the same to all scores of a query, and softmax takes it back. Its gradient is zero but for
-    rounding, which Adam would turn into steps of full size: other ones for every number of processes.
+    The bias of the keys adds the same number to all scores of a query, which softmax cancels. Its gradient is zero but
+    for rounding errors, which Adam would scale up to full steps that differ for every number of processes.
     """
     for part in model.modules():
         if isinstance(part, SelfAttention) and part.rotary is None:
@@ -158,18 +155,18 @@ def key_biases(model: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
             bias, parts, keys = part.key_value.bias, 2, 0
         else:
             continue
-        heard = torch.ones(bias.shape)
-        heard.chunk(parts)[keys].zero_()
-        yield bias, heard
+        mask = torch.ones(bias.shape)
+        mask.chunk(parts)[keys].zero_()
+        yield bias, mask
 
 
 def gather(tensor: Tensor) -> Tensor:
-    """All of a tensor that may be sharded. Every process of the group must ask for it."""
+    """The whole of a tensor that may be sharded. Every process of the group must call it."""
     return tensor.full_tensor() if is_sharded(tensor) else tensor  # type: ignore[attr-defined]
 
 
 def scatter(whole: Tensor, like: Tensor) -> Tensor:
-    """A tensor that every process has, laid out like another."""
+    """A tensor that every process has, sharded like another one."""
     if not is_sharded(like):
         return whole.to(like.device)
     from torch.distributed.tensor import DTensor, distribute_tensor
@@ -178,12 +175,22 @@ def scatter(whole: Tensor, like: Tensor) -> Tensor:
     return distribute_tensor(whole.to(like.device), like.device_mesh, like.placements)
 
 
+def clip_gradients(model: Network, limit: float) -> float:
+    """Scale the gradients down to this norm, if it is not 0; returns the norm before."""
+    gradients: list[Tensor] = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    norm = gather(torch.nn.utils.get_total_norm(gradients))
+    if limit:
+        torch.nn.utils.clip_grads_with_norm_(model.parameters(), limit, norm)
+    return float(norm)
+
+
 def is_sharded(tensor: Tensor) -> bool:
-    """Told by its method: importing the class takes a second, which one process need not wait for."""
+    """Recognised by its method: importing the class takes a second, which a single process need not wait for."""
     return hasattr(tensor, "full_tensor")
 
 
-# The machine: how much memory and arithmetic it has.
+# ---------------------------------------------------------------------------------------------------------------------
+# The machine
 
 
 @dataclass(frozen=True)
@@ -194,15 +201,15 @@ class Machine:
     """"cpu" or the name of the GPU."""
     cores: int
     memory: float
-    """Bytes that are free: of the GPU, or else of the machine."""
+    """Free bytes of the GPU, or of the machine."""
     peak: float
-    """Operations a second of a large matrix product."""
+    """Operations per second of a large matrix product in float32."""
     bfloat16_speedup: float = 1.0
-    """How many times as fast that is in bfloat16."""
+    """How many times faster it is in bfloat16."""
 
 
 def measure_machine(device: str = "auto") -> Machine:
-    """The machine that this runs on, as it is now; `device` as `train.device` says it."""
+    """Measure this machine; `device` as in `train.device`."""
     if device != "cpu" and torch.cuda.is_available():
         free, _ = torch.cuda.mem_get_info()
         return Machine(torch.cuda.get_device_name(), usable_cores(), float(free), matmul_peak("cuda"))
@@ -212,7 +219,7 @@ def measure_machine(device: str = "auto") -> Machine:
 
 @functools.cache
 def matmul_peak(device: str = "cpu", kind: torch.dtype = torch.float32) -> float:
-    """Multiplications and additions a second that a large matrix product reaches here, measured in 0.3 s."""
+    """Multiplications and additions per second of a large matrix product on this machine, measured in 0.3 s."""
     size = 1024
     a, b = (torch.randn(size, size, device=device).to(kind) for _ in range(2))
     best, until = float("inf"), time.perf_counter() + 0.3
@@ -225,38 +232,38 @@ def matmul_peak(device: str = "cpu", kind: torch.dtype = torch.float32) -> float
     return 2 * size**3 / best
 
 
-# The largest batch first: if memory runs out, it does so before the first update and not after an hour.
-
-
 class MemoryCheckUnit(Protocol):
-    """What a rehearsal must know of a task."""
+    """What `check_memory` needs from a training unit."""
 
     def largest(self) -> Any:
         """The batch that takes the most memory."""
 
     def loss(self, model: Any, batch: Any) -> Loss:
-        """Sum of the loss over the batch."""
+        """The sum of the loss over the batch."""
 
 
-def check_memory(model: Network, task: MemoryCheckUnit, settings: TrainSettings) -> None:
-    """Forward and backward on the largest batch; weights and gradients are left as they were."""
+def check_memory(model: Network, unit: MemoryCheckUnit, settings: TrainSettings) -> None:
+    """Compute the gradients of the largest batch, to find out before training whether memory is sufficient.
+
+    Weights do not change.
+    """
     device = choose_device(settings, 0)
-    batch = task.largest()
+    batch = unit.largest()
     model.to(device).train()
     try:
-        LossModule(model, task.loss, settings, device)(batch).smoothed.backward()
+        LossModule(model, unit.loss, settings, device)(batch).smoothed.backward()
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
         batches = 2 * settings.gradient_accumulation
         halves = f"train.batch_tokens={settings.batch_tokens // 2} --set train.gradient_accumulation={batches}"
         raise TrainingError(
-            f"out of memory with {settings.batch_tokens:,} tokens in a batch; the same in halves: --set {halves}"
+            f"out of memory with {settings.batch_tokens:,} tokens per batch; for smaller batches: --set {halves}"
         ) from None
     finally:
         model.zero_grad(set_to_none=True)
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
-    """The GPU's error has a type, the CPU's only a text."""
+    """The error of a GPU has a type, that of a CPU only a text."""
     return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)

@@ -1,8 +1,8 @@
-"""Many processes, one training. Started by torchrun, they form a `Team`; one process alone is a group of its own.
+"""Processes that train one model together, started by torchrun. A single process is a group of one.
 
-The recipe decides the arithmetic, the number of processes only the speed: what is summed over batches is summed over
-processes, and whatever is decided is decided once, for all. No process ever waits for one that is gone: each gives
-signs of life and watches the next, and the first to miss one, or to fail, ends all.
+The recipe determines the arithmetic, and the number of processes only the speed: sums over batches are sums over
+processes, and the first process decides for all. No process waits for one that has died: each sends heartbeats and
+watches the next, and the first process that fails, or misses a heartbeat, ends all.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from torch.distributed import PrefixStore, Store, TCPStore, rendezvous  # type: 
 
 from regard.errors import TrainingError
 
-ARRIVAL = 600.0  # seconds in which all processes must have come
-BEAT = 2.0  # seconds between signs of life
-SILENCE = 16.0  # seconds without one after which a process counts as gone
-SUSPICION = 6.0  # the same once a connection has broken: torchrun gives survivors 30 seconds to leave
+JOIN_TIMEOUT = 600.0  # seconds within which all processes must have started
+BEAT = 2.0  # seconds between heartbeats
+SILENCE = 16.0  # seconds without a heartbeat after which a process counts as dead
+SUSPICION = 6.0  # the same after a connection has broken: torchrun gives survivors 30 seconds to end
 CONNECTION_WORDS = ("gloo", "nccl", "connection", "socket", "broken pipe")
 
 T = TypeVar("T")
@@ -49,16 +49,16 @@ class GroupMember(NamedTuple):
 
 
 class ProcessGroup:
-    """The processes that train one model together. While entered, an error on one of them ends all."""
+    """The processes that train one model together. Within `with group`, an error in one of them ends all."""
 
     def __init__(self, rank: int = 0, size: int = 1, local_rank: int = 0):
         self.rank, self.size, self.local_rank = rank, size, local_rank
         self.is_first = rank == 0
-        self.pulse: Heartbeat | None = None
+        self.heartbeat: Heartbeat | None = None
         self._rounds = 0
 
     def sum(self, *values: float) -> list[float]:
-        """Each value summed over the processes: the very same sums on all of them."""
+        """Each value summed over the processes; all get exactly the same sums."""
         if self.size == 1:
             return list(values)
         total = torch.tensor(values, dtype=torch.float64)
@@ -66,21 +66,21 @@ class ProcessGroup:
         return total.tolist()
 
     def once(self, action: Callable[[], T]) -> T:
-        """What the first process finds, for all. The others wait for it, however long it takes."""
-        if self.pulse is None:
+        """Run `action` in the first process and give its result to all. The others wait without a time limit."""
+        if self.heartbeat is None:
             return action()
         self._rounds += 1
         found = [action() if self.is_first else None]
-        self.pulse.meet(f"round {self._rounds}", first=self.is_first)
+        self.heartbeat.wait_for_first(f"round {self._rounds}", first=self.is_first)
         dist.broadcast_object_list(found)
         return found[0]  # type: ignore[return-value]
 
     def share(self, items: Sequence[T]) -> Sequence[T]:
-        """Every n-th item: what this process does of a work that `join` puts together again."""
+        """The items that this process works on: every n-th. `join` collects the results."""
         return items[self.rank :: self.size]
 
     def join(self, items: Sequence[T]) -> list[T]:
-        """What the processes made of their shares, in the order of the whole."""
+        """The results of all processes, in the order of the items that `share` divided."""
         if self.size == 1:
             return list(items)
         shares: list[list[T]] = [[] for _ in range(self.size)]
@@ -89,7 +89,7 @@ class ProcessGroup:
         return [share[place] for place in range(longest) for share in shares if place < len(share)]
 
     def tensors(self, held: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-        """The tensors of the first process, one after the other, for all."""
+        """Send the tensors of the first process to all, one after the other."""
         if self.size == 1:
             yield from held.items()
             return
@@ -100,22 +100,22 @@ class ProcessGroup:
             yield name, tensor
 
     def advise(self, advice: str) -> None:
-        """What to do, should a process be gone."""
-        if self.pulse is not None:
-            self.pulse.advice = advice
+        """Set the advice that is shown if a process dies."""
+        if self.heartbeat is not None:
+            self.heartbeat.advice = advice
 
     def leave(self) -> None:
-        """Part from the others in peace: nothing is left to do together.
+        """Leave the group: no work is left to do together.
 
-        The group is taken apart while Python still runs: a thread of gloo's that is left over aborts the process at its
-        end, now and then. After a failure it is left alone, since it may wait for somebody who will never come.
+        The torch process group is destroyed while Python still runs, because a remaining gloo thread sometimes aborts
+        the process at exit. After a failure it is not destroyed, because that may wait for a dead process.
         """
-        if self.pulse is None:
+        if self.heartbeat is None:
             return
-        in_peace = not self.pulse.has_ended
-        self.pulse.stop()
-        self.pulse = None
-        if in_peace:
+        healthy = not self.heartbeat.has_ended
+        self.heartbeat.stop()
+        self.heartbeat = None
+        if healthy:
             dist.destroy_process_group()
 
     def __enter__(self) -> ProcessGroup:
@@ -124,113 +124,116 @@ class ProcessGroup:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None or self.pulse is None or self.pulse.has_ended:
+        if error is None or self.heartbeat is None or self.heartbeat.has_ended:
             return
         if isinstance(error, RuntimeError) and any(word in str(error).lower() for word in CONNECTION_WORDS):
-            self.pulse.find_out_who_left()
-        if not self.pulse.fail():
-            raise SystemExit(1)  # another failed first, and has said why
+            self.heartbeat.find_dead_process()
+        if not self.heartbeat.fail():
+            raise SystemExit(1)  # another process failed first and has reported it
 
 
 @functools.cache
 def this_group() -> ProcessGroup:
-    """The group of this process, joined when first asked for."""
-    rank, size, local = (int(os.environ.get(name, default)) for name, default in _PLACE)
+    """The group of this process; the first call joins it."""
+    rank, size, local = (int(os.environ.get(name, default)) for name, default in _RANKS)
     group = ProcessGroup(rank, size, local)
     if size > 1:
         store, *_ = next(rendezvous("env://"))
-        session = agree(store, rank, size)
+        session = agree_on_session(store, rank, size)
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         dist.init_process_group(backend, store=PrefixStore(session, store), rank=rank, world_size=size)
         members: list[GroupMember] = [GroupMember(0, "", 0)] * size
         dist.all_gather_object(members, GroupMember(rank, socket.gethostname(), os.getpid()))
-        group.pulse = Heartbeat(members, rank, session, speaks=local == 0)
+        group.heartbeat = Heartbeat(members, rank, session, reports=local == 0)
         atexit.register(group.leave)
     return group
 
 
-def agree(store: Store, rank: int, size: int) -> str:
-    """A name for this meeting of processes that no earlier one had.
+def agree_on_session(store: Store, rank: int, size: int) -> str:
+    """A name for this session that no earlier one had.
 
-    torchrun's store outlives a restart, and addresses of the dead are still in it; nor does a restart count tell the
-    meetings apart, because it may differ from machine to machine. So every process says hello by a name of its own, and
-    the first makes the meeting's name of them; one in which a dead process is counted is never confirmed by it.
+    torchrun's store outlives a restart and still contains the addresses of dead processes. Its restart count does not
+    identify sessions, because it may differ between machines. So every process registers a random name, and the first
+    process builds the session's name from them; a session that includes a dead process is never confirmed by it.
     """
-    mine, until = uuid.uuid4().hex, time.monotonic() + ARRIVAL
-    store.set(f"hello {rank}", mine)
+    mine, until = uuid.uuid4().hex, time.monotonic() + JOIN_TIMEOUT
+    store.set(f"name {rank}", mine)
     while time.monotonic() < until:
         if rank == 0:
-            store.set("meeting", " ".join(store.get(f"hello {other}").decode() for other in range(size)))
-        hellos = store.get("meeting").decode()
-        name = hashlib.blake2b(hellos.encode(), digest_size=16).hexdigest()
-        if mine in hellos.split():
+            store.set("session", " ".join(store.get(f"name {other}").decode() for other in range(size)))
+        names = store.get("session").decode()
+        name = hashlib.blake2b(names.encode(), digest_size=16).hexdigest()
+        if mine in names.split():
             store.set(f"{name} has {rank}", "")
             if store.check([f"{name} has {other}" for other in range(size)]):
                 return name
         time.sleep(0.02)
-    raise TrainingError(f"not all {size} processes came within {ARRIVAL:.0f} s; look at the messages of the others")
+    raise TrainingError(f"not all {size} processes started within {JOIN_TIMEOUT:.0f} s; see their messages")
 
 
-_PLACE = (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
+_RANKS = (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
 
 
 class Heartbeat:
-    """Signs of life in the launcher's store. Each process watches the next; one that finds it silent ends all."""
+    """Heartbeats in torchrun's store. Each process watches the next, and ends all if it is silent.
+
+    torchrun itself ends the other processes only if one exits, not if one hangs or its machine is gone.
+    """
 
     advice = "start again"
-    """What to do when a process is gone."""
+    """What to do if a process dies."""
 
-    def __init__(self, members: Sequence[GroupMember], rank: int, session: str, *, speaks: bool):
-        """`speaks`: say what happened even when another process found it out; one a machine should."""
+    def __init__(self, members: Sequence[GroupMember], rank: int, session: str, *, reports: bool):
+        """`reports`: report a failure that another process found; one process per machine should."""
         self.me, self.watched, self.size = members[rank], members[(rank + 1) % len(members)], len(members)
-        self.session, self.speaks = session, speaks
+        self.session, self.reports = session, reports
         self.patience = SILENCE
         address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         limit = timedelta(seconds=SILENCE)
         self._store = TCPStore(address, port, is_master=False, wait_for_workers=False, timeout=limit)
         self._ended = threading.Event()
         self._beats = self._missed = 0
-        self._heard = ""
-        self._thread = threading.Thread(target=self._live, name="pulse", daemon=True)
+        self._last_beat = ""
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self._thread.start()
 
     @property
     def has_ended(self) -> bool:
-        """Whether no more signs of life are given: this process has left, or failed and said so."""
+        """Whether the heartbeat has stopped: this process has left, or has failed and reported it."""
         return self._ended.is_set()
 
-    def meet(self, what: str, *, first: bool) -> None:
-        """Wait until the first process has come here."""
+    def wait_for_first(self, what: str, *, first: bool) -> None:
+        """Wait until the first process has reached this point."""
         key = self._key(what)
         if first:
             self._store.set(key, "here")
         while not first and not self._store.check([key]):
             if self._get("beat 0") == "bye" and not self._store.check([key]):
-                raise TrainingError("the first process has left before its work was done")
+                raise TrainingError("the first process ended before its work was done")
             time.sleep(0.05)
 
     def fail(self) -> bool:
-        """Tell the others that this process has failed; False where another did before it."""
+        """Report to the others that this process has failed; False if another did before."""
         verdict = json.dumps({"by": self.me.rank, "line": ""})
-        with contextlib.suppress(RuntimeError):  # without a store, the others will miss our signs of life
+        with contextlib.suppress(RuntimeError):  # without a store, the others will miss our heartbeat
             if self._claim(verdict) != verdict:
                 return False
         self._ended.set()
         return True
 
-    def find_out_who_left(self) -> None:
-        """A connection broke: give the watchers the time to name the one who left. Comes back if nobody did."""
+    def find_dead_process(self) -> None:
+        """After a broken connection, wait until a process is found dead, which ends this one; returns if none is."""
         self.patience = SUSPICION
         self._thread.join(2 * SILENCE)
 
     def stop(self) -> None:
-        """Give no more signs of life, and be missed by nobody."""
+        """Stop the heartbeat without an alarm."""
         self._ended.set()
         self._thread.join(SILENCE)
         with contextlib.suppress(RuntimeError):
             self._store.set(self._key(f"beat {self.me.rank}"), "bye")
 
-    def _live(self) -> None:
+    def _run(self) -> None:
         unreachable = 0
         while not self._ended.wait(BEAT):
             try:
@@ -246,36 +249,36 @@ class Heartbeat:
         self._beats += 1
         self._store.set(self._key(f"beat {self.me.rank}"), str(self._beats))
         if self._store.check([self._key("verdict")]):
-            self._obey(self._store.get(self._key("verdict")).decode())
-        heard = self._get(f"beat {self.watched.rank}")
-        if heard != self._heard or heard == "bye":
-            self._heard, self._missed = heard, 0
+            self._follow(self._store.get(self._key("verdict")).decode())
+        beat = self._get(f"beat {self.watched.rank}")
+        if beat != self._last_beat or beat == "bye":
+            self._last_beat, self._missed = beat, 0
             return
-        self._missed += 1  # counted in beats of our own: whoever was asleep together wakes up together
+        self._missed += 1  # counted in our own beats: a suspended machine wakes up with all its processes
         if self._missed * BEAT > self.patience:
             rank, host, pid = self.watched
-            problem = f"process {rank} of {self.size} (host {host}, pid {pid}) gives no sign of life"
-            self._obey(self._claim(json.dumps({"by": self.me.rank, "line": problem})))
+            problem = f"process {rank} of {self.size} (host {host}, pid {pid}) does not respond"
+            self._follow(self._claim(json.dumps({"by": self.me.rank, "line": problem})))
 
-    def _obey(self, verdict: str) -> None:
-        """Leave as the process says that was first to know."""
-        told = json.loads(verdict)
-        if not told["line"]:
-            time.sleep(BEAT)  # torchrun ends all as soon as one has left: let the one that failed say why
-        self._end(told["line"] if self.speaks or told["by"] == self.me.rank else "")
+    def _follow(self, verdict: str) -> None:
+        """End this process as the first one that knew has decided."""
+        decision = json.loads(verdict)
+        if not decision["line"]:
+            time.sleep(BEAT)  # torchrun ends all as soon as one exits: let the failed process report first
+        self._end(decision["line"] if self.reports or decision["by"] == self.me.rank else "")
 
     def _end(self, problem: str) -> None:
-        """End the process from this thread: the main one may be waiting for somebody who will never come."""
+        """End the process from this thread: the main thread may be waiting for a dead process."""
         if self._ended.is_set():
             return
         if problem:
-            show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # a live bar may have hidden it
-            with contextlib.suppress(OSError):  # nobody may be left to read it
+            show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # a progress bar may have hidden it
+            with contextlib.suppress(OSError):  # the terminal may be closed
                 print(f"{show_cursor}regard: {problem}; all processes end: {self.advice}", file=sys.stderr, flush=True)
         os._exit(1)
 
     def _claim(self, verdict: str) -> str:
-        """The verdict of whoever came first."""
+        """The verdict of the first process that gave one."""
         return self._store.compare_set(self._key("verdict"), "", verdict).decode()
 
     def _get(self, what: str) -> str:

@@ -1,8 +1,8 @@
-"""Cross-entropy with label smoothing, straight from the decoder's last states.
+"""Cross-entropy with label smoothing and R-Drop, computed in chunks from the decoder's last hidden states.
 
-The scores over the vocabulary are the largest tensor of a training step: 4,096 tokens by 8,000 words are 131 MB, and
-autograd would keep several of them. Here they are computed a few hundred rows at a time; each chunk's gradient is
-formed while the chunk is still in the cache, and no matrix of all scores ever exists. Nothing is computed twice.
+The logits are the largest tensor of a training step: 4,096 tokens by 8,000 words are 131 MB, and autograd would keep
+several copies. Here they are computed a few hundred rows at a time, and the gradient of each chunk is computed while it
+is still in the processor's cache. The whole matrix of logits never exists, and nothing is computed twice.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Loss(NamedTuple):
     """Sums over the tokens of a batch; divide by `tokens` for the mean."""
 
     smoothed: Tensor
-    """What is minimised."""
+    """The loss that is minimised."""
     plain: Tensor
     """Negative log-likelihood of the reference, without smoothing and without a gradient."""
     tokens: int
@@ -29,10 +29,10 @@ class Loss(NamedTuple):
 def smoothed_cross_entropy(
     output: nn.Linear, states_ND: Tensor, target_N: Tensor, smoothing: float, agreement: float = 0.0
 ) -> Loss:
-    """Loss of predicting `target_N` from `states_ND` through the output map: (1 - e) one-hot + e uniform.
+    """Loss of predicting `target_N` from `states_ND` by the output layer; the target is (1 - e) one-hot + e uniform.
 
-    With `agreement` (R-Drop; Liang et al. 2021) the second half of the rows is the first half seen through another
-    dropout, and agreement / 2 times the divergence of the two, in both directions, is added.
+    With `agreement` (R-Drop; Liang et al. 2021) the second half of the rows is the first half with another dropout
+    mask, and agreement / 2 times the KL divergence of the two, in both directions, is added.
     """
     arguments = (states_ND, output.weight, output.bias, target_N, smoothing, agreement)
     if torch.is_grad_enabled():
@@ -46,7 +46,7 @@ def _sum_chunks(
     states_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_N: Tensor, smoothing: float, agreement: float,
     *, gradients: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:  # fmt: skip
-    """The two losses and, if asked for, the gradients of the first with respect to states, weight and bias."""
+    """The two losses and, if requested, the gradients of the first with respect to states, weight and bias."""
     smoothed, plain = states_ND.new_zeros((), dtype=torch.float64), states_ND.new_zeros((), dtype=torch.float64)
     kind = _product_type(states_ND)
     weight, bias = weight_VD.to(kind), None if bias_V is None else bias_V.to(kind)
@@ -69,7 +69,7 @@ def _sum_chunks(
 
 
 def _product_type(states_ND: Tensor) -> torch.dtype:
-    """The type in which matrices are multiplied here; everything else is done in that of the weights."""
+    """The type of matrix products; everything else is computed in the type of the weights."""
     device = states_ND.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states_ND.dtype
 
@@ -89,7 +89,7 @@ def _add_product(a: Tensor, b: Tensor, goal: Tensor) -> None:
 
 
 def _chunks(rows: int, paired: bool) -> Iterator[tuple[slice, ...]]:
-    """Slices of the rows; with `paired`, a slice of the first half together with its counterpart of the second."""
+    """Slices of the rows; with `paired`, a slice of the first half with the corresponding one of the second."""
     half = rows // 2
     size = CHUNK_ROWS // 2 if paired else CHUNK_ROWS
     for start in range(0, half if paired else rows, size):
@@ -102,7 +102,7 @@ def _take(x: Tensor, rows: tuple[slice, ...]) -> Tensor:
 
 
 def _turn_to_gradient(scores_NV: Tensor, target_N: Tensor, smoothing: float, agreement: float) -> tuple[Tensor, Tensor]:
-    """The losses of a chunk. Its scores are overwritten by the gradient of the first loss with respect to them."""
+    """The losses of a chunk. The gradient of the first loss with respect to the scores overwrites them."""
     mean_score = scores_NV.mean(-1)
     true_score = scores_NV.gather(1, target_N[:, None])[:, 0]
     top = scores_NV.amax(-1, keepdim=True)
@@ -128,9 +128,9 @@ def _turn_to_gradient(scores_NV: Tensor, target_N: Tensor, smoothing: float, agr
 
 
 def _disagreement(probabilities: Tensor, log_probabilities: Tensor) -> tuple[Tensor, Tensor]:
-    """KL(p, q) + KL(q, p), summed, of the two halves p and q, and its gradient with respect to their scores.
+    """The sum of KL(p, q) + KL(q, p) of the two halves p and q, and its gradient with respect to their scores.
 
-    With d = log p - log q the gradient for p is p (d - KL(p, q)) + p - q, and for q the same with the roles exchanged.
+    With d = log p - log q the gradient for p is p (d - KL(p, q)) + p - q, and for q the same with p and q exchanged.
     """
     p, q = probabilities.chunk(2)
     d = torch.sub(*log_probabilities.chunk(2))

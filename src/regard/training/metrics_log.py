@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch.utils.tensorboard.writer import SummaryWriter
 
     from regard.training.checkpoint import TrainingProgress
-    from regard.training.trainer import TrainingLog, Update, Validation
+    from regard.training.trainer import StepMetrics, TrainingLog, Validation
 
 
 # TensorBoard events beside the metrics file, for those who watch many runs there: `--set train.tensorboard=true`.
@@ -43,13 +43,13 @@ class TensorBoard:
         """Open the events; what was logged after the state that training goes on from is hidden."""
         self._writer = self._make(str(self._folder), purge_step=progress.step + 1)
 
-    def on_step(self, update: Update, progress: TrainingProgress) -> None:
+    def on_step(self, metrics: StepMetrics, progress: TrainingProgress) -> None:
         """Log every so many updates."""
-        if update.step % self._every == 0:
-            self._add("train/loss", progress.loss, update.step)
-            self._add("train/rate", update.rate, update.step)
-            self._add("train/norm", update.norm, update.step)
-            self._add("train/tokens_per_second", update.tokens / max(update.seconds, 1e-9), update.step)
+        if metrics.step % self._every == 0:
+            self._add("train/loss", progress.loss, metrics.step)
+            self._add("train/rate", metrics.rate, metrics.step)
+            self._add("train/norm", metrics.norm, metrics.step)
+            self._add("train/tokens_per_second", metrics.tokens / max(metrics.seconds, 1e-9), metrics.step)
 
     def on_validation(self, validation: Validation, progress: TrainingProgress, *, best: bool) -> None:
         """Log the scores and the samples."""
@@ -96,18 +96,18 @@ class MetricsFile:
         except OSError as error:
             raise RunError(f"{self.path}: cannot write ({error.strerror})") from None
 
-    def on_step(self, update: Update, progress: TrainingProgress) -> None:
+    def on_step(self, metrics: StepMetrics, progress: TrainingProgress) -> None:
         """Log every so many updates."""
-        self._tokens += update.tokens
-        self._seconds += update.seconds
-        if update.step % self.every == 0:
+        self._tokens += metrics.tokens
+        self._seconds += metrics.seconds
+        if metrics.step % self.every == 0:
             speed = self._tokens / max(self._seconds, 1e-9)
             self._write(
                 "step",
                 progress,
                 loss=progress.loss,
-                rate=update.rate,
-                norm=update.norm,
+                rate=metrics.rate,
+                norm=metrics.norm,
                 tokens_per_second=round(speed, 1),
             )
             self._tokens, self._seconds = 0, 0.0
@@ -166,15 +166,15 @@ class PlainLog:
         if progress.step:
             self._print(f"continuing from step {progress.step:,}")
 
-    def on_step(self, update: Update, progress: TrainingProgress) -> None:
+    def on_step(self, metrics: StepMetrics, progress: TrainingProgress) -> None:
         """A line every so many seconds."""
-        self._speed.add(update)
-        if time.monotonic() - self._last < self.every_seconds and update.step != 1:
+        self._speed.add(metrics)
+        if time.monotonic() - self._last < self.every_seconds and metrics.step != 1:
             return
         self._last = time.monotonic()
         left = _time_left(progress, self.settings)
         spent = f"{amount(progress.flops)}FLOP"
-        self._print(f"step {update.step:,}  loss {progress.loss:.2f}  {self._speed}  {spent}  {left}".rstrip())
+        self._print(f"step {metrics.step:,}  loss {progress.loss:.2f}  {self._speed}  {spent}  {left}".rstrip())
 
     def on_validation(self, validation: Validation, progress: TrainingProgress, *, best: bool) -> None:
         """A line for each validation."""
@@ -221,9 +221,9 @@ class LiveBar:
         self._bar.add_task("", total=1.0, what="training", numbers="")
         self._bar.start()
 
-    def on_step(self, update: Update, progress: TrainingProgress) -> None:
+    def on_step(self, metrics: StepMetrics, progress: TrainingProgress) -> None:
         """Move the bar."""
-        self._speed.add(update)
+        self._speed.add(metrics)
         if self._bar is not None:
             spent, left = f"{amount(progress.flops)}FLOP", _time_left(progress, self.settings)
             parts = [f"loss {progress.loss:.2f}", self._score, str(self._speed), spent, left]
@@ -264,12 +264,12 @@ class SpeedMeter:
         self._settings, self._unit, self._processes = settings, unit, processes
         self._tokens, self._flops = 0.0, 0.0
 
-    def add(self, update: Update) -> None:
-        """Take in one update."""
+    def add(self, metrics: StepMetrics) -> None:
+        """Take in one metrics."""
         share = 0.1 if self._tokens else 1.0
-        seconds = max(update.seconds, 1e-9)
-        self._tokens += share * (update.tokens / seconds - self._tokens)
-        self._flops += share * (update.flops / seconds - self._flops)
+        seconds = max(metrics.seconds, 1e-9)
+        self._tokens += share * (metrics.tokens / seconds - self._tokens)
+        self._flops += share * (metrics.flops / seconds - self._flops)
 
     def __str__(self) -> str:
         text = f"{self._tokens:,.0f} {self._unit}/s"

@@ -1,8 +1,8 @@
-"""How gradients become updates: Adam with decoupled weight decay, or Muon for the matrices inside the model.
+"""Optimizers: Adam with decoupled weight decay (AdamW), or Muon for the matrices inside the model.
 
 Muon (Jordan et al. 2024) replaces the averaged gradient of a matrix by the nearest matrix whose singular values are all
-equal, so that every direction is learnt at the same pace, not only the few that dominate the gradient. Embeddings, the
-output matrix, norms and biases stay with Adam. Small corpora are learnt in about half the updates (docs/log.md).
+equal, so that all directions are learned at the same rate, not only the few that dominate the gradient. Embeddings,
+the output matrix, norms and biases are trained by Adam. Small corpora need about half the steps (docs/log.md).
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ TINY = 1e-7
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum made orthogonal. Matrices of one shape are treated together.
+    """Orthogonalised momentum. Matrices of one shape are processed together.
 
-    torch has a Muon of its own; it takes one matrix at a time, always in bfloat16, which most CPUs do slowly, and does
-    not know of several maps stacked in one matrix, such as a head's query, key and value.
+    torch's own Muon processes one matrix at a time, always in bfloat16, which is slow on most CPUs, and does not know
+    that a matrix may contain several projections, such as query, key and value.
     """
 
     def __init__(
         self, matrices: Sequence[tuple[Tensor, int]], rate: float, weight_decay: float,
         product: torch.dtype = torch.float32,
     ):  # fmt: skip
-        """`matrices`: each with the number of maps stacked in its rows. `product`: the type to multiply in."""
+        """`matrices`: each with the number of projections stacked in its rows. `product`: type of the products."""
         super().__init__([matrix for matrix, _ in matrices], {"lr": rate, "weight_decay": weight_decay})
         self._stacked, self._product = dict(matrices), product
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """One update of every matrix that has a gradient."""
+        """Update every matrix that has a gradient."""
         for group in self.param_groups:
             by_shape: dict[tuple[int, int], list[tuple[Tensor, Tensor]]] = defaultdict(list)
             for matrix in group["params"]:
@@ -51,14 +51,14 @@ class Muon(torch.optim.Optimizer):
             for pairs in by_shape.values():
                 updates = orthogonal(torch.stack([direction for _, direction in pairs]), self._product)
                 rows, columns = updates.shape[1:]
-                rate = group["lr"] * max(1.0, rows / columns) ** 0.5  # equal change of the output, whatever the shape
+                rate = group["lr"] * max(1.0, rows / columns) ** 0.5  # the same change of the output for every shape
                 for (part, _), update in zip(pairs, updates, strict=True):
                     part.sub_(update, alpha=rate)
 
     def _collect(
         self, matrix: Tensor, group: dict[str, Any], by_shape: dict[tuple[int, int], list[tuple[Tensor, Tensor]]]
     ) -> None:
-        """Decay a matrix, take in its gradient, and put each of its maps beside the direction it will go."""
+        """Apply weight decay, update the momentum, and pair each projection in the matrix with its direction."""
         assert matrix.grad is not None
         matrix.mul_(1 - group["lr"] * group["weight_decay"])
         state = self.state[matrix]
@@ -72,7 +72,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonal(matrices_NRC: Tensor, product: torch.dtype = torch.float32) -> Tensor:
-    """The nearest matrices whose singular values are all equal, roughly: by Newton and Schulz's iteration."""
+    """Roughly the nearest matrices whose singular values are all equal, by the Newton-Schulz iteration."""
     wide = matrices_NRC.shape[1] <= matrices_NRC.shape[2]
     x = matrices_NRC if wide else matrices_NRC.mT
     x = (x / (x.norm(dim=(1, 2), keepdim=True) + TINY)).to(product)
@@ -83,7 +83,7 @@ def orthogonal(matrices_NRC: Tensor, product: torch.dtype = torch.float32) -> Te
 
 
 class CombinedOptimizer:
-    """Several optimizers as one. The rate is one number; each group has its share of it."""
+    """Several optimizers as one. The learning rates of all groups are proportional to the first."""
 
     def __init__(self, *parts: torch.optim.Optimizer):
         self._parts = parts
@@ -95,25 +95,25 @@ class CombinedOptimizer:
             group["share"] = group["lr"] / self._peak
 
     def state_of(self, parameter: Tensor) -> dict[str, Tensor]:
-        """What is remembered of a parameter, by name."""
+        """The optimizer state of a parameter, by name."""
         return self._owner[parameter].state[parameter]
 
-    def remember(self, parameter: Tensor, state: Mapping[str, Tensor]) -> None:
-        """Put back what `state_of` gave."""
+    def load_state(self, parameter: Tensor, state: Mapping[str, Tensor]) -> None:
+        """Set the state of a parameter to what `state_of` returned."""
         self._owner[parameter].state[parameter] = dict(state)
 
     def set_rate(self, rate: float) -> None:
-        """The learning rate of Adam's part; the others follow in proportion."""
+        """Set the learning rate of Adam; the others change in proportion."""
         for group in self._groups():
             group["lr"] = rate * group["share"]
 
     def zero_grad(self) -> None:
-        """Forget the gradients."""
+        """Delete the gradients."""
         for part in self._parts:
             part.zero_grad(set_to_none=True)
 
     def step(self) -> None:
-        """One update."""
+        """Update the weights."""
         for part in self._parts:
             part.step()
 
@@ -122,10 +122,10 @@ class CombinedOptimizer:
 
 
 def make_optimizer(model: Network, settings: TrainSettings) -> CombinedOptimizer:
-    """As the settings say. Weights of matrices decay; biases and norms do not."""
+    """The optimizer that the settings name. Weight decay applies to matrices, not to biases and norms."""
     inner = inner_matrices(model) if settings.optimizer == "muon" else []
-    theirs = {matrix for matrix, _ in inner}
-    matrices = [parameter for parameter in model.parameters() if parameter.dim() > 1 and parameter not in theirs]
+    by_muon = {matrix for matrix, _ in inner}
+    matrices = [parameter for parameter in model.parameters() if parameter.dim() > 1 and parameter not in by_muon]
     vectors = [parameter for parameter in model.parameters() if parameter.dim() <= 1]
     adam = torch.optim.AdamW(
         [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": vectors, "weight_decay": 0.0}],
@@ -141,7 +141,7 @@ def make_optimizer(model: Network, settings: TrainSettings) -> CombinedOptimizer
 
 
 def inner_matrices(model: Network) -> list[tuple[Tensor, int]]:
-    """The matrices of linear maps between hidden states, each with the number of maps stacked in it."""
+    """The matrices of linear layers between hidden states, each with the number of projections stacked in it."""
     return [
         (module.weight, stacked(module))
         for module in model.modules()

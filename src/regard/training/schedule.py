@@ -1,4 +1,8 @@
-"""What changes with the update: the learning rate, and how strong the regularisation is."""
+"""What depends on the step: learning rate, strength of the regularization, and when training ends.
+
+Training ends after a number of steps or minutes, or when validations no longer improve (patience). Before the end the
+learning rate falls to zero: the cooldown.
+"""
 
 from __future__ import annotations
 
@@ -11,27 +15,27 @@ from regard.training.checkpoint import TrainingProgress
 
 @dataclass(frozen=True)
 class ScheduleStage:
-    """How far training has come, as a task must know it."""
+    """How far training has come, for the training unit of a task."""
 
     strength: float = 1.0
-    """Share of the full regularisation that what knows little yet is given."""
-    cooling: bool = False
-    """The rate is falling to its end."""
+    """Share of the full dropout; below 1 during `train.regularization_warmup`."""
+    cooldown: bool = False
+    """Whether the cooldown has started."""
 
     @property
     def augmentation_strength(self) -> float:
-        """Share of what makes the task harder than it will be in use; it ends when the rate begins to fall."""
-        return 0.0 if self.cooling else self.strength
+        """Share of the full subword regularization: none during the cooldown, as in use."""
+        return 0.0 if self.cooldown else self.strength
 
 
-def learning_rate(step: int, settings: TrainSettings, cooling: tuple[int, int] = (0, 0)) -> float:
-    """Rate of update `step`, counted from 1: a linear climb over the warm-up, then the fall that was asked for.
+def learning_rate(step: int, settings: TrainSettings, cooldown: tuple[int, int] = (0, 0)) -> float:
+    """The learning rate of a step, counted from 1: a linear warm-up, then `train.schedule`.
 
-    The inverse square root is Vaswani et al.'s, scaled so that its peak is `train.learning_rate`. `cooling`: between
-    which updates the rate falls to zero, on top of that; (0, 0) while it is not known when training ends.
+    The inverse-square-root schedule is that of Vaswani et al. 2017, scaled so that its peak is `train.learning_rate`.
+    `cooldown`: the steps between which the rate also falls linearly to zero; (0, 0) before it has started.
     """
     peak, warmup = settings.learning_rate, max(settings.warmup_steps, 1)
-    first, last = cooling
+    first, last = cooldown
     if last and step > first:
         peak *= max(last - step, 0) / (last - first)
     if step < warmup:
@@ -44,37 +48,34 @@ def learning_rate(step: int, settings: TrainSettings, cooling: tuple[int, int] =
     return peak
 
 
-def strength(step: int, settings: TrainSettings) -> float:
-    """Share of the full dropout and subword sampling in update `step`, counted from 1."""
+def regularization_strength(step: int, settings: TrainSettings) -> float:
+    """Share of the full dropout and subword regularization at a step, counted from 1."""
     return min(step / settings.regularization_warmup, 1.0) if settings.regularization_warmup else 1.0
 
 
 def cooldown_steps(step: int, settings: TrainSettings) -> int:
-    """How long to cool down if it begins after update `step`, so that it takes the share that was asked for."""
+    """The length of a cooldown that starts after this step, so that it is `train.cooldown` of all steps."""
     return min(round(step * settings.cooldown / (1 - settings.cooldown)), settings.max_steps - step)
 
 
-# When training ends: after so many updates or minutes, or when nothing gets better; and the cooling down before it.
-
-
 def reason_to_stop(progress: TrainingProgress, settings: TrainSettings) -> str:
-    """Why training is over, if it is."""
+    """Why training has ended; empty if it has not."""
     if progress.step >= settings.max_steps:
         return f"{settings.max_steps:,} steps done"
     if settings.max_minutes and progress.seconds >= 60 * settings.max_minutes:
         return f"{settings.max_minutes:g} minutes spent"
     if progress.cooldown_until and progress.step >= progress.cooldown_until:
-        return f"{patience_exhausted(progress, settings) or cooldown_reason(progress, settings)}, then cooled down"
+        return f"{patience_exhausted(progress, settings) or cooldown_reason(progress, settings)}, then the cooldown"
     return "" if settings.cooldown else patience_exhausted(progress, settings)
 
 
 def ends_by_patience_only(settings: TrainSettings) -> bool:
-    """Whether nothing else will end it: then nobody can tell how long it takes."""
+    """Whether only patience ends training, so that its length is not known."""
     return bool(settings.patience) and not settings.max_minutes and settings.max_steps == TrainSettings.max_steps
 
 
 def cooldown_reason(progress: TrainingProgress, settings: TrainSettings) -> str:
-    """Why no more than the cooling down is left, if so."""
+    """Why the cooldown starts; empty if it does not."""
     before = 1 - settings.cooldown
     if progress.step >= before * settings.max_steps:
         return f"{progress.step:,} of {settings.max_steps:,} steps done"
@@ -84,7 +85,7 @@ def cooldown_reason(progress: TrainingProgress, settings: TrainSettings) -> str:
 
 
 def patience_exhausted(progress: TrainingProgress, settings: TrainSettings) -> str:
-    """Whether patience has run out."""
+    """Why patience ends training; empty if it does not."""
     patience = settings.patience
     return (
         f"no better validation in {patience}"
@@ -98,60 +99,64 @@ def is_finite(score: float, loss: float | None) -> bool:
     return math.isfinite(score) and (loss is None or math.isfinite(loss))
 
 
+def is_best(progress: TrainingProgress, score: float) -> bool:
+    """Whether this is the best score so far; of equal scores, the later one is."""
+    return math.isfinite(score) and (progress.best_score is None or score >= progress.best_score)
+
+
 def count_validation(
     progress: TrainingProgress, settings: TrainSettings, score: float, loss: float | None = None
-) -> bool:
-    """Take in a validation; True for the best score so far. Of equals that is the one that was trained longer.
+) -> None:
+    """Update the best score and patience after a validation. One that is not finite changes nothing.
 
-    Patience counts from the last one that was better in something: scores of a few hundred sentences go up and down by
-    chance while the loss still falls. Counting restarts when dropout has reached its full strength
-    (`train.regularization_warmup`): what is regularised more is worse at first.
-
-    A score or loss that is not finite is never better and changes nothing: no comparison with it means anything.
+    Patience counts from the last validation with a better score or a lower loss: the score of a few hundred sentences
+    varies by chance while the loss still falls. Counting restarts when dropout has reached its full strength
+    (`train.regularization_warmup`), because more regularization makes the scores worse at first.
     """
     if not is_finite(score, loss):
-        return False
-    if strength(progress.step, settings) == 1 > strength(progress.step - settings.validate_every, settings):
-        _forget_rivals(progress)
-    before = progress.best_score_since_reset
-    better = before is None or score > before
-    progress.best_score_since_reset = score if before is None else max(score, before)
+        return
+    before, now = progress.step - settings.validate_every, progress.step
+    if regularization_strength(now, settings) == 1 > regularization_strength(before, settings):
+        _restart_patience(progress)
+    if is_best(progress, score):
+        progress.best_score, progress.best_step = score, progress.step
+    best = progress.best_score_since_reset
+    better = best is None or score > best
+    progress.best_score_since_reset = score if best is None else max(score, best)
     if loss is not None and (progress.best_loss_since_reset is None or loss < progress.best_loss_since_reset):
         progress.best_loss_since_reset, better = loss, True
-    nothing_yet = score == before == 0  # early on, BLEU stays at zero for a while
+    nothing_yet = score == best == 0  # BLEU may be zero for a while at the start of training
     if not progress.cooldown_until and not nothing_yet:
         progress.validations_without_improvement = 0 if better else progress.validations_without_improvement + 1
-    if better or score == before:
+    if better or score == best:
         progress.improved_step = progress.step
-    if progress.best_score is not None and score < progress.best_score:
-        return False
-    progress.best_score, progress.best_step = score, progress.step
-    return True
 
 
 def start_cooldown(progress: TrainingProgress, settings: TrainSettings) -> int:
-    """Let the learning rate fall to zero from here on; returns over how many updates."""
-    updates = cooldown_steps(progress.step, settings)
+    """Let the learning rate fall to zero from here on; returns over how many steps."""
+    steps = cooldown_steps(progress.step, settings)
     if settings.max_minutes and progress.seconds:
         left = max(60 * settings.max_minutes - progress.seconds, 0) * progress.step / progress.seconds
-        updates = min(updates, round(left))
-    progress.cooldown_from, progress.cooldown_until = progress.step, progress.step + max(updates, 1)
+        steps = min(steps, round(left))
+    progress.cooldown_from, progress.cooldown_until = progress.step, progress.step + max(steps, 1)
     progress.cooldown_for = _ends(settings)
-    return max(updates, 1)
+    return max(steps, 1)
 
 
 def recompute_stopping_step(progress: TrainingProgress, settings: TrainSettings) -> None:
-    """Stop cooling down if that was planned for another end than the settings now name. What patience ended stays ended
-    until there is more of it. It begins anew then: at the full rate no validation is as good as the cooled ones.
+    """End the cooldown if `train.max_steps`, `max_minutes` or `patience` has changed since it started.
+
+    Training that ended by patience stays ended until patience is higher. Patience then restarts, because at the full
+    learning rate no validation is as good as after the cooldown.
     """
     planned = progress.cooldown_for in ("", _ends(settings)) and cooldown_reason(progress, settings)
     if not progress.cooldown_until or planned or patience_exhausted(progress, settings):
         return
     progress.cooldown_from, progress.cooldown_until, progress.cooldown_for = 0, 0, ""
-    _forget_rivals(progress)
+    _restart_patience(progress)
 
 
-def _forget_rivals(progress: TrainingProgress) -> None:
+def _restart_patience(progress: TrainingProgress) -> None:
     progress.best_score_since_reset, progress.best_loss_since_reset, progress.validations_without_improvement = (
         None,
         None,

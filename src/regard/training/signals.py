@@ -1,4 +1,7 @@
-"""Ctrl-C, SIGTERM and a closed terminal ask the loop to save and stop; a second Ctrl-C stops at once."""
+"""Signals that stop a command: Ctrl-C, SIGTERM, and SIGHUP when the terminal is closed.
+
+Training saves a checkpoint and stops (`StopRequest`); other commands keep what is done and end (`interruptible`).
+"""
 
 from __future__ import annotations
 
@@ -29,9 +32,9 @@ class StopRequest:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> StopRequest:
-        if threading.current_thread() is threading.main_thread():  # signals reach no other thread
+        if threading.current_thread() is threading.main_thread():  # only the main thread receives signals
             self._before = {
-                number: signal.signal(number, self._handle) for number in STOP_SIGNALS if _is_wanted(number)
+                number: signal.signal(number, self._handle) for number in STOP_SIGNALS if _is_handled(number)
             }
         return self
 
@@ -49,17 +52,17 @@ class StopRequest:
         self.requested, self.terminated = True, number != signal.SIGINT
 
     def interruption(self) -> KeyboardInterrupt:
-        """What the command ends with, once all is saved."""
+        """The exception that ends the command after everything is saved."""
         return Terminated() if self.terminated else KeyboardInterrupt()
 
 
-def _is_wanted(number: int) -> bool:
-    """`nohup` ignores SIGHUP so that the command outlives the terminal."""
+def _is_handled(number: int) -> bool:
+    """Not SIGHUP if it is ignored: `nohup` does that, so that the command continues without the terminal."""
     return number != HANGUP or signal.getsignal(number) is not signal.SIG_IGN
 
 
 def _leave_closed_terminal() -> None:
-    """Discard further output if its terminal is closed: the error of writing there would prevent the state's saving."""
+    """Discard further output to a closed terminal: an error in writing there would prevent saving the checkpoint."""
     null = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):
         with contextlib.suppress(OSError):
@@ -68,16 +71,14 @@ def _leave_closed_terminal() -> None:
     os.close(null)
 
 
-# SIGTERM and SIGHUP like Ctrl-C: what is done is kept, worker processes end, and a line says how to go on.
-
-
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """While entered, SIGTERM or SIGHUP raises `Terminated`; when interrupted, processes started here end at once."""
-    if threading.current_thread() is not threading.main_thread():  # signals reach no other thread
+    """Within the block SIGTERM and SIGHUP raise `Terminated`. On an interruption all child processes are ended."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread receives signals
         yield
         return
-    before = {number: signal.signal(number, _terminate) for number in STOP_SIGNALS if number != signal.SIGINT}
+    handled = [number for number in STOP_SIGNALS if number != signal.SIGINT and _is_handled(number)]
+    before = {number: signal.signal(number, _terminate) for number in handled}
     try:
         yield
     except KeyboardInterrupt:
