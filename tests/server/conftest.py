@@ -1,4 +1,4 @@
-"""One server that pretends, for all tests that leave its settings alone: to make one takes longer than most tests."""
+"""One server without models for all tests that need no other settings: creating one takes longer than most tests."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterator
 import pytest
 from starlette.testclient import TestClient
 
-from tests.server.fakes import FakeFleet, client_of
+from tests.server.fakes import FakeRuns, client_of
 
 
 @pytest.fixture(scope="module")
-def _pretended() -> Iterator[tuple[FakeFleet, TestClient]]:
-    fleet = FakeFleet()
-    with client_of(fleet) as client:
-        yield fleet, client
+def _pretended() -> Iterator[tuple[FakeRuns, TestClient]]:
+    runs = FakeRuns()
+    with client_of(runs) as client:
+        yield runs, client
 
 
 @pytest.fixture
-def fleet(_pretended: tuple[FakeFleet, TestClient]) -> FakeFleet:
+def runs(_pretended: tuple[FakeRuns, TestClient]) -> FakeRuns:
     """Runs that nothing has happened to."""
     for served in _pretended[0].served.values():
         served.reset()
@@ -26,6 +26,6 @@ def fleet(_pretended: tuple[FakeFleet, TestClient]) -> FakeFleet:
 
 
 @pytest.fixture
-def client(_pretended: tuple[FakeFleet, TestClient], fleet: FakeFleet) -> TestClient:
+def client(_pretended: tuple[FakeRuns, TestClient], runs: FakeRuns) -> TestClient:
     """A client of the server before them."""
     return _pretended[1]

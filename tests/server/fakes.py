@@ -1,4 +1,4 @@
-"""A fleet that only pretends: answers are known beforehand, and trouble comes when it is called."""
+"""Served runs without models: answers are known beforehand, and errors are raised on demand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from starlette.testclient import TestClient
 from regard.config import SearchSettings
 from regard.server.app import create_app
 from regard.server.runs import NotServed
+from regard.server.served_run import ServedRun
 from regard.server.settings import ServerSettings
+from regard.server.task_apis import api_of
+from regard.server.translation import ServedTranslator
+from regard.tasks.api import ConversationRequest, InspectRequest, TaskRequest
 from regard.tasks.translate.translation import Alignment, Translation
 
 
@@ -37,21 +41,15 @@ def answer_to(text: str, nbest: int = 1, align: bool = False, details: bool = Fa
     return Translation(text, written, -0.5, tokens, log_probs, True, alternatives=others, alignment=alignment)
 
 
-class Verdict(SimpleNamespace):
-    """A label."""
+class FakeRun(ServedRun):
+    """A run that answers in capitals. `trouble` is raised instead; `pause` is awaited before."""
 
-    def as_dict(self) -> dict[str, Any]:
-        return vars(self)
-
-
-class FakeServed:
-    """A run that answers in capitals. `trouble` is raised instead; `pause` is waited for before."""
-
-    def __init__(self, name: str, kind: str = "translate", source: str = "en", target: str = "it"):
-        self.name, self.kind, self.source, self.target = name, kind, source, target
-        recipe = SimpleNamespace(search=SearchSettings(), model=SimpleNamespace())
+    def __init__(self, name: str, task: str = "translate", source: str = "en", target: str = "it"):
+        self.name, self.task, self.source, self.target = name, task, source, target
+        self.api = api_of(task)
+        recipe = SimpleNamespace(search=SearchSettings(), model=SimpleNamespace(attends=True))
         self.run = SimpleNamespace(recipe=recipe, tokenizers=(Words(), Words()))
-        self.queues: dict[str, Any] = {}
+        self.queues = {}
         self.reset()
 
     def reset(self) -> None:
@@ -63,7 +61,7 @@ class FakeServed:
 
     def about(self) -> dict[str, Any]:
         sides = {"source": self.source, "target": self.target}
-        return {"id": self.name, "kind": self.kind, "arch": "toy", "parameters": 12, "created": 0, "scores": {}} | sides
+        return {"id": self.name, "task": self.task, "arch": "toy", "parameters": 12, "created": 0, "scores": {}} | sides
 
     async def _called(self, asked: Any, how: dict[str, Any]) -> None:
         self.calls.append((asked, how))
@@ -76,6 +74,25 @@ class FakeServed:
                 self.cancelled += 1
                 raise
 
+    async def answer(self, request: TaskRequest, *, deadline: float | None = None) -> list[dict[str, Any]]:
+        await self._called(request, {"deadline": deadline})
+        if isinstance(request, ConversationRequest):
+            return [answer_to(request.turns[-1]).as_dict(scores=False)]
+        return [{"text": text, "label": "good"} for text in request.texts()[1]]
+
+    async def stream(self, request: ConversationRequest, *, deadline: float | None = None) -> AsyncIterator[str]:
+        for place, word in enumerate(request.turns[-1].upper().split()):
+            await self._called(request, {"deadline": deadline})
+            yield f" {word}" if place else word
+
+    async def inspect(self, request: InspectRequest, *, deadline: float | None = None) -> dict[str, Any]:
+        await self._called(request, {"deadline": deadline})
+        return {"title": request.text, "disabled": request.disabled_heads, "nothing": float("nan")}
+
+
+class FakeTranslator(FakeRun, ServedTranslator):
+    """A run that translates into capitals."""
+
     async def translate(
         self, texts: Sequence[str], *, nbest: int = 1, align: bool = False, details: bool = False, **how: Any
     ) -> list[Translation]:
@@ -87,37 +104,16 @@ class FakeServed:
             await self._called(sentence, how)
             yield answer_to(sentence)
 
-    async def inspect(self, text: str, target: str | None = None, **how: Any) -> dict[str, Any]:
-        await self._called((text, target), how)
-        return {"title": text, "off": how["off"], "nothing": float("nan")}
 
-    async def reply(self, turns: Sequence[str], **how: Any) -> Translation:
-        await self._called(list(turns), how)
-        return answer_to(turns[-1])
+class FakeRuns:
+    """English to Italian, a chatbot and a classifier."""
 
-    async def stream(self, turns: Sequence[str], **how: Any) -> AsyncIterator[str]:
-        for place, word in enumerate(turns[-1].upper().split()):
-            await self._called(word, how)
-            yield f" {word}" if place else word
-
-    async def classify(self, texts: Sequence[str], **how: Any) -> list[Verdict]:
-        await self._called(list(texts), how)
-        return [Verdict(text=text, label="good", probability=0.9) for text in texts]
-
-    async def tag(self, texts: Sequence[str], **how: Any) -> list[Verdict]:
-        await self._called(list(texts), how)
-        return [Verdict(text=text, tags=["O"] * len(text.split())) for text in texts]
-
-
-class FakeFleet:
-    """English to Italian, a chatter and a classifier."""
-
-    def __init__(self, *served: FakeServed):
-        default = (FakeServed("en-it"), FakeServed("talker", "chat"), FakeServed("topics", "classify", target=""))
+    def __init__(self, *served: FakeRun):
+        default = (FakeTranslator("en-it"), FakeRun("talker", "chat"), FakeRun("topics", "classify", target=""))
         self.served = {one.name: one for one in served or default}
         self.closed = 0
 
-    def __getitem__(self, name: str) -> FakeServed:
+    def __getitem__(self, name: str) -> FakeRun:
         return self.served[name]
 
     def full_for(self) -> float:
@@ -126,12 +122,12 @@ class FakeFleet:
     def batches(self) -> int:
         return 0
 
-    def by_name(self, name: str) -> FakeServed:
+    def by_name(self, name: str) -> FakeRun:
         return self.served[name]
 
-    def by_pair(self, source: str, target: str) -> FakeServed:
+    def by_pair(self, source: str, target: str) -> FakeTranslator:
         for one in self.served.values():
-            if (one.kind, one.source, one.target) == ("translate", source, target):
+            if isinstance(one, FakeTranslator) and (one.source, one.target) == (source, target):
                 return one
         raise NotServed(f"{source} to {target} is not served")
 
@@ -152,8 +148,8 @@ class FakeFleet:
 
 
 @contextmanager
-def client_of(fleet: FakeFleet | None = None, **settings: Any) -> Iterator[TestClient]:
-    """A client of a server before this fleet."""
-    app = create_app(fleet or FakeFleet(), ServerSettings(**settings))  # type: ignore[arg-type]
+def client_of(runs: FakeRuns | None = None, **settings: Any) -> Iterator[TestClient]:
+    """A client of a server of these runs."""
+    app = create_app(runs or FakeRuns(), ServerSettings(**settings))  # type: ignore[arg-type]
     with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as client:
         yield client

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.server.fakes import FakeFleet, client_of
+from tests.server.fakes import FakeRuns, client_of
 
 SECRET = "my secret sentence"
 
@@ -45,7 +45,7 @@ def test_errors_have_the_form_that_clients_of_the_path_expect(client):
     refused = client.put("/translate")
     assert refused.status_code == 405
     assert "POST" in refused.headers["allow"]
-    assert refused.json() == {"error": "this address does not take this method"}
+    assert refused.json() == {"error": "this address does not accept this method"}
 
 
 @pytest.mark.parametrize("path", ["/page/../app.py", "/page/%2e%2e/app.py", "/page//etc/passwd", "/page/__init__.py"])
@@ -54,15 +54,15 @@ def test_no_path_leads_into_the_file_system(client, path):
 
 
 def test_what_nobody_expected_is_told_to_the_log_without_the_text(caplog):
-    fleet = FakeFleet()
-    fleet["en-it"].trouble = KeyError(SECRET)
+    runs = FakeRuns()
+    runs["en-it"].trouble = KeyError(SECRET)
     logging.getLogger("regard.server").propagate = True
-    with client_of(fleet) as client, caplog.at_level(logging.INFO, "regard.server"):
+    with client_of(runs) as client, caplog.at_level(logging.INFO, "regard.server"):
         answer = client.post("/translate?q=also", json={"q": SECRET, "source": "en", "target": "it"})
     assert answer.status_code == 500
     assert SECRET not in answer.text
     assert "Traceback" not in answer.text
-    assert answer.json()["error"].startswith("something went wrong")
+    assert answer.json()["error"].startswith("internal error")
     assert "KeyError" in caplog.text
     assert "fakes.py" in caplog.text
     assert SECRET not in caplog.text
@@ -92,10 +92,10 @@ def test_metrics_count_requests_by_route_and_never_by_what_clients_make_up():
 
 
 def test_the_fleet_is_closed_once_when_the_server_stops():
-    fleet = FakeFleet()
-    with client_of(fleet):
-        assert fleet.closed == 0
-    assert fleet.closed == 1
+    runs = FakeRuns()
+    with client_of(runs):
+        assert runs.closed == 0
+    assert runs.closed == 1
 
 
 def test_the_reference_loads_nothing_from_elsewhere(client):

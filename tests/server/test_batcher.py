@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.server import batching as batcher_module
-from regard.server.batching import FIRST_GUESS, MEMORY, Batcher, Closing, QueueFull, Throughput, TooLate
+from regard.server.batching import DECAY, DEFAULT_WAIT, Batcher, Closing, QueueFull, Throughput, TooLate
 
 PATIENCE = 20
 """Seconds after which a test that hangs fails."""
@@ -134,7 +134,7 @@ def test_results_are_heard_as_they_are_done():
 
     async def scenario():
         batcher = Batcher(Workshop(), size=2, most_waiting=10)
-        await batcher.submit("abcde", hear=lambda place, result: heard.append((place, result)))
+        await batcher.submit("abcde", on_result=lambda place, result: heard.append((place, result)))
         await batcher.close()
 
     run(scenario())
@@ -310,11 +310,11 @@ def test_beyond_the_bound_requests_are_refused():
         with pytest.raises(QueueFull) as refusal:
             await batcher.submit("def")
         assert batcher.full_for() == 0  # for one more there is room
-        assert refusal.value.retry_after == pytest.approx(FIRST_GUESS / 3)  # one of the three that wait must have gone
+        assert refusal.value.retry_after == pytest.approx(DEFAULT_WAIT / 3)  # one of the three that wait must have gone
         also = asyncio.create_task(batcher.submit("gh"))
         await settle()
         assert (batcher.waiting, batcher.counters.refused) == (5, 1)
-        assert batcher.full_for() == pytest.approx(FIRST_GUESS / 5)
+        assert batcher.full_for() == pytest.approx(DEFAULT_WAIT / 5)
         workshop.gate.set()
         await asyncio.gather(*first, kept, also)
         await batcher.close()
@@ -340,7 +340,7 @@ def test_so_are_requests():
 
 
 def test_a_queue_that_was_full_stays_short_for_a_while(monkeypatch):
-    monkeypatch.setattr(batcher_module, "AFTERMATH", 0.2)
+    monkeypatch.setattr(batcher_module, "FULL_SECONDS", 0.2)
     workshop = Workshop(is_open=False)
 
     async def scenario():
@@ -395,7 +395,7 @@ def test_what_is_larger_than_the_queue_is_let_in_when_nobody_waits():
 
 def test_the_pace_is_weight_by_time_with_something_to_do():
     pace = Throughput()
-    assert (pace.rate(), pace.seconds(7)) == (None, FIRST_GUESS)
+    assert (pace.rate(), pace.seconds(7)) == (None, DEFAULT_WAIT)
     pace.begin(100.0)
     pace.end(10, 102.0)
     assert (pace.rate(), pace.seconds(20)) == (5, 4)
@@ -403,7 +403,7 @@ def test_the_pace_is_weight_by_time_with_something_to_do():
     pace.begin(201.0)
     pace.end(10, 202.0)
     pace.end(10, 203.0)
-    weight, seconds = (10 * MEMORY + 10) * MEMORY + 10, (2 * MEMORY + 2) * MEMORY + 1
+    weight, seconds = (10 * DECAY + 10) * DECAY + 10, (2 * DECAY + 2) * DECAY + 1
     assert pace.rate() == pytest.approx(weight / seconds)
 
 

@@ -19,21 +19,22 @@ def complete(client, model="talker", messages=TALK, **more):
     return client.post("/v1/chat/completions", json={"model": model, "messages": messages, **more})
 
 
-def test_a_reply(client, fleet):
+def test_a_reply(client, runs):
     answer = complete(client).json()
     TypeAdapter(ChatCompletion).validate_python(answer)
     assert answer["choices"][0]["message"] == {"role": "assistant", "content": "HOW ARE YOU"}
     assert answer["choices"][0]["finish_reason"] == "stop"
     assert answer["usage"] == {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8}
-    assert fleet["talker"].calls == [(["hello", "hi", "how are you"], {"deadline": 30.0})]
+    [(request, how)] = runs["talker"].calls
+    assert (request.turns, how) == (["hello", "hi", "how are you"], {"deadline": 30.0})
 
 
-def test_a_run_that_translates_translates_what_was_said_last(client, fleet):
+def test_a_run_that_translates_translates_what_was_said_last(client, runs):
     answer = complete(client, "en-it", temperature=1).json()
     assert answer["choices"][0]["message"]["content"] == "HOW ARE YOU"
     assert answer["usage"]["prompt_tokens"] == 3
-    assert fleet["en-it"].calls[0][0] == ["how are you"]
-    assert "temperature" not in fleet["en-it"].calls[0][1]
+    assert runs["en-it"].calls[0][0] == ["how are you"]
+    assert "temperature" not in runs["en-it"].calls[0][1]
 
 
 @pytest.mark.parametrize(("model", "text"), [("talker", "how are you"), ("en-it", "How are. You")])
@@ -58,17 +59,16 @@ def test_lines_stay_lines_in_a_stream(client):
     assert "".join(delta.get("content", "") for delta in deltas) == "  ONE TWO\n\nTHREE\n"
 
 
-def test_settings_become_those_of_the_search(client, fleet):
+def test_settings_become_those_of_the_search(client, runs):
     complete(client, temperature=0.5, top_p=0.9, seed=3, max_tokens=7)
     complete(client, temperature=0)
     complete(client, max_completion_tokens=100_000)
-    first, second, third = (how for _, how in fleet["talker"].calls)
-    assert third["max_length_extra"] == 512
-    assert first == {
-        "deadline": 30.0, "sample": True, "temperature": 0.5, "top_p": 0.9, "seed": 3,
-        "max_length_ratio": 1e-9, "max_length_extra": 7,
-    }  # fmt: skip
-    assert second == {"deadline": 30.0, "sample": False, "temperature": 0}
+    first, second, third = (request for request, _ in runs["talker"].calls)
+    assert third.max_tokens == 512
+    assert first.search.given() == {"sample": True, "temperature": 0.5, "top_p": 0.9, "seed": 3}
+    assert first.max_tokens == 7
+    assert second.search.given() == {"sample": False, "temperature": 0}
+    assert second.max_tokens is None
 
 
 BAD = {
@@ -89,18 +89,18 @@ UNSUPPORTED = {"n": 2, "tools": [{"type": "function", "function": {"name": "f"}}
 
 
 @pytest.mark.parametrize("field", UNSUPPORTED)
-def test_what_would_change_the_answer_is_refused(client, fleet, field):
+def test_what_would_change_the_answer_is_refused(client, runs, field):
     answer = complete(client, **{field: UNSUPPORTED[field]})
     error = answer.json()["error"]
     assert (answer.status_code, error["param"]) == (400, field)
     assert error["message"].startswith(f"{field}: ")
-    assert not fleet["talker"].calls
+    assert not runs["talker"].calls
 
 
-def test_what_is_only_a_wish_is_ignored(client, fleet):
+def test_what_is_only_a_wish_is_ignored(client, runs):
     wishes = {"n": 1, "tools": [], "logprobs": False, "stop": ["x"], "user": "me", "presence_penalty": 1}
     assert complete(client, **wishes).status_code == 200
-    assert fleet["talker"].calls[0][1] == {"deadline": 30.0}
+    assert runs["talker"].calls[0][0].search.given() == {}
 
 
 @pytest.mark.parametrize("case", BAD)

@@ -70,9 +70,9 @@ TEXT = {"q": "a", "source": "en", "target": "it"}
 def test_without_a_key_nobody_is_let_in(locked):
     client, key = locked
     refused = client.post("/translate", json=TEXT)
-    assert (refused.status_code, refused.json()) == (403, {"error": "this server asks for an API key"})
+    assert (refused.status_code, refused.json()) == (403, {"error": "this server requires an API key"})
     wrong = client.post("/translate", json=TEXT | {"api_key": key[:-1]})
-    assert (wrong.status_code, wrong.json()) == (403, {"error": "this API key is not known here"})
+    assert (wrong.status_code, wrong.json()) == (403, {"error": "this API key is not valid"})
     for path, body in {
         "translate": {"q": "a"}, "inspect": {"text": "a"}, "classify": {"q": "a"}, "tag": {"q": "a"},
         "chat/completions": {"model": "talker", "messages": [{"role": "user", "content": "a"}]},

@@ -3,7 +3,7 @@
 import pytest
 
 from regard.server.batching import Closing, QueueFull, TooLate
-from tests.server.fakes import FakeFleet, FakeServed, client_of
+from tests.server.fakes import FakeRuns, FakeTranslator, client_of
 
 PAIR = {"source": "en", "target": "it"}
 
@@ -16,19 +16,19 @@ def test_a_text_comes_as_json_or_as_either_kind_of_form(client, how):
     assert (answer.status_code, answer.json()) == (200, {"translatedText": "HELLO THERE"})
 
 
-def test_a_list_gives_a_list(client, fleet):
+def test_a_list_gives_a_list(client, runs):
     answer = client.post("/translate", json={"q": ["one", "two"], **PAIR})
     assert answer.json() == {"translatedText": ["ONE", "TWO"]}
-    assert fleet["en-it"].calls[0][0] == ["one", "two"]
+    assert runs["en-it"].calls[0][0] == ["one", "two"]
     assert client.post("/translate", json={"q": [], **PAIR}).json() == {"translatedText": []}
     repeated = client.post("/translate", data={"q": ["one", "two"], **PAIR})
     assert repeated.json() == {"translatedText": ["ONE", "TWO"]}
 
 
-def test_alternatives(client, fleet):
+def test_alternatives(client, runs):
     one = client.post("/translate", data={"q": "hi", "alternatives": "2", **PAIR}).json()
     assert one == {"translatedText": "HI", "alternatives": ["HI!", "HI!!"]}
-    assert fleet["en-it"].calls[0][1]["nbest"] == 3
+    assert runs["en-it"].calls[0][1]["nbest"] == 3
     two = client.post("/translate", json={"q": ["hi", "yo"], "alternatives": 1, **PAIR}).json()
     assert two == {"translatedText": ["HI", "YO"], "alternatives": [["HI!"], ["YO!"]]}
     many = client.post("/translate", json={"q": "hi", "alternatives": 8, **PAIR})
@@ -46,35 +46,35 @@ def test_the_language_is_detected_when_asked_for(client):
 
 
 def test_each_text_is_translated_from_its_own_language():
-    fleet = FakeFleet(FakeServed("en-de", target="de"), FakeServed("it-de", source="it", target="de"))
-    with client_of(fleet) as client:
+    runs = FakeRuns(FakeTranslator("en-de", target="de"), FakeTranslator("it-de", source="it", target="de"))
+    with client_of(runs) as client:
         texts = ["one", "ciao", "42", "two"]
         answer = client.post("/translate", json={"q": texts, "source": "auto", "target": "de"}).json()
         languages = [guess["language"] for guess in answer["detectedLanguage"]]
         assert answer["translatedText"] == ["ONE", "CIAO", "42", "TWO"]
         assert languages == ["en", "it", "it", "en"]  # numbers are in no language: they go with all texts together
-        assert [fleet[name].calls[0][0] for name in ("en-de", "it-de")] == [["one", "two"], ["ciao", "42"]]
+        assert [runs[name].calls[0][0] for name in ("en-de", "it-de")] == [["one", "two"], ["ciao", "42"]]
         assert client.post("/translate", json={"q": [], "source": "auto", "target": "de"}).json() == {
             "translatedText": [], "detectedLanguage": [],
         }  # fmt: skip
 
 
-def test_a_text_that_is_found_to_be_in_the_target_language_stays_as_it_is(client, fleet):
+def test_a_text_that_is_found_to_be_in_the_target_language_stays_as_it_is(client, runs):
     answer = client.post("/translate", json={"q": ["one", "ciao"], "source": "auto", "target": "it"}).json()
     assert answer["translatedText"] == ["ONE", "ciao"]
-    assert fleet["en-it"].calls[0][0] == ["one"]
+    assert runs["en-it"].calls[0][0] == ["one"]
 
 
 @pytest.mark.parametrize("text", ["καλημέρα κόσμε", "123 !?", ""])
-def test_a_language_that_cannot_be_told_is_refused(client, fleet, text):
-    message = "source: no language could be detected; name one (known: en, it)"
+def test_a_language_that_cannot_be_told_is_refused(client, runs, text):
+    message = "source: the language could not be detected; set it (served: en, it)"
     for q in (text, [text]):
         answer = client.post("/translate", json={"q": q, "source": "auto", "target": "it"})
         assert (answer.status_code, answer.json()["error"]) == (400, message)
     document = client.post("/translate_file", **upload("a.txt", text.encode(), source="auto"))
     assert (document.status_code, document.json()["error"]) == (400, message)
     assert client.post("/v1/translate", json={"q": text, "target": "it"}).json()["error"]["message"] == message
-    assert not fleet["en-it"].calls
+    assert not runs["en-it"].calls
 
 
 def test_tags_are_in_no_language(client):
@@ -82,19 +82,19 @@ def test_tags_are_in_no_language(client):
     assert client.post("/translate", json=body).json()["detectedLanguage"]["language"] == "en"
 
 
-def test_a_text_that_is_in_the_language_already_stays_as_it_is(client, fleet):
+def test_a_text_that_is_in_the_language_already_stays_as_it_is(client, runs):
     assert (
         client.post("/translate", json={"q": "Ciao", "source": "it", "target": "it"}).json()["translatedText"] == "Ciao"
     )
-    assert not fleet["en-it"].calls
+    assert not runs["en-it"].calls
     assert client.post("/translate", json={"q": "Ciao", "source": "xx", "target": "xx"}).status_code == 400
 
 
-def test_tags_stay_and_texts_are_translated(client, fleet):
+def test_tags_stay_and_texts_are_translated(client, runs):
     html = "<p class='a'>one <b>two</b></p>\n<script>alert(1)</script><p>a &amp; b</p>"
     answer = client.post("/translate", json={"q": html, "format": "html", **PAIR}).json()["translatedText"]
     assert answer == "<p class='a'>ONE <b>TWO</b></p>\n<script>alert(1)</script><p>A &amp; B</p>"
-    assert fleet["en-it"].calls[0][1]["align"]
+    assert runs["en-it"].calls[0][1]["align"]
 
 
 def test_what_is_open_to_all(client):
@@ -139,7 +139,7 @@ NOT_JSON = {
     b"[" * 100_000: "the JSON is nested too deeply",
     b'{"q": "\xff\xfe"}': "the body is not UTF-8",
     b'{"q": "\xed\xa0\x80"}': "the body is not UTF-8",
-    b'{"q": "\\ud800"}': "the body is not UTF-8, or holds half of a character",
+    b'{"q": "\\ud800"}': "the body is not UTF-8, or contains a lone surrogate",
     '{"q": "a", "source": "en", "target": "it"}'.encode("utf-16"): "the body is not UTF-8",
     b"NaN": "the body: ",
 }
@@ -204,15 +204,15 @@ def test_forms_of_any_characters_are_read(client):
 @pytest.mark.parametrize(
     ("trouble", "status", "wait"), [(QueueFull(2.2), 429, "3"), (TooLate("late"), 503, "1"), (Closing("bye"), 503, "5")]
 )
-def test_a_busy_server_says_when_to_come_again(client, fleet, trouble, status, wait):
-    fleet["en-it"].trouble = trouble
+def test_a_busy_server_says_when_to_come_again(client, runs, trouble, status, wait):
+    runs["en-it"].trouble = trouble
     answer = client.post("/translate", json={"q": "a", **PAIR})
     assert (answer.status_code, answer.headers["retry-after"]) == (status, wait)
     assert answer.json()["error"].endswith("try again later")
 
 
-def test_limits_of_texts(fleet):
-    with client_of(fleet, texts=2, characters=10) as client:
+def test_limits_of_texts(runs):
+    with client_of(runs, texts=2, characters=10) as client:
         assert client.post("/translate", json={"q": ["a", "b"], **PAIR}).status_code == 200
         many = client.post("/translate", json={"q": ["a", "b", "c"], **PAIR})
         assert many.json()["error"] == "q: at most 2 texts in one request, not 3"
@@ -251,8 +251,8 @@ def test_what_a_model_leaves_out_of_a_file_is_told(client):
     assert (fetched.headers["x-regard-lost"], fetched.json()["lost"]) == ("1", ["{amount}"])
 
 
-def test_a_large_file_waits_where_the_queue_is_full(client, fleet):
-    served = fleet["en-it"]
+def test_a_large_file_waits_where_the_queue_is_full(client, runs):
+    served = runs["en-it"]
     refusals = iter([None, QueueFull(0.0), None])
 
     async def pause():

@@ -10,7 +10,7 @@ from regard.errors import SettingsError
 from regard.server.app import create_app
 from regard.server.middleware import RequestLimits
 from regard.server.settings import ServerSettings
-from tests.server.fakes import FakeFleet, client_of
+from tests.server.fakes import FakeRuns, client_of
 
 TEXT = {"q": "a", "source": "en", "target": "it"}
 BODY = b'{"q": "a", "source": "en", "target": "it"}'
@@ -72,7 +72,7 @@ def part(body, more=False):
 def test_a_body_that_dribbles_in_is_given_up():
     async def scenario():
         wire = Wire(part(BODY[:5], more=True))
-        app = create_app(FakeFleet(), ServerSettings(body_timeout=0.05))
+        app = create_app(FakeRuns(), ServerSettings(body_timeout=0.05))
         await asyncio.wait_for(app(scope_of(), wire.receive, wire.send), 10)
         return wire
 
@@ -82,7 +82,7 @@ def test_a_body_that_dribbles_in_is_given_up():
 
 
 def test_who_leaves_is_not_worked_for():
-    fleet = FakeFleet()
+    runs = FakeRuns()
 
     async def scenario():
         started = asyncio.Event()
@@ -91,9 +91,9 @@ def test_who_leaves_is_not_worked_for():
             started.set()
             await asyncio.sleep(60)
 
-        fleet["en-it"].pause = pause
+        runs["en-it"].pause = pause
         wire = Wire(part(BODY))
-        app = create_app(fleet, ServerSettings())
+        app = create_app(runs, ServerSettings())
         answering = asyncio.create_task(app(scope_of(), wire.receive, wire.send))
         await started.wait()
         wire.left.set()
@@ -101,30 +101,30 @@ def test_who_leaves_is_not_worked_for():
         return wire
 
     assert asyncio.run(scenario()).sent == []
-    assert fleet["en-it"].cancelled == 1
+    assert runs["en-it"].cancelled == 1
 
 
 def test_a_request_that_outlives_all_deadlines_is_cut_off(monkeypatch):
     monkeypatch.setattr("regard.server.middleware.GRACE", 0.0)
-    fleet = FakeFleet()
-    fleet["en-it"].pause = lambda: asyncio.sleep(60)
-    with client_of(fleet, timeout=0.05, body_timeout=0.05) as client:
+    runs = FakeRuns()
+    runs["en-it"].pause = lambda: asyncio.sleep(60)
+    with client_of(runs, timeout=0.05, body_timeout=0.05) as client:
         answer = client.post("/translate", json=TEXT)
     assert answer.status_code == 503
     assert answer.headers["retry-after"]
-    assert fleet["en-it"].cancelled == 1
+    assert runs["en-it"].cancelled == 1
 
 
 def test_too_many_at_a_time_are_refused():
-    fleet = FakeFleet()
+    runs = FakeRuns()
     going, go = threading.Event(), threading.Event()
 
     async def pause():
         going.set()
         await asyncio.to_thread(go.wait, 10)
 
-    fleet["en-it"].pause = pause
-    with client_of(fleet, requests=1) as client:
+    runs["en-it"].pause = pause
+    with client_of(runs, requests=1) as client:
         first = threading.Thread(target=lambda: client.post("/translate", json=TEXT))
         first.start()
         assert going.wait(10)

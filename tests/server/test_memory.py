@@ -12,7 +12,7 @@ def test_memory_is_given_back_after_work_and_not_without(monkeypatch):
 
     async def play():
         nonlocal done
-        tidying = asyncio.create_task(memory.give_back_now_and_then(lambda: done, every=0.01))
+        tidying = asyncio.create_task(memory.release_memory_regularly(lambda: done, every=0.01))
         await asyncio.sleep(0.05)
         assert not given_back
         done = 3

@@ -12,10 +12,10 @@ import pytest
 
 from regard.cli import Parser, main
 from regard.cli.serve import configure, given_settings
-from regard.server.serve import address, bind, cautions
+from regard.server.serve import address, bind, warnings
 from regard.server.settings import ServerSettings
 from tests.export.runs import random_recipe, random_run
-from tests.server.fakes import FakeServed
+from tests.server.fakes import FakeTranslator
 
 PATIENCE = 60
 
@@ -59,8 +59,8 @@ def test_what_is_wrong_is_one_line(capsys, run, tmp_path, monkeypatch):
     assert "nothing to serve" in failure(capsys)
     assert 'did you mean "en-it"?' in failure(capsys, run.parent / "en-ti")
     assert "--port must be" in failure(capsys, run, "--port", "70000")
-    assert "there is no such address" in failure(capsys, run, "--host", "no.such.host.invalid")
-    assert "holds no key" in failure(capsys, run, "--port", "0", "--keys", _file(tmp_path / "keys.jsonl"))
+    assert "not an address of this machine" in failure(capsys, run, "--host", "no.such.host.invalid")
+    assert "contains no key" in failure(capsys, run, "--port", "0", "--keys", _file(tmp_path / "keys.jsonl"))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert failure(capsys, run).endswith('which is not installed: pip install "regard[serve]"')
 
@@ -83,22 +83,22 @@ def test_where_to_open_the_page():
 
 
 class Rivals:
-    """A fleet whose runs translate the same."""
+    """Runs that translate the same pair."""
 
     def __init__(self, *names):
-        self.runs = [FakeServed(name) for name in names]
+        self.runs = [FakeTranslator(name) for name in names]
 
-    def rivals(self):
+    def same_pair(self):
         return [self.runs] if self.runs else []
 
 
 def test_what_may_not_be_meant_is_told():
-    assert list(cautions(Rivals(), ServerSettings())) == []
-    assert list(cautions(Rivals(), ServerSettings(host="0.0.0.0", keys="keys.jsonl"))) == []
-    [warning] = cautions(Rivals(), ServerSettings(host="0.0.0.0"))
+    assert list(warnings(Rivals(), ServerSettings())) == []
+    assert list(warnings(Rivals(), ServerSettings(host="0.0.0.0", keys="keys.jsonl"))) == []
+    [warning] = warnings(Rivals(), ServerSettings(host="0.0.0.0"))
     assert warning.startswith("warning: with --host 0.0.0.0 and no --keys, everyone")
-    [told] = cautions(Rivals("old", "new", "newer"), ServerSettings())
-    assert told == "en to it: /translate takes old; ask for new, newer by name at /v1/translate"
+    [told] = warnings(Rivals("old", "new", "newer"), ServerSettings())
+    assert told == "en to it: /translate uses old; to use new, newer, set model at /v1/translate"
 
 
 def test_neither_torch_nor_the_web_server_is_imported_before_it_is_needed():

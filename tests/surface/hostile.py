@@ -22,9 +22,16 @@ ROUTES: dict[str, dict[str, Any]] = {
     "/translate": {"q": "I am here.", "source": "en", "target": "it", "format": "text", "alternatives": 1},
     "/detect": {"q": "I am here."},
     "/v1/translate": {"q": "I am here.", "nbest": 2, "align": True, "scores": True, "search": {"beam_size": 2}},
-    "/v1/inspect": {"text": "I am here.", "target": "sono qui", "off": [["decoder.0.cross", 0]], "quick": True},
+    "/v1/inspect": {
+        "text": "I am here.",
+        "target": "sono qui",
+        "disabled_heads": [["decoder.0.cross", 0]],
+        "skip_slow": True,
+    },
     "/v1/classify": {"q": "I am here.", "explain": True},
     "/v1/tag": {"q": "I am here.", "explain": True},
+    "/v1/chat": {"turns": ["I am here."], "search": {"sample": False}, "max_tokens": 5},
+    "/v1/retrieve": {"turns": "I am here."},
     "/v1/chat/completions": {"model": "en-it", "messages": [{"role": "user", "content": "I am here."}]},
 }
 FILES = [".txt", ".html", ".md", ".srt", ".po", ".exe", "", ".html/../../x"]

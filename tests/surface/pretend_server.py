@@ -25,9 +25,9 @@ SURE, UNSURE = 0.95, 0.2
 LIMIT = 2000
 
 
-def model(id: str, kind: str, source: str = "", target: str = "", **more: Any) -> Json:
+def model(id: str, task: str, source: str = "", target: str = "", **more: Any) -> Json:
     return {
-        "id": id, "object": "model", "created": 0, "owned_by": "regard", "kind": kind, "source": source,
+        "id": id, "object": "model", "created": 0, "owned_by": "regard", "task": task, "source": source,
         "target": target, "arch": "toy", "parameters": 1234567, **more,
     }  # fmt: skip
 
@@ -127,6 +127,7 @@ class Pretender:
         app.include_router(page_routes())
         app.add_api_route("/frontend/settings", self.settings)
         app.add_api_route("/v1/models", self.models)
+        app.add_api_route("/v1/tasks", self.tasks)
         for name in ("translate", "inspect", "classify", "tag", "chat/completions"):
             app.add_api_route(f"/v1/{name}", self.answer, methods=["POST"])
         return app
@@ -136,6 +137,21 @@ class Pretender:
 
     async def models(self) -> Json:
         return {"object": "list", "data": [MODELS[name] for name in self.served]}
+
+    async def tasks(self) -> Json:
+        tasks = dict.fromkeys(one["task"] for one in MODELS.values())
+        return {
+            "data": [
+                {
+                    "name": task,
+                    "help": f"does {task}",
+                    "chat": task in ("chat", "retrieve"),
+                    "inspect": task == "translate",
+                    "models": [name for name in self.served if MODELS[name]["task"] == task],
+                }
+                for task in tasks
+            ]
+        }
 
     async def answer(self, request: Request) -> Response:
         route, body = request.url.path.removeprefix("/v1/"), await request.json()
@@ -147,16 +163,16 @@ class Pretender:
             return refusal(429, "too many requests are waiting", Retry_After="1")
         if route == "chat/completions":
             return StreamingResponse(self.talk(body), media_type="text/event-stream")
-        if route == "inspect" and ["decoder.9.cross", 1] in body["off"]:
+        if route == "inspect" and ["decoder.9.cross", 1] in body["disabled_heads"]:
             return refusal(400, 'nothing to look at is named "decoder.9.cross"')
         if route == "inspect":
-            return JSONResponse(inspection(body["text"], body["off"], body["quick"]))
+            return JSONResponse(inspection(body["text"], body["disabled_heads"], body["skip_slow"]))
         if route == "classify":
-            return JSONResponse({"model": "topics", "verdicts": [verdict(body["q"])]})
+            return JSONResponse({"model": "topics", "results": [verdict(body["q"])]})
         if route == "tag":
-            return JSONResponse({"model": "chunker", "tagged": [tagged(body["q"])]})
+            return JSONResponse({"model": "chunker", "results": [tagged(body["q"])]})
         found = [translation(text, body["nbest"]) for text in body["q"]]
-        return JSONResponse({"model": body["model"], "translations": found})
+        return JSONResponse({"model": body["model"], "results": found})
 
     async def talk(self, body: Json) -> Any:
         said = body["messages"][-1]["content"]

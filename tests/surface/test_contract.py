@@ -8,7 +8,7 @@ from schemathesis.checks import CHECKS
 
 from regard.server.app import create_app
 from regard.server.settings import ServerSettings
-from tests.server.fakes import FakeFleet
+from tests.server.fakes import FakeRuns
 from tests.surface.serving import running, small_run
 
 # The description cannot say which languages go together, so what it allows may still be refused with 400.
@@ -18,7 +18,7 @@ PATIENCE = 60
 
 
 # What is described does not depend on the runs; what answers is a real server.
-described = schemathesis.openapi.from_dict(create_app(FakeFleet(), ServerSettings()).openapi())
+described = schemathesis.openapi.from_dict(create_app(FakeRuns(), ServerSettings()).openapi())
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,6 @@ KNOWN_VIOLATIONS = {
     "tasks/chat/cli.py -> tasks/retrieve",
     "tasks/documents.py -> tasks/translate",
     "tasks/retrieve/retriever.py -> tasks/classify",
-    "tasks/retrieve/retriever.py -> tasks/translate",
     "tasks/seq2seq.py -> tasks/chat",
     "tasks/seq2seq.py -> tasks/translate",
     "tasks/translate/data.py -> tasks/chat",

@@ -420,7 +420,7 @@ def test_a_head_is_switched_off_and_on(serve: Callable[..., Site], visit: Open) 
     page.keyboard.press("Space")
     slip = page.get_by_role("region", name="Changes caused by the disabled heads")
     slip.get_by_text("1 word changed. Log-probability −1.50 before, −3.50 now.").wait_for()
-    assert site.asked("inspect")[-1]["off"] == [["decoder.1.cross", 1]]
+    assert site.asked("inspect")[-1]["disabled_heads"] == [["decoder.1.cross", 1]]
     assert slip.locator(".before mark").inner_text() == "la"
     assert slip.locator(".after mark").inner_text() == "una"
     assert switch.get_attribute("aria-checked") == "false"
@@ -432,7 +432,7 @@ def test_a_head_is_switched_off_and_on(serve: Callable[..., Site], visit: Open) 
     slip.get_by_text("without 1 head", exact=True).wait_for()
     slip.get_by_role("button", name="Switch all on").click()
     slip.wait_for(state="hidden")
-    assert site.asked("inspect")[0]["off"] == []
+    assert site.asked("inspect")[0]["disabled_heads"] == []
     assert switch.get_attribute("aria-checked") == "true"
 
 
@@ -457,7 +457,7 @@ def test_the_address_tells_what_is_seen_and_is_not_sent(serve: Callable[..., Sit
     page.reload()
     page.locator(".slip .after").wait_for()
     assert page.get_by_role("textbox", name="Sentence to inspect").input_value() == "a secret sentence"
-    assert site.asked("inspect")[-1]["off"] == [["encoder.0.self", 0]]
+    assert site.asked("inspect")[-1]["disabled_heads"] == [["encoder.0.self", 0]]
     assert not any("secret" in url.partition("#")[0] for url in urls)
 
 
@@ -474,7 +474,7 @@ def test_what_takes_longer_is_asked_for(serve: Callable[..., Site], visit: Open)
     page = visit(site, "#inside?text=I+take+a+shower.")
     page.get_by_role("button", name="Compute attributions (a few seconds)").click()
     page.locator(".credit").wait_for()
-    assert [body["quick"] for body in site.asked("inspect")] == [True, False]
+    assert [body["skip_slow"] for body in site.asked("inspect")] == [True, False]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -484,7 +484,7 @@ def test_what_takes_longer_is_asked_for(serve: Callable[..., Site], visit: Open)
 def test_a_knowledge_base_says_what_it_is(
     serve: Callable[..., Site], visit: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    more = {"arch": "bm25", "parameters": 0, "knowledge": {"questions": 17, "answers": 1}}
+    more = {"arch": "bm25", "parameters": 0, "facts": {"questions": 17, "answers": 1}}
     monkeypatch.setitem(MODELS, "faq", MODELS["talker"] | {"id": "faq"} | more)
     page = visit(serve("faq"))
     page.get_by_text(

@@ -34,7 +34,7 @@ def port(runs):
 
 def test_all_kinds_are_listed(port):
     found = httpx.get(f"http://127.0.0.1:{port}/v1/models", timeout=60).json()["data"]
-    assert {model["id"]: model["kind"] for model in found} == {
+    assert {model["id"]: model["task"] for model in found} == {
         "talker": "chat", "topics": "classify", "chunker": "tag", "en-it": "translate",
     }  # fmt: skip
 
@@ -59,7 +59,7 @@ def test_documents_are_classified(port, runs):
     body = {"q": REVIEW, "explain": True}
     answer = httpx.post(f"http://127.0.0.1:{port}/v1/classify", json=body, timeout=60).json()
     assert answer["model"] == "topics"
-    [verdict] = answer["verdicts"]
+    [verdict] = answer["results"]
     assert verdict["label"] == expected.label
     assert verdict["probability"] == pytest.approx(expected.probability, abs=1e-5)
     assert sum(sentence["weight"] for sentence in verdict["sentences"]) == pytest.approx(1, abs=0.01)
@@ -70,7 +70,7 @@ def test_words_are_tagged(port, runs):
     body = {"q": "the dog sees a cat.", "explain": True}
     answer = httpx.post(f"http://127.0.0.1:{port}/v1/tag", json=body, timeout=60).json()
     assert answer["model"] == "chunker"
-    [found] = answer["tagged"]
+    [found] = answer["results"]
     assert found["tokens"] == ["the", "dog", "sees", "a", "cat", "."]
     assert found["tags"] == list(expected.tags)
     assert len(found["influence"]) == 6

@@ -1,7 +1,7 @@
-"""API keys: a file of JSON lines that holds a salted hash of each, never the key.
+"""API keys: a file of JSON lines with a salted hash of each key, never the key itself.
 
-A key is a name and 256 random bits, `rg-NAME-SECRET`. Guessing such a secret is hopeless at any speed, so the hash need
-not be slow as it must be for passwords; each has a salt of its own, and is compared in constant time.
+A key is a name and 256 random bits, `rg-NAME-SECRET`. Such a secret cannot be guessed, so the hash need not be slow as
+for passwords. Each key has its own salt, and hashes are compared in constant time.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _KEY = re.compile(r"rg-(?P<name>[0-9a-f]{8})-(?P<secret>[A-Za-z0-9_-]{43})")
 
 
 class KeyFileError(RegardError):
-    """A file of keys that cannot be read or written."""
+    """A key file cannot be read or written."""
 
 
 class ApiKeys:
-    """The keys that open the door."""
+    """The valid keys."""
 
     def __init__(self, hashes: dict[str, tuple[bytes, bytes]]):
-        """Salt and hash by the name of the key."""
+        """`hashes`: salt and hash by the name of the key."""
         self._hashes = hashes
-        # An unknown name takes as long as a known one.
+        # So that checking an unknown name takes as long as a known one.
         self._decoy = (secrets.token_bytes(16), secrets.token_bytes(32))
 
     def __len__(self) -> int:
@@ -41,7 +41,7 @@ class ApiKeys:
         try:
             lines = Path(path).read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            how = f'"regard serve --new-key {path}" makes one'
+            how = f'"regard serve --new-key {path}" creates one'
             raise KeyFileError(f"{path}: cannot read the keys ({_reason(error)}); {how}") from None
         hashes = {}
         for number, line in enumerate(lines, 1):
@@ -50,13 +50,15 @@ class ApiKeys:
                     entry = json.loads(line)
                     hashes[str(entry["name"])] = (bytes.fromhex(entry["salt"]), bytes.fromhex(entry["hash"]))
                 except (ValueError, KeyError, TypeError):
-                    raise KeyFileError(f"{path}:{number}: not a key as --new-key writes it; remove the line") from None
+                    raise KeyFileError(
+                        f"{path}:{number}: not a key in the format of --new-key; remove the line"
+                    ) from None
         if not hashes:
-            raise KeyFileError(f'{path}: holds no key; "regard serve --new-key {path}" adds one')
+            raise KeyFileError(f'{path}: contains no key; "regard serve --new-key {path}" adds one')
         return cls(hashes)
 
     def fits(self, key: str) -> bool:
-        """Whether this is one of them."""
+        """Whether this key is valid."""
         found = _KEY.fullmatch(key)
         if not found:
             return False
@@ -65,7 +67,7 @@ class ApiKeys:
 
 
 def add_key(path: str | Path) -> str:
-    """Make a key, add its hash to the file, which only its owner may read, and give back the key: the only time."""
+    """Create a key, add its hash to the file (readable by its owner only) and return the key, which is not stored."""
     name, secret, salt = secrets.token_hex(4), secrets.token_urlsafe(32), secrets.token_bytes(16)
     entry = {"name": name, "salt": salt.hex(), "hash": _hash(secret, salt).hex()}
     try:

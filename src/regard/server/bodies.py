@@ -1,6 +1,6 @@
-"""Bodies of requests: JSON for all routes; forms too where LibreTranslate's clients send them.
+"""Bodies of requests: JSON for all routes, and forms for LibreTranslate's routes.
 
-A form is turned into the JSON that says the same, and from there on there is one way. What is neither is refused (415).
+A form is converted to JSON, so that there is one way from there on. Other media types are refused (415).
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from regard.server.errors import ApiError
 JSON, FORM, MULTIPART = "application/json", "application/x-www-form-urlencoded", "multipart/form-data"
 MOST_FIELDS = 1000
 NUMBERS = frozenset({"alternatives"})
-"""Fields that are numbers; a form has only texts."""
-_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+"""Form fields that are converted to numbers."""
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class JsonRoute(APIRoute):
-    """A route whose body, if it takes one, is JSON."""
+    """A route whose body, if any, is JSON."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler, with the kind of the body looked at first."""
+        """The handler, which checks the media type of the body first."""
         handle = super().get_route_handler()
         takes_body = self.body_field is not None
 
@@ -40,17 +40,17 @@ class JsonRoute(APIRoute):
         return checked
 
     async def read(self, request: Request) -> Request:
-        """The request, if its body is of a kind that this route takes."""
+        """The request, if the route accepts its media type."""
         if content_type(request) != JSON:
             raise ApiError(415, f"send the body as {JSON}")
         return JsonRequest(request.scope, request.receive)
 
 
 class FormRoute(JsonRoute):
-    """A route that takes a form as well."""
+    """A route that accepts JSON and forms."""
 
     async def read(self, request: Request) -> Request:
-        """The request, its form turned into JSON."""
+        """The request, with its form converted to JSON."""
         kind = content_type(request)
         if kind == JSON:
             return JsonRequest(request.scope, request.receive)
@@ -66,29 +66,26 @@ class FormRoute(JsonRoute):
 
 
 class JsonRequest(Request):
-    """A request whose JSON is UTF-8 and nothing else, and whose texts can all be written again.
-
-    Python reads halves of characters (lone surrogates) without complaint, and cannot write them.
-    """
+    """A request whose JSON must be UTF-8 without lone surrogates, which Python parses but cannot encode."""
 
     async def json(self) -> Any:
         """The body, parsed."""
         try:
             text = (await self.body()).decode()
             made = json.loads(text)
-            if _HALF.search(text):
+            if _SURROGATE.search(text):
                 json.dumps(made, ensure_ascii=False).encode()
         except UnicodeError:
-            raise ApiError(400, "the body is not UTF-8, or holds half of a character") from None
+            raise ApiError(400, "the body is not UTF-8, or contains a lone surrogate") from None
         except RecursionError:
             raise ApiError(400, "the JSON is nested too deeply") from None
-        except ValueError:  # or a number of thousands of digits
+        except ValueError:  # or a number with thousands of digits
             raise ApiError(400, "the body is not valid JSON") from None
         return made
 
 
 async def _read_form(request: Request, kind: str) -> list[tuple[str, str]]:
-    """The fields of a form. Starlette takes bytes beyond ASCII for Latin-1; curl and others send UTF-8 as it is."""
+    """The fields of a form, in UTF-8. Starlette decodes URL-encoded forms as Latin-1, but curl sends raw UTF-8."""
     try:
         text = (await request.body()).decode()
         if kind == FORM:
@@ -102,7 +99,7 @@ async def _read_form(request: Request, kind: str) -> list[tuple[str, str]]:
 
 
 def _fields(form: Sequence[tuple[str, str]]) -> dict[str, str | int | list[str]]:
-    """A form's fields as JSON values. A field that stands there several times is a list."""
+    """The fields of a form as JSON values. A repeated field becomes a list."""
     texts: dict[str, list[str]] = {}
     for name, value in form:
         texts.setdefault(name, []).append(value)
@@ -115,16 +112,16 @@ def _value(name: str, text: str) -> str | int:
 
 
 def content_type(request: Request) -> str:
-    """What the body is said to be, without parameters."""
+    """The media type of the body, without parameters."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 async def read_upload(request: Request, most: int) -> tuple[dict[str, str], str, bytes]:
-    """The fields of a multipart form, and the name and the content of its one file, which never leaves the memory."""
+    """The fields of a multipart form, and the name and content of its one file, which is kept in memory."""
     if content_type(request) != MULTIPART:
         raise ApiError(415, f"send the file as {MULTIPART}")
     parser = MultiPartParser(request.headers, request.stream(), max_files=1, max_fields=20)
-    parser.spool_max_size = most  # above this size the parser would write the file to the disk
+    parser.spool_max_size = most  # the parser writes larger files to disk
     try:
         form = await parser.parse()
     except MultiPartException as error:

@@ -1,10 +1,11 @@
-"""Whatever goes wrong becomes one JSON answer: a status, one sentence, no traceback.
+"""Errors as JSON: a status and one sentence, without a traceback.
 
-The routes of /v1 speak OpenAI's form, all others LibreTranslate's.
+The routes of /v1 use OpenAI's format, all others LibreTranslate's.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,17 +16,19 @@ from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from regard.errors import RegardError
+from regard.errors import RegardError, RunError
 from regard.server.batching import Closing, QueueFull, TooLate
-from regard.server.schemas import UNKNOWN_FIELD
+from regard.tasks.api import UNKNOWN_FIELD
 
-SENTENCES = {404: "there is nothing at this address", 405: "this address does not take this method"}
-KINDS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
-"""OpenAI's names for what kind of error it is; what is not named here is the request's or the server's fault."""
+logger = logging.getLogger("regard.server")
+
+MESSAGES = {404: "there is nothing at this address", 405: "this address does not accept this method"}
+TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+"""OpenAI's types of errors by status; others are errors of the request or of the server."""
 
 
 class ApiError(HTTPException):
-    """An answer other than the one hoped for. Starlette's exception, which passes through FastAPI as it is."""
+    """An error with an HTTP status; a subclass of Starlette's exception, which FastAPI passes on unchanged."""
 
     def __init__(
         self,
@@ -41,31 +44,31 @@ class ApiError(HTTPException):
 
 
 class Json(Response):
-    """A JSON answer; numbers that JSON cannot write become null."""
+    """A JSON response; NaN and infinity become null."""
 
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        """The answer's bytes."""
+        """The body."""
         return to_json(content, inf_nan_mode="null")
 
 
 EXPECTED = (
     HTTPException, RequestValidationError, QueueFull, TooLate, Closing, RegardError, TimeoutError, ClientDisconnect,
 )  # fmt: skip
-"""Exceptions of the routes that say what the answer is."""
-LEFT = 499
-"""The status, for the log alone, of an answer that nobody is there to read."""
+"""Exceptions that are converted to responses."""
+CLIENT_LEFT = 499
+"""Status in the log of a request whose client disconnected."""
 
 
-def as_problem(error: Exception) -> ApiError:
-    """The problem that an exception stands for. Unknown ones are our fault, and say nothing of themselves."""
+def to_api_error(error: Exception) -> ApiError:
+    """The error for an exception. Unexpected ones get status 500 and a message without details."""
     match error:
         case ApiError():
             return error
         case HTTPException():
             return ApiError(
-                error.status_code, SENTENCES.get(error.status_code, str(error.detail)), headers=error.headers
+                error.status_code, MESSAGES.get(error.status_code, str(error.detail)), headers=error.headers
             )
         case RequestValidationError():
             return _invalid(error.errors())
@@ -76,16 +79,19 @@ def as_problem(error: Exception) -> ApiError:
             return ApiError(503, "the server could not answer in time; try again later", headers={"Retry-After": "1"})
         case Closing():
             return ApiError(503, "the server is shutting down; try again later", headers={"Retry-After": "5"})
+        case RunError():  # its message names files of the server
+            logger.error("a run cannot be used: %s", error)
+            return ApiError(503, "the files of this model cannot be read; see the server's log")
         case RegardError():
             return ApiError(400, str(error))
         case _:
-            return ApiError(500, "something went wrong inside the server; its log says more")
+            return ApiError(500, "internal error; see the server's log")
 
 
 def _invalid(errors: Sequence[Any]) -> ApiError:
-    """The complaint about a body that says most exactly where, without what was sent."""
+    """The validation error with the most exact location, without the value that was sent."""
     first: Mapping[str, Any] = max(errors, key=lambda error: len(error["loc"]), default={})
-    # The place of the field, without the branches of a union that pydantic tried.
+    # The location of the field, without the branches of a union that pydantic tried.
     loc = (*first.get("loc", ()), first["ctx"]["field"]) if first.get("type") == UNKNOWN_FIELD else first.get("loc", ())
     place = [str(part) for part in loc if isinstance(part, int) or str(part).isidentifier()]
     names = [part for part in place if part not in ("body", "str", "list")]
@@ -93,28 +99,28 @@ def _invalid(errors: Sequence[Any]) -> ApiError:
     return ApiError(400, f"{where or 'the body'}: {first.get('msg', 'invalid')}", param=where or None)
 
 
-def problem_body(path: str, problem: ApiError) -> dict[str, Any]:
-    """The JSON that tells of a problem, as clients of that path expect it."""
+def error_body(path: str, error: ApiError) -> dict[str, Any]:
+    """The JSON of an error, in the format of the path's API."""
     if not path.startswith("/v1"):
-        return {"error": problem.detail}
-    otherwise = "server_error" if problem.status_code >= 500 else "invalid_request_error"
-    kind = KINDS.get(problem.status_code, otherwise)
-    return {"error": {"message": problem.detail, "type": kind, "param": problem.param, "code": problem.code}}
+        return {"error": error.detail}
+    otherwise = "server_error" if error.status_code >= 500 else "invalid_request_error"
+    kind = TYPES.get(error.status_code, otherwise)
+    return {"error": {"message": error.detail, "type": kind, "param": error.param, "code": error.code}}
 
 
-def problem_answer(path: str, error: Exception) -> Response:
-    """The answer for an exception."""
+def error_response(path: str, error: Exception) -> Response:
+    """The response for an exception."""
     if isinstance(error, ClientDisconnect):
-        return Response(status_code=LEFT)
-    problem = as_problem(error)
-    return Json(problem_body(path, problem), problem.status_code, dict(problem.headers or {}))
+        return Response(status_code=CLIENT_LEFT)
+    found = to_api_error(error)
+    return Json(error_body(path, found), found.status_code, dict(found.headers or {}))
 
 
-def add_problem_handlers(app: FastAPI) -> None:
-    """Let every expected exception of the routes become such an answer."""
+def add_error_handlers(app: FastAPI) -> None:
+    """Convert the expected exceptions of the routes to responses."""
 
     async def handle(request: Request, error: Exception) -> Response:
-        return problem_answer(request.url.path, error)
+        return error_response(request.url.path, error)
 
     for kind in EXPECTED:
         app.add_exception_handler(kind, handle)

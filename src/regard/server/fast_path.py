@@ -1,7 +1,7 @@
-"""The way that most requests take: a JSON body to a busy route, answered without the framework's detours.
+"""A fast path for JSON requests to the busiest routes, without the overhead of the framework.
 
-Matching routes, resolving dependencies and opening what may have to be closed cost more than a sentence's share of a
-batch. What is asked and what is answered is the same as by the long way, which describes the API and takes forms.
+Matching routes and resolving dependencies cost more than a sentence's share of a batch. Requests and responses are the
+same as those of the framework's routes, which describe the API and accept forms.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from regard.server.bodies import JSON, JsonRequest, content_type
-from regard.server.errors import EXPECTED, problem_answer
+from regard.server.errors import EXPECTED, error_response
 from regard.server.service import Service
 
 Endpoint = Callable[[Any, Request, Service], Awaitable[Response]]
@@ -25,28 +25,28 @@ Endpoint = Callable[[Any, Request, Service], Awaitable[Response]]
 
 @dataclass(frozen=True)
 class FastRoute:
-    """A route that takes a JSON body, the request and the service, and nothing else."""
+    """A route whose endpoint takes a JSON body, the request and the service."""
 
     path: str
     endpoint: Endpoint
     body: type[BaseModel]
     key_first: bool = False
-    """Whether the key in the head is looked at before the body; else the endpoint asks for it."""
+    """Whether the key in the header is checked before the body; if not, the endpoint checks it."""
 
     @cached_property
     def reader(self) -> TypeAdapter[BaseModel]:
-        """Makes the body of what JSON says."""
+        """Validates the body."""
         return TypeAdapter(self.body)
 
 
 class FastPath:
-    """ASGI middleware, right before the framework."""
+    """ASGI middleware, directly outside of the framework."""
 
     def __init__(self, app: ASGIApp, service: Service, routes: Iterable[FastRoute]):
         self.app, self.service, self.routes = app, service, {route.path: route for route in routes}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, if it is a busy route that is asked in JSON; else pass on."""
+        """Answer a JSON request to a fast route; pass on all others."""
         route = self._route(scope)
         if route is None:
             await self.app(scope, receive, send)
@@ -55,10 +55,10 @@ class FastPath:
         request = JsonRequest(scope, receive)
         try:
             if route.key_first:
-                self.service.admit(request)
+                self.service.require_key(request)
             answer = await route.endpoint(await _read(request, route.reader), request, self.service)
         except EXPECTED as error:
-            answer = problem_answer(route.path, error)
+            answer = error_response(route.path, error)
         await answer(scope, receive, send)
 
     def _route(self, scope: Scope) -> FastRoute | None:
@@ -68,7 +68,7 @@ class FastPath:
 
 
 async def _read(request: JsonRequest, reader: TypeAdapter[BaseModel]) -> BaseModel:
-    """What is asked, or a complaint as FastAPI words it."""
+    """The validated body, or the same error as FastAPI's."""
     if not await request.body():
         raise RequestValidationError([{"type": "missing", "loc": ("body",), "msg": "Field required"}])
     try:

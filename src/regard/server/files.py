@@ -1,11 +1,18 @@
-"""Files and marked-up texts: taken apart, their texts translated beside everybody else's, and put together again."""
+"""Translation of files and marked-up texts, and downloads of the translated files.
+
+A file is parsed, its texts are translated in the same queue as other requests, and it is assembled again.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import re
+import secrets
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from fastapi import Request
 
@@ -13,15 +20,21 @@ from regard.documents import Document, parse
 from regard.server.batching import QueueFull, TooLate
 from regard.server.bodies import MULTIPART, read_upload
 from regard.server.errors import ApiError
-from regard.server.runs import ServedRun
-from regard.server.service import Service, translated_name
+from regard.server.translation import ServedTranslator
 from regard.tasks.documents import looks_back
 from regard.tasks.translate.translation import Translation
 
+if TYPE_CHECKING:
+    from regard.server.service import Service
+
 SLICE = 64
-"""Texts that are sent into the queue at a time: a file never fills it."""
+"""Texts of a file that are queued at a time, so that a file never fills the queue."""
 LOST = "X-Regard-Lost"
-"""The header that says how many addresses, placeholders, pieces of code and numbers a model left out."""
+"""Header with the number of addresses, placeholders, pieces of code and numbers that the model left out."""
+DOWNLOAD_MINUTES = 10.0
+"""How long a translated file can be downloaded."""
+DOWNLOAD_BYTES = 64_000_000
+"""Size limit of all kept files but the newest; the oldest are removed first."""
 UPLOAD: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -31,40 +44,44 @@ UPLOAD: dict[str, Any] = {
                     "type": "object",
                     "required": ["file", "source", "target"],
                     "properties": {
-                        "file": {"type": "string", "format": "binary", "description": "Its name tells its format."},
+                        "file": {
+                            "type": "string",
+                            "format": "binary",
+                            "description": "Its name gives its format.",
+                        },
                         "source": {"type": "string", "description": 'Language code, or "auto".'},
                         "target": {"type": "string", "description": "Language code to translate into."},
-                        "api_key": {"type": "string", "description": "Where the server asks for one."},
+                        "api_key": {"type": "string", "description": "API key, if the server requires one."},
                     },
                 }
             }
         },
     }
 }
-"""The form in the API's description: the routes read it themselves, so that a file is never put on disk."""
+"""The form in the API description. The routes read it themselves, so that a file is never written to disk."""
 
 
 @dataclass(frozen=True)
 class TranslatedFile:
-    """A document in another language."""
+    """A translated document."""
 
     content: str | bytes
     lost: tuple[str, ...] = ()
-    """Addresses, placeholders, code and numbers that the model left out; all but the numbers were put back."""
+    """Addresses, placeholders, code and numbers that the model left out; all but the numbers were inserted again."""
 
     def as_bytes(self) -> bytes:
-        """As it is written to a file."""
+        """The content of the file."""
         return self.content if isinstance(self.content, bytes) else self.content.encode()
 
     def headers(self) -> dict[str, str]:
-        """How much was lost, for whoever gets the file and no JSON."""
+        """The number of lost parts, for clients that get the file and no JSON."""
         return {LOST: str(len(self.lost))}
 
 
 async def translate_upload(request: Request, service: Service) -> tuple[str, TranslatedFile]:
-    """The new name of the file of an upload, and the file translated."""
+    """The translated file of an upload, with its new name."""
     fields, name, content = await read_upload(request, service.settings.document_bytes)
-    service.admit(request, fields.get("api_key", ""))
+    service.require_key(request, fields.get("api_key", ""))
     for field in ("source", "target"):
         if field not in fields:
             raise ApiError(400, f"{field}: missing", param=field)
@@ -78,29 +95,31 @@ async def translate_upload(request: Request, service: Service) -> tuple[str, Tra
 async def translate_documents(
     service: Service, name: str, contents: Sequence[str | bytes], source: str, target: str, *, deadline: float
 ) -> list[TranslatedFile]:
-    """Documents of one format, which their `name` tells, translated. Reading and writing them is left to a thread."""
+    """Translate documents; `name` determines their format. They are parsed and assembled in a thread."""
     documents = await asyncio.to_thread(lambda: [parse(name, content) for content in contents])
     texts = [text for document in documents for text in document.texts]
     if source == "auto":
         source = service.detect_one("\n".join(texts))["language"]
     if service.is_same_language(source, target):
         return [TranslatedFile(content) for content in contents]
-    served = service.fleet.by_pair(source, target)
+    served = service.runs.by_pair(source, target)
     align = any(document.needs_alignment for document in documents) and looks_back(served.run.recipe.model)
-    answers = await _answers(served, texts, align, deadline)
-    service.metrics.wrote(served.name, answers)
-    left = iter(answers)
-    parts = [[next(left) for _ in document.texts] for document in documents]
-    return await asyncio.to_thread(lambda: list(map(_put_together, documents, parts)))
+    answers = await _translate_all(served, texts, align, deadline)
+    service.metrics.count_translations(served.name, answers)
+    remaining = iter(answers)
+    parts = [[next(remaining) for _ in document.texts] for document in documents]
+    return await asyncio.to_thread(lambda: list(map(_assemble, documents, parts)))
 
 
-def _put_together(document: Document, answers: Sequence[Translation]) -> TranslatedFile:
+def _assemble(document: Document, answers: Sequence[Translation]) -> TranslatedFile:
     lost = tuple(piece for pieces in document.lost(answers) for piece in pieces)
     return TranslatedFile(document.rebuild(answers), lost)
 
 
-async def _answers(served: ServedRun, texts: Sequence[str], align: bool, deadline: float) -> list[Translation]:
-    """Answers to many texts, some at a time. Once begun, a full queue is waited for."""
+async def _translate_all(
+    served: ServedTranslator, texts: Sequence[str], align: bool, deadline: float
+) -> list[Translation]:
+    """Translate many texts, some at a time. After the first ones, wait while the queue is full."""
     loop = asyncio.get_running_loop()
     until = loop.time() + deadline
     answers: list[Translation] = []
@@ -115,3 +134,53 @@ async def _answers(served: ServedRun, texts: Sequence[str], align: bool, deadlin
                 raise
             await asyncio.sleep(min(full.retry_after, left))
     return answers
+
+
+@dataclass(frozen=True)
+class Download:
+    """A file that can be downloaded."""
+
+    name: str
+    content: bytes
+    until: float
+
+
+class Downloads:
+    """Translated files, kept in memory for some minutes under names that cannot be guessed."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, Download] = {}
+
+    def keep(self, name: str, content: bytes) -> str:
+        """Keep a file; returns the token to download it by."""
+        token = secrets.token_urlsafe(24)
+        self._files[token] = Download(name, content, time.monotonic() + 60 * DOWNLOAD_MINUTES)
+        self._remove_old()
+        return token
+
+    def find(self, token: str) -> Download | None:
+        """The file, if it is still kept."""
+        self._remove_old()
+        return self._files.get(token)
+
+    def _remove_old(self) -> None:
+        """Remove old files, and those beyond the size limit. The newest stays: nobody had time to download it."""
+        now, room = time.monotonic(), DOWNLOAD_BYTES
+        for number, (token, file) in enumerate(reversed(list(self._files.items()))):
+            size = len(file.content) if number else 0
+            if file.until < now or size > room:
+                del self._files[token]
+            else:
+                room -= size
+
+
+def translated_name(name: str, target: str) -> str:
+    """The name of a translated file: page.html becomes page.it.html. Folders in the name are removed."""
+    plain = re.sub(r"[^\w .()+-]", "_", re.split(r"[/\\]", name)[-1])[-100:]
+    stem, dot, suffix = plain.rpartition(".")
+    return f"{stem}.{target}.{suffix}" if dot else f"{plain}.{target}"
+
+
+def as_attachment(name: str) -> dict[str, str]:
+    """Headers that make a browser save a file under this name instead of showing it."""
+    return {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}

@@ -1,7 +1,7 @@
-"""A guess at the language of a text: the script it is written in, then its letters in threes.
+"""Language detection by script and by character trigrams.
 
-What is usual in a language is learnt from pairs that the runs have kept; so only their languages are known, and a text
-in any other is taken for the nearest of them. How sure the guess is says how far ahead of the others it was.
+The trigram frequencies come from the held-out sentences of the served runs, so only their languages are known; a text
+in another language is assigned to the nearest of them.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from regard.languages import language_scripts, share_in
 
-SAMPLE, READ = 2_000, 500
-"""Sentences that a language is learnt from, and characters of a text that are looked at, at most."""
+MAX_SENTENCES, MAX_CHARACTERS = 2_000, 500
+"""Limits on the sentences per language, and on the characters of a text that are used."""
 UNSEEN = 0.5
-"""What three letters that were never seen count as."""
+"""Count of a trigram that was never seen (additive smoothing)."""
 _WORDS = re.compile(r"[^\W\d_]+")
 
 
 class LanguageDetector:
-    """Languages, and how likely each three letters are in them."""
+    """Character trigram frequencies of languages."""
 
     def __init__(self, samples: Mapping[str, Sequence[str]]):
-        """`samples`: sentences by language code. A language without any is known by its script alone."""
+        """`samples`: sentences by language code. A language without sentences is recognised by its script alone."""
         self._scripts = {code: language_scripts(code) for code in samples}
         self._counts = {code: _count(sentences) for code, sentences in samples.items() if sentences}
         self._kinds = len(set().union(*self._counts.values())) + 1
 
     def detect(self, text: str) -> dict[str, float]:
-        """How sure each language is, the likeliest first, from 0 to 1: all of them 0 where a text has no letters."""
-        text = text[:READ]
-        threes = list(_threes(text))
+        """The probability of each language, the highest first; all 0 for a text without letters."""
+        text = text[:MAX_CHARACTERS]
+        trigrams = list(_trigrams(text))
         fitting = [code for code, scripts in self._scripts.items() if not scripts or share_in(text, scripts) >= 0.5]
-        if not threes or not fitting:
+        if not trigrams or not fitting:
             return dict.fromkeys(self._scripts, 0.0)
         learnt = [code for code in fitting if code in self._counts]
-        shares = dict.fromkeys(fitting, 1 / len(fitting))  # what the script alone says
+        shares = dict.fromkeys(fitting, 1 / len(fitting))  # by the script alone
         if learnt:
-            logs = {code: self._log_likelihood(threes, self._counts[code]) for code in learnt}
+            logs = {code: self._log_likelihood(trigrams, self._counts[code]) for code in learnt}
             best = max(logs.values())
             odds = {code: math.exp(value - best) for code, value in logs.items()}
             for code in learnt:
@@ -47,17 +47,17 @@ class LanguageDetector:
         found = {code: shares.get(code, 0.0) for code in self._scripts}
         return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
-    def _log_likelihood(self, threes: Iterable[str], counts: Counter[str]) -> float:
+    def _log_likelihood(self, trigrams: Iterable[str], counts: Counter[str]) -> float:
         whole = counts.total() + UNSEEN * self._kinds
-        return sum(math.log((counts[three] + UNSEEN) / whole) for three in threes)
+        return sum(math.log((counts[trigram] + UNSEEN) / whole) for trigram in trigrams)
 
 
 def _count(sentences: Sequence[str]) -> Counter[str]:
-    return Counter(three for sentence in sentences[:SAMPLE] for three in _threes(sentence))
+    return Counter(trigram for sentence in sentences[:MAX_SENTENCES] for trigram in _trigrams(sentence))
 
 
-def _threes(text: str) -> Iterator[str]:
-    """Three letters in a row; the ends of words count as letters."""
+def _trigrams(text: str) -> Iterator[str]:
+    """Three characters in a row; a space marks each end of a word."""
     for word in _WORDS.findall(text.casefold()):
         framed = f" {word} "
         yield from (framed[start : start + 3] for start in range(len(framed) - 2))

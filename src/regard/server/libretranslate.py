@@ -1,4 +1,4 @@
-"""LibreTranslate's API, as its clients know it: forms or JSON, languages by their codes."""
+"""LibreTranslate's API: forms or JSON, languages by their codes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from regard.languages import language_name
 from regard.registry import FORMATS
 from regard.server.bodies import FORM, MULTIPART, FormRoute
 from regard.server.errors import ApiError, Json
-from regard.server.files import UPLOAD, translate_documents, translate_upload
+from regard.server.files import UPLOAD, as_attachment, translate_documents, translate_upload
 from regard.server.schemas import (
     Detection,
     DetectRequest,
@@ -25,19 +25,19 @@ from regard.server.schemas import (
     PlainTranslation,
     TranslatedFileAnswer,
 )
-from regard.server.service import Service, TheService, as_attachment
+from regard.server.service import Service, TheService
 
-MISHAPS = (400, 403, 408, 413, 415, 429, 503)
-ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": PlainError} for status in MISHAPS}
+ERROR_STATUSES = (400, 403, 408, 413, 415, 429, 503)
+ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": PlainError} for status in ERROR_STATUSES}
 PAUSE = 500
-"""Milliseconds that a page should wait after a keystroke."""
+"""Milliseconds that a web page should wait after a keystroke."""
 _TAG = re.compile(r"<[^<>]*>")
 
 router = APIRouter(route_class=FormRoute, tags=["LibreTranslate"])
 
 
 def form_too(schema: type) -> dict[str, Any]:
-    """Says in the API's description that a form is taken as well."""
+    """Adds to the API description that a form is accepted too."""
     reference = {"schema": {"$ref": f"#/components/schemas/{schema.__name__}"}}
     return {"requestBody": {"content": {FORM: reference, MULTIPART: reference}}}
 
@@ -47,9 +47,9 @@ def form_too(schema: type) -> dict[str, Any]:
 )
 async def translate(asked: PlainTranslateRequest, request: Request, service: TheService) -> Response:
     """Translate one text or several."""
-    service.admit(request, asked.api_key)
-    texts = service.texts(asked.q)
-    bare = [_TAG.sub(" ", text) for text in texts] if asked.format == "html" else texts  # tags are in no language
+    service.require_key(request, asked.api_key)
+    texts = service.check_texts(asked.q)
+    bare = [_TAG.sub(" ", text) for text in texts] if asked.format == "html" else texts  # without tags
     found = service.detect(bare) if asked.source == "auto" else None
     sources = [guess["language"] for guess in found] if found is not None else [asked.source] * len(texts)
     choices = await _choices(service, asked, texts, sources)
@@ -65,7 +65,7 @@ async def translate(asked: PlainTranslateRequest, request: Request, service: The
 async def _choices(
     service: Service, asked: PlainTranslateRequest, texts: Sequence[str], sources: Sequence[str]
 ) -> list[list[str]]:
-    """For each text its translations, best first. Texts in the same language are translated together."""
+    """The translations of each text, best first. Texts in the same language are translated together."""
     loop = asyncio.get_running_loop()
     until = loop.time() + service.settings.timeout
     made: dict[int, list[str]] = {}
@@ -81,42 +81,42 @@ async def _choices_from(
     service: Service, asked: PlainTranslateRequest, texts: Sequence[str], source: str, *, deadline: float
 ) -> list[list[str]]:
     """The same for texts in one language."""
-    nbest = service.nbest(asked.alternatives + 1, "alternatives")
+    nbest = service.check_nbest(asked.alternatives + 1, "alternatives")
     if service.is_same_language(source, asked.target):
         return [[text] for text in texts]
-    if asked.format == "html":  # one translation each: the alternatives of its many texts do not combine
+    if asked.format == "html":  # one translation only: alternatives of the many texts in it do not combine
         made = await translate_documents(service, "html", texts, source, asked.target, deadline=deadline)
         return [[str(one.content)] for one in made]
-    served = service.fleet.by_pair(source, asked.target)
+    served = service.runs.by_pair(source, asked.target)
     answers = await served.translate(texts, nbest=nbest, deadline=deadline)
-    service.metrics.wrote(served.name, answers)
+    service.metrics.count_translations(served.name, answers)
     return [[choice.text for choice in (answer, *answer.alternatives)] for answer in answers]
 
 
 @router.post("/detect", response_model=list[Detection], responses=ERRORS, openapi_extra=form_too(DetectRequest))
 async def detect(asked: DetectRequest, request: Request, service: TheService) -> Response:
-    """Guess the language of a text, among those that the server translates from or into."""
-    service.admit(request, asked.api_key)
-    [text] = service.texts(asked.q)
-    return Json(service.fleet.detect(text))
+    """Detect the language of a text, among those that the server translates from or into."""
+    service.require_key(request, asked.api_key)
+    [text] = service.check_texts(asked.q)
+    return Json(service.runs.detect(text))
 
 
 @router.get("/languages", response_model=list[Language])
 async def languages(service: TheService) -> Response:
-    """The languages that the server knows, and into which others each can be translated: into none, for some."""
-    return Json(service.fleet.languages)
+    """List the served languages, and the languages that each can be translated into."""
+    return Json(service.runs.languages)
 
 
 @router.get("/health", response_model=Health)
 async def health() -> Response:
-    """Whether the server answers."""
+    """Report that the server answers."""
     return Json({"status": "ok"})
 
 
 @router.get("/frontend/settings", response_model=FrontendSettings)
 async def frontend_settings(service: TheService) -> Response:
-    """What a page must know to use this server."""
-    known = service.fleet.languages
+    """Settings for web pages that use this server."""
+    known = service.runs.languages
     source, target = (known[0]["code"], known[0]["targets"][0]) if known else ("", "")
     names = {
         side: {"code": code, "name": language_name(code)} for side, code in (("source", source), ("target", target))
@@ -137,17 +137,17 @@ async def frontend_settings(service: TheService) -> Response:
 
 @router.post("/translate_file", response_model=TranslatedFileAnswer, responses=ERRORS, openapi_extra=UPLOAD)
 async def translate_file(request: Request, service: TheService) -> Response:
-    """Translate a file: plain text, HTML, Markdown, subtitles (SRT) or messages (PO); fetched at another address."""
+    """Translate a file, e.g. text, HTML, Markdown, subtitles or PO messages. The response has its address."""
     name, made = await translate_upload(request, service)
-    token = service.parcels.keep(name, made.as_bytes())
+    token = service.downloads.keep(name, made.as_bytes())
     url = str(request.url_for("download_file", token=token))
     return Json({"translatedFileUrl": url, "lost": made.lost}, headers=made.headers())
 
 
 @router.get("/download_file/{token}", response_class=Response, responses={404: {"model": PlainError}})
 async def download_file(token: str, service: TheService) -> Response:
-    """Fetch a translated file. Whoever knows its address may, for ten minutes."""
-    parcel = service.parcels.find(token)
-    if parcel is None:
-        raise ApiError(404, "there is no such file, or no longer")
-    return Response(parcel.content, media_type="application/octet-stream", headers=as_attachment(parcel.name))
+    """Download a translated file. Its address is valid for ten minutes and needs no key."""
+    file = service.downloads.find(token)
+    if file is None:
+        raise ApiError(404, "there is no such file; translated files are kept for ten minutes")
+    return Response(file.content, media_type="application/octet-stream", headers=as_attachment(file.name))

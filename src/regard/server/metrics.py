@@ -1,8 +1,8 @@
-"""Figures for Prometheus, in a registry of their own: nothing here depends on what else runs in the process."""
+"""Metrics for Prometheus, in a registry of their own, independent of the rest of the process."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 OTHER = "other"
-"""Stands for every address that is no route: what clients make up must not become a label."""
+"""Label of all paths without a route: arbitrary paths of clients must not become labels."""
 
 
 class ServerMetrics:
-    """What the server counts."""
+    """Counters of the server."""
 
-    def __init__(self, fleet: ServedRuns):
+    def __init__(self, runs: ServedRuns):
         registry = self.registry = CollectorRegistry()
         labels = ["method", "route", "status"]
         self.requests = Counter("regard_requests", "Requests answered", labels, registry=registry)
@@ -31,49 +31,52 @@ class ServerMetrics:
             "regard_request_seconds", "Time to answer", ["route"], buckets=SECONDS, registry=registry
         )
         self.open = Gauge("regard_requests_open", "Requests being answered now", registry=registry)
-        self.texts = Counter("regard_texts", "Texts translated or replied to", ["model"], registry=registry)
+        self.texts = Counter("regard_texts", "Texts answered", ["model"], registry=registry)
         self.tokens = Counter("regard_tokens", "Tokens written", ["model"], registry=registry)
-        registry.register(_Queues(fleet))
+        registry.register(_Queues(runs))
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
-        """One request was answered."""
+        """Count a request."""
         self.requests.labels(method, route, str(status)).inc()
         self.seconds.labels(route).observe(seconds)
 
-    def wrote(self, model: str, answers: Iterable[Translation]) -> None:
-        """These answers were given."""
-        for answer in answers:
-            self.texts.labels(model).inc()
-            self.tokens.labels(model).inc(len(answer.tokens))
+    def count_texts(self, model: str, texts: int, tokens: int = 0) -> None:
+        """Count answered texts, and the tokens that a model wrote for them."""
+        self.texts.labels(model).inc(texts)
+        self.tokens.labels(model).inc(tokens)
+
+    def count_translations(self, model: str, translations: Collection[Translation]) -> None:
+        """Count translated texts and their tokens."""
+        self.count_texts(model, len(translations), sum(len(one.tokens) for one in translations))
 
     def exposition(self) -> bytes:
-        """The figures in Prometheus' text form."""
+        """The metrics in Prometheus' text format."""
         return generate_latest(self.registry)
 
 
 class _Queues(Collector):
-    """Figures that the queues keep themselves, read when they are asked for.
+    """Counters of the queues, read when they are requested.
 
     The mean size of a batch is the rate of `regard_batch_items_total` over that of `regard_batches_total`.
     """
 
-    def __init__(self, fleet: ServedRuns):
-        self.fleet = fleet
+    def __init__(self, runs: ServedRuns):
+        self.runs = runs
 
     def collect(self) -> Iterator[Metric]:
-        """One figure after the other, by model and queue."""
+        """All metrics, by model and queue."""
         labels = ["model", "queue"]
-        waiting = GaugeMetricFamily("regard_queue_waiting", "Items that wait", labels=labels)
-        working = GaugeMetricFamily("regard_queue_working", "Items being worked on", labels=labels)
+        waiting = GaugeMetricFamily("regard_queue_waiting", "Waiting items", labels=labels)
+        working = GaugeMetricFamily("regard_queue_working", "Items in work", labels=labels)
         counts = {
             "batches": CounterMetricFamily("regard_batches", "Batches started", labels=labels),
             "items": CounterMetricFamily("regard_batch_items", "Items in these batches", labels=labels),
-            "refused": CounterMetricFamily("regard_queue_refused", "Requests refused for want of room", labels=labels),
+            "refused": CounterMetricFamily("regard_queue_refused", "Requests refused: queue full", labels=labels),
             "late": CounterMetricFamily("regard_queue_late", "Requests that missed their deadline", labels=labels),
-            "waited": CounterMetricFamily("regard_queue_waited_seconds", "Time that items waited", labels=labels),
-            "worked": CounterMetricFamily("regard_batch_seconds", "Time that batches took", labels=labels),
+            "waited": CounterMetricFamily("regard_queue_waited_seconds", "Waiting time of items", labels=labels),
+            "worked": CounterMetricFamily("regard_batch_seconds", "Duration of batches", labels=labels),
         }
-        for served in self.fleet.served.values():
+        for served in self.runs.served.values():
             for name, queue in served.queues.items():
                 where = [served.name, name]
                 waiting.add_metric(where, queue.waiting)

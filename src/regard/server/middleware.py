@@ -1,7 +1,7 @@
-"""What one request may take: who may send it, how large it may be, how long it may last.
+"""ASGI middleware around all routes: which requests are accepted, their limits, headers, and the log.
 
-ASGI middleware, outside of all routes. A body is counted as it arrives, whatever its head said; one that dribbles in is
-given up; and once nobody waits for an answer, the work on it is cancelled.
+The size of a body is counted as it arrives, whatever its header says. A body that arrives too slowly is refused. When
+the client disconnects, the work on its request is cancelled.
 """
 
 from __future__ import annotations
@@ -19,50 +19,50 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.server.batching import QueueFull
-from regard.server.errors import ApiError, problem_answer
+from regard.server.errors import ApiError, error_response
 from regard.server.metrics import OTHER, ServerMetrics
 from regard.server.page import POLICY
 from regard.server.settings import ServerSettings
 
 DOCUMENTS = frozenset({"/translate_file", "/v1/documents"})
-"""Routes that take whole files."""
+"""Routes that accept files."""
 GRACE = 5.0
-"""Seconds beyond its deadline after which a request is cut off: to write the answer, or if a deadline was missed."""
-DISCARDED = 32_000_000
-"""Bytes that are read of a body that is too large, before the connection is closed."""
+"""Seconds after its deadline at which a request is aborted; time to send the response."""
+DISCARDED_BYTES = 32_000_000
+"""Bytes of a too large body that are read before the connection is closed."""
 
 
 class HostCheck:
-    """Lets in only requests that call the server by its name, and changes nothing for pages of other web sites.
+    """Refuses requests with a wrong host name, and POST requests that pages of other web sites make.
 
-    A page on the web can make its own name point to this machine (DNS rebinding), or send a form here: the first gives
-    itself away by the Host, the second by what browsers say in Sec-Fetch-Site.
+    A web page can make its own host name point to this machine (DNS rebinding); the Host header shows that. It can also
+    send a form to this server; the browser's Sec-Fetch-Site header shows that.
     """
 
     def __init__(self, app: ASGIApp, settings: ServerSettings):
         self.app, self.hosts, self.origins = app, settings.hosts, frozenset(settings.allow_origin)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse, or pass on."""
-        if scope["type"] == "http" and (problem := self._refusal(scope["method"], Headers(scope=scope))):
-            await problem_answer(scope["path"], problem)(scope, receive, send)
+        """Refuse the request, or pass it on."""
+        if scope["type"] == "http" and (refusal := self._refusal(scope["method"], Headers(scope=scope))):
+            await error_response(scope["path"], refusal)(scope, receive, send)
         else:
             await self.app(scope, receive, send)
 
     def _refusal(self, method: str, headers: Headers) -> ApiError | None:
         if self.hosts is not None and _host_name(headers.get("host", "")) not in self.hosts:
-            return ApiError(421, "this server does not go by the name in the Host header (--allow-host names others)")
+            return ApiError(421, "this server is not configured for the name in the Host header (see --allow-host)")
         crosses = headers.get("sec-fetch-site") in ("cross-site", "same-site")
-        if crosses and method not in ("GET", "HEAD", "OPTIONS") and not self._welcome(headers.get("origin", "")):
-            return ApiError(403, "pages of other web sites may not use this server (--allow-origin lets them)")
+        if crosses and method not in ("GET", "HEAD", "OPTIONS") and not self._is_allowed(headers.get("origin", "")):
+            return ApiError(403, "pages of other web sites may not use this server (see --allow-origin)")
         return None
 
-    def _welcome(self, origin: str) -> bool:
+    def _is_allowed(self, origin: str) -> bool:
         return "*" in self.origins or origin in self.origins
 
 
 def _host_name(host: str) -> str:
-    """The name in a Host header, without port and brackets; empty for what is none."""
+    """The name in a Host header, without port and brackets; empty if it is invalid."""
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
@@ -70,61 +70,61 @@ def _host_name(host: str) -> str:
 
 
 class RequestLimits:
-    """Bounds the size of a request's body, the time it takes to arrive, and the time that its answer may take."""
+    """Limits the size of a body, the time in which it must arrive, and the time of the response."""
 
     def __init__(self, app: ASGIApp, settings: ServerSettings, full_for: Callable[[], float] = lambda: 0.0):
-        """`full_for` says in how many seconds there will be room for more work; 0 where there is now."""
+        """`full_for` returns the seconds until there is room for more requests; 0 if there is room now."""
         self.app, self.settings, self.full_for = app, settings, full_for
         self._open = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request, if there are not too many."""
+        """Handle a request, unless too many are open."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
         elif self._open >= self.settings.requests:
-            problem = ApiError(503, "too many requests at a time; try again later", headers={"Retry-After": "1"})
-            await problem_answer(scope["path"], problem)(scope, receive, send)
+            refusal = ApiError(503, "too many open requests; try again later", headers={"Retry-After": "1"})
+            await error_response(scope["path"], refusal)(scope, receive, send)
         else:
             self._open += 1
             try:
-                await self._bounded(scope, receive, send)
+                await self._limited(scope, receive, send)
             finally:
                 self._open -= 1
 
-    async def _bounded(self, scope: Scope, receive: Receive, send: Send) -> None:
-        whole = scope["path"] in DOCUMENTS
-        most = self.settings.document_bytes if whole else self.settings.body_bytes
-        seconds = self.settings.document_timeout if whole else self.settings.timeout
+    async def _limited(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_file = scope["path"] in DOCUMENTS
+        most = self.settings.document_bytes if is_file else self.settings.body_bytes
+        seconds = self.settings.document_timeout if is_file else self.settings.timeout
         exchange = _Exchange(receive, send, most, self.settings.body_timeout)
-        problem: Exception | None = _too_large(most) if _length(scope) > most else None
-        if problem is None and scope["method"] == "POST" and (wait := self.full_for()):
-            problem = QueueFull(wait)  # before it costs anything to understand it
-        if problem:
-            if not Headers(scope=scope).get("expect"):  # else the client waits to hear whether it may send
+        refusal: Exception | None = _too_large(most) if _length(scope) > most else None
+        if refusal is None and scope["method"] == "POST" and (wait := self.full_for()):
+            refusal = QueueFull(wait)  # before its body is parsed
+        if refusal:
+            if not Headers(scope=scope).get("expect"):  # else the client waits before it sends the body
                 await exchange.discard()
-            await problem_answer(scope["path"], problem)(scope, receive, send)
+            await error_response(scope["path"], refusal)(scope, receive, send)
             return
         try:
             async with asyncio.timeout(self.settings.body_timeout + seconds + GRACE):
                 await exchange.run(self.app, scope)
         except TimeoutError as error:
             if not exchange.answering:
-                await problem_answer(scope["path"], error)(scope, receive, send)
+                await error_response(scope["path"], error)(scope, receive, send)
 
 
 def _length(scope: Scope) -> int:
-    """The length that the head promises. What is not a number was never let in by uvicorn."""
+    """The Content-Length. uvicorn has refused values that are not numbers."""
     length = Headers(scope=scope).get("content-length", "0")
     return int(length) if length.isdecimal() and len(length) < 20 else 0
 
 
 def _too_large(most: int) -> ApiError:
-    # Whatever is still to come is not read.
+    # The rest of the body is not read.
     return ApiError(413, f"the body is larger than {most:,} bytes", headers={"Connection": "close"})
 
 
 class _Exchange:
-    """One request and its answer, watched from both sides."""
+    """One request and its response: limits the body, and notices when the client disconnects."""
 
     def __init__(self, receive: Receive, send: Send, most: int, seconds: float):
         self._receive, self._send, self._most = receive, send, most
@@ -134,19 +134,19 @@ class _Exchange:
         self._left = self._answered = self.answering = False
 
     async def run(self, app: ASGIApp, scope: Scope) -> None:
-        """Call the app; cancelled when the client leaves before it has its answer."""
+        """Call the app; it is cancelled if the client disconnects before the response is sent."""
         self._task = asyncio.current_task()
         try:
             await app(scope, self.receive, self.send)
         except asyncio.CancelledError:
-            if not self._left or (self._task and self._task.uncancel()):  # something else wants us to end as well
+            if not self._left or (self._task and self._task.uncancel()):  # cancelled from outside as well
                 raise
         finally:
             if self._watcher:
                 self._watcher.cancel()
 
     async def receive(self) -> Message:
-        """What uvicorn has next: parts of the body, within bounds, then the news that the client has left."""
+        """The next message: parts of the body, within the limits, then the disconnection of the client."""
         if self._watcher:
             await asyncio.wait([self._watcher])
             return {"type": "http.disconnect"}
@@ -165,10 +165,10 @@ class _Exchange:
         return message
 
     async def discard(self) -> None:
-        """Read the rest of a body that is too large, within reason: who is cut off while sending misses the answer."""
+        """Read the rest of a too large body, up to a limit: a client that is cut off misses the response."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(self._until):
-                while self._taken < DISCARDED:
+                while self._taken < DISCARDED_BYTES:
                     message = await self._receive()
                     self._taken += len(message.get("body", b""))
                     if not message.get("more_body", False):
@@ -182,13 +182,10 @@ class _Exchange:
             self._task.cancel()
 
     async def send(self, message: Message) -> None:
-        """Pass the answer on."""
+        """Pass on the response."""
         self.answering = True
         self._answered = message["type"] == "http.response.body" and not message.get("more_body", False)
         await self._send(message)
-
-
-# Headers that every answer carries, whoever made it, unless it has its own.
 
 
 HEADERS = [
@@ -197,39 +194,37 @@ HEADERS = [
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-opener-policy", b"same-origin"),
-    (b"cache-control", b"no-store"),  # answers hold what a user wrote
+    (b"cache-control", b"no-store"),  # responses contain texts of users
 ]
+"""Headers of every response that does not set them itself."""
 
 
 class SafeHeaders:
-    """Adds them."""
+    """Adds the headers to every response."""
 
     def __init__(self, app: ASGIApp):
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on, with headers."""
+        """Pass on the request."""
 
-        async def dressed(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 own = list(message.get("headers", ()))
                 there = {name.lower() for name, _ in own}
                 message["headers"] = own + [header for header in HEADERS if header[0] not in there]
             await send(message)
 
-        await self.app(scope, receive, dressed)
-
-
-# One line for each request, and one place where what nobody expected is caught. No line holds what a user wrote.
+        await self.app(scope, receive, send_with_headers)
 
 
 logger = logging.getLogger("regard.server")
-LONGEST_PATH = 200
+MAX_PATH = 200
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
 
 
 def configure_logs(*, quiet: bool) -> None:
-    """Write to standard error: a line a request unless `quiet`, and what goes wrong inside the web server."""
+    """Log to standard error: one line per request unless `quiet`, and errors of the web server."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
     for name, level in (("regard.server", logging.WARNING if quiet else logging.INFO), ("uvicorn", logging.ERROR)):
@@ -239,19 +234,19 @@ def configure_logs(*, quiet: bool) -> None:
 
 
 class RequestLog:
-    """Counts, times and logs every request; an exception that nothing else handled becomes a plain answer here."""
+    """Counts, times and logs every request, and answers unexpected exceptions. The log contains no texts of users."""
 
     def __init__(self, app: ASGIApp, metrics: ServerMetrics):
         self.app, self.metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request and tell of it."""
+        """Handle a request and log it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         began, status = time.perf_counter(), 0
 
-        async def watched(message: Message) -> None:
+        async def send_with_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -259,26 +254,26 @@ class RequestLog:
 
         try:
             with self.metrics.open.track_inprogress():
-                await self.app(scope, receive, watched)
+                await self.app(scope, receive, send_with_status)
         except Exception as error:
             logger.error("%s failed: %s\n%s", _path(scope), type(error).__name__, _frames(error))
             if not status:
-                await problem_answer(scope["path"], error)(scope, receive, watched)
+                await error_response(scope["path"], error)(scope, receive, send_with_status)
         finally:
-            self._tell(scope, status, time.perf_counter() - began)
+            self._log(scope, status, time.perf_counter() - began)
 
-    def _tell(self, scope: Scope, status: int, seconds: float) -> None:
+    def _log(self, scope: Scope, status: int, seconds: float) -> None:
         method = scope["method"] if scope["method"] in METHODS else OTHER
         self.metrics.count(method, getattr(scope.get("route"), "path", OTHER), status, seconds)
-        logger.info("%s %s %s %.1f ms", method, _path(scope), status or "left", 1000 * seconds)
+        logger.info("%s %s %s %.1f ms", method, _path(scope), status or "client left", 1000 * seconds)
 
 
 def _path(scope: Scope) -> str:
-    """The path as it was sent, percent signs and all: one line, without the query."""
+    """The path as it was sent, percent-encoded, without the query: always one line."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
-    return raw.partition(b"?")[0][:LONGEST_PATH].decode("ascii", "backslashreplace")
+    return raw.partition(b"?")[0][:MAX_PATH].decode("ascii", "backslashreplace")
 
 
 def _frames(error: Exception) -> str:
-    """Where it happened. The message of an exception may hold a user's text, so only its type is told."""
+    """The stack trace without the message of the exception, which may contain a text of a user."""
     return "".join(traceback.format_tb(error.__traceback__)).rstrip()

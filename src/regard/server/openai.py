@@ -1,7 +1,7 @@
-"""Chat completions as OpenAI's client asks for them.
+"""OpenAI's chat completions.
 
-A run that translates takes part: it translates what was said last. One that answers from a knowledge base says, beside
-the answer, which known question it is the answer to.
+Runs that reply to conversations answer here (tasks whose api.py has `stream`). A run that answers from a knowledge base
+adds the stored question that it found. A run that translates translates the last message.
 """
 
 from __future__ import annotations
@@ -17,54 +17,54 @@ from fastapi import APIRouter, Depends, Request, Response
 from regard.errors import TokenizerError
 from regard.server.bodies import JsonRoute
 from regard.server.errors import ApiError, Json
-from regard.server.runs import ServedRun
 from regard.server.schemas import ChatCompletion, ChatRequest
-from regard.server.service import Service, TheService, admitted
-from regard.server.v1 import ERRORS, ONE_BY_ONE, STREAM, stream_events
-from regard.tasks.retrieve.retriever import RetrievedReply
+from regard.server.service import Service, TheService, key_required
+from regard.server.translation import ServedTranslator
+from regard.server.v1 import ERRORS, ONE_SENTENCE, STREAM, stream_events
+from regard.tasks.api import MAX_REPLY_TOKENS, ConversationRequest, SearchOptions
 from regard.text.words import word_texts
 
-LONGEST_REPLY = 512
-"""Tokens, at most, whatever is asked for: clients like to ask for thousands, and a bad model never stops."""
+MIN_TOP_P = 0.01
+"""Smaller values of `top_p` have the same effect: the most probable token alone."""
 
 router = APIRouter(prefix="/v1", route_class=JsonRoute, tags=["OpenAI"], responses=ERRORS)
 
 
-@router.post("/chat/completions", response_model=ChatCompletion, responses=STREAM, dependencies=[Depends(admitted)])
+@router.post("/chat/completions", response_model=ChatCompletion, responses=STREAM, dependencies=[Depends(key_required)])
 async def complete(asked: ChatRequest, request: Request, service: TheService) -> Response:
-    """Say what comes next in a conversation; of a run that translates, the translation of the last message."""
-    talk = Conversation(asked, service)
+    """Reply to a conversation; a run that translates translates the last message."""
+    completion = Completion(asked, service)
     if asked.stream:
-        return await stream_events(request.url.path, talk.chunks())
-    return Json(await talk.whole())
+        return await stream_events(request.url.path, completion.chunks())
+    return Json(await completion.whole())
 
 
 def _refuse_unsupported(asked: ChatRequest) -> None:
-    """Refuse what would change the shape of the answer; what is only a wish is ignored."""
+    """Refuse fields that would change the form of the answer; other unsupported fields are ignored."""
     for field, is_asked, why in (
-        ("n", (asked.n or 1) > 1, "one reply is given to each request"),
+        ("n", (asked.n or 1) > 1, "only one reply per request is supported"),
         ("tools", bool(asked.tools), "these models call no tools"),
-        ("logprobs", bool(asked.logprobs), 'not given here; ask /v1/translate with "scores"'),
+        ("logprobs", bool(asked.logprobs), 'not supported here; use /v1/translate with "scores"'),
     ):
         if is_asked:
             raise ApiError(400, f"{field}: {why}", param=field)
 
 
-class Conversation:
-    """One request for a completion."""
+class Completion:
+    """The answer to one request."""
 
     def __init__(self, asked: ChatRequest, service: Service):
         self.asked, self.service = asked, service
-        self.served: ServedRun = service.named(asked.model)
-        if self.served.kind in ("classify", "tag"):
-            kind = self.served.kind
-            raise ApiError(400, f"{asked.model} is made to {kind}; ask /v1/{kind}", param="model")
+        self.served = service.named(asked.model)
+        if not isinstance(self.served, ServedTranslator) and not self.served.converses:
+            task = self.served.task
+            raise ApiError(400, f"{asked.model} was trained for {task}; use /v1/{task}", param="model")
         _refuse_unsupported(asked)
-        # What a system says is meant for models that follow instructions; these answer what people say.
+        # System messages are instructions, which these models do not follow.
         self.turns = [message.text for message in asked.messages if message.role in ("user", "assistant")]
-        service.texts(self.turns, "messages")
+        service.check_texts(self.turns, "messages")
         if not self.turns:
-            raise ApiError(400, "messages: nobody has said anything yet", param="messages")
+            raise ApiError(400, "messages: there is no message of a user", param="messages")
         self.head = {
             "id": f"chatcmpl-{secrets.token_hex(12)}",
             "created": int(time.time()),
@@ -72,72 +72,77 @@ class Conversation:
         }
 
     async def whole(self) -> dict[str, Any]:
-        """The reply at once."""
-        deadline = self.service.settings.timeout
-        if self.served.kind == "chat":
-            answer = await self.served.reply(self.turns, deadline=deadline, **self.search())
-        else:
-            [answer] = await self.served.translate(self.turns[-1:], deadline=deadline)
-        self.service.metrics.wrote(self.served.name, [answer])
+        """The whole reply."""
+        result = await self.result()
+        written = len(result["tokens"]) if "tokens" in result else self.count(1, [result["text"]])
+        self.service.metrics.count_texts(self.served.name, 1, written)
         choice = {
             "index": 0,
-            "message": {"role": "assistant", "content": answer.text},
-            "finish_reason": "stop" if answer.finished else "length",
+            "message": {"role": "assistant", "content": result["text"]},
+            "finish_reason": "stop" if result.get("finished", True) else "length",
         }
-        usage = self.usage(len(answer.tokens))
-        found = {"found": answer.found} if isinstance(answer, RetrievedReply) else {}
-        return self.head | {"object": "chat.completion", "choices": [choice], "usage": usage} | found
+        made = self.head | {"object": "chat.completion", "choices": [choice], "usage": self.usage(written)}
+        if "answered" in result:  # found in a knowledge base
+            made["found"] = {key: result[key] for key in ("question", "score", "answered")}
+        return made
+
+    async def result(self) -> dict[str, Any]:
+        """The reply as the task gives it."""
+        deadline = self.service.settings.timeout
+        if isinstance(self.served, ServedTranslator):
+            [translation] = await self.served.translate(self.turns[-1:], deadline=deadline)
+            return translation.as_dict(scores=False)
+        [result] = await self.served.answer(self.request(), deadline=deadline)
+        return result
 
     async def chunks(self) -> AsyncGenerator[dict[str, Any], None]:
-        """The reply as it is made."""
-        said: list[str] = []
-        async with aclosing(self.pieces()) as pieces:
-            async for piece in pieces:
-                delta = {"content": piece} | ({} if said else {"role": "assistant"})
-                said.append(piece)
+        """The reply in parts, in OpenAI's format."""
+        written: list[str] = []
+        async with aclosing(self.parts()) as parts:
+            async for part in parts:
+                delta = {"content": part} | ({} if written else {"role": "assistant"})
+                written.append(part)
                 yield self.chunk(delta)
-        yield self.chunk({} if said else {"role": "assistant", "content": ""}, finish="stop")
+        yield self.chunk({} if written else {"role": "assistant", "content": ""}, finish="stop")
         if self.asked.stream_options and self.asked.stream_options.include_usage:
-            written = self.count(1, ["".join(said)])
-            yield self.head | {"object": "chat.completion.chunk", "choices": [], "usage": self.usage(written)}
+            usage = self.usage(self.count(1, ["".join(written)]))
+            yield self.head | {"object": "chat.completion.chunk", "choices": [], "usage": usage}
 
-    async def pieces(self) -> AsyncGenerator[str, None]:
-        """The reply, part by part."""
+    async def parts(self) -> AsyncGenerator[str, None]:
+        """The reply in parts."""
         deadline = self.service.settings.timeout
-        if self.served.kind == "chat":
-            async for piece in self.served.stream(self.turns, deadline=deadline, **self.search()):
-                yield piece
+        if not isinstance(self.served, ServedTranslator):
+            async for part in self.served.stream(self.request(), deadline=deadline):
+                yield part
             return
         for line in self.turns[-1].splitlines(keepends=True):
             space = line[: len(line) - len(line.lstrip())]
-            async for answer in self.served.pieces(line, deadline=deadline, **ONE_BY_ONE):
-                yield space + answer.text
+            async for translation in self.served.pieces(line, deadline=deadline, **ONE_SENTENCE):
+                yield space + translation.text
                 space = " "
             if end := line[len(line.rstrip()) :]:
                 yield end
 
     def chunk(self, delta: dict[str, str], finish: str | None = None) -> dict[str, Any]:
-        """One part in OpenAI's form."""
+        """One part in OpenAI's format."""
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
         return self.head | {"object": "chat.completion.chunk", "choices": [choice]}
 
-    def search(self) -> dict[str, Any]:
-        """Settings of the search that the request asks for; what it does not mention is as the run has it."""
+    def request(self) -> ConversationRequest:
+        """The request to the task, with the search settings that were asked for."""
         asked = self.asked
-        search: dict[str, Any] = {}
-        if asked.temperature is not None:
-            search |= {"sample": asked.temperature > 0, "temperature": asked.temperature}
-        if asked.top_p is not None:
-            search["top_p"] = asked.top_p
-        if asked.seed is not None:
-            search["seed"] = asked.seed
-        if most := asked.max_completion_tokens or asked.max_tokens:
-            # A number of tokens, however long the source is.
-            search |= {"max_length_ratio": 1e-9, "max_length_extra": min(most, LONGEST_REPLY)}
-        return search
+        search = SearchOptions(
+            sample=None if asked.temperature is None else asked.temperature > 0,
+            temperature=asked.temperature,
+            top_p=None if asked.top_p is None else max(asked.top_p, MIN_TOP_P),
+            seed=asked.seed,
+        )
+        most = asked.max_completion_tokens or asked.max_tokens
+        limit = min(most, MAX_REPLY_TOKENS) if most else None
+        return ConversationRequest(model=self.served.name, turns=self.turns, search=search, max_tokens=limit)
 
     def count(self, side: int, texts: Sequence[str]) -> int:
-        """Tokens of texts, by the source's or the target's tokenizer. Words, where a knowledge base has none."""
+        """Number of source (0) or target (1) tokens; of words, if the run has no tokenizer (retrieval by words)."""
         try:
             tokenizer = self.served.run.tokenizers[side]
         except TokenizerError:
@@ -145,7 +150,7 @@ class Conversation:
         return sum(len(ids) for ids in tokenizer.encode_many(list(texts)))
 
     def usage(self, written: int) -> dict[str, int]:
-        """Tokens read and written."""
-        turns = self.turns if self.served.kind == "chat" else self.turns[-1:]
+        """Number of tokens read and written."""
+        turns = self.turns[-1:] if isinstance(self.served, ServedTranslator) else self.turns
         read = self.count(0, turns)
         return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}

@@ -1,4 +1,7 @@
-"""HTTP as uvicorn and httptools speak it, within bounds: on what is no body, and on the time a head may take."""
+"""uvicorn's HTTP protocol with limits on the size and the time of request heads.
+
+The only module that uses private parts of uvicorn.
+"""
 
 from __future__ import annotations
 
@@ -8,32 +11,32 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEAD_BYTES = 32_000
-"""The head of a request is at most so long; what frames its body may be as long as the body on top of that."""
+"""Maximum length of the head of a request; chunk framing may additionally be as long as the body."""
 
 
 class HeadTooLong(Exception):  # noqa: N818  an answer, not an error
-    """The parser gives up on such a request."""
+    """The parser stops reading the request."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """While no request is being answered, a clock runs until the head of the next one is there.
+    """While no request is being answered, a timer runs until the head of the next one is complete.
 
-    uvicorn closes connections that say nothing after an answer; not those that never say enough. And the parser keeps
-    whatever is no body until it has an end: heads, trailers, the framing of chunks.
+    uvicorn closes connections that are idle after a response, but not those that never complete a head. And the parser
+    buffers everything but bodies until it is complete: heads, trailers, the framing of chunks.
     """
 
-    patience = 15.0
-    _clock: asyncio.TimerHandle | None = None
-    _unread = 0  # bytes of this request that are no body, as far as is known
+    head_timeout = 15.0
+    _timer: asyncio.TimerHandle | None = None
+    _unread = 0  # bytes of this request that are not known to be body
     _head = 0  # bytes of its headers
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client came."""
+        """A client connected."""
         super().connection_made(transport)
-        self._look()
+        self._update_timer()
 
     def data_received(self, data: bytes) -> None:
-        """It said something: part of a head, or all of it and more."""
+        """Parse what the client sent."""
         self._unset_keepalive_if_required()
         self._unread += len(data)
         try:
@@ -42,64 +45,67 @@ class BoundedProtocol(HttpToolsProtocol):
             self.send_400_response("Invalid HTTP request received.")
         if self._unread > HEAD_BYTES and not self.transport.is_closing():
             self.send_400_response("The head of the request is too long.")
-        self._look()
+        self._update_timer()
 
     def _parse(self, data: bytes) -> None:
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as offer:
-            # Some clients offer another protocol with their first request, body and all. The parser stops at the head
-            # of such a request for good: another one reads it as if nothing had been offered.
+            if self.parser.get_method() == b"CONNECT":  # the parser takes what follows for another protocol
+                self.send_400_response("CONNECT is not supported.")
+                return
+            # Some clients offer another protocol with their first request, which may have a body. The parser stops
+            # after the head of such a request; a new parser reads it without the offer.
             head = [b"%s %s HTTP/1.1" % (self.parser.get_method(), self.url), b"connection: close"]
             head += [b"%s: %s" % header for header in self.headers if header[0] not in (b"connection", b"upgrade")]
             self.parser = httptools.HttpRequestParser(self)
             self.parser.feed_data(b"\r\n".join([*head, b"", data[offer.args[0] :]]))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It left."""
+        """The client disconnected."""
         super().connection_lost(exc)
-        self._stop()
+        self._stop_timer()
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """A request starts."""
         self._head = 0
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header is there, or a trailer."""
+        """A header or a trailer is complete."""
         self._head += len(name) + len(value)
         if self._head > HEAD_BYTES:
             raise HeadTooLong
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The head is there."""
+        """The head is complete."""
         if not self.parser.should_upgrade():
             super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Part of a body is there."""
+        """Part of a body arrived."""
         self._unread -= 2 * len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """A request is whole."""
+        """A request is complete."""
         self._unread = 0
         if not self.parser.should_upgrade():
             super().on_message_complete()
 
-    def _look(self) -> None:
+    def _update_timer(self) -> None:
         if self.cycle is not None and not self.cycle.response_complete:
-            self._stop()
-        elif self._clock is None:
-            self._clock = self.loop.call_later(self.patience, self.transport.close)
+            self._stop_timer()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(self.head_timeout, self.transport.close)
 
-    def _stop(self) -> None:
-        if self._clock is not None:
-            self._clock.cancel()
-            self._clock = None
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 def bounded_protocol(seconds: float) -> type[BoundedProtocol]:
-    """The protocol with its patience; uvicorn makes one for each connection and hands it nothing of ours."""
-    return type("BoundedProtocol", (BoundedProtocol,), {"patience": seconds})
+    """The protocol with a time limit for heads; uvicorn creates one per connection, without arguments of ours."""
+    return type("BoundedProtocol", (BoundedProtocol,), {"head_timeout": seconds})

@@ -1,4 +1,4 @@
-"""The API's description: /openapi.json for programs, and /docs, a plain page made of it. It loads no script."""
+"""The API description: /openapi.json for programs, and /docs, an HTML page without scripts."""
 
 from __future__ import annotations
 
@@ -10,15 +10,23 @@ from fastapi import APIRouter, FastAPI, Response
 
 Json = Mapping[str, Any]
 OPEN = frozenset(
-    {"/languages", "/health", "/frontend/settings", "/download_file/{token}", "/v1/models", "/v1/models/{name}"}
+    {
+        "/languages",
+        "/health",
+        "/frontend/settings",
+        "/download_file/{token}",
+        "/v1/models",
+        "/v1/models/{name}",
+        "/v1/tasks",
+    }
 )
-"""What nobody needs a key for."""
+"""Routes that need no key."""
 UNUSED = ("HTTPValidationError", "ValidationError")
-"""FastAPI's own form of errors, which ours replaces."""
+"""FastAPI's own error format, which is not used."""
 
 
 def describe_api(app: FastAPI, *, with_keys: bool) -> None:
-    """Let the description say what is true: errors in our form, and keys where they are asked for."""
+    """Correct the description: errors in our format, and keys if the server requires them."""
     describe = app.openapi
 
     def described() -> dict[str, Any]:
@@ -39,7 +47,7 @@ def describe_api(app: FastAPI, *, with_keys: bool) -> None:
 
 
 def reference_routes(app: FastAPI) -> APIRouter:
-    """The page."""
+    """The route of the page."""
     router = APIRouter(include_in_schema=False)
 
     @router.get("/docs")

@@ -1,105 +1,52 @@
-"""What the routes take and give, as the description at /openapi.json has it.
+"""Requests and results of the routes, as in /openapi.json: Regard's generic ones, LibreTranslate's and OpenAI's.
 
-Requests are strict: a number is a number, not a text that looks like one. Limits that depend on settings are checked by
-`Service`. Answers are described here and checked against it in the tests, not each time that one is given.
+The requests of tasks are in regard/tasks/*/api.py. Requests are strict: "3" is not accepted for 3. Limits that depend
+on settings are checked by `Service`. Results are only described here; the tests check that they match.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
-from pydantic_core import PydanticCustomError
-
-from regard.config import SearchSettings
-from regard.config.recipe import describe
-from regard.errors import nearest
-
-_HELP = describe(SearchSettings)
-UNKNOWN_FIELD = "unknown_field"
-"""The kind of error that tells of a field that is not known."""
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class RequestBody(BaseModel):
-    """A request."""
+    """A request in the format of another API. Unknown fields are ignored."""
 
     model_config = ConfigDict(strict=True)
-
-
-class StrictRequestBody(RequestBody):
-    """A request in our own form, where a field that is not known is a mistake, and not something for others."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_unknown(cls, body: Any) -> Any:
-        for name in body if isinstance(body, dict) else ():
-            if name not in cls.model_fields:
-                place = {"field": name, "nearest": nearest(name, cls.model_fields)}
-                raise PydanticCustomError(UNKNOWN_FIELD, "there is no such field{nearest}", place)
-        return body
-
-
-def _option(name: str, least: float, most: float) -> Any:
-    """A setting of the search that a request may change, within bounds that keep its cost within reason."""
-    return Field(None, ge=least, le=most, allow_inf_nan=False, description=_HELP[name])
-
-
-def _count(name: str, least: int, most: int) -> Any:
-    return Field(None, ge=least, le=most, description=_HELP[name])
-
-
-class SearchOptions(StrictRequestBody):
-    """Settings of the search; what is left out is as the run has it."""
-
-    beam_size: int | None = _count("beam_size", 1, 16)
-    length_penalty: float | None = _option("length_penalty", 0, 5)
-    coverage_penalty: float | None = _option("coverage_penalty", 0, 5)
-    sample: bool | None = Field(default=None, description=_HELP["sample"])
-    temperature: float | None = _option("temperature", 0, 10)
-    top_k: int | None = _count("top_k", 0, 1000)
-    top_p: float | None = _option("top_p", 0.01, 1)
-    seed: int | None = _count("seed", 0, 2**31 - 1)
-    min_length: int | None = _count("min_length", 0, 20)
-    no_repeat_ngram_size: int | None = _count("no_repeat_ngram_size", 0, 10)
-    repetition_penalty: float | None = _option("repetition_penalty", 1, 5)
-
-    def given(self) -> dict[str, Any]:
-        """What was not left out."""
-        return self.model_dump(exclude_none=True)
 
 
 # LibreTranslate
 
 
 class PlainTranslateRequest(RequestBody):
-    """A translation as LibreTranslate's clients ask for it."""
+    """A translation request in LibreTranslate's format."""
 
-    q: str | list[str] = Field(description="The text, or several.")
+    q: str | list[str] = Field(description="The text, or a list of texts.")
     source: str = Field(description='Language code of the text, or "auto".')
     target: str = Field(description="Language code to translate into.")
-    format: Literal["text", "html"] = Field("text", description="html: tags stay where they belong.")
-    alternatives: int = Field(0, ge=0, description="How many other translations to give.")
-    api_key: str = Field("", description="Where the server asks for one.")
+    format: Literal["text", "html"] = Field("text", description="html: tags are kept in place.")
+    alternatives: int = Field(0, ge=0, description="Number of alternative translations.")
+    api_key: str = Field("", description="API key, if the server requires one.")
 
 
 class DetectRequest(RequestBody):
-    """A text whose language is asked for."""
+    """A text whose language is to be detected."""
 
     q: str = Field(description="The text.")
-    api_key: str = Field("", description="Where the server asks for one.")
+    api_key: str = Field("", description="API key, if the server requires one.")
 
 
 class Detection(BaseModel):
-    """A language, and how sure that is."""
+    """A detected language."""
 
     confidence: float = Field(description="From 0 to 100.")
     language: str
 
 
 class PlainTranslation(BaseModel):
-    """A translation as LibreTranslate's clients expect it: lists where a list was sent."""
+    """A translation in LibreTranslate's format: lists if `q` was a list."""
 
     translatedText: str | list[str]
     alternatives: list[str] | list[list[str]] | None = None
@@ -107,7 +54,7 @@ class PlainTranslation(BaseModel):
 
 
 class Language(BaseModel):
-    """A language, and what it can be translated into; nothing, where it is only translated into."""
+    """A language, and the languages that it can be translated into; empty if it is only a target."""
 
     code: str
     name: str
@@ -128,14 +75,14 @@ class LanguageName(BaseModel):
 
 
 class LanguagePair(BaseModel):
-    """The pair to start with."""
+    """The default language pair."""
 
     source: LanguageName
     target: LanguageName
 
 
 class FrontendSettings(BaseModel):
-    """What a page must know to use this server."""
+    """Settings for web pages that use this server."""
 
     apiKeys: bool
     keyRequired: bool
@@ -148,14 +95,14 @@ class FrontendSettings(BaseModel):
 
 
 class TranslatedFileAnswer(BaseModel):
-    """Where the translated file can be fetched, for some minutes."""
+    """Address of the translated file, valid for some minutes."""
 
     translatedFileUrl: str
     lost: list[str] = Field([], description="Addresses, placeholders, code and numbers that the model left out.")
 
 
 class PlainError(BaseModel):
-    """What went wrong."""
+    """An error in LibreTranslate's format."""
 
     error: str
 
@@ -163,123 +110,56 @@ class PlainError(BaseModel):
 # /v1
 
 
-class TranslateRequest(StrictRequestBody):
-    """A translation with everything that Regard knows."""
-
-    q: str | list[str] = Field(description="The text, or several.")
-    model: str = Field("", description="Name of a run; empty: chosen by the languages, or the only one.")
-    source: str = Field("", description='Language code of the text; "auto": detected.')
-    target: str = Field("", description="Language code to translate into.")
-    nbest: int = Field(1, ge=1, description="How many translations of each text.")
-    align: bool = Field(False, description="Say which words render which.")
-    scores: bool = Field(False, description="Give the log-probability of each token.")
-    stream: bool = Field(False, description="Server-sent events, one for each sentence as it is done, then [DONE].")
-    search: SearchOptions = SearchOptions()
-
-
-class AlignmentAnswer(BaseModel):
-    """Which words belong together."""
-
-    source: list[str]
-    target: list[str]
-    links: list[tuple[int, int]] = Field(description="Places in source and target, counted from 0.")
-
-
-class TranslationAnswer(BaseModel):
-    """A translation and what is known about it."""
-
-    source: str
-    text: str
-    score: float | None
-    tokens: list[str]
-    finished: bool
-    flags: list[str]
-    alternatives: list[TranslationAnswer]
-    alignment: AlignmentAnswer | None = None
-    log_probs: list[float | None] = Field([], description="Of each token, the end included; with `scores`.")
-    log_prob: float | None = Field(None, description="Of the whole; with `scores`.")
-
-
-class Translations(BaseModel):
-    """A translation for each text."""
+class Results(BaseModel):
+    """One result per text or conversation of the request. Their fields depend on the task."""
 
     model: str
-    translations: list[TranslationAnswer]
-
-
-Head = Annotated[tuple[str, int], Strict(strict=False)]
-"""An attention and a place in it. JSON has no tuples: a list may stand for one."""
-
-
-class InspectRequest(StrictRequestBody):
-    """A sentence to look inside."""
-
-    text: str = Field(description="The sentence.")
-    target: str | None = Field(None, description="The translation to explain; left out: the model's own.")
-    model: str = Field("", description="Name of a run; empty: the only one that translates.")
-    off: list[Head] = Field(
-        default_factory=list, max_length=256, description='Heads to switch off, e.g. [["decoder.0.cross", 1]].'
-    )
-    quick: bool = Field(True, description="Leave out what takes seconds: attribution and mixing.")
-
-
-class ClassifyRequest(StrictRequestBody):
-    """Texts to classify."""
-
-    q: str | list[str] = Field(description="The text, or several.")
-    model: str = Field("", description="Name of a run; empty: the only one that classifies.")
-    explain: bool = Field(False, description="Say how much each sentence and word weighed.")
-
-
-class Classifications(BaseModel):
-    """A verdict for each text."""
-
-    model: str
-    verdicts: list[dict[str, Any]]
-
-
-class TagRequest(StrictRequestBody):
-    """Sentences whose words shall be labelled."""
-
-    q: str | list[str] = Field(description="The sentence, or several.")
-    model: str = Field("", description="Name of a run; empty: the only one that tags.")
-    explain: bool = Field(False, description="Say which labels came next and which words mattered.")
-
-
-class TaggedSentences(BaseModel):
-    """Labels for each sentence."""
-
-    model: str
-    tagged: list[dict[str, Any]]
+    results: list[dict[str, Any]]
 
 
 class ModelFacts(BaseModel):
-    """A run that is served."""
+    """A served run."""
 
     id: str
     object: Literal["model"]
     created: int
     owned_by: str
-    kind: Literal["translate", "chat", "classify", "tag"]
+    task: str
     source: str
     target: str
     arch: str
     parameters: int
-    scores: dict[str, Any] = Field({}, description="As its card has them, with their signatures.")
-    knowledge: dict[str, int] | None = Field(
-        None, description="Of a run that answers from a knowledge base: its `questions` and `answers`."
+    scores: dict[str, Any] = Field({}, description="Scores on held-out data, with their signatures.")
+    facts: dict[str, Any] = Field(
+        {}, description="Figures of the task, e.g. the `questions` and `answers` of a knowledge base."
     )
 
 
 class ModelList(BaseModel):
-    """All runs that are served."""
+    """All served runs."""
 
     object: Literal["list"]
     data: list[ModelFacts]
 
 
+class TaskFacts(BaseModel):
+    """A task, and the served runs that were trained for it."""
+
+    name: str
+    help: str
+    chat: bool = Field(description="Whether its runs reply to conversations (POST /v1/chat/completions).")
+    inspect: bool = Field(description="Whether its runs can be inspected (POST /v1/inspect).")
+    models: list[str]
+
+
+class TaskList(BaseModel):
+    """All tasks that this server knows."""
+
+    data: list[TaskFacts]
+
+
 class ErrorFacts(BaseModel):
-    """What went wrong."""
+    """Description of an error."""
 
     message: str
     type: str
@@ -288,7 +168,7 @@ class ErrorFacts(BaseModel):
 
 
 class Error(BaseModel):
-    """An error in OpenAI's form."""
+    """An error in OpenAI's format."""
 
     error: ErrorFacts
 
@@ -297,7 +177,7 @@ class Error(BaseModel):
 
 
 class ContentPart(RequestBody):
-    """A part of a message; only text is understood."""
+    """A part of a message; only text is supported."""
 
     type: Literal["text"]
     text: str
@@ -311,18 +191,18 @@ class Message(RequestBody):
 
     @property
     def text(self) -> str:
-        """What was said."""
+        """The text of all parts."""
         return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
 
 
 class StreamOptions(RequestBody):
-    """What a stream should tell besides its text."""
+    """Options of a stream."""
 
     include_usage: bool | None = False
 
 
 class ChatRequest(RequestBody):
-    """A completion as OpenAI's client asks for it. What it sends beyond this is ignored."""
+    """A chat completion request in OpenAI's format."""
 
     model: str = Field(description="Name of a run.")
     messages: list[Message] = Field(min_length=1, max_length=256)
@@ -346,7 +226,7 @@ class ChatMessage(BaseModel):
 
 
 class ChatChoice(BaseModel):
-    """One reply and how it ended."""
+    """A reply and why it ended."""
 
     index: int
     message: ChatMessage
@@ -354,7 +234,7 @@ class ChatChoice(BaseModel):
 
 
 class Usage(BaseModel):
-    """Tokens read and written."""
+    """Number of tokens."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -362,15 +242,15 @@ class Usage(BaseModel):
 
 
 class ChatSource(BaseModel):
-    """Where an answer from a knowledge base is from."""
+    """Origin of an answer from a knowledge base."""
 
-    question: str = Field(description="The known question that is nearest to the one asked.")
+    question: str = Field(description="The stored question that is nearest to the one asked.")
     score: float
-    known: bool = Field(description="Whether it is near enough; if not, the reply says that it is not known.")
+    answered: bool = Field(description="Whether it is near enough; if not, the reply is the fallback text.")
 
 
 class ChatCompletion(BaseModel):
-    """A reply in OpenAI's form."""
+    """A reply in OpenAI's format."""
 
     id: str
     object: Literal["chat.completion"]

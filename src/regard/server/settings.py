@@ -1,4 +1,4 @@
-"""Settings of the server: frozen, and the only home of their defaults. The text under a field is its help."""
+"""Settings of the server. The text under a field is its help on the command line."""
 
 from __future__ import annotations
 
@@ -11,51 +11,51 @@ from regard.errors import SettingsError
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """How `regard serve` listens, what it lets in, and how much of it."""
+    """Address, API keys, engine and limits of `regard serve`."""
 
     host: str = "127.0.0.1"
-    """Address to listen on; 0.0.0.0 or :: lets other machines in."""
+    """Address to listen on; 0.0.0.0 or :: accepts connections from other machines."""
     port: int = 5000
-    """Port to listen on; 0: any free one, which is printed."""
+    """Port to listen on; 0: any free port, which is printed."""
     keys: str = ""
-    """File of API keys, made by --new-key; empty: everyone may ask."""
+    """File of API keys, created by --new-key; empty: no key is required."""
     engine: Literal["auto", "torch", "ctranslate2"] = "auto"
-    """auto: CTranslate2 in int8 where it is installed and can do what is asked, else torch."""
+    """Engine of translation. auto: CTranslate2 if it is installed and supports the settings, else torch."""
     quantization: Literal["int8", "int16", "float32"] = "int8"
-    """Arithmetic of CTranslate2."""
+    """Number format of CTranslate2."""
     threads: int = 0
-    """Threads that compute; 0: one for each core."""
+    """Number of compute threads; 0: one per core."""
     batch: int = 16
-    """Sentences decoded together, at most."""
+    """Maximum number of sentences decoded together."""
     queue: int = 512
-    """Sentences that may wait; beyond it a request is told to come again later (429)."""
+    """Maximum number of waiting sentences; further requests are refused for the moment (429)."""
     timeout: float = 30.0
-    """Seconds that a request may take, waiting included (503 beyond)."""
+    """Time limit of a request in seconds, including waiting (503 beyond it)."""
     document_timeout: float = 300.0
-    """Seconds that the translation of a file may take."""
+    """Time limit of the translation of a file, in seconds."""
     body_timeout: float = 15.0
-    """Seconds in which a request must have arrived (408 beyond); its head has as long."""
+    """Seconds in which the head, and then the body, of a request must arrive (408 beyond it)."""
     body_bytes: int = 1_000_000
-    """Size of a request's body, at most (413 beyond)."""
+    """Maximum size of a request body in bytes (413 beyond it)."""
     document_bytes: int = 4_000_000
-    """Size of a file to translate, at most."""
+    """Maximum size of a file to translate, in bytes."""
     texts: int = 128
-    """Texts in one request, at most."""
+    """Maximum number of texts in one request."""
     characters: int = 20_000
-    """Characters in one request, all its texts together, at most."""
+    """Maximum number of characters in one request, over all its texts."""
     nbest: int = 8
-    """Translations of one text, at most."""
+    """Maximum number of translations of one text."""
     traced: int = 400
-    """Characters of a text to look inside, at most: what is seen grows with the square of its length."""
+    """Maximum number of characters of a text to inspect: the result grows with the square of its length."""
     requests: int = 1000
-    """Requests being answered at a time, at most (503 beyond)."""
+    """Maximum number of open requests (503 beyond it)."""
     allow_host: tuple[str, ...] = ()
-    """Name by which the server may be called; may be repeated. None: on a loopback address only names of this machine
-    (so that no web page can reach it under a name of its own), else any."""
+    """Accepted name in the Host header; may be repeated. Default: on a loopback address only the names of this machine
+    (so that no web page can reach it under its own name), else any."""
     allow_origin: tuple[str, ...] = ()
-    """Web site, e.g. https://example.org, whose pages may use the API from a browser; may be repeated; *: all."""
+    """Web site whose pages may use the API, e.g. https://example.org; may be repeated; *: all."""
     quiet: bool = False
-    """Write no line for each request. No line ever holds a text."""
+    """Log no line per request. The log never contains texts of requests."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
@@ -75,14 +75,14 @@ class ServerSettings:
 
     @property
     def hosts(self) -> frozenset[str] | None:
-        """Names by which the server may be called; None: any."""
+        """Accepted names in the Host header; None: any."""
         if self.allow_host:
             return None if "*" in self.allow_host else frozenset(name.lower() for name in self.allow_host)
         return frozenset({"localhost", "127.0.0.1", "::1", self.host.lower()}) if self.is_local else None
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether only this machine can reach the server."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:

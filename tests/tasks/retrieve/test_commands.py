@@ -365,10 +365,10 @@ def test_it_is_served_like_a_run_that_talks(faq, trained):
     with running(*names.values()) as port:
         place = f"http://127.0.0.1:{port}/v1"
         models = httpx.get(f"{place}/models", timeout=60).json()["data"]
-        assert {model["id"]: (model["kind"], model["arch"]) for model in models} == {
-            "faq": ("chat", "bm25"), "trained": ("chat", "dense"),
+        assert {model["id"]: (model["task"], model["arch"]) for model in models} == {
+            "faq": ("retrieve", "bm25"), "trained": ("retrieve", "dense"),
         }  # fmt: skip
-        known = {model["id"]: model["knowledge"] for model in models}
+        known = {model["id"]: model["facts"] for model in models}
         assert known["faq"] == {"questions": 4, "answers": 4}
         assert known["trained"]["answers"] == 6
         for name in names:
@@ -379,6 +379,10 @@ def test_it_is_served_like_a_run_that_talks(faq, trained):
             assert made["found"]["question"] == expected.matches[0].question
             assert made["found"]["answered"] == expected.answered
             assert made["usage"]["prompt_tokens"] > 0
+            body = {"model": name, "turns": "When do you open?"}
+            [result] = httpx.post(f"{place}/retrieve", json=body, timeout=60).json()["results"]
+            assert result["text"] == expected.text
+            assert [match["answer"] for match in result["matches"]] == [one.answer for one in expected.matches]
         with openai.OpenAI(base_url=place, api_key="unused", timeout=60) as client:
             usage = {"include_usage": True}
             stream = list(client.chat.completions.create(model="faq", messages=said, stream=True, stream_options=usage))

@@ -1,7 +1,7 @@
-"""The page of `regard serve`: its files, read once when the server starts, and the routes that hand them out.
+"""The web page of `regard serve`: its files, read once at start-up, and their routes.
 
 The page imports modules of `regard.pages`, so the files of both are served under /page/, by their path in their folder.
-A requested address is looked up in a table of these and never becomes a path of the file system.
+A requested address is looked up in a table and never used as a path of the file system.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancesto
 """The Content-Security-Policy under which the page works: nothing inline, nothing from another host."""
 HEADERS = {
     "Content-Security-Policy": POLICY,
-    "Cache-Control": "no-cache",  # ask whether it is still the same: a new version must not meet an old module
+    "Cache-Control": "no-cache",  # always revalidate: modules of two versions must not be mixed
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
@@ -33,7 +33,7 @@ class Asset(NamedTuple):
     body: bytes
     media_type: str
     tag: str
-    """Changes when the file does."""
+    """ETag: a hash of the content."""
 
 
 def read_assets() -> dict[str, Asset]:
@@ -54,7 +54,7 @@ def read_assets() -> dict[str, Asset]:
 
 
 def _walk(folder: Traversable, above: str = "") -> Iterator[tuple[str, Traversable]]:
-    """All files in a folder and the folders in it, with their paths."""
+    """All files in a folder and its subfolders, with their paths."""
     for entry in folder.iterdir():
         if entry.is_dir():
             yield from _walk(entry, f"{above}{entry.name}/")
@@ -63,7 +63,7 @@ def _walk(folder: Traversable, above: str = "") -> Iterator[tuple[str, Traversab
 
 
 def page_routes() -> APIRouter:
-    """The routes of the page; they are no part of the API, so its description leaves them out."""
+    """The routes of the page. They are not part of the API description."""
     router = APIRouter(include_in_schema=False)
 
     def add(address: str, asset: Asset) -> None:

@@ -61,9 +61,18 @@ async function* events(response) {
   }
 }
 
-async function models(signal) {
-  const { data } = await (await ask("v1/models", null, signal)).json();
+async function models() {
+  const { data } = await (await ask("v1/models")).json();
   return data;
+}
+async function tasks() {
+  const { data } = await (await ask("v1/tasks")).json();
+  return data;
+}
+// The results of a task, one per text.
+async function answer(task, body, { signal } = {}) {
+  const { results } = await (await ask(`v1/${task}`, body, signal)).json();
+  return results;
 }
 // Characters that a request may have; none known: as many as one likes.
 async function limit() {
@@ -81,8 +90,7 @@ const blind = new Set();
 async function translate(model, texts, { nbest = 1, signal } = {}) {
   const align = !blind.has(model);
   try {
-    const response = await ask("v1/translate", { model, q: texts, nbest, align, scores: true }, signal);
-    return (await response.json()).translations;
+    return await answer("translate", { model, q: texts, nbest, align, scores: true }, { signal });
   } catch (error) {
     if (!align || error.status !== 400 || !/align/.test(error.message)) throw error;
     blind.add(model);
@@ -91,15 +99,11 @@ async function translate(model, texts, { nbest = 1, signal } = {}) {
 }
 
 async function inspect(model, text, { off = [], quick = true, signal } = {}) {
-  return (await ask("v1/inspect", { model, text, off, quick }, signal)).json();
+  return (await ask("v1/inspect", { model, text, disabled_heads: off, skip_slow: quick }, signal)).json();
 }
-async function classify(model, text, { signal } = {}) {
-  const { verdicts } = await (await ask("v1/classify", { model, q: text, explain: true }, signal)).json();
-  return verdicts[0];
-}
-async function tag(model, text, { signal } = {}) {
-  const { tagged } = await (await ask("v1/tag", { model, q: text, explain: true }, signal)).json();
-  return tagged[0];
+async function explain(task, model, text, { signal } = {}) {
+  const [result] = await answer(task, { model, q: text, explain: true }, { signal });
+  return result;
 }
 // A reply in pieces. `messages` as OpenAI's clients send them.
 async function* chat(model, messages, { signal } = {}) {
@@ -110,4 +114,4 @@ async function* chat(model, messages, { signal } = {}) {
   }
 }
 
-export { Refusal, isAborted, useKey, models, limit, translate, inspect, classify, tag, chat };
+export { Refusal, isAborted, useKey, models, tasks, limit, answer, explain, translate, inspect, chat };

@@ -6,21 +6,39 @@ import { noticeView } from "./notice.js";
 import { afterPause } from "./pace.js";
 import { translateView } from "./translate/translate.js";
 
-// What a view needs comes with it: whoever only translates loads no more than that.
-const VIEWS = {
-  translate: { name: "Translate", kind: "translate", load: async () => translateView },
-  inside: { name: "Look inside", kind: "translate", load: async () => (await import("./inside/inside.js")).insideView },
-  chat: { name: "Chat", kind: "chat", load: async () => (await import("./chat/chat.js")).chatView },
-  classify: { name: "Classify", kind: "classify", load: async () => (await import("./labels/classify.js")).classifyView },
-  tag: { name: "Tag", kind: "tag", load: async () => (await import("./labels/tag.js")).tagView },
+// Tasks come from the server. Some have views of their own; runs that reply to conversations share one, and any other
+// task gets a plain one. A module is loaded when its view is first opened.
+const OWN_VIEWS = {
+  translate: {
+    translate: { title: "Translate", load: async () => translateView },
+    inside: { title: "Look inside", load: async () => (await import("./inside/inside.js")).insideView },
+  },
+  classify: { classify: { title: "Classify", load: async () => (await import("./labels/classify.js")).classifyView } },
+  tag: { tag: { title: "Tag", load: async () => (await import("./labels/tag.js")).tagView } },
 };
+const CHAT_VIEW = { title: "Chat", load: async () => (await import("./chat/chat.js")).chatView };
+const plainView = (task) => ({ title: task.name[0].toUpperCase() + task.name.slice(1),
+  load: async () => (await import("./labels/plain.js")).plainView(task) });
+
+// The views by name, each with the models that it shows.
+function viewsOf(tasks, models) {
+  const views = {};
+  for (const task of tasks.filter((one) => one.models.length)) {
+    const own = OWN_VIEWS[task.name] ?? (task.chat ? { chat: CHAT_VIEW } : { [task.name]: plainView(task) });
+    for (const [name, view] of Object.entries(own)) {
+      views[name] ??= { ...view, models: [] };
+      views[name].models.push(...models.filter(({ id }) => task.models.includes(id)));
+    }
+  }
+  return views;
+}
+
 const main = document.getElementById("main");
 const nav = document.getElementById("views");
 
-// What the views share. `text` is all that was typed, `sentence` the one at the caret, `off` the heads that are off.
-function makeApp(models, limit) {
-  const first = models.find(({ kind }) => kind === "translate");
-  const values = { view: "", model: first?.id ?? "", text: "", sentence: "", off: [] };
+// What the views share. `text` is all that was typed, `sentence` the one at the caret, `off` the disabled heads.
+function makeApp(views, limit) {
+  const values = { view: "", model: views.translate?.models[0].id ?? "", text: "", sentence: "", off: [] };
   // The address keeps what was looked at, so that it can be shown to others; what is only translated leaves no trace.
   const note = afterPause(250, () => {
     const { view } = address.read();
@@ -28,23 +46,22 @@ function makeApp(models, limit) {
     address.replace(values.view === "inside" ? { ...values, text: values.sentence } : { view: values.view });
   });
   return {
-    models, limit, values,
+    limit, values,
     set(changes) { Object.assign(values, changes); note(); },
     go(view) { location.hash = view; },
   };
 }
 
-function showViews(app) {
-  const kinds = new Set(app.models.map(({ kind }) => kind));
-  const known = Object.entries(VIEWS).filter(([, { kind }]) => kinds.has(kind)).map(([name]) => name);
-  const links = Object.fromEntries(known.map((name) => [name, html("a", { href: `#${name}` }, VIEWS[name].name)]));
+function showViews(app, views) {
+  const known = Object.keys(views);
+  const links = Object.fromEntries(known.map((name) => [name, html("a", { href: `#${name}` }, views[name].title)]));
   const made = {};
   nav.replaceChildren(...Object.values(links));
 
   async function show(name) {
     const before = app.values.view;
     app.values.view = name;
-    made[name] ??= VIEWS[name].load().then((make) => make(app));
+    made[name] ??= views[name].load().then((make) => make(app, views[name].models));
     const view = await made[name];
     if (app.values.view !== name) return; // the reader has gone on
     if (before !== name) made[before]?.then((one) => one.close());
@@ -52,7 +69,7 @@ function showViews(app) {
       if (one === name) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     }
-    document.title = `${VIEWS[name].name} · Regard`;
+    document.title = `${views[name].title} · Regard`;
     main.replaceChildren(view.node);
     view.open();
     app.set({}); // the address tells of what was brought along
@@ -61,7 +78,7 @@ function showViews(app) {
   function follow() {
     const { view, model, text, off } = address.read();
     if (view && !known.includes(view) && app.values.view) return;
-    if (app.models.some(({ id, kind }) => id === model && kind === "translate")) app.values.model = model;
+    if (views.translate?.models.some(({ id }) => id === model)) app.values.model = model;
     if (text) Object.assign(app.values, { text, sentence: text, off });
     show(known.includes(view) ? view : known[0]);
   }
@@ -72,9 +89,10 @@ function showViews(app) {
 async function start() {
   const notice = noticeView(start);
   try {
-    const [models, limit] = await Promise.all([api.models(), api.limit()]);
+    const [models, tasks, limit] = await Promise.all([api.models(), api.tasks(), api.limit()]);
     document.getElementById("served").textContent = `${plural(models.length, "model")} served.`;
-    if (models.length) showViews(makeApp(models, limit));
+    const views = viewsOf(tasks, models);
+    if (models.length) showViews(makeApp(views, limit), views);
     else main.replaceChildren(html("p", { class: "nothing" }, "No model is served here."));
   } catch (error) {
     main.replaceChildren(notice.node);

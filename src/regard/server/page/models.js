@@ -4,29 +4,29 @@ import { names } from "./common/frame.js";
 
 const sides = ({ source, target }) => names({ source, target });
 
-// A name that tells a model from the others: its languages, or if they are not enough its own name.
-function nameOf(model, all) {
-  if (model.kind !== "translate" || !(model.source && model.target)) return model.id;
+// A name that tells a translation model from the others: its languages, with its own name if others have them too.
+function nameByLanguages(model, all) {
+  if (!(model.source && model.target)) return model.id;
   const pair = `${sides(model).source} to ${sides(model).target}`;
   const isAlone = all.filter(({ source, target }) => source === model.source && target === model.target).length === 1;
   return isAlone ? pair : `${pair} (${model.id})`;
 }
 // The model that translates back, if it is served.
-const reverseOf = (model, all) => all.find(({ kind, source, target }) =>
-  kind === "translate" && source && source === model.target && target === model.source);
+const reverseOf = (model, all) => all.find(({ source, target }) =>
+  source && source === model.target && target === model.source);
 
 // "1 question", "17 questions".
 const many = (count, thing) => `${large(count)} ${thing}${count === 1 ? "" : "s"}`;
 
-function facts({ id, arch, parameters, scores, knowledge }) {
+function describe({ id, arch, parameters, scores, facts }) {
   const bleu = (scores?.test ?? scores?.valid)?.bleu;
   return [`run ${id}`, arch && `${arch}${parameters ? `, ${large(parameters)} parameters` : ""}`,
-    knowledge && `${many(knowledge.questions, "question")}, ${many(knowledge.answers, "answer")}`,
+    facts?.questions !== undefined && `${many(facts.questions, "question")}, ${many(facts.answers, "answer")}`,
     isNumber(bleu) && `BLEU ${number(bleu, 1)}`].filter(Boolean).join(" · ");
 }
 
-// A menu of models, where there are several; and what is known of the chosen one.
-function modelChoice(legend, all, onChoose) {
+// A menu of models, if there are several, and facts about the chosen one. `nameOf(model, all)` is its name in the menu.
+function modelChoice(legend, all, onChoose, nameOf = ({ id }) => id) {
   const about = html("span", { class: "facts" });
   const select = html("select", {}, all.map((model) => html("option", { value: model.id }, nameOf(model, all))));
   select.addEventListener("change", () => onChoose(all.find(({ id }) => id === select.value)));
@@ -34,9 +34,9 @@ function modelChoice(legend, all, onChoose) {
     all.length > 1 && html("label", { class: "field" }, legend, select), about);
   function show(model) {
     select.value = model.id;
-    about.textContent = facts(model);
+    about.textContent = describe(model);
   }
   return { node, show };
 }
 
-export { sides, reverseOf, modelChoice, many };
+export { sides, reverseOf, modelChoice, nameByLanguages, many };

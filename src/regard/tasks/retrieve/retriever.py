@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,6 @@ from regard.run import Run
 from regard.tasks.retrieve import RetrieveSettings
 from regard.tasks.retrieve.index import KnowledgeIndex, Scores, open_index
 from regard.tasks.retrieve.scores import TOGETHER, RetrievalScores, compare_all, right_entries, score
-from regard.tasks.translate.translation import Translation
 from regard.text.words import word_texts
 
 if TYPE_CHECKING:
@@ -177,41 +176,3 @@ def chosen(run: Run, given: dict[str, Any]) -> RetrieveSettings:
     """The settings of a run with others on top; another method has the threshold that was found for it."""
     found = run.card.get("tuned", {}).get(given.get("method", ""), {})
     return replace(run.recipe.task, **(found | given))
-
-
-# A knowledge base as one who talks: what it finds is a reply like any other, and says where it is from.
-
-
-@dataclass(frozen=True)
-class RetrievedReply(Translation):
-    """An answer that was not written, but found."""
-
-    question: str = ""
-    """The known question that is nearest to the one asked; empty where there is none."""
-    answered: bool = False
-    """Whether it is near enough."""
-
-    @property
-    def found(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"question": self.question, "score": self.score, "answered": self.answered}
-
-
-class RetrieverChat:
-    """Replies from a knowledge base. How a model would search is no concern of it."""
-
-    def __init__(self, retriever: Retriever):
-        self.retriever = retriever
-
-    def reply(self, turns: Sequence[str], **search: Any) -> RetrievedReply:
-        """The answer to what was said last."""
-        found = self.retriever.reply(turns)
-        tokens = tuple(word_texts(found.text))
-        question = found.matches[0].question if found.matches else ""
-        return RetrievedReply(
-            found.source, found.text, found.score, tokens, (), True, question=question, answered=found.answered
-        )
-
-    def stream(self, turns: Sequence[str], **search: Any) -> Iterator[str]:
-        """The same, all at once."""
-        yield self.retriever.reply(turns).text

@@ -8,13 +8,12 @@ import { newest } from "../pace.js";
 import { welcomeView } from "../welcome.js";
 
 const WRITES = "Write a message and the model replies. It knows only this conversation.";
-const welcomeTo = ({ knowledge }) => knowledge
-  ? `Ask a question. The answer comes from a knowledge base of ${many(knowledge.questions, "question")}. Other `
+const welcomeTo = ({ facts }) => facts?.questions !== undefined
+  ? `Ask a question. The answer comes from a knowledge base of ${many(facts.questions, "question")}. Other `
       + "questions are not answered."
   : WRITES;
 
-function chatView(app) {
-  const all = app.models.filter(({ kind }) => kind === "chat");
+function chatView(app, all) {
   const asking = newest();
   let [model, messages, isTalking] = [all[0], [], false];
 

@@ -9,7 +9,7 @@ import { editor } from "../editor.js";
 import { examplesOf } from "../examples.js";
 import { inspectionView } from "../inspect/inspection.js";
 import { memory } from "../memory.js";
-import { modelChoice } from "../models.js";
+import { modelChoice, nameByLanguages } from "../models.js";
 import { noticeView } from "../notice.js";
 import { afterPause, newest } from "../pace.js";
 import { slipView } from "./slip.js";
@@ -31,14 +31,14 @@ function kept(picked, { attention: maps = [] }) {
   return { ...(unit && { unit }), ...(isThere && { kind, layer, head }) };
 }
 
-function insideView(app) {
-  const all = app.models.filter(({ kind }) => kind === "translate");
+function insideView(app, all) {
   const [asking, whole] = [newest(), memory(MOST_KNOWN)]; // the latter: inspections with every head on
   const soon = afterPause(PAUSE, () => request());
   let [picked, isDeep] = [null, false];
 
   const model = () => all.find(({ id }) => id === app.values.model) ?? all[0];
-  const choice = modelChoice("Direction", all, (chosen) => { app.set({ model: chosen.id, off: [] }); begin(); });
+  const choice = modelChoice("Direction", all, (chosen) => { app.set({ model: chosen.id, off: [] }); begin(); },
+    nameByLanguages);
   const entry = editor({ label: "Sentence to inspect", placeholder: "Type a sentence", onInput: rewrite });
   const link = copyButton("Copy link", () => new URL(address.make({ view: "inside", model: model().id,
     text: app.values.sentence, off: app.values.off }), location.href).href);

@@ -15,6 +15,7 @@ const draw = (verdict) =>
 const tell = ({ labels, probabilities }) =>
   labels.map((label) => `${label}, ${percent(probabilities[label])}`).join("; ") || "No label is probable enough";
 
-const classifyView = (app) => readingView(app, "classify", WORDS, { ask: api.classify, draw, tell });
+const ask = (...asked) => api.explain("classify", ...asked);
+const classifyView = (app, all) => readingView(all, WORDS, { ask, draw, tell });
 
 export { classifyView };

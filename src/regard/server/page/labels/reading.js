@@ -9,8 +9,7 @@ import { welcomeView } from "../welcome.js";
 const PAUSE = 300; // milliseconds
 
 // `words` are what the view says; `ask(model, text, options)` finds, `draw(answer)` gives its nodes, `tell` its summary.
-function readingView(app, kind, words, { ask, draw, tell }) {
-  const all = app.models.filter((model) => model.kind === kind);
+function readingView(all, words, { ask, draw, tell }) {
   const asking = newest();
   const soon = afterPause(PAUSE, () => request());
   let model = all[0];

@@ -12,6 +12,7 @@ const WORDS = {
 const draw = (tagged) => [taggedView(tagged)].filter(Boolean);
 const tell = (tagged) => spansOf(tagged) || tagged.tags.join(", ");
 
-const tagView = (app) => readingView(app, "tag", WORDS, { ask: api.tag, draw, tell });
+const ask = (...asked) => api.explain("tag", ...asked);
+const tagView = (app, all) => readingView(all, WORDS, { ask, draw, tell });
 
 export { tagView };

@@ -5,7 +5,7 @@ import { examplesOf } from "../examples.js";
 import * as flags from "./flags.js";
 import { folioView } from "./folio.js";
 import { memory } from "../memory.js";
-import { modelChoice, reverseOf, sides } from "../models.js";
+import { modelChoice, nameByLanguages, reverseOf, sides } from "../models.js";
 import { noticeView } from "../notice.js";
 import { afterPause, newest } from "../pace.js";
 import * as segments from "./segments.js";
@@ -31,8 +31,7 @@ function flagNodes(parts) {
       flags.sentences(answer.flags).join(" ")));
 }
 
-function translateView(app) {
-  const all = app.models.filter(({ kind }) => kind === "translate");
+function translateView(app, all) {
   const [known, ways, taken] = [memory(MOST_KNOWN), memory(MOST_KNOWN), memory(MOST_KNOWN)];
   const [asking, askingWays] = [newest(), newest()];
   const [soon, soonWays] = [afterPause(PAUSE, () => request()), afterPause(WAYS_PAUSE, () => requestWays())];
@@ -41,7 +40,8 @@ function translateView(app) {
   const model = () => all.find(({ id }) => id === app.values.model) ?? all[0];
   const answerTo = (text) => taken.get(model(), text) ?? known.get(model(), text);
 
-  const choice = modelChoice("Direction", all, (chosen) => { app.set({ model: chosen.id }); begin(); });
+  const choice = modelChoice("Direction", all, (chosen) => { app.set({ model: chosen.id }); begin(); },
+    nameByLanguages);
   const folio = folioView({ onInput: changed, onSentence: go, onCaret: (place) => go(segments.at(sentences, place)),
     onClear: () => { put(""); folio.source.field.focus(); }, onSwap: swap, onInside: () => app.go("inside") });
   const notice = noticeView(() => request());

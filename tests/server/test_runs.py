@@ -1,11 +1,13 @@
 """Opened runs: the same answers as without a server, whoever else is asking, and runs found by name and language."""
 
 import asyncio
+import shutil
 import subprocess
 import sys
 from contextlib import aclosing
 from dataclasses import replace
 from itertools import cycle
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -17,9 +19,13 @@ from regard.data.builtin import read_phrases
 from regard.data.pairs import Pair
 from regard.errors import ModelError, RunError, SettingsError
 from regard.languages import language_name
-from regard.run import WEIGHTS, Run
+from regard.run import CARD, RECIPE, WEIGHTS, Run
 from regard.server.batching import Capacity, Closing, TooLate
-from regard.server.runs import NotServed, ServedRun, ServedRuns, unique_names
+from regard.server.errors import to_api_error
+from regard.server.runs import NotServed, ServedRuns, unique_names
+from regard.server.served_run import ServedRun, TorchWorker
+from regard.server.task_apis import api_of
+from regard.tasks.api import ConversationRequest, InspectRequest, SearchOptions
 from regard.tasks.translate.engine import load_fast
 from regard.tasks.translate.pieces import Pieces
 from regard.tasks.translate.translation import Translation
@@ -34,22 +40,22 @@ TEXTS = [*sentences(6), "", "  I am here.\n\n\tYou are there. "]
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    made = random_run(tmp_path_factory.mktemp("fleet") / "en-it", random_recipe(data=ENGLISH_ITALIAN))
+    made = random_run(tmp_path_factory.mktemp("runs") / "en-it", random_recipe(data=ENGLISH_ITALIAN))
     pairs = read_phrases()[1:401]
     made.write_held_out([Pair(phrase.source, phrase.target) for phrase in pairs])
     return made
 
 
 def serve(run, scenario, **options):
-    """Open a fleet of this run, and close it after the scenario with the run as it is served."""
+    """Open a runs of this run, and close it after the scenario with the run as it is served."""
 
     async def whole():
-        fleet = ServedRuns.open([run.folder], quantization="float32", **options)
+        runs = ServedRuns.open([run.folder], quantization="float32", **options)
         try:
-            [served] = fleet.served.values()
+            [served] = runs.served.values()
             return await asyncio.wait_for(scenario(served), 60)
         finally:
-            await fleet.close()
+            await runs.close()
 
     return asyncio.run(whole())
 
@@ -115,14 +121,10 @@ def test_everything_known_is_given_when_asked_for(run):
 
 def test_what_cannot_be_done_is_said(run):
     async def scenario(served):
-        with pytest.raises(SettingsError, match=r'search\.beem; did you mean "beam"'):
-            await served.translate(["a"], beem=2)
+        with pytest.raises(SettingsError, match=r'search\.beam_siz; did you mean "beam_size"'):
+            await served.translate(["a"], beam_siz=2)
         with pytest.raises(SettingsError, match="7 best"):
             await served.translate(["a"], nbest=7, beam_size=2)
-        with pytest.raises(SettingsError, match='"en-it" was trained to translate, and cannot chat'):
-            await served.reply(["hello"])
-        with pytest.raises(SettingsError, match="cannot classify"):
-            await served.classify(["a text"])
         with pytest.raises(TooLate):
             await served.translate(TEXTS, deadline=0)
         return await served.translate(["I am here."], sample=True)  # what CTranslate2 cannot do, torch can
@@ -163,10 +165,10 @@ import asyncio, sys
 from regard.server.runs import ServedRuns
 
 async def main():
-    fleet = Fleet.open([{str(run.folder)!r}], quantization="float32")
-    await fleet.by_pair("en", "it").translate(["I am here."], nbest=2, details=True)
-    print("torch" in sys.modules, fleet.detect("I am here.")[0]["language"])
-    await fleet.close()
+    runs = ServedRuns.open([{str(run.folder)!r}], quantization="float32")
+    await runs.by_pair("en", "it").translate(["I am here."], nbest=2, details=True)
+    print("torch" in sys.modules, runs.detect("I am here.")[0]["language"])
+    await runs.close()
 
 asyncio.run(main())
 """
@@ -207,16 +209,20 @@ def test_alternatives_that_say_the_same_are_dropped():
 # Looking inside
 
 
-def test_heads_can_be_switched_off_for_one_look(run):
+def look(text="I am here.", **fields):
+    return InspectRequest(text=text, **fields)
+
+
+def test_heads_can_be_disabled_for_one_inspection(run):
     async def scenario(served):
-        plain = await served.inspect("I am here.")
-        changed = await served.inspect("I am here.", off=[("decoder.0.cross", 1), ("decoder.0.cross", 3)])
-        again = await served.inspect("I am here.")
-        given = await served.inspect("I am here.", "Io sono qui.")
+        plain = await served.inspect(look())
+        changed = await served.inspect(look(disabled_heads=[("decoder.0.cross", 1), ("decoder.0.cross", 3)]))
+        again = await served.inspect(look())
+        given = await served.inspect(look(target="Io sono qui."))
         with pytest.raises(ModelError, match="heads 0 to 3"):
-            await served.inspect("I am here.", off=[("decoder.0.cross", 9)])
-        with pytest.raises(ModelError, match="nothing to look at"):
-            await served.inspect("I am here.", off=[("no such", 0)])
+            await served.inspect(look(disabled_heads=[("decoder.0.cross", 9)]))
+        with pytest.raises(ModelError, match="no such"):
+            await served.inspect(look(disabled_heads=[("no such", 0)]))
         return plain, changed, again, given
 
     plain, changed, again, given = serve(run, scenario)
@@ -228,34 +234,36 @@ def test_heads_can_be_switched_off_for_one_look(run):
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Talking and classifying
+# Other tasks
 
 
-class Side:
-    """What torch would do, without it."""
+class Labels(SimpleNamespace):
+    """A result."""
 
-    translate = align = inspect = None
+    def as_dict(self):
+        return vars(self)
 
-    def __init__(self, run):
-        self.opened = self.chatter = self.classifier = self.tagger = self
+
+class Predictor:
+    """Answers as the predictors of all tasks, without a model."""
 
     def reply(self, turns, **search):
         return Translation(turns[-1], f"{len(turns)} turns, {search}", 0.0, (), (), True)
 
     def stream(self, turns, **search):
         if turns == ["fail"]:
-            raise ModelError("as asked")
+            raise ModelError("as requested")
         yield from (cycle(turns) if turns == ["for ever"] else turns)
 
     def classify(self, texts, *, explain):
-        return [(text, explain, len(texts)) for text in texts]
+        return [Labels(text=text, explain=explain, together=len(texts)) for text in texts]
 
     tag = classify
 
 
-def with_side(run, monkeypatch, task, scenario):
-    """The scenario with a run of this task, whose torch side is a stand-in."""
-    monkeypatch.setattr("regard.server.runs.TorchWorker", Side)
+def with_predictor(run, monkeypatch, task, scenario):
+    """The scenario with a run of this task, whose predictor is replaced."""
+    monkeypatch.setattr(TorchWorker, "predictor", Predictor())
     other = Run(run.folder)
     other.__dict__["recipe"] = replace(run.recipe, data=replace(run.recipe.data, task=task))
 
@@ -271,54 +279,91 @@ def with_side(run, monkeypatch, task, scenario):
     return asyncio.run(whole())
 
 
-def test_a_reply_comes_whole_or_in_pieces(run, monkeypatch):
+def conversation(*turns, **fields):
+    return ConversationRequest(turns=list(turns), **fields)
+
+
+def test_a_reply_comes_whole_or_in_parts(run, monkeypatch):
     async def scenario(served):
-        answer = await served.reply(["hello", "you"], temperature=0.5)
-        assert answer.text == "2 turns, {'temperature': 0.5}"
-        assert [piece async for piece in served.stream(["a", "b", "c"])] == ["a", "b", "c"]
-        with pytest.raises(ModelError, match="as asked"):
-            async for _ in served.stream(["fail"]):
+        search = SearchOptions(temperature=0.5)
+        [result] = await served.answer(conversation("hello", "you", search=search, max_tokens=3))
+        assert result["text"] == ("2 turns, {'temperature': 0.5, 'max_length_ratio': 1e-09, 'max_length_extra': 3}")
+        assert [part async for part in served.stream(conversation("a", "b", "c"))] == ["a", "b", "c"]
+        with pytest.raises(ModelError, match="as requested"):
+            async for _ in served.stream(conversation("fail")):
                 pass
-        with pytest.raises(SettingsError, match="cannot translate"):
-            await served.translate(["a"])
+        assert set(served.queues) == {"chat", "stream"}
 
-    with_side(run, monkeypatch, "chat", scenario)
+    with_predictor(run, monkeypatch, "chat", scenario)
 
 
-def test_who_stops_listening_stops_the_talk(run, monkeypatch):
+def test_the_model_stops_when_the_client_leaves(run, monkeypatch):
     async def scenario(served):
-        async with aclosing(served.stream(["for ever"])) as pieces:
-            async for piece in pieces:
-                assert piece == "for ever"
+        async with aclosing(served.stream(conversation("for ever"))) as parts:
+            async for part in parts:
+                assert part == "for ever"
                 break
-        return await served.reply(["next"])  # in the same thread, which is free again
+        return await served.answer(conversation("next"))  # in the same thread, which is free again
 
-    assert with_side(run, monkeypatch, "chat", scenario).source == "next"
+    [result] = with_predictor(run, monkeypatch, "chat", scenario)
+    assert result["source"] == "next"
 
 
 @pytest.mark.parametrize("task", ["classify", "tag"])
-def test_texts_are_labelled_together(run, monkeypatch, task):
+def test_texts_are_labelled_together_if_their_options_are_equal(run, monkeypatch, task):
+    request = api_of(task).Request
+
     async def scenario(served):
-        label = getattr(served, task)
-        first = asyncio.create_task(label(["a"]))
+        first = asyncio.create_task(served.answer(request(q="a")))
         await asyncio.sleep(0)
-        some, explained = await asyncio.gather(label(["b", "c"]), label(["d"], explain=True))
-        return await first, some, explained
+        some, explained, none = await asyncio.gather(
+            served.answer(request(q=["b", "c"])),
+            served.answer(request(q="d", explain=True)),
+            served.answer(request(q=[])),
+        )
+        return [tuple(one.values()) for one in (*await first, *some, *explained, *none)]
 
-    found = with_side(run, monkeypatch, task, scenario)
-    assert found == ([("a", False, 1)], [("b", False, 2), ("c", False, 2)], [("d", True, 1)])
+    found = with_predictor(run, monkeypatch, task, scenario)
+    assert found == [("a", False, 1), ("b", False, 2), ("c", False, 2), ("d", True, 1)]
 
 
-def test_a_task_that_is_not_served_is_refused(run, monkeypatch):
+def test_a_task_without_an_api_is_refused(run, monkeypatch):
+    with pytest.raises(RunError, match='"caption"'):
+        with_predictor(run, monkeypatch, "caption", None)
+
+
+def test_a_card_with_a_wrong_time_is_served(run, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(run.folder, copy)
+    for wrong in ('"yesterday"', "17", "null"):
+        (copy / CARD).write_text(f'{{"created": {wrong}}}')
+
+        async def scenario(served):
+            return served.about()["created"]
+
+        assert serve(Run.open(copy), scenario) == int((copy / RECIPE).stat().st_mtime)
+
+
+def test_a_run_that_vanished_is_the_servers_fault(run, tmp_path, caplog):
+    copy = tmp_path / "copy"
+    shutil.copytree(run.folder, copy)
+
     async def scenario(served):
-        raise AssertionError
+        shutil.rmtree(copy)
+        assert len(await served.translate(["I am here."])) == 1  # CTranslate2 has the weights in memory
+        with pytest.raises(RunError, match=str(copy)) as raised:
+            await served.translate(["I am here."], align=True)
+        return to_api_error(raised.value)
 
-    with pytest.raises(RunError, match='the task "caption", which is not served'):
-        with_side(run, monkeypatch, "caption", scenario)
+    load_fast(Run.open(copy), "float32")
+    error = serve(Run.open(copy), scenario)
+    assert error.status_code == 503
+    assert str(tmp_path) not in error.detail
+    assert str(copy) in caplog.text
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The fleet
+# The runs
 
 
 def test_names_are_those_of_the_folders_made_unique(tmp_path):
@@ -334,30 +379,30 @@ def test_runs_are_found_by_name_and_by_languages(run, tmp_path):
     folders = [run.folder, other.folder, unknown.folder]
 
     async def scenario():
-        fleet = ServedRuns.open(folders, engine="torch")
-        assert list(fleet.served) == ["en-it", "pt", "unknown"]
-        assert fleet.by_name("pt").source == "pt-BR"
+        runs = ServedRuns.open(folders, engine="torch")
+        assert list(runs.served) == ["en-it", "pt", "unknown"]
+        assert runs.by_name("pt").source == "pt-BR"
         with pytest.raises(NotServed, match='"unknwon" is served; did you mean "unknown"'):
-            fleet.by_name("unknwon")
-        assert fleet.by_pair("EN", "it").name == "en-it"
-        assert fleet.by_pair("en-GB", "it").name == "en-it"
-        assert fleet.by_pair("pt", "de").name == "pt"
-        with pytest.raises(NotServed, match="it to en is not served; there is en to it, pt-BR to de"):
-            fleet.by_pair("it", "en")
+            runs.by_name("unknwon")
+        assert runs.by_pair("EN", "it").name == "en-it"
+        assert runs.by_pair("en-GB", "it").name == "en-it"
+        assert runs.by_pair("pt", "de").name == "pt"
+        with pytest.raises(NotServed, match="it to en is not served; served: en to it, pt-BR to de"):
+            runs.by_pair("it", "en")
         with pytest.raises(NotServed):
-            fleet.by_pair("", "")
-        assert fleet.languages == [
+            runs.by_pair("", "")
+        assert runs.languages == [
             {"code": "en", "name": "English", "targets": ["it"]},
             {"code": "pt-BR", "name": "Portuguese (BR)", "targets": ["de"]},
             {"code": "it", "name": "Italian", "targets": []},
             {"code": "de", "name": "German", "targets": []},
         ]
-        assert fleet.rivals() == []
-        about = fleet.by_name("en-it").about()
-        assert (about["id"], about["kind"], about["arch"]) == ("en-it", "translate", "transformer-small")
+        assert runs.same_pair() == []
+        about = runs.by_name("en-it").about()
+        assert (about["id"], about["task"], about["arch"]) == ("en-it", "translate", "transformer-small")
         assert about["parameters"] == sum(weight.numel() for weight in run.load_model().parameters())
-        assert fleet.waiting == 0
-        await fleet.close()
+        assert runs.waiting == 0
+        await runs.close()
 
     asyncio.run(scenario())
 
@@ -366,11 +411,11 @@ def test_the_first_of_two_runs_of_a_pair_is_the_one_that_is_found(run, tmp_path)
     again = random_run(tmp_path / "again", random_recipe(data=ENGLISH_ITALIAN))
 
     async def scenario():
-        fleet = ServedRuns.open([run.folder, again.folder], engine="torch")
-        [runs] = fleet.rivals()
-        assert [one.name for one in runs] == ["en-it", "again"]
-        assert fleet.by_pair("en", "it") is runs[0]
-        await fleet.close()
+        runs = ServedRuns.open([run.folder, again.folder], engine="torch")
+        [group] = runs.same_pair()
+        assert [one.name for one in group] == ["en-it", "again"]
+        assert runs.by_pair("en", "it") is group[0]
+        await runs.close()
 
     asyncio.run(scenario())
 
@@ -390,22 +435,22 @@ def test_the_language_of_a_text_is_guessed_among_those_served(run, tmp_path):
     fresh = read_phrases("test")[:100]
 
     async def scenario():
-        fleet = ServedRuns.open([run.folder, greek.folder, back.folder], engine="torch")
+        runs = ServedRuns.open([run.folder, greek.folder, back.folder], engine="torch")
         for side, code in (("source", "en"), ("target", "it")):
-            found = [fleet.detect(getattr(phrase, side)) for phrase in fresh]
+            found = [runs.detect(getattr(phrase, side)) for phrase in fresh]
             right = sum(guesses[0]["language"] == code for guesses in found)
             assert right >= 98
-        assert fleet.detect("Καλημέρα")[0] == {"language": "el", "confidence": 100.0}
-        assert {guess["confidence"] for guess in fleet.detect("123 !?")} == {0.0}
-        await fleet.close()
+        assert runs.detect("Καλημέρα")[0] == {"language": "el", "confidence": 100.0}
+        assert {guess["confidence"] for guess in runs.detect("123 !?")} == {0.0}
+        await runs.close()
 
     asyncio.run(scenario())
 
 
 def test_a_text_in_a_target_language_is_not_taken_for_the_source(run):
     async def scenario(served):
-        fleet = ServedRuns([served], None)
-        return fleet.detect("Io sono alla moda."), fleet.detect("I am trendy.")
+        runs = ServedRuns([served], None)
+        return runs.detect("Io sono alla moda."), runs.detect("I am trendy.")
 
     for code, (first, second) in zip(("it", "en"), serve(run, scenario), strict=True):
         assert first["language"] == code

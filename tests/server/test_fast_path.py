@@ -8,7 +8,7 @@ from starlette.routing import Match
 from regard.server import app as application
 from regard.server.api_keys import add_key
 from regard.server.batching import Closing, QueueFull, TooLate
-from tests.server.fakes import FakeFleet, client_of
+from tests.server.fakes import FakeRuns, client_of
 
 PAIR = {"source": "en", "target": "it"}
 ASKED = {
@@ -34,24 +34,24 @@ BYTES = {
     "deep": b"[" * 100_000,
 }
 BODIES = {name: json.dumps(body).encode() for name, body in ASKED.items()} | BYTES
-BUSY = [route.path for route in application.BUSY]
+FAST_ROUTES = [route.path for route in application.FAST_ROUTES]
 
 
 @pytest.fixture(scope="module")
 def ways():
-    """A server with its shortcut, and one without, before one fleet."""
-    fleet = FakeFleet()
-    with client_of(fleet) as short, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(application, "BUSY", ())
-        with client_of(fleet) as long:
-            yield fleet, short, long
+    """A server with the fast path, and one without, for the same runs."""
+    runs = FakeRuns()
+    with client_of(runs) as short, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(application, "FAST_ROUTES", ())
+        with client_of(runs) as long:
+            yield runs, short, long
 
 
 def facts(answer):
     return answer.status_code, answer.content, dict(answer.headers)
 
 
-@pytest.mark.parametrize("path", BUSY)
+@pytest.mark.parametrize("path", FAST_ROUTES)
 @pytest.mark.parametrize("body", BODIES)
 def test_every_body_gets_the_same_answer(ways, path, body):
     _, short, long = ways
@@ -61,18 +61,18 @@ def test_every_body_gets_the_same_answer(ways, path, body):
     )
 
 
-@pytest.mark.parametrize("path", BUSY)
+@pytest.mark.parametrize("path", FAST_ROUTES)
 @pytest.mark.parametrize("trouble", [QueueFull(2.5), TooLate(""), Closing(""), TimeoutError(), KeyError("x")])
 def test_so_does_all_trouble(ways, path, trouble):
-    fleet, short, long = ways
-    fleet.served["en-it"].trouble = trouble
+    runs, short, long = ways
+    runs.served["en-it"].trouble = trouble
     answers = [client.post(path, json={"q": "hello", **PAIR}) for client in (short, long)]
-    fleet.served["en-it"].trouble = None
+    runs.served["en-it"].trouble = None
     assert facts(answers[0]) == facts(answers[1])
     assert answers[0].status_code >= 429
 
 
-@pytest.mark.parametrize("path", BUSY)
+@pytest.mark.parametrize("path", FAST_ROUTES)
 def test_other_kinds_and_methods_take_the_long_way(ways, path):
     _, short, long = ways
     for ask in (
@@ -84,7 +84,7 @@ def test_other_kinds_and_methods_take_the_long_way(ways, path):
         assert facts(ask(short)) == facts(ask(long))
 
 
-@pytest.mark.parametrize("path", BUSY)
+@pytest.mark.parametrize("path", FAST_ROUTES)
 def test_keys_are_asked_for(tmp_path, path):
     file = tmp_path / "keys"
     key = add_key(file)
@@ -98,7 +98,7 @@ def test_keys_are_asked_for(tmp_path, path):
 
 def test_every_busy_route_is_a_route_that_takes_what_it_says():
     with client_of() as client:
-        for busy in application.BUSY:
+        for busy in application.FAST_ROUTES:
             scope = {"type": "http", "method": "POST", "path": busy.path, "root_path": "", "headers": []}
             assert any(route.matches(scope)[0] is Match.FULL for route in client.app.routes)
             body = client.get("/openapi.json").json()["paths"][busy.path]["post"]["requestBody"]

@@ -1,11 +1,11 @@
-"""Files that wait to be fetched."""
+"""Translated files that can be downloaded."""
 
-from regard.server import service as parcels
-from regard.server.service import Downloads
+from regard.server import files
+from regard.server.files import Downloads
 
 
 def test_a_large_file_waits_and_spares_the_others(monkeypatch):
-    monkeypatch.setattr(parcels, "ROOM", 10)
+    monkeypatch.setattr(files, "DOWNLOAD_BYTES", 10)
     waiting = Downloads()
     small, large = waiting.keep("a", b"1234"), waiting.keep("b", b"1" * 20)
     assert waiting.find(large) is not None
@@ -13,7 +13,7 @@ def test_a_large_file_waits_and_spares_the_others(monkeypatch):
 
 
 def test_the_oldest_go_first(monkeypatch):
-    monkeypatch.setattr(parcels, "ROOM", 10)
+    monkeypatch.setattr(files, "DOWNLOAD_BYTES", 10)
     waiting = Downloads()
     first, second, third, fourth = (waiting.keep(str(number), b"12345") for number in range(4))
     assert waiting.find(first) is None

@@ -1,0 +1,147 @@
+"""Requests of the HTTP API that tasks share.
+
+A task is served if its folder has a file api.py with
+
+    Request                        body of POST /v1/<task>: a subclass of `TextRequest` or `ConversationRequest`
+    answer(predictor, requests)    one JSON result per request; each request holds one text or one conversation
+    batch_key(request)             requests are answered together only if their keys are equal
+
+and, optionally, with
+
+    BATCH_SIZE                     at most so many requests are answered together (default: --batch)
+    stream(predictor, request)     parts of the text of a reply, for /v1/chat/completions (conversations only)
+    inspect(predictor, run, request)   the data of /v1/inspect for one text
+    facts(run)                     figures about the run, for /v1/models
+
+The server makes the queue, the route, the limits and the metrics. The module must not import torch: the server imports
+it at start-up, and calls its functions in the thread that runs torch.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
+from pydantic_core import PydanticCustomError
+
+from regard.config import SearchSettings
+from regard.config.recipe import describe
+from regard.errors import SettingsError, nearest
+
+_HELP = describe(SearchSettings)
+UNKNOWN_FIELD = "unknown_field"
+"""Type of the validation error for an unknown field."""
+MAX_REPLY_TOKENS = 512
+"""Upper limit of `max_tokens`: clients often ask for thousands, and a bad model may never stop by itself."""
+
+
+class StrictRequest(BaseModel):
+    """A request in Regard's own format. Types are strict (no "3" for 3) and unknown fields are errors."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown(cls, body: Any) -> Any:
+        for name in body if isinstance(body, dict) else ():
+            if name not in cls.model_fields:
+                context = {"field": name, "nearest": nearest(name, cls.model_fields)}
+                raise PydanticCustomError(UNKNOWN_FIELD, "there is no such field{nearest}", context)
+        return body
+
+
+def _number(name: str, least: float, most: float) -> Any:
+    """A search setting that a request may change, within limits that bound its cost."""
+    return Field(None, ge=least, le=most, allow_inf_nan=False, description=_HELP[name])
+
+
+def _count(name: str, least: int, most: int) -> Any:
+    return Field(None, ge=least, le=most, description=_HELP[name])
+
+
+class SearchOptions(StrictRequest):
+    """Search settings. Those left out are as in the run's recipe."""
+
+    beam_size: int | None = _count("beam_size", 1, 16)
+    length_penalty: float | None = _number("length_penalty", 0, 5)
+    coverage_penalty: float | None = _number("coverage_penalty", 0, 5)
+    sample: bool | None = Field(default=None, description=_HELP["sample"])
+    temperature: float | None = _number("temperature", 0, 10)
+    top_k: int | None = _count("top_k", 0, 1000)
+    top_p: float | None = _number("top_p", 0.01, 1)
+    seed: int | None = _count("seed", 0, 2**31 - 1)
+    min_length: int | None = _count("min_length", 0, 20)
+    no_repeat_ngram_size: int | None = _count("no_repeat_ngram_size", 0, 10)
+    repetition_penalty: float | None = _number("repetition_penalty", 1, 5)
+
+    def given(self) -> dict[str, Any]:
+        """The settings that the request contains."""
+        return self.model_dump(exclude_none=True)
+
+
+class TaskRequest(StrictRequest):
+    """What the server reads in a request of any task."""
+
+    model: str = Field("", description="Name of a run; empty: the only run of this task.")
+
+    def texts(self) -> tuple[str, list[str]]:
+        """The field with the texts, and the texts; the server limits their number and length."""
+        raise NotImplementedError
+
+    def split(self) -> list[Self]:
+        """The parts that are queued: each holds one text or one conversation."""
+        return [self]
+
+
+class TextRequest(TaskRequest):
+    """One text, or several that are answered independently."""
+
+    q: str | list[str] = Field(description="The text, or a list of texts.")
+
+    def texts(self) -> tuple[str, list[str]]:
+        """The texts in `q`."""
+        return "q", [self.q] if isinstance(self.q, str) else self.q
+
+    def split(self) -> list[Self]:
+        """One request per text."""
+        return [self.model_copy(update={"q": text}) for text in self.texts()[1]]
+
+    @property
+    def text(self) -> str:
+        """The text of a request that was split."""
+        assert isinstance(self.q, str)
+        return self.q
+
+
+class ConversationRequest(TaskRequest):
+    """A conversation to reply to."""
+
+    turns: str | list[str] = Field(description="The turns so far, oldest first; a text alone is the only turn.")
+    search: SearchOptions = SearchOptions()
+    max_tokens: int | None = Field(None, ge=1, le=MAX_REPLY_TOKENS, description="Length limit of the reply, in tokens.")
+
+    def texts(self) -> tuple[str, list[str]]:
+        """The turns."""
+        return "turns", [self.turns] if isinstance(self.turns, str) else self.turns
+
+
+Head = Annotated[tuple[str, int], Strict(strict=False)]
+"""Name of an attention module and number of a head. Not strict: JSON has lists instead of tuples."""
+
+
+class InspectRequest(StrictRequest):
+    """A text to inspect: what the model computed for it."""
+
+    text: str = Field(description="The text.")
+    target: str | None = Field(None, description="The translation to explain; left out: the model's own.")
+    model: str = Field("", description="Name of a run; empty: the only run that can be inspected.")
+    disabled_heads: list[Head] = Field(
+        default_factory=list, max_length=256, description='Attention heads to disable, e.g. [["decoder.0.cross", 1]].'
+    )
+    skip_slow: bool = Field(True, description="Leave out what takes seconds: attribution and mixing.")
+
+    def require_text_only(self) -> None:
+        """Refuse fields that only translation uses."""
+        for field in ("target", "disabled_heads"):
+            if getattr(self, field):
+                raise SettingsError(f"{field}: only runs that translate can use it; leave it out")

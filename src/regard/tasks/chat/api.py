@@ -1,0 +1,40 @@
+"""HTTP API of conversation: /v1/chat and /v1/chat/completions."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from regard.tasks.api import ConversationRequest
+
+if TYPE_CHECKING:
+    from regard.tasks.chat.chatbot import Chatbot
+
+BATCH_SIZE = 1
+"""Sampled replies depend on the other rows of their batch; alone, the same seed gives the same reply."""
+
+
+class Request(ConversationRequest):
+    """Reply to a conversation."""
+
+
+def batch_key(request: Request) -> Hashable:
+    """Irrelevant: each conversation is answered alone."""
+    return ()
+
+
+def answer(chatbot: Chatbot, requests: Sequence[Request]) -> list[dict[str, Any]]:
+    """The reply to each conversation."""
+    return [chatbot.reply(request.texts()[1], **_search(request)).as_dict(scores=False) for request in requests]
+
+
+def stream(chatbot: Chatbot, request: Request) -> Iterator[str]:
+    """The reply in parts, as they are written."""
+    return chatbot.stream(request.texts()[1], **_search(request))
+
+
+def _search(request: Request) -> dict[str, Any]:
+    search = request.search.given()
+    if request.max_tokens:  # a number of tokens, however long the conversation is
+        search |= {"max_length_ratio": 1e-9, "max_length_extra": request.max_tokens}
+    return search

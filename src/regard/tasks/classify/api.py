@@ -1,0 +1,30 @@
+"""HTTP API of classification: /v1/classify and /v1/inspect."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from regard.tasks.api import TextRequest
+
+if TYPE_CHECKING:
+    from regard.tasks.classify.classifier import Classifier
+
+
+class Request(TextRequest):
+    """Classify one text or several."""
+
+    explain: bool = Field(False, description="Add the attention weight of each sentence and word.")
+
+
+def batch_key(request: Request) -> Hashable:
+    """`explain` holds for a whole batch."""
+    return request.explain
+
+
+def answer(classifier: Classifier, requests: Sequence[Request]) -> list[dict[str, Any]]:
+    """Label and probabilities of each text."""
+    found = classifier.classify([request.text for request in requests], explain=requests[0].explain)
+    return [one.as_dict() for one in found]

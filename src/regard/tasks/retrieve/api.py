@@ -1,0 +1,40 @@
+"""HTTP API of retrieval: /v1/retrieve and /v1/chat/completions."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from regard.tasks.api import ConversationRequest
+
+if TYPE_CHECKING:
+    from regard.run import Run
+    from regard.tasks.retrieve.retriever import Retriever
+
+
+class Request(ConversationRequest):
+    """Answer the last turn of a conversation from the knowledge base. `search` and `max_tokens` have no effect."""
+
+
+def batch_key(request: Request) -> Hashable:
+    """Any questions can be answered together."""
+    return ()
+
+
+def answer(retriever: Retriever, requests: Sequence[Request]) -> list[dict[str, Any]]:
+    """The answer to each conversation, the stored question that is nearest, and all matches."""
+    replies = [retriever.reply(request.texts()[1]) for request in requests]
+    return [reply.as_dict() | {"question": reply.matches[0].question if reply.matches else ""} for reply in replies]
+
+
+def stream(retriever: Retriever, request: Request) -> Iterator[str]:
+    """The whole answer: it is found, not written."""
+    yield retriever.reply(request.texts()[1]).text
+
+
+def facts(run: Run) -> dict[str, Any]:
+    """Size of the knowledge base when the server opened it."""
+    from regard.tasks.retrieve.index_run import count
+
+    size = count(run)
+    return {"questions": size.questions, "answers": size.answers}

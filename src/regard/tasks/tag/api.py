@@ -1,0 +1,30 @@
+"""HTTP API of tagging: /v1/tag and /v1/inspect."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from regard.tasks.api import TextRequest
+
+if TYPE_CHECKING:
+    from regard.tasks.tag.tagger import Tagger
+
+
+class Request(TextRequest):
+    """Label the words of one sentence or several, and the spans that the labels mark."""
+
+    explain: bool = Field(False, description="Add the most probable labels and the influence of each word.")
+
+
+def batch_key(request: Request) -> Hashable:
+    """`explain` holds for a whole batch."""
+    return request.explain
+
+
+def answer(tagger: Tagger, requests: Sequence[Request]) -> list[dict[str, Any]]:
+    """Tokens, labels, probabilities and spans of each sentence."""
+    tagged = tagger.tag([request.text for request in requests], explain=requests[0].explain)
+    return [one.as_dict() for one in tagged]
