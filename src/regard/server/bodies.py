@@ -120,6 +120,7 @@ async def read_upload(request: Request, most: int) -> tuple[dict[str, str], str,
     """The fields of a multipart form, and the name and content of its one file, which is kept in memory."""
     if content_type(request) != MULTIPART:
         raise ApiError(415, f"send the file as {MULTIPART}")
+    await request.body()  # whole, before it is parsed: a parser that is interrupted leaves its files open
     parser = MultiPartParser(request.headers, request.stream(), max_files=1, max_fields=20)
     parser.spool_max_size = most  # the parser writes larger files to disk
     try:
