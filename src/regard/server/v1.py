@@ -17,8 +17,9 @@ from regard.server.files import UPLOAD, as_attachment, translate_upload
 from regard.server.schemas import Error, ModelFacts, ModelList, Results, TaskList
 from regard.server.served_run import ServedRun
 from regard.server.service import Service, TheService, bearer, key_required
-from regard.server.task_apis import help_of, served_tasks
+from regard.server.task_apis import served_tasks
 from regard.server.translation import ServedTranslator
+from regard.tasks import find
 from regard.tasks.api import InspectRequest, TaskRequest
 from regard.tasks.translate.api import Request as TranslateRequest
 from regard.tasks.translate.api import Results as Translations
@@ -74,7 +75,7 @@ async def list_tasks(service: TheService) -> Response:
     tasks = [
         {
             "name": name,
-            "help": help_of(name),
+            "help": find(name).help,
             "chat": hasattr(api, "stream"),
             "inspect": hasattr(api, "inspect"),
             "models": [served.name for served in service.runs.served.values() if served.task == name],
