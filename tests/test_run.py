@@ -2,13 +2,16 @@
 
 import json
 import os
+import tomllib
 
 import pytest
 import torch
 
+from regard.cli import main
 from regard.config import Recipe
+from regard.config import recipe as recipes
 from regard.config.recipe import make_recipe
-from regard.errors import RunError
+from regard.errors import RegardError, RunError
 from regard.files import write_atomically
 from regard.run import Run
 
@@ -43,6 +46,61 @@ def test_the_recipe_reads_back(tmp_path):
     recipe = make_recipe({"data": {"train": [{"source": "a.en", "target": "a.no"}], "target_language": "no"}})
     run.write_recipe(recipe)
     assert Run.open(run.folder).recipe == recipe
+
+
+def test_a_recipe_has_the_sections_of_its_task_the_format_and_the_sizes(tmp_path):
+    run = Run.create(tmp_path / "run")
+    run.write_recipe(make_recipe({"data": {"task": "tag"}}))
+    assert run.sizes == {}
+    with pytest.raises(RunError, match=r"has no \[sizes\]"):
+        run.build_network()
+    run.write_sizes(vocabulary=30, labels=5)
+    stored = tomllib.loads((run.folder / "recipe.toml").read_text())
+    assert list(stored) == ["format", "data", "tokenizer", "model", "train", "tag", "sizes"]
+    assert stored["format"] == 1
+    opened = Run.open(run.folder)
+    assert opened.sizes == {"vocabulary": 30, "labels": 5}
+    assert opened.build_network().output.out_features == 5
+    opened.write_recipe(opened.recipe)
+    assert Run.open(run.folder).sizes == {"vocabulary": 30, "labels": 5}
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("format = 2", "has format 2, written by a newer version; this version of Regard reads formats up to 1"),
+        ('format = "x"', "format must be a whole number from 1 on, not 'x'"),
+        ("format = 0", "format must be a whole number from 1 on, not 0"),
+        ("format = 1\nsizes = 3", "[sizes] must hold whole numbers above 0"),
+        ("format = 1\n[sizes]\nvocabulary = 0", "[sizes] must hold whole numbers above 0"),
+    ],
+)
+def test_a_run_of_another_format_is_one_line(tmp_path, capsys, line, problem):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "recipe.toml").write_text(line + "\n")
+    with pytest.raises(RegardError) as caught:
+        _ = Run.open(tmp_path / "run").sizes
+    assert str(caught.value).startswith(f"{tmp_path / 'run' / 'recipe.toml'}: {problem}")
+    assert "\n" not in str(caught.value)
+    if "format 2" in problem:
+        assert main(["tag", str(tmp_path / "run")]) == 2
+        assert problem in capsys.readouterr().err
+
+
+def test_a_run_of_an_older_format_is_migrated_in_memory(tmp_path, monkeypatch):
+    def rename(table):
+        return table | {"train": {"seed": table["train"]["chance"]}}
+
+    (tmp_path / "recipe.toml").write_text("format = 1\n[train]\nchance = 7\n")
+    monkeypatch.setattr(recipes, "FORMAT", 3)
+    monkeypatch.setattr(recipes, "MIGRATIONS", {1: rename, 2: lambda table: table | {"data": {"task": "tag"}}})
+    opened = Run.open(tmp_path).recipe
+    assert (opened.train.seed, opened.data.task) == (7, "tag")
+    assert "chance" in (tmp_path / "recipe.toml").read_text()
+
+
+def test_every_older_format_has_a_migration():
+    assert sorted(recipes.MIGRATIONS) == list(range(1, recipes.FORMAT))
 
 
 def test_only_one_process_may_train(tmp_path):

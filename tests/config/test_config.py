@@ -22,6 +22,12 @@ def test_a_recipe_holds_differences_only(tmp_path):
     assert recipe.search == Recipe().search
 
 
+def test_a_task_that_writes_nothing_has_no_search():
+    with pytest.raises(SettingsError) as caught:
+        make_recipe({"data": {"task": "tag"}, "search": {"beam_size": 2}})
+    assert str(caught.value) == ('settings: [search] is for data.task = "translate" or "chat", but data.task is "tag"')
+
+
 @pytest.mark.parametrize("arch", presets("seq2seq"))
 def test_tables_read_back_to_the_same_recipe(arch):
     recipe = make_recipe({"model": {"arch": arch}, "data": {"train": [{"source": "a", "weight": 2}]}})
@@ -33,6 +39,10 @@ def test_tables_read_back_to_the_same_recipe(arch):
     [
         ("trian.seed=2", 'settings: unknown setting "trian"; did you mean "train"?'),
         ("train.sed=2", 'settings: unknown setting "train.sed"; did you mean "train.seed"?'),
+        ("tag.column=2", 'settings: [tag] is for data.task = "tag", but data.task is "translate"'),
+        ("chat.context_turns=2", 'settings: [chat] is for data.task = "chat", but data.task is "translate"'),
+        ("data.task=tga", 'settings: there is no task "tga"; did you mean "tag"?'),
+        ("data.task=3", "settings: data.task must be a string, not 3"),
         ("train.seed=x", "settings: train.seed must be a whole number, not 'x'"),
         ("train.seed=true", "settings: train.seed must be a whole number, not True"),
         ("train.adam_betas=[0.9]", "settings: train.adam_betas must hold 2 values, not 1"),

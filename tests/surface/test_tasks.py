@@ -1,0 +1,82 @@
+"""The contract of tasks: what every registered task has, and how far apart tasks are."""
+
+import dataclasses
+from importlib import import_module
+
+import pytest
+
+from regard import tasks
+from regard.config.recipe import describe, make_recipe, to_table
+from regard.models import presets
+from regard.registry import TASKS
+from regard.tasks.training import Training, training_of
+from tests.surface.test_closures import closure, ours
+
+MOST_MODULES = 60
+"""Of ours, that importing the training of a task may import. Lower it when it falls."""
+BUILD_ON = {"chat": {"translate"}}
+"""Tasks that may import others."""
+NOT_YET = {"chat", "classify", "retrieve", "translate"}
+"""Tasks whose training.py has not taken in kind.py. It only shrinks."""
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_states_its_facts(name):
+    task = tasks.find(name)
+    assert task.name == name
+    assert all((task.help, task.does, task.unit, task.metrics))
+    assert presets(task.model_kind)
+    assert set(task.metrics) <= task.scores.keys()
+    for text in task.scores.values():
+        assert text.format(0.5) != text
+    commands = {name for one in TASKS for name in tasks.find(one).commands}
+    assert task.command in commands
+    assert tasks.has_part(name, task.module)
+    assert tasks.has_part(name, "cli")
+    assert not tasks.has_part(name, "nothing")
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_setting_of_a_task_has_help(name):
+    settings = tasks.find(name).settings
+    if settings:
+        assert settings.__name__ == f"{name.capitalize()}Settings"
+        assert all(describe(settings)[field.name] for field in dataclasses.fields(settings))
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_defaults_of_a_task_are_a_recipe_that_it_accepts(name):
+    task = tasks.find(name)
+    recipe = make_recipe({"data": {"task": name}})
+    assert recipe.model.kind == task.model_kind
+    assert recipe.train.metric == task.metrics[0]
+    assert isinstance(recipe.task, task.settings or type(None))
+    table = to_table(recipe)
+    assert table.keys() - {"data", "tokenizer", "model", "train"} == (
+        ({name} if task.settings else set()) | ({"search"} if task.writes else set())
+    )
+    assert make_recipe(table) == recipe
+    for setting in task.unsupported:
+        section, key = setting.split(".")
+        assert not table[section][key]
+    assert set(task.kept) <= table["data"].keys()
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_has_its_training(name):
+    assert isinstance(training_of(name), Training)
+    assert (not hasattr(tasks.part(name, "training"), "TRAINING")) == (name in NOT_YET)
+
+
+@pytest.mark.parametrize("name", sorted(TASKS.keys() - NOT_YET))
+def test_the_training_of_a_task_imports_little_and_no_other_task(name):
+    found = ours(closure(f"{TASKS[name]}.training"))
+    assert len(found) <= MOST_MODULES, sorted(found)
+    others = TASKS.keys() - {name} - BUILD_ON.get(name, set())
+    assert not [module for module in found for other in others if f"{module}.".startswith(f"{TASKS[other]}.")]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_facts_of_a_task_need_no_torch(name):
+    assert "torch" not in closure(TASKS[name])
+    assert import_module(TASKS[name]).TASK is tasks.find(name)
