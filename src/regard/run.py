@@ -24,6 +24,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard import plugins
 from regard.checksums import Checksums
 from regard.config import Recipe
 from regard.config.recipe import FORMAT, find_task, make_recipe, read_table, to_table
@@ -133,6 +134,7 @@ class Run:
     @cached_property
     def recipe(self) -> Recipe:
         """The settings that made this run."""
+        plugins.require(self.card.get("plugins", ()), self.folder)
         return make_recipe(self._table, where=str(self.folder / RECIPE))
 
     @cached_property

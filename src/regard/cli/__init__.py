@@ -94,7 +94,7 @@ def main(argv: list[str] | None = None) -> int:
     # take the cores from those they wait for (docs/log.md). To be said before torch is first imported.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     use_utf8_output()
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments, plugins = _split_plugins(list(sys.argv[1:] if argv is None else argv))
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(overview())
         return 0
@@ -105,6 +105,7 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     name = arguments[0]
     try:
+        _load_plugins(plugins)
         if name not in COMMANDS:
             raise SettingsError(f'there is no command "{name}"{nearest(name, COMMANDS)} (see "regard --help")')
         return _run(name, arguments[1:])
@@ -123,6 +124,24 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         print(f"regard: cannot write the output ({error.strerror})", file=sys.stderr)
         return 2
+
+
+def _split_plugins(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """The arguments from the command on, and the files given before it with --plugin."""
+    plugins = []
+    while arguments and arguments[0].partition("=")[0] == "--plugin":
+        _, equals, file = arguments.pop(0).partition("=")
+        plugins.append(file if equals else arguments.pop(0) if arguments else "")
+    return arguments, plugins
+
+
+def _load_plugins(files: list[str]) -> None:
+    if not files:
+        return
+    from regard.plugins import load
+
+    for file in files:
+        load(file)
 
 
 def _run(name: str, arguments: list[str]) -> int:
@@ -146,6 +165,7 @@ def overview() -> str:
             "Regard trains, runs and explains attention models that turn one sequence into another.",
             "",
             "usage: regard COMMAND [options]        regard COMMAND --help for details and an example",
+            "       regard --plugin FILE COMMAND    with architectures from a Python file (docs/architecture.md)",
             "",
             *lines,
             "",

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, ParamSpec
 
 import torch
 
-from regard import __version__, models, tasks
+from regard import __version__, models, plugins, tasks
 from regard.config import Recipe, TrainSettings
 from regard.config.recipe import join_tables, make_recipe, read_table, to_table, with_overrides
 from regard.data.pairs import content_hash
@@ -462,6 +462,7 @@ def first_card(job: TrainingJob, data: Any) -> dict[str, Any]:
             for corpus in getattr(recipe.data, part)
         ],
         "base": job.base.folder.name if job.base else "",
+        "plugins": plugins.used_by(recipe),
         "plan": [dataclasses.asdict(choice) for choice in job.plan],
         "versions": {"regard": __version__, "torch": torch.__version__, "python": platform.python_version()},
     }

@@ -12,6 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
+from regard import plugins
 from regard.errors import RegardError, RunError
 from regard.system import START_METHOD
 from regard.tasks.translate.translation import Translation
@@ -31,7 +32,7 @@ class Workers:
             count,
             multiprocessing.get_context(START_METHOD),
             initializer=_open,
-            initargs=(tuple(map(str, runs)), os.getpid()),
+            initargs=(tuple(map(str, runs)), os.getpid(), plugins.files()),
         )
 
     def translate(self, texts: Sequence[str], **options: Any) -> list[Translation]:
@@ -52,13 +53,15 @@ class Workers:
         self._pool.shutdown(cancel_futures=True)
 
 
-def _open(runs: tuple[str, ...], parent: int) -> None:
+def _open(runs: tuple[str, ...], parent: int, plugin_files: Sequence[str]) -> None:
     global _translator
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     import torch
 
     torch.set_num_threads(1)
     try:
+        for file in plugin_files:
+            plugins.load(file)
         _translator = load(*runs)
     except RegardError as error:  # raised here it would break the pool; the first call raises it
         _translator = error
