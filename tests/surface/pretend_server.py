@@ -128,7 +128,7 @@ class Pretender:
         app.add_api_route("/frontend/settings", self.settings)
         app.add_api_route("/v1/models", self.models)
         app.add_api_route("/v1/tasks", self.tasks)
-        for name in ("translate", "inspect", "classify", "tag", "chat/completions"):
+        for name in ("translate", "inspect", "classify", "tag", "count", "chat/completions"):
             app.add_api_route(f"/v1/{name}", self.answer, methods=["POST"])
         return app
 
@@ -169,6 +169,8 @@ class Pretender:
             return JSONResponse(inspection(body["text"], body["disabled_heads"], body["skip_slow"]))
         if route == "classify":
             return JSONResponse({"model": "topics", "results": [verdict(body["q"])]})
+        if route == "count":
+            return JSONResponse({"model": "counter", "results": [{"text": body["q"], "words": body["q"].split()}]})
         if route == "tag":
             return JSONResponse({"model": "chunker", "results": [tagged(body["q"])]})
         found = [translation(text, body["nbest"]) for text in body["q"]]

@@ -485,12 +485,33 @@ def test_a_knowledge_base_says_what_it_is(
     serve: Callable[..., Site], visit: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     more = {"arch": "bm25", "parameters": 0, "facts": {"questions": 17, "answers": 1}}
-    monkeypatch.setitem(MODELS, "faq", MODELS["talker"] | {"id": "faq"} | more)
+    monkeypatch.setitem(MODELS, "faq", MODELS["talker"] | {"id": "faq", "task": "retrieve"} | more)
     page = visit(serve("faq"))
     page.get_by_text(
         "The answer comes from a knowledge base of 17 questions. Other questions are not answered."
     ).wait_for()
     page.get_by_text("run faq · bm25 · 17 questions, 1 answer", exact=True).wait_for()
+
+
+def test_runs_that_reply_share_a_view(serve: Callable[..., Site], visit: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MODELS, "faq", MODELS["talker"] | {"id": "faq", "task": "retrieve"})
+    page = visit(serve("talker", "faq"))
+    assert page.get_by_role("navigation").get_by_role("link").all_inner_texts() == ["Chat"]
+    assert page.get_by_role("combobox").locator("option").all_inner_texts() == ["talker", "faq"]
+
+
+def test_a_task_that_the_page_does_not_know_has_a_plain_view(
+    serve: Callable[..., Site], visit: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(MODELS, "counter", MODELS["topics"] | {"id": "counter", "task": "count"})
+    site = serve("counter")
+    page = visit(site)
+    assert page.get_by_role("navigation").get_by_role("link").all_inner_texts() == ["Count"]
+    page.get_by_role("textbox", name="Text").fill("one two")
+    page.locator("dl.fields dd").first.wait_for()
+    assert page.locator("dl.fields dt").all_text_contents() == ["text", "words"]
+    assert page.locator("dl.fields dd").all_inner_texts() == ["one two", '["one","two"]']
+    assert site.asked("count") == [{"model": "counter", "q": "one two"}]
 
 
 def test_a_conversation(serve: Callable[..., Site], visit: Open) -> None:

@@ -74,3 +74,20 @@ def test_words_are_tagged(port, runs):
     assert found["tokens"] == ["the", "dog", "sees", "a", "cat", "."]
     assert found["tags"] == list(expected.tags)
     assert len(found["influence"]) == 6
+
+
+def test_a_tagger_is_inspected(port):
+    place, body = f"http://127.0.0.1:{port}/v1/inspect", {"model": "chunker", "text": "the dog sees a cat."}
+    found = httpx.post(place, json=body, timeout=60).json()
+    assert (found["run"], found["tagged"]["tokens"][:2]) == ("chunker", ["the", "dog"])
+    refused = httpx.post(place, json=body | {"disabled_heads": [["encoder.0.self", 0]]}, timeout=60)
+    assert (refused.status_code, refused.json()["error"]["message"][:15]) == (400, "disabled_heads:")
+    refused = httpx.post(place, json={"text": "the dog"}, timeout=60)
+    assert "several models fit (chunker, en-it)" in refused.json()["error"]["message"]
+
+
+def test_tasks_name_their_runs(port):
+    tasks = httpx.get(f"http://127.0.0.1:{port}/v1/tasks", timeout=60).json()["data"]
+    assert {task["name"]: task["models"] for task in tasks} == {
+        "translate": ["en-it"], "chat": ["talker"], "classify": ["topics"], "tag": ["chunker"], "retrieve": [],
+    }  # fmt: skip

@@ -65,7 +65,7 @@ def create_app(runs: ServedRuns, settings: ServerSettings) -> FastAPI:
     app.state.service = service
     add_error_handlers(app)
     app.add_api_route("/metrics", give_metrics, include_in_schema=False)
-    for router in (libretranslate.router, v1.router, openai.router, page_routes()):
+    for router in (libretranslate.router, v1.router, v1.task_routes(), openai.router, page_routes()):
         app.include_router(router)
     describe_api(app, with_keys=keys is not None)
     app.include_router(reference_routes(app))

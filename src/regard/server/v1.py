@@ -89,8 +89,16 @@ async def list_tasks(service: TheService) -> Response:
 # Tasks
 
 
-def add_task_route(name: str, api: ModuleType) -> None:
-    """Add POST /v1/<task>."""
+def task_routes() -> APIRouter:
+    """POST /v1/<task> for every registered task whose api.py has `answer`, plugins included."""
+    routes = APIRouter(prefix="/v1", route_class=JsonRoute, tags=["Regard"], responses=ERRORS)
+    for name, api in served_tasks().items():
+        if hasattr(api, "answer"):
+            _add_task_route(routes, name, api)
+    return routes
+
+
+def _add_task_route(routes: APIRouter, name: str, api: ModuleType) -> None:
     body: type[TaskRequest] = api.Request
 
     async def answer(asked: TaskRequest, service: TheService) -> Response:
@@ -102,12 +110,7 @@ def add_task_route(name: str, api: ModuleType) -> None:
 
     answer.__annotations__["asked"] = body
     answer.__name__, answer.__doc__ = name, body.__doc__
-    router.add_api_route(f"/{name}", answer, methods=["POST"], response_model=Results, dependencies=needs_key)
-
-
-for _name, _api in served_tasks().items():
-    if hasattr(_api, "answer"):
-        add_task_route(_name, _api)
+    routes.add_api_route(f"/{name}", answer, methods=["POST"], response_model=Results, dependencies=needs_key)
 
 
 @router.post("/translate", response_model=Translations, responses=STREAM, dependencies=needs_key)

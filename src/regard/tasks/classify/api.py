@@ -1,4 +1,4 @@
-"""HTTP API of classification: /v1/classify and /v1/inspect."""
+"""HTTP API of classification: /v1/classify."""
 
 from __future__ import annotations
 

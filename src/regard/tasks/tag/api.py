@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from regard.tasks.api import TextRequest
+from regard.tasks.api import InspectRequest, TextRequest
 
 if TYPE_CHECKING:
+    from regard.run import Run
     from regard.tasks.tag.tagger import Tagger
 
 
@@ -28,3 +29,11 @@ def answer(tagger: Tagger, requests: Sequence[Request]) -> list[dict[str, Any]]:
     """Tokens, labels, probabilities and spans of each sentence."""
     tagged = tagger.tag([request.text for request in requests], explain=requests[0].explain)
     return [one.as_dict() for one in tagged]
+
+
+def inspect(tagger: Tagger, run: Run, request: InspectRequest) -> dict[str, Any]:
+    """The labels of one sentence, the influence of its words, and attention between them."""
+    from regard.tasks.tag.inspect import inspect as inspect_sentence
+
+    request.require_text_only()
+    return inspect_sentence(run, request.text, tagger)

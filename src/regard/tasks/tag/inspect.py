@@ -15,9 +15,12 @@ from regard.tasks.tag.spans import mark
 from regard.tasks.tag.tagger import LONGEST_EXPLAINED, Sentence, TaggedText, Tagger, load
 
 
-def inspect(run: Run, sentence: Sentence) -> dict[str, Any]:
-    """Label one sentence, given as a text or as its words, and explain the labels. The result is ready for JSON."""
-    tagger = load(run.folder)
+def inspect(run: Run, sentence: Sentence, tagger: Tagger | None = None) -> dict[str, Any]:
+    """Label one sentence, given as a text or as its words, and explain the labels. The result is ready for JSON.
+
+    `tagger`: the run's model, if it is loaded already.
+    """
+    tagger = tagger or load(run.folder)
     [tagged] = tagger.tag([sentence], explain=True)
     return {
         "title": tagged.text,
