@@ -30,11 +30,11 @@ import numpy as np
 from multi30k import HERE, OUT
 from regard.run import Run
 from regard.tasks import load
-from regard.tasks.classify.classifier import Classification, Classifier, ShadedSentence
+from regard.tasks.classify.classifier import Classification, Classifier
 from regard.tasks.classify.data import LabelledDocument, plain
 from regard.tasks.classify.report import label_words
 from regard.tasks.train import resolve, start
-from regard.text.words import words
+from regard.text.words import ShadedSentence, words
 
 NAMES = {"0": "negative", "1": "positive"}
 DELETED = 5

@@ -26,9 +26,8 @@ from multi30k import HERE, OUT
 from regard.config import Corpus
 from regard.data.pairs import Pair
 from regard.run import Run
-from regard.tasks.retrieve.data import KnowledgeEntry, read_knowledge
-from regard.tasks.retrieve.examples import TrainingKnowledge
-from regard.tasks.retrieve.index_run import change
+from regard.tasks.retrieve.data import KnowledgeEntry, TrainingKnowledge, read_knowledge
+from regard.tasks.retrieve.index import change
 from regard.tasks.retrieve.retriever import load
 from regard.tasks.train import resolve, start
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from regard.tasks.classify.classifier import ShadedSentence
+    from regard.text.words import ShadedSentence
 
 
 def add_setting(parser: argparse._ActionsContainer, flag: str, path: str, metavar: str) -> None:

@@ -1,13 +1,152 @@
-"""What all tasks share between files of examples and training: the stream of batches."""
+"""From files of examples to what training reads, for any task: held-out parts, vocabulary, store, stream of batches.
+
+A task reads its files into `Parts`, learns a vocabulary with `learn_tokenizer`, writes its store inside `new_store` and
+finds it again with `open_store_folder`. What is particular to it is how an example is read, encoded and batched.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
 
-from regard.config import TrainSettings
+from regard.config import Corpus, DataSettings, Recipe, TrainSettings
 from regard.data.batches import BatchPosition, BatchStream, Index, epoch_batches
+from regard.data.records import read_kept
+from regard.data.split import deal, split_texts
 from regard.data.store import Ids, StorePart
+from regard.errors import CorpusError, SettingsError
+from regard.files import write_atomically
+from regard.run import Run
+from regard.text.tokenizer import Tokenizer, train_tokenizer
 from regard.training.schedule import ScheduleStage
+
+FEWEST = 20
+"""Examples that training needs at least."""
+HELD_OUT = ("valid", "test")
+
+Example = TypeVar("Example")
+Log = Callable[[str], None]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Examples
+
+
+@dataclass
+class Parts(Generic[Example]):
+    """Examples in memory: those to train on, file by file, and those of the validation and test parts."""
+
+    corpora: list[tuple[list[Example], float]]
+    """The training examples of each file, with its weight."""
+    held_out: dict[str, list[Example]] = field(default_factory=lambda: {part: [] for part in HELD_OUT})
+
+    def __len__(self) -> int:
+        return sum(len(examples) for examples, _ in self.corpora)
+
+    def train(self) -> Iterator[Example]:
+        """All training examples."""
+        return (example for examples, _ in self.corpora for example in examples)
+
+    def counts(self, unit: str) -> str:
+        """How many examples each part has, in a line."""
+        return describe_parts(unit, len(self), self.held_out)
+
+
+def describe_parts(unit: str, train: int, held_out: Mapping[str, Sequence[Any]]) -> str:
+    """How many examples each part has, in a line; `unit` is what they are called."""
+    valid, test = (len(held_out[part]) for part in HELD_OUT)
+    return f"{train:,} {unit} to train on, {valid:,} for validation, {test:,} for the test"
+
+
+def require_train(data: DataSettings, what: str) -> None:
+    """Refuse a recipe without training files; `what` says what such a file is."""
+    if not data.train:
+        raise SettingsError(f"nothing to train on: give {what}, or [[data.train]] in a recipe")
+
+
+def read_parts(
+    data: DataSettings,
+    read: Callable[[Corpus], list[Example]],
+    text_of: Callable[[Example], str],
+    unit: str,
+    seed: int,
+    adjust: Callable[[list[Example], bytes], bytes] | None = None,
+) -> Parts[Example]:
+    """Read the files of all parts. Parts without a file get examples of the training files, no text in two of them.
+
+    `adjust` may change the assignment: it gets all training examples and the number in `PARTS` of each.
+    """
+    found = [read(corpus) for corpus in data.train]
+    examples = [example for corpus in found for example in corpus]
+    if len(examples) < FEWEST:
+        few = f"1 {unit.removesuffix('s')} is" if len(examples) == 1 else f"{len(examples)} {unit} are"
+        raise CorpusError(data.train[0].source, f"{few} too few to train on; give at least {FEWEST}")
+    parts: Parts[Example] = Parts([])
+    for name, held_out in parts.held_out.items():
+        held_out += [example for corpus in getattr(data, name) for example in read(corpus)]
+    numbers = split_texts([text_of(example) for example in examples], data, seed)
+    numbers = adjust(examples, numbers) if adjust else numbers
+    for corpus, dealt in zip(data.train, deal(found, numbers), strict=True):
+        parts.corpora.append((dealt["train"], corpus.weight))
+        for name, held_out in parts.held_out.items():
+            held_out += dealt[name]
+    return parts
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# In a run folder
+
+
+def learn_tokenizer(
+    run: Run, recipe: Recipe, texts: Iterable[str], log: Log, base: Run | None, unit: str = "tokens"
+) -> Tokenizer:
+    """Learn a vocabulary from texts, or take that of `base`; write it into the run."""
+    if base:
+        tokenizer = base.tokenizers[0]
+    else:
+        log(f"learning a vocabulary of {recipe.tokenizer.vocab_size:,} {unit} ({recipe.tokenizer.kind})")
+        tokenizer = train_tokenizer(texts, recipe.tokenizer, recipe.train.seed)
+    run.write_tokenizers(tokenizer, tokenizer)
+    return tokenizer
+
+
+def store_parts(sizes: Iterable[tuple[int, float]]) -> list[StorePart]:
+    """The parts of a store: the number of examples and the weight of each file."""
+    parts: list[StorePart] = []
+    for size, weight in sizes:
+        parts.append(StorePart(size + (parts[-1].end if parts else 0), weight))
+    return parts
+
+
+@contextmanager
+def new_store(run: Run, held_out: Mapping[str, Iterable[Any]]) -> Iterator[Path]:
+    """A folder to fill with what training reads; records of the held-out parts are added as JSON lines."""
+    with run.new_store() as folder:
+        for part, records in held_out.items():
+            lines = (json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+            write_atomically(folder / f"{part}.jsonl", "".join(lines).encode())
+        yield folder
+
+
+def open_store_folder(run: Run, remake: Callable[[], None]) -> Path:
+    """The store of a run. A finished run has removed it: then `remake` makes it again from the files."""
+    folder = run.folder / "store"
+    if not folder.is_dir():
+        remake()
+    return folder
+
+
+def read_held_out(folder: Path, part: str, unit: str) -> list[Any]:
+    """The records of a part, as `new_store` wrote them; `unit` is what they are called in an error."""
+    return read_kept(folder / f"{part}.jsonl", f"held-out {unit}")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Batches
 
 
 class StreamTrainUnit:

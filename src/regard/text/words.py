@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 # The joiners of Persian and of the Indic scripts. They are part of a word, but not marks by category.
 _JOINERS = "\u200c\u200d"
@@ -19,6 +20,26 @@ class Word:
     text: str
     start: int
     end: int
+
+
+class ShadedWord(NamedTuple):
+    """A word and its share of the attention, or of another explanation, of its sentence."""
+
+    text: str
+    weight: float
+
+
+@dataclass(frozen=True)
+class ShadedSentence:
+    """A sentence with its share of the whole text, and its words with their shares of the sentence."""
+
+    text: str
+    weight: float
+    words: tuple[ShadedWord, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"text": self.text, "weight": self.weight, "words": [word._asdict() for word in self.words]}
 
 
 def words(text: str) -> list[Word]:

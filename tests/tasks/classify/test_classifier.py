@@ -14,7 +14,7 @@ from regard.cli import main
 from regard.config import Corpus
 from regard.run import Run
 from regard.tasks.classify.classifier import Classifier, shade
-from regard.tasks.classify.data import LabelledDocument, ShownDocument, read_documents
+from regard.tasks.classify.data import LabelledDocument, ShownWindow, read_documents
 from regard.tasks.classify.report import label_words
 from regard.text.tokenizer import Piece
 from tests.reviews import BAD, GOOD, review, train_arguments, write_reviews
@@ -126,7 +126,7 @@ def test_a_very_long_document_is_cut_and_says_so(classifier):
 
 def test_pieces_are_shaded_as_words():
     pieces = [Piece(5, "▁un", 0, 2), Piece(6, "happy", 2, 7), Piece(7, ",", 7, 8)]
-    [sentence] = shade([ShownDocument("unhappy,", pieces)], [0.2, 0.5, 0.1])
+    [sentence] = shade([ShownWindow("unhappy,", pieces)], [0.2, 0.5, 0.1])
     assert sentence.weight == pytest.approx(0.8)
     assert [(word.text, round(word.weight, 4)) for word in sentence.words] == [("unhappy", 0.875), (",", 0.125)]
 
@@ -348,7 +348,7 @@ def test_a_rare_label_stays_with_the_training_documents(tmp_path):
     for seed in range(20):
         documents = TrainingDocuments(DataSettings(task="classify", train=(Corpus(str(tmp_path / "data.tsv")),)), seed)
         assert documents.labels == ("common", "other", "rare")
-        assert len(documents) + sum(map(len, documents.held_out.values())) == 62
+        assert len(documents) + sum(map(len, documents.parts.held_out.values())) == 62
 
 
 def test_a_damaged_label_file_is_told(folder, tmp_path, capsys):

@@ -66,7 +66,7 @@ def test_a_long_quoted_field_is_read_whole(tmp_path):
         ("a.csv", "text,label\nx\n", r"a\.csv:2: 1 columns, but the header has 2"),
         ("a.jsonl", '{"label": 1}\n', r'a\.jsonl:1: no "text" here'),
         ("a.jsonl", '{"text": "x"}\n', r'a\.jsonl:1: no "label" here'),
-        ("a.jsonl", '{"text": "x", "label": {}}\n', r"a\.jsonl:1: \{\} is no label"),
+        ("a.jsonl", '{"text": "x", "label": {}}\n', r"a\.jsonl:1: \{\} is not a label"),
         ("a.jsonl", "{\n", r"a\.jsonl:1: broken JSON"),
         ("a.txt", "x\n", r"a\.txt: not a file of labelled documents"),
     ],

@@ -163,7 +163,7 @@ def test_what_cannot_be_indexed(copy, faq, tmp_path, capsys):
     assert not (tmp_path / "new").exists()
     assert "no such file" in refused(capsys, "index", copy, tmp_path / "missing.md")
     told = refused(capsys, "index", "--new", copy, write_faq(tmp_path / "a.md"))
-    assert f'"regard index {copy} FILE" adds to it, and with --replace' in told
+    assert f'"regard index {copy} FILE" adds to it, and --replace' in told
     assert "is neither a question nor an answer" in refused(capsys, "index", copy, "--remove", "nothing like it")
     known = [word for entry in read_entries(faq / "knowledge.jsonl") for word in ("--remove", entry.answer)]
     assert "would be empty" in refused(capsys, "index", copy, *known)
@@ -183,7 +183,7 @@ def test_settings_of_a_run_that_exists(copy, capsys, monkeypatch):
     assert Run.open(copy).recipe.task.threshold == 0.9
     assert ask(monkeypatch, capsys, copy, "can I pay with a zebra?\n") == ["Ask a human."]
     for setting in ("retrieve.method=dense", "retrieve.encoder=x", "model.width=8"):
-        assert "what a run is does not change" in refused(capsys, "index", copy, "--set", setting)
+        assert "cannot change in a run that exists" in refused(capsys, "index", copy, "--set", setting)
     for value in ("1.5", "-1"):
         assert "between 0 and 1" in refused(capsys, "index", copy, "--set", f"retrieve.threshold={value}")
     assert Run.open(copy).recipe.task.threshold == 0.9
@@ -366,7 +366,7 @@ def test_it_is_served_like_a_run_that_talks(faq, trained):
         place = f"http://127.0.0.1:{port}/v1"
         models = httpx.get(f"{place}/models", timeout=60).json()["data"]
         assert {model["id"]: (model["task"], model["arch"]) for model in models} == {
-            "faq": ("retrieve", "bm25"), "trained": ("retrieve", "dense"),
+            "faq": ("retrieve", "bm25"), "trained": ("retrieve", "text-encoder"),
         }  # fmt: skip
         known = {model["id"]: model["facts"] for model in models}
         assert known["faq"] == {"questions": 4, "answers": 4}

@@ -14,8 +14,7 @@ from regard.data.pairs import Pair
 from regard.errors import CorpusError, RunError, SettingsError
 from regard.models.transformer_settings import TextEncoderSettings
 from regard.tasks.retrieve import RetrieveSettings
-from regard.tasks.retrieve.data import KnowledgeEntry
-from regard.tasks.retrieve.examples import PreparedKnowledge, TrainingKnowledge
+from regard.tasks.retrieve.data import KnowledgeEntry, PreparedKnowledge, TrainingKnowledge
 from regard.tasks.retrieve.index import POWER, KnowledgeIndex, MatchScores
 from regard.tasks.retrieve.retriever import Retriever
 from regard.tasks.retrieve.scores import find_weight, rank, right_entries, score, tune

@@ -16,13 +16,12 @@ from regard.models.base import Seq2Seq
 from regard.run import Run
 from regard.tasks.chat import TURN, ChatSettings
 from regard.tasks.chat.data import fit, join_turns
-from regard.tasks.classify.classifier import ShadedSentence, ShadedWord
 from regard.tasks.generation import Searcher, SearchInput, check_search
 from regard.tasks.translate import translator as translate
 from regard.tasks.translate.translation import Flag, Translation
 from regard.tasks.translate.translator import Translator
 from regard.text.tokenizer import Tokenizer
-from regard.text.words import word_texts
+from regard.text.words import ShadedSentence, ShadedWord, word_texts
 
 __all__ = ["Chatbot", "distinct", "load"]
 

@@ -1,11 +1,11 @@
-"""Classification: documents in, verdicts out, with the words and sentences that were looked at if asked for."""
+"""The classifier: labels documents, and explains the labels by the weights of words and sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,59 +14,39 @@ from regard import __version__
 from regard.analysis.label_attribution import attribute_label
 from regard.config import Recipe
 from regard.data.batches import in_batches, make_documents
+from regard.data.store import Sentences
 from regard.errors import RunError, nearest
 from regard.layers.hooks import trace
-from regard.models import base
+from regard.models.base import ClassifierModel
 from regard.run import Run
-from regard.tasks.classify.data import LabelledDocument, ShownDocument, encode_document, show_document
-from regard.tasks.classify.training import score_documents, target_of, window_of
+from regard.tasks.classify.data import LabelledDocument, ShownWindow, encode_document, show_document
 from regard.tasks.labels import LabelScores, score_labels, to_probabilities
 from regard.text.tokenizer import Tokenizer
-from regard.text.words import words
+from regard.text.words import ShadedSentence, ShadedWord, words
 
-__all__ = ["Classification", "Classifier", "ShadedSentence", "ShadedWord", "load"]
-
-
-class ShadedWord(NamedTuple):
-    """A word and its share of what was looked at in its sentence."""
-
-    text: str
-    weight: float
-
-
-@dataclass(frozen=True)
-class ShadedSentence:
-    """A sentence and its share of what was looked at in the document."""
-
-    text: str
-    weight: float
-    words: tuple[ShadedWord, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"text": self.text, "weight": self.weight, "words": [word._asdict() for word in self.words]}
+__all__ = ["Classification", "Classifier", "load"]
 
 
 @dataclass(frozen=True)
 class Classification:
-    """What a document was found to be. It becomes JSON once, and everything that shows it draws that."""
+    """The labels of a document with their probabilities."""
 
     text: str
     label: str
-    """The likeliest label; empty where each is decided on its own and none is likely enough."""
+    """The most likely label; empty if labels are decided independently and none reaches the threshold."""
     probability: float
-    """Of the likeliest label, calibrated."""
+    """Calibrated probability of the most likely label."""
     probabilities: dict[str, float]
-    """Of every label, in the order in which the run keeps them."""
+    """Probabilities of all labels, in the order of the run."""
     labels: tuple[str, ...]
-    """The labels given, likeliest first: one, unless a document may have several."""
+    """The assigned labels, most likely first: one, unless a document may have several."""
     truncated_tokens: int = 0
     """Tokens that were not read because the document is too long."""
     sentences: tuple[ShadedSentence, ...] | None = None
-    """What was read and where it was looked, when it was asked for. Sentences that were left out are not there."""
+    """The sentences that were read with their weights; None if no explanation was asked for."""
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON. The sentences are there only when they were asked for."""
+        """For JSON. Sentences are included only if an explanation was asked for."""
         made: dict[str, Any] = {
             "text": self.text,
             "label": self.label,
@@ -80,7 +60,7 @@ class Classification:
         return made
 
     def shares(self) -> list[tuple[ShadedWord, float]]:
-        """Every word of an explained verdict with its share of the whole document, in the order of the text."""
+        """Every word of an explained document with its share of the whole, in the order of the text."""
         found = self.sentences or ()
         return [(word, sentence.weight * word.weight) for sentence in found for word in sentence.words]
 
@@ -88,7 +68,7 @@ class Classification:
 class Classifier:
     """A trained model with its tokenizer and labels. `regard.load` makes one from a run folder."""
 
-    def __init__(self, model: base.ClassifierModel, tokenizer: Tokenizer, labels: Sequence[str], recipe: Recipe):
+    def __init__(self, model: ClassifierModel, tokenizer: Tokenizer, labels: Sequence[str], recipe: Recipe):
         self.model, self.tokenizer, self.labels, self.recipe = model, tokenizer, tuple(labels), recipe
 
     def __repr__(self) -> str:
@@ -96,7 +76,7 @@ class Classifier:
         return f"<Classifier: {type(self.model).__name__}, {size:,} parameters, {len(self.labels)} labels>"
 
     def classify(self, texts: str | Sequence[str], *, explain: bool = False) -> list[Classification]:
-        """Label one document or many, given back in order. `explain` adds the words and sentences looked at."""
+        """Label one document or many. `explain` adds the weights of sentences and words."""
         texts = [texts] if isinstance(texts, str) else list(texts)
         encoded = [encode_document(text, self.tokenizer, self.recipe.task) for text in texts]
         documents = [one.sentences for one in encoded]
@@ -107,14 +87,14 @@ class Classifier:
         settings = self.recipe.task
         shares = to_probabilities(logits_BL, settings.temperature, several=settings.multi_label).tolist()
         return [
-            self._verdict(text, shares[place], encoded[place].left_out, explained[place] if explain else None)
+            self._label(text, shares[place], encoded[place].truncated_tokens, explained[place] if explain else None)
             for place, text in enumerate(texts)
         ]
 
     def attribute(self, text: str, label: str = "", method: str = "integrated") -> list[ShadedWord]:
-        """The words that were read, each with what it did for the log-probability of a label, by default the likeliest.
+        """The words that were read, each with its effect on the log-probability of a label, by default the most likely.
 
-        Negative weights spoke against it. `method` is "gradient", "integrated" or "occlusion"
+        Negative weights are evidence against the label. `method` is "gradient", "integrated" or "occlusion"
         (analysis/label_attribution.py).
         """
         settings = self.recipe.task
@@ -130,12 +110,12 @@ class Classifier:
         return [ShadedWord(word, share) for one in join_pieces(shown, shares) for word, share in one]
 
     def logits(self, texts: Sequence[str]) -> Tensor:
-        """Scores [B, L] before they become probabilities."""
+        """Scores [B, L] before the softmax or sigmoid."""
         documents = [encode_document(text, self.tokenizer, self.recipe.task).sentences for text in texts]
         return score_documents(self.model, documents, self.tokenizer.pad, self.recipe)
 
     def score(self, documents: Sequence[LabelledDocument]) -> LabelScores:
-        """Compare with the right labels."""
+        """Scores of the predicted labels of documents whose labels are known."""
         unknown = sorted({label for document in documents for label in document.labels} - set(self.labels))
         if unknown:
             raise RunError(f'the label "{unknown[0]}" is unknown to this run; it knows {", ".join(self.labels[:8])}')
@@ -147,8 +127,8 @@ class Classifier:
             probability_BL, target_BL, self.labels, several=settings.multi_label, threshold=settings.threshold
         )
 
-    def _verdict(
-        self, text: str, shares: list[float], left_out: int, sentences: tuple[ShadedSentence, ...] | None
+    def _label(
+        self, text: str, shares: list[float], truncated: int, sentences: tuple[ShadedSentence, ...] | None
     ) -> Classification:
         settings = self.recipe.task
         probabilities = dict(zip(self.labels, shares, strict=True))
@@ -156,13 +136,13 @@ class Classifier:
         likely = [label for label in ranked if probabilities[label] >= settings.threshold]
         given = likely if settings.multi_label else ranked[:1]
         label = given[0] if given else ""
-        return Classification(text, label, probabilities[ranked[0]], probabilities, tuple(given), left_out, sentences)
+        return Classification(text, label, probabilities[ranked[0]], probabilities, tuple(given), truncated, sentences)
 
     @torch.no_grad()
     def _explain(
         self, texts: Sequence[str], documents: Sequence[list[list[int]]]
     ) -> tuple[Tensor, list[tuple[ShadedSentence, ...]]]:
-        """Scores, and where was looked, from one pass."""
+        """Scores and weights of sentences and words, from one pass."""
         device = self.model.output.weight.device
         logits_BL = torch.zeros(len(texts), len(self.labels))
         explained: list[tuple[ShadedSentence, ...]] = [()] * len(texts)
@@ -178,8 +158,8 @@ class Classifier:
         return logits_BL, explained
 
 
-def shade(sentences: Sequence[ShownDocument], shares: Sequence[float]) -> tuple[ShadedSentence, ...]:
-    """Sentences and words with their weights, from the share that each token has of the document, in order."""
+def shade(sentences: Sequence[ShownWindow], shares: Sequence[float]) -> tuple[ShadedSentence, ...]:
+    """Sentences and words with their weights, from the share of the document that each token has, in order."""
     shaded = []
     for sentence, words_of in zip(sentences, join_pieces(sentences, shares), strict=True):
         total = sum(share for _, share in words_of)
@@ -190,8 +170,8 @@ def shade(sentences: Sequence[ShownDocument], shares: Sequence[float]) -> tuple[
     return tuple(shaded)
 
 
-def join_pieces(sentences: Sequence[ShownDocument], shares: Sequence[float]) -> list[list[tuple[str, float]]]:
-    """The words of each sentence with the sum of what their tokens have, given token by token through the document."""
+def join_pieces(sentences: Sequence[ShownWindow], shares: Sequence[float]) -> list[list[tuple[str, float]]]:
+    """The words of each sentence with the sums of the shares of their tokens; `shares` are those of all tokens."""
     joined, first = [], 0
     for text, pieces in sentences:
         found = words(text)
@@ -207,26 +187,48 @@ def join_pieces(sentences: Sequence[ShownDocument], shares: Sequence[float]) -> 
 
 
 def load(run: str | Path, *others: str | Path) -> Classifier:
-    """Open a run folder for classifying."""
+    """Open the run folder of a classifier."""
     opened = Run.open(run).require("classify")
     if others:
-        raise RunError(f"{others[0]}: classifiers do not join in an ensemble; give one run")
+        raise RunError(f"{others[0]}: classifiers cannot form an ensemble; give one run")
     model = opened.load_network()
-    assert isinstance(model, base.ClassifierModel)
+    assert isinstance(model, ClassifierModel)
     return Classifier(model, opened.tokenizers[0], opened.labels, opened.recipe)
 
 
-# The inspection of a document: the verdict of a run with all that was looked at, for the page and for JSON.
+def window_of(recipe: Recipe) -> int:
+    """Number of tokens of the windows that the architecture reads; 0: it reads sentences."""
+    return recipe.model.document_window
+
+
+def target_of(documents: Sequence[LabelledDocument], labels: Sequence[str]) -> Tensor:
+    """1 for each label that a document has, [B, L]."""
+    target_BL = torch.zeros(len(documents), len(labels))
+    number = {label: place for place, label in enumerate(labels)}
+    for row, document in enumerate(documents):
+        target_BL[row, [number[label] for label in document.labels]] = 1.0
+    return target_BL
+
+
+@torch.no_grad()
+def score_documents(model: ClassifierModel, documents: Sequence[Sentences], pad: int, recipe: Recipe) -> Tensor:
+    """Scores [B, L] of any number of documents, in order; those of similar length are in one batch."""
+    device = model.output.weight.device
+    logits_BL = torch.zeros(len(documents), model.output.out_features)
+    for places in in_batches([sum(map(len, one)) for one in documents], recipe.task.batch_tokens):
+        batch = make_documents([documents[place] for place in places], pad, window_of(recipe))
+        logits_BL[places] = model(batch.to(device)).float().cpu()
+    return logits_BL
 
 
 def inspect_document(run: Run, text: str) -> dict[str, Any]:
-    """Label and shade one document."""
-    [verdict] = load(run.folder).classify([text], explain=True)
-    title = " and ".join(verdict.labels) or "no label"
+    """Label one document and explain the label. The result is ready for JSON."""
+    [found] = load(run.folder).classify([text], explain=True)
+    title = " and ".join(found.labels) or "no label"
     return {
         "title": title[:1].upper() + title[1:],
         "run": run.folder.name,
         "version": __version__,
         "model": {"arch": run.recipe.model.arch},
-        "verdict": verdict.as_dict(),
+        "verdict": found.as_dict(),
     }

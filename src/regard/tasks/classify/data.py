@@ -1,4 +1,4 @@
-"""Documents with labels: TSV, CSV and JSON lines as a stream, and a document's text as sentences of tokens."""
+"""Labelled documents: reading them from TSV, CSV and JSON lines, encoding them as sentences, and storing them."""
 
 from __future__ import annotations
 
@@ -13,29 +13,39 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.config import Corpus, DataSettings, Recipe
-from regard.data.records import read_kept, read_objects, read_table
-from regard.data.split import deal, split_texts
-from regard.data.store import DocumentStore, StorePart, open_documents, write_documents
+from regard.data.records import read_objects, read_table
+from regard.data.store import DocumentStore, write_documents
+from regard.data.store import open_documents as open_document_store
 from regard.errors import CorpusError, SettingsError, nearest
-from regard.files import split_suffix, write_atomically
+from regard.files import split_suffix
 from regard.run import Run
 from regard.tasks.classify import ClassifySettings
 from regard.tasks.classify.plan import DocumentFacts
-from regard.tasks.training import Log
-from regard.text.tokenizer import EOS, Piece, Tokenizer, train_tokenizer
+from regard.tasks.dataset import (
+    Log,
+    Parts,
+    learn_tokenizer,
+    new_store,
+    open_store_folder,
+    read_held_out,
+    read_parts,
+    require_train,
+    store_parts,
+)
+from regard.text.tokenizer import EOS, Piece, Tokenizer
 from regard.text.words import split_sentences
 
 LABEL_COLUMNS = ("label", "labels", "category")
 FORMATS = ".tsv (label, tab, text), .jsonl (label and text), .csv (with a header), also .gz .zst"
 
-# A tag that ends a line of text where it is shown, and any tag. "<3" and "a < b" are none.
+# A tag that ends a line of the shown text, and any tag. "<3" and "a < b" are not tags.
 _BREAK = re.compile(r"<(?:br|/?p|/?div|/?li|/?tr|/?h[1-6])\b[^<>]*>", re.IGNORECASE)
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 _TAG_OR_COMMENT = re.compile(rf"{_TAG.pattern}|<!--.*?-->", re.DOTALL)
 
 
 class LabelledDocument(NamedTuple):
-    """A text and what it is labelled as."""
+    """A text and its labels."""
 
     labels: tuple[str, ...]
     text: str
@@ -50,7 +60,7 @@ def read_documents(corpus: Corpus) -> Iterator[LabelledDocument]:
     if not corpus.source:
         raise CorpusError("--source", "no file given")
     if corpus.target:
-        raise CorpusError(corpus.target, "documents and their labels stand in one file; leave out --target")
+        raise CorpusError(corpus.target, "documents and their labels are in one file; leave out --target")
     path = Path(corpus.source)
     suffix = split_suffix(path)[0]
     if suffix == ".jsonl":
@@ -61,7 +71,7 @@ def read_documents(corpus: Corpus) -> Iterator[LabelledDocument]:
 
 
 def _read_table(path: Path) -> Iterator[LabelledDocument]:
-    """Label and text. In a TSV file without a header, the text may have tabs in it."""
+    """Label and text. In a TSV file without a header, the text may contain tabs."""
     for number, (label, text) in read_table(path, ("label", "text"), (LABEL_COLUMNS, ("text",)), rest=True):
         if not (name := label.strip()):
             raise CorpusError(path, "no label in this row", line=number)
@@ -82,10 +92,10 @@ def _read_jsonl(path: Path) -> Iterator[LabelledDocument]:
 
 
 def _label(value: Any, path: Path, number: int) -> str:
-    """A label as text; numbers and truth values are labels too."""
+    """A label as text; it may be a number or a truth value."""
     text = json.dumps(value) if isinstance(value, int | float) else value
     if not isinstance(text, str) or not text.strip():
-        raise CorpusError(path, f"{json.dumps(value)} is no label; give text or a number", line=number)
+        raise CorpusError(path, f"{json.dumps(value)} is not a label; give text or a number", line=number)
     return text.strip()
 
 
@@ -94,23 +104,23 @@ def _label(value: Any, path: Path, number: int) -> str:
 
 
 def plain(text: str) -> str:
-    """A text without its markup: tags that end a line become line ends, others go, entities are resolved."""
+    """A text without markup: tags that end a line become line ends, others are removed, entities are resolved."""
     if "<" in text:
         text = _BREAK.sub("\n", text)
-        # No comment ends after this place. Looking for its end from each "<!--" on would take quadratic time.
+        # No comment ends after this place. Searching for the end of each "<!--" would take quadratic time.
         end = text.rfind("-->") + len("-->") if "-->" in text else 0
         text = _TAG_OR_COMMENT.sub("", text[:end]) + _TAG.sub("", text[end:])
     return html.unescape(text) if "&" in text else text
 
 
 def sentences_of(text: str, settings: ClassifySettings) -> list[str]:
-    """The sentences of a document; a line end is the end of one."""
+    """The sentences of a document; a line end also ends a sentence."""
     text = plain(text) if settings.markup == "remove" else text
     return [sentence for line in text.splitlines() for sentence in _join_short(split_sentences(line))]
 
 
 def _join_short(sentences: list[str]) -> list[str]:
-    """A single word stays with what follows: most likely it is an abbreviation before a name ("Dr. Jones")."""
+    """Join a single word with the next sentence: it is probably an abbreviation before a name ("Dr. Jones")."""
     joined: list[str] = []
     for sentence in sentences:
         if joined and " " not in joined[-1]:
@@ -121,7 +131,7 @@ def _join_short(sentences: list[str]) -> list[str]:
 
 
 class Window(NamedTuple):
-    """Tokens `start` to `end` of a sentence, by its number: what a model reads as one sentence."""
+    """Tokens `start` to `end` of the sentence with this number; a model reads them as one sentence."""
 
     sentence: int
     start: int
@@ -129,15 +139,15 @@ class Window(NamedTuple):
 
 
 def arrange(lengths: Sequence[int], settings: ClassifySettings) -> tuple[list[Window], int]:
-    """What is read of sentences of these lengths, and how many tokens are left out.
+    """The windows that are read of sentences of these lengths, and the number of tokens that are left out.
 
-    A sentence that is too long is read as several of about equal length.
+    A sentence that is too long is read as several windows of about equal length.
     """
-    stretches = [stretch for number, length in enumerate(lengths) for stretch in _cut(number, length, settings)]
+    windows = [window for number, length in enumerate(lengths) for window in _cut(number, length, settings)]
     if sum(lengths) <= settings.max_tokens:
-        return stretches, 0
-    kept = _from_both_ends(stretches, settings.max_tokens, only_start=settings.truncate == "end")
-    return kept, sum(lengths) - sum(stretch.end - stretch.start for stretch in kept)
+        return windows, 0
+    kept = _from_both_ends(windows, settings.max_tokens, only_start=settings.truncate == "end")
+    return kept, sum(lengths) - sum(window.end - window.start for window in kept)
 
 
 def _cut(number: int, length: int, settings: ClassifySettings) -> Iterator[Window]:
@@ -146,64 +156,62 @@ def _cut(number: int, length: int, settings: ClassifySettings) -> Iterator[Windo
         yield Window(number, part * length // parts, (part + 1) * length // parts)
 
 
-def _from_both_ends(stretches: list[Window], room: int, *, only_start: bool) -> list[Window]:
-    """As many as there is room for, from the start and, in turns, from the end."""
-    first, last = 0, len(stretches)
+def _from_both_ends(windows: list[Window], room: int, *, only_start: bool) -> list[Window]:
+    """As many windows as there is room for, alternately from the start and from the end."""
+    first, last = 0, len(windows)
     head = tail = 0
     while first < last:
         from_start = only_start or head <= tail
-        stretch = stretches[first if from_start else last - 1]
-        size = stretch.end - stretch.start
+        window = windows[first if from_start else last - 1]
+        size = window.end - window.start
         if head + tail + size > room:
             break
         if from_start:
             first, head = first + 1, head + size
         else:
             last, tail = last - 1, tail + size
-    return stretches[:first] + stretches[last:]
+    return windows[:first] + windows[last:]
 
 
 class EncodedDocument(NamedTuple):
     """A document as a model reads it."""
 
     sentences: list[list[int]]
-    """Token ids; a document without text is one sentence with nothing but an end."""
-    left_out: int
-    """Tokens that it was too long by."""
+    """Token ids; a document without text is one sentence with only EOS."""
+    truncated_tokens: int
+    """Tokens that were left out because the document is too long."""
 
 
 def encode_document(text: str, tokenizer: Tokenizer, settings: ClassifySettings) -> EncodedDocument:
-    """A document's sentences as token ids."""
+    """The sentences of a document as token ids."""
     encoded = tokenizer.encode_many(sentences_of(text, settings))
-    stretches, left_out = arrange([len(ids) for ids in encoded], settings)
-    return EncodedDocument([encoded[number][start:end] for number, start, end in stretches] or [[EOS]], left_out)
+    windows, truncated = arrange([len(ids) for ids in encoded], settings)
+    return EncodedDocument([encoded[number][start:end] for number, start, end in windows] or [[EOS]], truncated)
 
 
-class ShownDocument(NamedTuple):
-    """What was read as one sentence: its text, and the tokens with their places in it."""
+class ShownWindow(NamedTuple):
+    """A window that was read: its text, and the tokens with their places in it."""
 
     text: str
     pieces: list[Piece]
 
 
-def show_document(text: str, tokenizer: Tokenizer, settings: ClassifySettings) -> list[ShownDocument]:
-    """The sentences that `encode_document` gives ids of, as text."""
+def show_document(text: str, tokenizer: Tokenizer, settings: ClassifySettings) -> list[ShownWindow]:
+    """The windows that `encode_document` encodes, as text."""
     sentences = [tokenizer.normalize(sentence) for sentence in sentences_of(text, settings)]
     pieces = [tokenizer.pieces(sentence) for sentence in sentences]
-    stretches, _ = arrange([len(found) for found in pieces], settings)
-    return [_show(sentences[number], pieces[number][start:end]) for number, start, end in stretches]
+    windows, _ = arrange([len(found) for found in pieces], settings)
+    return [_show(sentences[number], pieces[number][start:end]) for number, start, end in windows]
 
 
-def _show(sentence: str, pieces: list[Piece]) -> ShownDocument:
+def _show(sentence: str, pieces: list[Piece]) -> ShownWindow:
     start, end = pieces[0].start, pieces[-1].end
     moved = [piece._replace(start=piece.start - start, end=piece.end - start) for piece in pieces]
-    return ShownDocument(sentence[start:end], moved)
+    return ShownWindow(sentence[start:end], moved)
 
 
-# From files of labelled documents to what training reads: held-out parts, vocabulary, labels, token ids.
-
-
-FEWEST_DOCUMENTS = 20
+# ---------------------------------------------------------------------------------------------------------------------
+# Training data
 
 
 @dataclass(frozen=True)
@@ -218,47 +226,26 @@ class PreparedDocuments:
 
 
 class TrainingDocuments:
-    """The labelled documents of all parts. Documents with the same text are never in two of them."""
+    """The labelled documents of all parts. Documents with the same text are never in two parts."""
 
     def __init__(self, data: DataSettings, seed: int):
-        if not data.train:
-            raise SettingsError("nothing to train on: give a file of labelled documents, or [[data.train]] in a recipe")
-        read = [_read(corpus) for corpus in data.train]
-        where, total = data.train[0].source, sum(map(len, read))
-        if total < FEWEST_DOCUMENTS:
-            raise CorpusError(where, f"{total} documents are too few to train on; give at least {FEWEST_DOCUMENTS}")
-        self.held_out = {
-            part: [document for corpus in getattr(data, part) for document in _read(corpus)]
-            for part in ("valid", "test")
-        }
-        parts = _split([document for corpus in read for document in corpus], data, seed)
-        self.corpora: list[tuple[list[LabelledDocument], float]] = []
-        """The training documents of each file, with its weight."""
-        for corpus, dealt in zip(data.train, deal(read, parts), strict=True):
-            self.corpora.append((dealt["train"], corpus.weight))
-            for name, documents in self.held_out.items():
-                documents += dealt[name]
-        self.labels = _labels(self.train(), self.held_out, where)
+        require_train(data, "a file of labelled documents")
+        self.parts = read_parts(data, _read, lambda document: document.text, "documents", seed, _keep_rare_labels)
+        self.labels = _labels(self.parts, data.train[0].source)
 
     def __len__(self) -> int:
-        return sum(len(documents) for documents, _ in self.corpora)
-
-    def train(self) -> Iterator[LabelledDocument]:
-        """All training documents."""
-        return (document for documents, _ in self.corpora for document in documents)
+        return len(self.parts)
 
     def describe(self) -> str:
-        """How the documents are shared out, for people."""
-        valid, test = (len(self.held_out[part]) for part in ("valid", "test"))
-        shared = f"{len(self):,} documents to train on, {valid:,} for validation, {test:,} for the test"
-        return f"{shared}; {len(self.labels)} labels"
+        """How many documents each part has, and the number of labels."""
+        return f"{self.parts.counts('documents')}; {len(self.labels)} labels"
 
     @cached_property
-    def collection(self) -> DocumentFacts:
-        """What the plan must know."""
+    def facts(self) -> DocumentFacts:
+        """What the plan needs to know of them."""
         words, characters, counts = [], 0, Counter[str]()
         several = False
-        for document in self.train():
+        for document in self.parts.train():
             found = plain(document.text).split()
             words.append(len(found))
             characters += sum(map(len, found))
@@ -277,74 +264,51 @@ class TrainingDocuments:
         )
 
 
-def prepare_documents(
-    run: Run, recipe: Recipe, documents: TrainingDocuments, log: Log, base: Run | None = None
-) -> PreparedDocuments:
+def prepare_documents(run: Run, recipe: Recipe, documents: TrainingDocuments, log: Log, base: Run | None) -> None:
     """Make vocabulary and labels, or take those of `base`; encode; write everything into the run."""
     labels = base.labels if base else documents.labels
-    _check_labels(documents, labels, recipe)
+    _check_labels(documents, labels, recipe.task)
     run.write_labels(labels)
-    if base:
-        tokenizer = base.tokenizers[0]
-    else:
-        log(f"learning a vocabulary of {recipe.tokenizer.vocab_size:,} tokens ({recipe.tokenizer.kind})")
-        texts = (line for one in documents.train() for line in sentences_of(one.text, recipe.task))
-        tokenizer = train_tokenizer(texts, recipe.tokenizer, recipe.train.seed)
-    run.write_tokenizers(tokenizer, tokenizer)
-    return _build(run, recipe, documents, tokenizer, labels, log)
+    texts = (line for one in documents.parts.train() for line in sentences_of(one.text, recipe.task))
+    tokenizer = learn_tokenizer(run, recipe, texts, log, base)
+    run.write_sizes(vocabulary=tokenizer.size, labels=len(labels))
+    _write_store(run, documents, log)
 
 
-def reopen_documents(run: Run, log: Log) -> PreparedDocuments:
-    """What `prepare_documents` made, for going on; made again from the files where a finished run has put it away."""
-    folder = run.folder / "store"
-    tokenizer = run.tokenizers[0]
-    if not folder.is_dir():
-        documents = TrainingDocuments(run.recipe.data, run.recipe.train.seed)
-        return _build(run, run.recipe, documents, tokenizer, run.labels, log)
-    valid, test = (_read_kept(folder / f"{part}.jsonl") for part in ("valid", "test"))
-    return PreparedDocuments(tokenizer, run.labels, open_documents(folder / "train"), valid, test)
+def open_documents(run: Run, log: Log) -> PreparedDocuments:
+    """Read back what `prepare_documents` wrote. The store of a finished run is made again from the files."""
+    recipe = run.recipe
+    folder = open_store_folder(run, lambda: _write_store(run, TrainingDocuments(recipe.data, recipe.train.seed), log))
+    valid, test = (
+        [LabelledDocument(tuple(one["labels"]), one["text"]) for one in read_held_out(folder, part, "documents")]
+        for part in ("valid", "test")
+    )
+    return PreparedDocuments(run.tokenizers[0], run.labels, open_document_store(folder / "train"), valid, test)
 
 
-def _build(
-    run: Run, recipe: Recipe, documents: TrainingDocuments, tokenizer: Tokenizer, labels: Sequence[str], log: Log
-) -> PreparedDocuments:
-    """Encode, and write the store."""
+def _write_store(run: Run, documents: TrainingDocuments, log: Log) -> None:
+    """Encode the documents, and write them into the run."""
     log(f"encoding {len(documents):,} documents")
-    number = {label: place for place, label in enumerate(labels)}
-    encoded = [encode_document(document.text, tokenizer, recipe.task) for document in documents.train()]
-    cut = sum(one.left_out > 0 for one in encoded)
+    settings: ClassifySettings = run.recipe.task
+    tokenizer = run.tokenizers[0]
+    number = {label: place for place, label in enumerate(run.labels)}
+    encoded = [encode_document(document.text, tokenizer, settings) for document in documents.parts.train()]
+    cut = sum(one.truncated_tokens > 0 for one in encoded)
     if cut:
-        left_out = sum(one.left_out for one in encoded)
-        share = left_out / (left_out + sum(len(sentence) for one in encoded for sentence in one.sentences))
-        log(f"{cut:,} documents are longer than {recipe.task.max_tokens} tokens; {share:.1%} of all is left out")
-    parts, end = [], 0
-    for found, weight in documents.corpora:
-        end += len(found)
-        parts.append(StorePart(end, weight))
-    numbered = [[number[label] for label in document.labels] for document in documents.train()]
-    sentences = (one.sentences for one in encoded)
-    with run.new_store() as folder:
-        write_documents(folder / "train", zip(sentences, numbered, strict=True), parts, tokenizer.size)
-        for part in ("valid", "test"):
-            write_kept(folder / f"{part}.jsonl", documents.held_out[part])
-    store = open_documents(run.folder / "store" / "train")
-    return PreparedDocuments(tokenizer, tuple(labels), store, documents.held_out["valid"], documents.held_out["test"])
+        lost = sum(one.truncated_tokens for one in encoded)
+        share = lost / (lost + sum(len(sentence) for one in encoded for sentence in one.sentences))
+        log(f"{cut:,} documents are longer than {settings.max_tokens} tokens; {share:.1%} of all tokens is left out")
+    numbered = ([number[label] for label in document.labels] for document in documents.parts.train())
+    rows = zip((one.sentences for one in encoded), numbered, strict=True)
+    parts = store_parts((len(found), weight) for found, weight in documents.parts.corpora)
+    held_out = {part: map(as_record, found) for part, found in documents.parts.held_out.items()}
+    with new_store(run, held_out) as folder:
+        write_documents(folder / "train", rows, parts, tokenizer.size)
 
 
 def as_record(document: LabelledDocument) -> dict[str, Any]:
     """A document as it is stored in JSON lines."""
     return {"labels": document.labels, "text": document.text}
-
-
-def write_kept(path: Path, documents: Sequence[LabelledDocument]) -> None:
-    """Documents as JSON lines."""
-    lines = (json.dumps(as_record(one), ensure_ascii=False) + "\n" for one in documents)
-    write_atomically(path, "".join(lines).encode())
-
-
-def _read_kept(path: Path) -> list[LabelledDocument]:
-    """What `write_kept` wrote."""
-    return [LabelledDocument(tuple(kept["labels"]), kept["text"]) for kept in read_kept(path, "held-out documents")]
 
 
 def _read(corpus: Corpus) -> list[LabelledDocument]:
@@ -354,22 +318,19 @@ def _read(corpus: Corpus) -> list[LabelledDocument]:
     return documents
 
 
-def _split(documents: list[LabelledDocument], data: DataSettings, seed: int) -> bytes:
-    """The number in `PARTS` of each document. One whose label no training document would have stays with them."""
-    parts = split_texts([document.text for document in documents], data, seed)
+def _keep_rare_labels(documents: list[LabelledDocument], parts: bytes) -> bytes:
+    """Keep documents for training whose label no other training document would have."""
     learnt = {label for document, part in zip(documents, parts, strict=True) if not part for label in document.labels}
     return bytes(part if learnt.issuperset(one.labels) else 0 for one, part in zip(documents, parts, strict=True))
 
 
-def _labels(
-    train: Iterator[LabelledDocument], held_out: dict[str, list[LabelledDocument]], where: str
-) -> tuple[str, ...]:
-    """The labels that can be learnt, sorted; those that only held-out documents have are an error."""
-    labels = sorted({label for document in train for label in document.labels})
+def _labels(parts: Parts[LabelledDocument], where: str) -> tuple[str, ...]:
+    """The labels of the training documents, sorted. Labels that only held-out documents have are an error."""
+    labels = sorted({label for document in parts.train() for label in document.labels})
     if len(labels) < 2:
         only = f'every document is labelled "{labels[0]}"' if labels else "no document has a label"
         raise CorpusError(where, f"{only}; there must be at least two labels to tell apart")
-    for part, documents in held_out.items():
+    for part, documents in parts.held_out.items():
         unknown = sorted({label for document in documents for label in document.labels} - set(labels))
         if unknown:
             guess = nearest(unknown[0], labels)
@@ -377,13 +338,13 @@ def _labels(
     return tuple(labels)
 
 
-def _check_labels(documents: TrainingDocuments, labels: Sequence[str], recipe: Recipe) -> None:
-    for document in documents.train():
+def _check_labels(documents: TrainingDocuments, labels: Sequence[str], settings: ClassifySettings) -> None:
+    for document in documents.parts.train():
         unknown = set(document.labels) - set(labels)
         if unknown:
             known = ", ".join(labels[:8])
             raise SettingsError(f'the label "{min(unknown)}" is unknown to the run that this one starts from ({known})')
-        if len(document.labels) != 1 and not recipe.task.multi_label:
+        if len(document.labels) != 1 and not settings.multi_label:
             raise SettingsError(
                 f"a document has {len(document.labels)} labels; classify.multi_label = true lets it have any number"
             )

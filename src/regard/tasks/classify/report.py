@@ -1,4 +1,4 @@
-"""The report of a classifier: how it learnt, what it confuses, how far its probabilities can be trusted, and why."""
+"""The report of a classifier: scores, confusions, calibration, words of each label, and some documents."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from regard.tasks.classify.data import LabelledDocument, PreparedDocuments
 from regard.tasks.report import PART_NAMES, figures, last_part
 
 EXPLAINED = 200
-"""Held-out documents that are looked at for the words of each label."""
+"""Held-out documents from which the words of each label are found."""
 SHOWN_DOCUMENTS, SHOWN_WORDS, SHOWN_LABELS = 8, 12, 12
 LONGEST_SHOWN = 2500
-"""Characters; longer documents are looked at, but not shown."""
+"""Characters; longer documents are used for the words of labels, but not shown."""
 SEEN_IN = 3
-"""Documents that a word must have been looked at in, to be told of a label."""
+"""Documents with a label in which a word must occur to be listed for it."""
 
 
 def report(run: Run, classifier: Classifier, data: PreparedDocuments, answers: None = None) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def report(run: Run, classifier: Classifier, data: PreparedDocuments, answers: N
     part = last_part(run.card["scores"])
     scores = run.card["scores"][part]
     looked_at = (data.test or data.valid)[:EXPLAINED]
-    verdicts = classifier.classify([document.text for document in looked_at], explain=True)
+    results = classifier.classify([document.text for document in looked_at], explain=True)
     return {
         "title": title(classifier.labels),
         "summary": summary(run, part),
@@ -37,9 +37,9 @@ def report(run: Run, classifier: Classifier, data: PreparedDocuments, answers: N
             "reliability": scores["reliability"],
             "error": scores["calibration_error"],
             "temperature": run.recipe.task.temperature,
-            "words": label_words(verdicts),
+            "words": label_words(results),
         },
-        "documents": shown(looked_at, verdicts),
+        "documents": shown(looked_at, results),
     }
 
 
@@ -62,26 +62,26 @@ def summary(run: Run, part: str) -> list[dict[str, str]]:
     )
 
 
-def label_words(verdicts: Sequence[Classification]) -> list[dict[str, Any]]:
-    """For each label given, the words that set it apart: those whose share of attention exceeds that elsewhere most.
+def label_words(results: Sequence[Classification]) -> list[dict[str, Any]]:
+    """For each assigned label, the words whose share of attention most exceeds their share under other labels.
 
-    A word's weight is its share in the mean document that was given the label, less that in the mean other one. What is
-    looked at alike under all labels tells nothing of any.
+    The weight of a word is its mean share in documents with the label minus its mean share in the other documents.
+    Words with the same share under all labels get no weight.
     """
     shares: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     everywhere: dict[str, float] = defaultdict(float)
     seen_in: dict[str, Counter[str]] = defaultdict(Counter)
-    documents = Counter(verdict.label for verdict in verdicts)
-    for verdict in verdicts:
-        looked_at = [(word.text.lower(), share) for word, share in verdict.shares()]
+    documents = Counter(result.label for result in results)
+    for result in results:
+        looked_at = [(word.text.lower(), share) for word, share in result.shares()]
         looked_at = [(text, share) for text, share in looked_at if any(map(str.isalpha, text))]
         for text, share in looked_at:
-            shares[verdict.label][text] += share
+            shares[result.label][text] += share
             everywhere[text] += share
-        seen_in[verdict.label].update({text for text, _ in looked_at})
+        seen_in[result.label].update({text for text, _ in looked_at})
     found: list[dict[str, Any]] = []
     for label in filter(None, documents):
-        others = max(len(verdicts) - documents[label], 1)
+        others = max(len(results) - documents[label], 1)
         excess = {
             text: shares[label][text] / documents[label] - (everywhere[text] - shares[label][text]) / others
             for text, count in seen_in[label].items()
@@ -94,19 +94,19 @@ def label_words(verdicts: Sequence[Classification]) -> list[dict[str, Any]]:
     return found[:SHOWN_LABELS]
 
 
-def shown(documents: Sequence[LabelledDocument], verdicts: Sequence[Classification]) -> list[dict[str, Any]]:
-    """Some documents with what was looked at: the mistakes that it was surest of, then right ones of each label."""
+def shown(documents: Sequence[LabelledDocument], results: Sequence[Classification]) -> list[dict[str, Any]]:
+    """Some explained documents: correct ones of each label, and the most confident mistakes."""
     pairs = [
-        (document, verdict)
-        for document, verdict in zip(documents, verdicts, strict=True)
+        (document, result)
+        for document, result in zip(documents, results, strict=True)
         if len(document.text) <= LONGEST_SHOWN
     ]
     wrong = [pair for pair in pairs if set(pair[1].labels) != set(pair[0].labels)]
     wrong.sort(key=lambda pair: -pair[1].probability)
     right: dict[str, tuple[LabelledDocument, Classification]] = {}
-    for document, verdict in pairs:
-        if set(verdict.labels) == set(document.labels):
-            right.setdefault(verdict.label, (document, verdict))
+    for document, result in pairs:
+        if set(result.labels) == set(document.labels):
+            right.setdefault(result.label, (document, result))
     mistakes = wrong[: SHOWN_DOCUMENTS // 2]
     chosen = list(right.values())[: SHOWN_DOCUMENTS - len(mistakes)] + mistakes
-    return [verdict.as_dict() | {"right": list(document.labels)} for document, verdict in chosen]
+    return [result.as_dict() | {"right": list(document.labels)} for document, result in chosen]

@@ -1,7 +1,9 @@
-"""How labels are learnt: batches of documents, their loss, and validation on held-out ones."""
+"""Training of classifiers: batches of documents, their loss, validation and calibration."""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,22 +11,40 @@ import torch
 from torch import Tensor
 
 from regard.config import Recipe
-from regard.data.batches import DocumentBatch, in_batches, make_documents
-from regard.data.store import Sentences
+from regard.data.batches import DocumentBatch, make_documents
 from regard.layers.dropout import Rows
-from regard.models.base import ClassifierModel
-from regard.tasks.classify.data import LabelledDocument, PreparedDocuments, encode_document
+from regard.models.base import ClassifierModel, Network
+from regard.run import Run
+from regard.tasks.classify import ClassifySettings
+from regard.tasks.classify.classifier import Classifier, load, score_documents, target_of, window_of
+from regard.tasks.classify.data import (
+    LabelledDocument,
+    PreparedDocuments,
+    TrainingDocuments,
+    as_record,
+    encode_document,
+    open_documents,
+    prepare_documents,
+)
+from regard.tasks.classify.plan import make_document_plan
 from regard.tasks.dataset import StreamTrainUnit
-from regard.tasks.labels import balanced, label_loss, score_labels, to_probabilities
+from regard.tasks.labels import balanced, find_temperature, label_loss, score_labels, to_probabilities
+from regard.tasks.training import Json, Log, Scored, Tables, Training, Workload
 from regard.text.tokenizer import EOS, UNK
+from regard.training.device import Machine
 from regard.training.distributed import ProcessGroup
 from regard.training.flops import count_cost
 from regard.training.loss import Loss
+from regard.training.plan import PlannedSetting
 from regard.training.trainer import Validation
+
+HELD_OUT_DOCUMENTS = 200
+"""Held-out documents that stay in a finished run."""
+TUNED = "classify.temperature"
 
 
 class ClassifyTrainUnit(StreamTrainUnit):
-    """What the loop must know of classification."""
+    """Batches of documents, their loss, and validation."""
 
     def __init__(
         self, recipe: Recipe, prepared: PreparedDocuments, model: ClassifierModel, group: ProcessGroup | None = None
@@ -40,7 +60,7 @@ class ClassifyTrainUnit(StreamTrainUnit):
             self.weights_L = balanced(store.label_counts(len(prepared.labels)))
 
     def batch(self, position: int) -> DocumentBatch:
-        """The documents at this place of the stream, with other words hidden each time."""
+        """The documents at this position of the stream, each time with other words replaced by UNK (word dropout)."""
         settings = self.recipe.train
         batch = self._join(self.stream.at(position))
         hidden = self.recipe.task.word_dropout * self.stage.strength
@@ -56,12 +76,12 @@ class ClassifyTrainUnit(StreamTrainUnit):
         return self._join(self.largest_of(lambda index: len(index) * int(self.lengths[0][index].max())))
 
     def rows(self, batch: DocumentBatch, first: int, every: int) -> tuple[DocumentBatch, Rows]:
-        """Every so many documents, from the first on."""
+        """Every n-th document, from the first on."""
         rows = Rows.deal(len(batch.index_B), first, every)
         return batch.rows(rows.index_R), rows
 
     def loss(self, model: ClassifierModel, batch: DocumentBatch) -> Loss:
-        """Of the documents' labels."""
+        """Cross-entropy of the labels."""
         classify, smoothing = self.recipe.task, self.recipe.train.label_smoothing if model.training else 0.0
         weights_L = self.weights_L if model.training else None
         weights_L = None if weights_L is None else weights_L.to(batch.target_BL.device)
@@ -81,7 +101,7 @@ class ClassifyTrainUnit(StreamTrainUnit):
     def validate(self, model: ClassifierModel) -> Validation:
         """Loss, accuracy and F1 over the validation documents."""
         settings, labels = self.recipe.task, self.data.labels
-        logits_BL = self._team_logits(model)
+        logits_BL = self._gather_logits(model)
         probability_BL = to_probabilities(logits_BL, 1.0, several=settings.multi_label).numpy()
         target_BL = target_of(self.data.valid, labels).numpy() > 0
         found = score_labels(
@@ -91,7 +111,8 @@ class ClassifyTrainUnit(StreamTrainUnit):
         metric = self.recipe.train.metric
         return Validation(scores, -found.loss if metric == "loss" else scores[metric])
 
-    def _team_logits(self, model: ClassifierModel) -> Tensor:
+    def _gather_logits(self, model: ClassifierModel) -> Tensor:
+        """Scores of all validation documents; each process computes a share of them."""
         share = self.group.share(range(len(self.valid)))
         documents = [self.valid[place].sentences for place in share]
         mine = score_documents(model, documents, self.data.tokenizer.pad, self.recipe)
@@ -103,26 +124,94 @@ class ClassifyTrainUnit(StreamTrainUnit):
         return make_documents(sentences, self.data.tokenizer.pad, self.window, labels, len(self.data.labels), index)
 
 
-def window_of(recipe: Recipe) -> int:
-    """Tokens of the windows that the architecture reads; 0: it reads sentences."""
-    return recipe.model.document_window
+class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
+    """From files of labelled documents to a classifier."""
+
+    def read(self, recipe: Recipe) -> TrainingDocuments:
+        """Read the files."""
+        return TrainingDocuments(recipe.data, recipe.train.seed)
+
+    def plan(self, examples: TrainingDocuments, machine: Machine, given: Tables, where: str) -> list[PlannedSetting]:
+        """By the number of documents, their lengths and labels."""
+        return make_document_plan(examples.facts, machine, given)
+
+    def sizes(self, recipe: Recipe, examples: TrainingDocuments) -> dict[str, int]:
+        """The vocabulary has the size that the settings ask for."""
+        return {"vocabulary": recipe.tokenizer.vocab_size, "labels": examples.facts.labels}
+
+    def workload(self, recipe: Recipe, examples: TrainingDocuments) -> Workload:
+        """Documents of mean length, in sentences of 20 tokens."""
+        data = examples.facts
+        tokens = round(min(data.tokens, recipe.task.max_tokens))
+        pairs = tokens * recipe.model.document_window
+        amounts = {"document": 1, "sentence": max(tokens // 20, 1), "token": tokens, "pair": pairs}
+        return Workload({unit: data.documents * count for unit, count in amounts.items()}, tokens)
+
+    def prepare(self, run: Run, recipe: Recipe, examples: TrainingDocuments, log: Log, base: Run | None) -> None:
+        """Vocabulary, labels, token ids and held-out documents."""
+        prepare_documents(run, recipe, examples, log, base)
+
+    def open_data(self, run: Run, log: Log) -> PreparedDocuments:
+        """From the run's own folder."""
+        return open_documents(run, log)
+
+    def train_unit(
+        self, recipe: Recipe, data: PreparedDocuments, model: Network, group: ProcessGroup | None = None
+    ) -> ClassifyTrainUnit:
+        """Batches of documents."""
+        assert isinstance(model, ClassifierModel)
+        return ClassifyTrainUnit(recipe, data, model, group)
+
+    def expected_initial_loss(self, recipe: Recipe, data: PreparedDocuments) -> float:
+        """The loss of guessing with a margin: a batch may be a single long document with a confident mistake."""
+        count = len(data.labels)
+        return 2.0 + (count * math.log(2) if recipe.task.multi_label else math.log(count))
+
+    def card(self, recipe: Recipe, data: PreparedDocuments, base: Run | None) -> Json:
+        """Labels and numbers of documents."""
+        counts = data.train.label_counts(len(data.labels)).tolist()
+        return {
+            "vocabulary": data.tokenizer.size,
+            "documents": {"train": len(data.train), "valid": len(data.valid), "test": len(data.test)},
+            "labels": dict(zip(data.labels, counts, strict=True)),
+        }
+
+    def tune(self, run: Run, data: PreparedDocuments, log: Log) -> Json:
+        """Find the temperature on the validation part and write it into the recipe.
+
+        A temperature that the user has set stays; one that was found before is found again.
+        """
+        settings: ClassifySettings = run.recipe.task
+        if settings.temperature not in (ClassifySettings().temperature, run.card.get("tuned", {}).get(TUNED)):
+            return {}
+        logits_BL = load(run.folder).logits([document.text for document in data.valid])
+        target_BL = target_of(data.valid, data.labels)
+        found = find_temperature(logits_BL, target_BL, several=settings.multi_label)
+        if found is None:
+            return {}
+        changed = dataclasses.replace(settings, temperature=round(found, 4))
+        run.write_recipe(dataclasses.replace(run.recipe, task=changed))
+        log(f"temperature {found:.2f}, found on the validation part")
+        return {TUNED: changed.temperature}
+
+    def score(self, predictor: Classifier, examples: Sequence[LabelledDocument]) -> Scored:
+        """Accuracy, F1 and calibration."""
+        return Scored(predictor.score(examples).as_dict())
+
+    def held_out(self, data: PreparedDocuments) -> list[Json]:
+        """Of the test part, if there is one."""
+        return [as_record(one) for one in (data.test or data.valid)[:HELD_OUT_DOCUMENTS]]
+
+    def result_line(self, part: str, scores: Json) -> str:
+        """Accuracy, F1 and calibration."""
+        return (
+            f"accuracy {scores['accuracy']:.2%}  macro F1 {scores['f1']:.2%}  calibration error"
+            f" {scores['calibration_error']:.2%}  on {scores['documents']:,} documents"
+        )
+
+    def complete(self, run: Run, data: PreparedDocuments) -> None:
+        """Close the store."""
+        data.train.close()
 
 
-def target_of(documents: Sequence[LabelledDocument], labels: Sequence[str]) -> Tensor:
-    """1 for each label that a document has, [B, L]."""
-    target_BL = torch.zeros(len(documents), len(labels))
-    number = {label: place for place, label in enumerate(labels)}
-    for row, document in enumerate(documents):
-        target_BL[row, [number[label] for label in document.labels]] = 1.0
-    return target_BL
-
-
-@torch.no_grad()
-def score_documents(model: ClassifierModel, documents: Sequence[Sentences], pad: int, recipe: Recipe) -> Tensor:
-    """Scores [B, L] of any number of documents, in their order; those of similar length are read together."""
-    device = model.output.weight.device
-    logits_BL = torch.zeros(len(documents), model.output.out_features)
-    for places in in_batches([sum(map(len, one)) for one in documents], recipe.task.batch_tokens):
-        batch = make_documents([documents[place] for place in places], pad, window_of(recipe))
-        logits_BL[places] = model(batch.to(device)).float().cpu()
-    return logits_BL
+TRAINING = ClassifyTraining()

@@ -34,7 +34,7 @@ def stream(retriever: Retriever, request: Request) -> Iterator[str]:
 
 def facts(run: Run) -> dict[str, Any]:
     """Size of the knowledge base when the server opened it."""
-    from regard.tasks.retrieve.index_run import count
+    from regard.tasks.retrieve.index import count
 
     size = count(run)
     return {"questions": size.questions, "answers": size.answers}

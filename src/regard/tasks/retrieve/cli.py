@@ -16,7 +16,7 @@ from regard.tasks.retrieve.data import FORMATS, KnowledgeEntry, add, gather, rea
 from regard.terminal import add_set, settings_help
 
 if TYPE_CHECKING:
-    from regard.tasks.retrieve.index_run import IndexChange
+    from regard.tasks.retrieve.index import IndexChange
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     _refuse(options)
     new = gather(entry for name in options.files for entry in read_knowledge(Corpus(name)))
     if options.new:
-        from regard.tasks.retrieve.index_run import make_run
+        from regard.tasks.retrieve.index import make_run
 
         show(make_run(options.run, new, options.encoder or "", options.set), options)
         return 0
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
     if options.score:
         return score(opened, options)
 
-    from regard.tasks.retrieve.index_run import change, configure, count
+    from regard.tasks.retrieve.index import change, configure, count
 
     if options.set:
         with opened.locked():
@@ -130,8 +130,7 @@ def _refuse(options: argparse.Namespace) -> None:
 
 def _known(opened: Run) -> list[KnowledgeEntry]:
     """What a run knows already; a folder without a knowledge base knows nothing."""
-    from regard.tasks.retrieve.data import read_entries
-    from regard.tasks.retrieve.index import KNOWLEDGE
+    from regard.tasks.retrieve.data import KNOWLEDGE, read_entries
 
     path = opened.folder / KNOWLEDGE
     return read_entries(path) if path.is_file() else []

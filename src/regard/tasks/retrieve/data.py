@@ -1,167 +1,50 @@
-"""Knowledge bases: questions and their answers, from TSV, CSV, JSON lines and Markdown, and how they are changed.
+"""Knowledge bases: questions and answers from TSV, CSV, JSON lines and Markdown; changes to them; training data.
 
-An answer may have several questions. In all formats, rows with the same answer are one entry.
+An answer may have several questions. In all formats, rows with the same answer become one entry.
 """
 
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.config import Corpus
+from regard.config import Corpus, DataSettings, Recipe
+from regard.data.pairs import Pair
 from regard.data.records import read_objects, read_table
-from regard.data.split import normalise
-from regard.errors import CorpusError, RunError
+from regard.data.split import SHARE, held_out_sizes, normalise
+from regard.errors import CorpusError, RunError, SettingsError
 from regard.files import read_lines, split_suffix, write_atomically
+from regard.run import Run
+from regard.tasks.dataset import (
+    FEWEST,
+    HELD_OUT,
+    Log,
+    describe_parts,
+    learn_tokenizer,
+    new_store,
+    open_store_folder,
+    read_held_out,
+    require_train,
+)
+from regard.tasks.retrieve.markdown_faq import read_markdown
+from regard.tasks.retrieve.plan import KnowledgeFacts
+from regard.text.tokenizer import Tokenizer
 
-# Questions and answers in Markdown: a question is a heading or a line in bold, its answer the text below it.
-#
-# Where questions stand in bold, headings only divide them, unless one ends in a question mark. Elsewhere the headings
-# are
-# the questions, but for the title: the only heading of the highest level, when it comes first. Questions of one kind
-# right below each other share the answer; a heading with only smaller headings below it is the name of a section.
-
-
-BOLD = 7
-"""The level of a line in bold: below all headings."""
-QUESTION_MARKS = ("?", "？", "؟")
-
-# All of these take linear time: possessive quantifiers ("*+") never give back what they took.
-_HEADING = re.compile(r"\s{0,3}(#{1,6})\s++(.*)")
-_BOLD_LINE = re.compile(r"\s*(?:[-*+]\s+|\d{1,3}[.)]\s+)?(?:\*\*(?P<stars>[^*]+)\*\*|__(?P<bars>[^_]+)__)\s*+:?\s*+$")
-_UNDERLINE = re.compile(r"\s{0,3}(=+|-+)\s*$")
-_FENCE = re.compile(r"\s{0,3}(```+|~~~+)")
-_LINK = re.compile(r"!?\[([^\[\]]*)\]\([^)]*\)")
-_NUMBER = re.compile(r"\A(?:\d{1,3}[.)]\s+|[Qq](?:uestion)?\s*+\d*+\s*+:\s*)")
-_ANSWER = re.compile(r"\A\**[Aa](?:nswer)?\s*:\**\s+")
-
-
-class FaqEntry(NamedTuple):
-    """Questions with the text below them, and the line of the first."""
-
-    questions: tuple[str, ...]
-    answer: str
-    line: int
-
-
-class _Line(NamedTuple):
-    number: int
-    text: str
-    level: int
-    """Of a heading, 1 to 6; `BOLD`; 0 for text."""
-    raw: str
-
-
-@dataclass
-class _Open:
-    """Questions that wait for their answer."""
-
-    level: int = 0
-    line: int = 0
-    questions: list[str] = field(default_factory=list)
-    text: list[str] = field(default_factory=list)
-
-    def found(self) -> Iterator[FaqEntry]:
-        answer = _ANSWER.sub("", "\n".join(self.text).strip(), count=1) if self.text else ""
-        if self.questions and answer:
-            yield FaqEntry(tuple(self.questions), answer, self.line)
-
-
-def read_markdown(lines: Iterable[str]) -> Iterator[FaqEntry]:
-    """The questions and answers of a document."""
-    marked = list(_mark(lines))
-    questions = _find_questions(marked)
-    waiting = _Open()
-    for line in marked:
-        if not line.level or (line.level == BOLD and line.number not in questions):
-            waiting.text.append(line.raw)
-            continue
-        answered = any(text.strip() for text in waiting.text)
-        if answered or line.level != waiting.level:
-            yield from waiting.found()
-            waiting = _Open(line.level, line.number)
-        if line.number in questions:
-            waiting.questions.append(_NUMBER.sub("", line.text, count=1))
-            waiting.text = []
-    yield from waiting.found()
-
-
-def _mark(lines: Iterable[str]) -> Iterator[_Line]:
-    """Lines with their levels; code stays text, and front matter is left out."""
-    numbered = list(enumerate(lines, 1))
-    if numbered and numbered[0][1].strip() == "---":
-        end = next((place for place, (_, text) in enumerate(numbered) if place and text.strip() == "---"), 0)
-        numbered = numbered[end + 1 :]
-    fence = ""
-    skip = False
-    for (number, text), (_, below) in pairwise([*numbered, (0, "")]):
-        if skip:
-            skip = False
-            continue
-        opened = _FENCE.match(text)
-        if fence or opened:
-            fence = _inside(fence, opened)
-            yield _Line(number, text, 0, text)
-            continue
-        line = _classify(number, text, below)
-        skip = line.level in (1, 2) and not text.lstrip().startswith("#")
-        yield line
-
-
-def _inside(fence: str, opened: re.Match[str] | None) -> str:
-    """The mark that closes the code that we are in after this line."""
-    if not fence:
-        return opened[1] if opened else ""
-    return "" if opened and opened[1].startswith(fence) else fence
-
-
-def _classify(number: int, text: str, below: str) -> _Line:
-    if heading := _HEADING.match(text):
-        return _Line(number, _inline(_without_closing(heading[2].rstrip())), len(heading[1]), text)
-    if bold := _BOLD_LINE.match(text):
-        return _Line(number, _inline(bold["stars"] or bold["bars"]), BOLD, text)
-    if text.strip() and (line := _UNDERLINE.match(below)):
-        return _Line(number, _inline(text), 1 if line[1].startswith("=") else 2, text)
-    return _Line(number, text, 0, text)
-
-
-def _without_closing(heading: str) -> str:
-    """A heading without the "##" that may close it."""
-    text = heading.rstrip("#")
-    return text.rstrip() if text[-1:].isspace() else heading
-
-
-def _inline(text: str) -> str:
-    """A heading without the marks of emphasis, code and links."""
-    end = text.rfind(")") + 1  # no link ends after this place; looking for its end from each "](" on would be quadratic
-    text = _LINK.sub(r"\1", text[:end]) + text[end:]
-    return re.sub(r"[*`]|(?<!\w)_|_(?!\w)", "", text).strip()
-
-
-def _find_questions(lines: list[_Line]) -> set[int]:
-    """Numbers of the lines that are questions, as this document writes them."""
-    headings = [line for line in lines if 0 < line.level < BOLD]
-    bold = [line for line in lines if line.level == BOLD]
-    asked = {line.number for line in (*headings, *bold) if line.text.endswith(QUESTION_MARKS)}
-    if bold and (asked & {line.number for line in bold} or not asked):
-        return asked | {line.number for line in bold}
-    top = min((line.level for line in headings), default=0)
-    has_title = len(headings) > 1 and headings[0].level == top and sum(line.level == top for line in headings) == 1
-    return {line.number for line in headings[has_title:]} | asked
-
-
+KNOWLEDGE = "knowledge.jsonl"
+"""File in a run folder with the entries that it answers from."""
 FORMATS = ".tsv (question, tab, answer), .csv (with a header), .jsonl, .md (questions as headings or in bold)"
 FORM = 'a line is {"question": "...", "answer": "..."}, or has a list of "questions"'
 QUESTION_COLUMNS, ANSWER_COLUMNS = ("question", "text"), ("answer", "category", "label")
 
 
 class KnowledgeEntry(NamedTuple):
-    """An answer and the questions that it is known to answer."""
+    """An answer and its questions."""
 
     questions: tuple[str, ...]
     answer: str
@@ -171,12 +54,12 @@ _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,80}")
 
 
 def are_names(entries: Sequence[KnowledgeEntry]) -> bool:
-    """Whether the answers are names, such as `card_arrival`, and not sentences to compare a question with."""
+    """Whether the answers are names, such as `card_arrival`, and not sentences that a question can be compared with."""
     return 2 * sum(_NAME.fullmatch(entry.answer) is not None for entry in entries) > len(entries)
 
 
 def texts_of(entry: KnowledgeEntry, *, answers: bool) -> tuple[str, ...]:
-    """What a question is compared with: the known questions, and the answer if it is to be compared too."""
+    """The texts that a question is compared with: the known questions, and with `answers` also the answer."""
     return (*entry.questions, entry.answer) if answers else entry.questions
 
 
@@ -185,16 +68,16 @@ def texts_of(entry: KnowledgeEntry, *, answers: bool) -> tuple[str, ...]:
 
 
 def read_knowledge(corpus: Corpus) -> list[KnowledgeEntry]:
-    """The entries of a file, in the order in which their answers first stand there."""
+    """The entries of a file, in the order of the first occurrence of their answers."""
     if not corpus.source:
         raise CorpusError("--source", "no file given")
     if corpus.target:
-        raise CorpusError(corpus.target, "questions and answers stand in one file; leave out --target")
+        raise CorpusError(corpus.target, "questions and answers are in one file; leave out --target")
     path = Path(corpus.source)
     readers = {".tsv": _read_rows, ".csv": _read_rows, ".jsonl": _read_jsonl, ".md": _read_faq, ".markdown": _read_faq}
     reader = readers.get(split_suffix(path)[0])
     if reader is None:
-        raise CorpusError(path, f"not a knowledge base; one comes as {FORMATS}, also .gz .zst")
+        raise CorpusError(path, f"not a knowledge base; the formats are {FORMATS}, also .gz .zst")
     entries = gather(reader(path))
     if not entries:
         raise CorpusError(path, "the knowledge base is empty: no question with an answer here")
@@ -215,7 +98,7 @@ def _read_jsonl(path: Path) -> Iterator[KnowledgeEntry]:
 
 
 def _from_record(record: dict[str, Any], path: Path, number: int) -> KnowledgeEntry:
-    """The entry that a line of JSON holds."""
+    """The entry of a JSON object."""
     if not isinstance(record.get("answer"), str):
         raise CorpusError(path, f'no "answer" here; {FORM}', line=number)
     questions = record.get("questions", [record.get("question")])
@@ -233,18 +116,18 @@ def _entry(questions: Sequence[str], answer: str, path: Path, number: int) -> Kn
     real = tuple(clean for question in questions if (clean := _plain(question)))
     if not real:
         raise CorpusError(path, "no question in this row", line=number)
-    if not (text := _sound(answer).strip()):
+    if not (text := _without_surrogates(answer).strip()):
         raise CorpusError(path, f'the question "{real[0][:60]}" has no answer', line=number)
     return KnowledgeEntry(real, text)
 
 
 def _plain(question: str) -> str:
     """A question on one line."""
-    return " ".join(_sound(question).split())
+    return " ".join(_without_surrogates(question).split())
 
 
-def _sound(text: str) -> str:
-    """Half a surrogate pair, which JSON can spell, is no character."""
+def _without_surrogates(text: str) -> str:
+    """A text without halves of surrogate pairs, which JSON can contain but which are not characters."""
     return text.encode(errors="replace").decode()
 
 
@@ -253,7 +136,7 @@ def _sound(text: str) -> str:
 
 
 def gather(entries: Iterable[KnowledgeEntry]) -> list[KnowledgeEntry]:
-    """Entries with the same answer made one, each question once."""
+    """Join entries with the same answer; each question stays once."""
     questions: dict[str, dict[str, str]] = {}
     answers: dict[str, str] = {}
     for entry in entries:
@@ -266,7 +149,7 @@ def gather(entries: Iterable[KnowledgeEntry]) -> list[KnowledgeEntry]:
 
 
 def add(entries: Sequence[KnowledgeEntry], new: Sequence[KnowledgeEntry]) -> list[KnowledgeEntry]:
-    """The entries with new ones. A question that comes again has its new answer from then on."""
+    """The entries and new ones. A question that is in both gets its new answer."""
     answer_of = {normalise(question): normalise(entry.answer) for entry in new for question in entry.questions}
     kept = []
     for entry in entries:
@@ -277,7 +160,7 @@ def add(entries: Sequence[KnowledgeEntry], new: Sequence[KnowledgeEntry]) -> lis
 
 
 def remove(entries: Sequence[KnowledgeEntry], texts: Iterable[str]) -> tuple[list[KnowledgeEntry], list[str]]:
-    """The entries without these questions, or without all questions of these answers; and the texts nobody knows."""
+    """The entries without these questions and without entries of these answers; and the texts that are not known."""
     wanted = {normalise(text): text for text in texts}
     known = {normalise(text) for entry in entries for text in (*entry.questions, entry.answer)}
     left = (_without(entry, wanted) for entry in entries if normalise(entry.answer) not in wanted)
@@ -291,21 +174,140 @@ def _without(entry: KnowledgeEntry, keys: Container[str]) -> KnowledgeEntry:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# As a run keeps them
+# In a run folder
 
 
 def write_entries(path: Path, entries: Iterable[KnowledgeEntry]) -> None:
-    """Entries as JSON lines: all of them, or the file as it was."""
+    """Write entries as JSON lines."""
     lines = (json.dumps({"questions": one.questions, "answer": one.answer}, ensure_ascii=False) for one in entries)
     write_atomically(path, "".join(line + "\n" for line in lines).encode())
 
 
 def read_entries(path: Path) -> list[KnowledgeEntry]:
-    """What `write_entries` wrote. Here an entry may have no question left."""
+    """Read what `write_entries` wrote. An entry may have no question."""
     try:
         records = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
         return [KnowledgeEntry(tuple(map(str, record["questions"])), str(record["answer"])) for record in records]
     except OSError as error:
         raise RunError(f"{path}: cannot read the knowledge base ({error.strerror})") from None
     except (ValueError, KeyError, TypeError):
-        raise RunError(f"{path}: damaged; take it from a copy of the run, or fill it anew by --replace") from None
+        raise RunError(f"{path}: damaged; take it from a copy of the run, or fill it again with --replace") from None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Training data
+
+
+@dataclass(frozen=True)
+class PreparedKnowledge:
+    """Everything that training reads."""
+
+    tokenizer: Tokenizer
+    train: list[KnowledgeEntry]
+    """Without the held-out questions; an entry may have no question left."""
+    valid: list[Pair]
+    """Questions and their answers."""
+    test: list[Pair]
+
+
+class TrainingKnowledge:
+    """The questions and answers of all parts. No question is in two of them."""
+
+    def __init__(self, data: DataSettings, seed: int):
+        require_train(data, "a knowledge base")
+        where = data.train[0].source
+        self.entries = gather(entry for corpus in data.train for entry in _read(corpus))
+        """All entries; the trained run answers from these."""
+        total = sum(len(entry.questions) for entry in self.entries)
+        if total < FEWEST or len(self.entries) < 2:
+            hint = f'"regard index --new RUN {where}" answers from it without training'
+            raise CorpusError(
+                where, f"{total} questions with {len(self.entries)} answers are too few to train on; {hint}"
+            )
+        self.held_out = {part: self._given(part, data) for part in HELD_OUT}
+        self.train = self._hold_out(data, total, random.Random(seed))
+
+    def __len__(self) -> int:
+        return sum(len(entry.questions) for entry in self.train)
+
+    def describe(self) -> str:
+        """How many questions each part has, and the number of answers."""
+        return f"{describe_parts('questions', len(self), self.held_out)}; {len(self.entries):,} answers"
+
+    @cached_property
+    def facts(self) -> KnowledgeFacts:
+        """What the plan needs to know of them."""
+        names = are_names(self.entries)
+        texts = [text for entry in self.train for text in texts_of(entry, answers=not names)]
+        return KnowledgeFacts(len(texts), sum(len(text.split()) for text in texts) / len(texts), names)
+
+    def _given(self, part: str, data: DataSettings) -> list[Pair]:
+        """The questions of the file of a part. Their answers must be in the training data."""
+        answers = {normalise(entry.answer): entry.answer for entry in self.entries}
+        pairs = []
+        for corpus in getattr(data, part):
+            for entry in _read(corpus):
+                if normalise(entry.answer) not in answers:
+                    problem = f'the answer "{entry.answer[:60]}" of the {part} data is not in the training data'
+                    raise CorpusError(corpus.source, problem)
+                pairs += [Pair(question, answers[normalise(entry.answer)]) for question in entry.questions]
+        return pairs
+
+    def _hold_out(self, data: DataSettings, total: int, chance: random.Random) -> list[KnowledgeEntry]:
+        """Draw questions for the parts that have no file, and return the entries without them.
+
+        An answer keeps at least one question. If hardly any answer has two, it may keep none: its text remains.
+        """
+        wanted = dict(zip(HELD_OUT, held_out_sizes(data, max(total // SHARE, 1)), strict=True))
+        spare = sum(len(entry.questions) - 1 for entry in self.entries)
+        keep = 1 if spare >= 2 * sum(wanted.values()) else 0
+        places = [(number, question) for number, entry in enumerate(self.entries) for question in entry.questions]
+        chance.shuffle(places)
+        known = {normalise(pair.source) for pairs in self.held_out.values() for pair in pairs}
+        left = [dict.fromkeys(entry.questions) for entry in self.entries]
+        for number, question in places:
+            if normalise(question) in known:  # it is also in a file of held-out questions
+                left[number].pop(question)
+        for part, count in wanted.items():
+            for number, question in places:
+                if len(self.held_out[part]) >= count:
+                    break
+                if question in left[number] and len(left[number]) > keep:
+                    left[number].pop(question)
+                    self.held_out[part].append(Pair(question, self.entries[number].answer))
+        return [KnowledgeEntry(tuple(found), entry.answer) for found, entry in zip(left, self.entries, strict=True)]
+
+
+def prepare_knowledge(run: Run, recipe: Recipe, knowledge: TrainingKnowledge, log: Log, base: Run | None) -> None:
+    """Make the vocabulary, or take that of `base`; write everything into the run."""
+    answers = recipe.task.match_answers
+    if not any(len(texts_of(entry, answers=answers)) > 1 for entry in knowledge.train):
+        raise SettingsError(
+            "no answer has two questions, and retrieve.match_answers = false: there are no pairs to train on"
+        )
+    write_entries(run.folder / KNOWLEDGE, knowledge.entries)
+    texts = (text for entry in knowledge.train for text in texts_of(entry, answers=answers))
+    tokenizer = learn_tokenizer(run, recipe, texts, log, base)
+    run.write_sizes(vocabulary=tokenizer.size)
+    _write_store(run, knowledge)
+
+
+def open_knowledge(run: Run) -> PreparedKnowledge:
+    """Read back what `prepare_knowledge` wrote. The store of a finished run is made again from the files."""
+    recipe = run.recipe
+    if not recipe.data.train:
+        raise RunError(f'{run.folder}: was made by "regard index" and not trained; there is nothing to resume')
+    folder = open_store_folder(run, lambda: _write_store(run, TrainingKnowledge(recipe.data, recipe.train.seed)))
+    valid, test = ([Pair(*pair) for pair in read_held_out(folder, part, "questions")] for part in HELD_OUT)
+    return PreparedKnowledge(run.tokenizers[0], read_entries(folder / "train.jsonl"), valid, test)
+
+
+def _write_store(run: Run, knowledge: TrainingKnowledge) -> None:
+    with new_store(run, knowledge.held_out) as folder:
+        write_entries(folder / "train.jsonl", knowledge.train)
+
+
+def _read(corpus: Corpus) -> list[KnowledgeEntry]:
+    if corpus.weight != 1:
+        raise SettingsError(f"data: a knowledge base has no weight; remove the weight of {corpus.source}")
+    return read_knowledge(corpus)

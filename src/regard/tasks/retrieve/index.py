@@ -1,69 +1,51 @@
-"""A knowledge base that is ready to be searched: by words, by vectors, or by both.
+"""The index of a knowledge base: compares questions with entries by words, by vectors, or by both.
 
-A run keeps the entries as JSON lines and their vectors beside them. Which entries and which encoder the vectors are of
-stands with them; those that do not fit, because writing was cut short between the two files, are made anew.
+A run stores the entries as JSON lines and their vectors in a second file. The vectors are marked with a hash of the
+entries and the encoder; if it does not fit, because writing was interrupted between the two files, they are made again.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
 import hashlib
+import platform
+import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from regard import __version__
+from regard.config.recipe import make_recipe, with_overrides
 from regard.data.split import normalise
-from regard.errors import RunError
+from regard.errors import RunError, SettingsError
 from regard.files import write_atomically
-from regard.run import Run
+from regard.run import RECIPE, Run
 from regard.tasks.retrieve import RetrieveSettings
 from regard.tasks.retrieve.bm25 import QueryCoverage, WordIndex
-from regard.tasks.retrieve.data import KnowledgeEntry, read_entries, texts_of, write_entries
+from regard.tasks.retrieve.data import KNOWLEDGE, KnowledgeEntry, are_names, read_entries, texts_of, write_entries
+from regard.tasks.retrieve.scores import TINY, MatchScores, Scores, tune_run
 
 if TYPE_CHECKING:
     from regard.tasks.retrieve.embedding import Embedder, Vectors
 
 
-KNOWLEDGE, VECTORS = "knowledge.jsonl", "vectors.safetensors"
+CHANGEABLE = ("retrieve.threshold", "retrieve.fallback_text", "retrieve.matches", "retrieve.dense_weight")
+"""Settings that may change after a run was made."""
+VECTORS = "vectors.safetensors"
 BEST, POWER = 3, 4.0
-"""An answer is as near as the power mean of its nearest texts, so many: those that agree are worth more than one."""
+"""The score of an answer is the power mean of its `BEST` best texts, so that several good texts count more than one."""
 JUDGED = 5
-"""Entries that are held against what they cover of a question; on BANKING77 this leaves the first five the same."""
-
-Scores = NDArray[np.float32]
-TINY = np.float32(1e-6)
-
-
-class MatchScores(NamedTuple):
-    """How near questions are to what is known: [Q, T] by text, or [Q, E] by entry."""
-
-    bm25: Scores | None
-    dense: Scores | None
-
-    def by(self, method: str) -> MatchScores:
-        """By this method alone; "both" is all there is."""
-        return MatchScores(None if method == "dense" else self.bm25, None if method == "bm25" else self.dense)
-
-    def total(self, weight: float) -> Scores:
-        """One score: that of the only method, or of both together.
-
-        Of each question, both are brought to the same scale, where their best is 1, and added with this share of the
-        dense one; then brought back to the two best, weighed alike, so that questions can be compared with each other.
-        """
-        if self.bm25 is None or self.dense is None:
-            only = self.dense if self.bm25 is None else self.bm25
-            assert only is not None
-            return only
-        words, vectors = (scores.max(1, keepdims=True, initial=TINY) for scores in (self.bm25, self.dense))
-        share, rest = np.float32(weight), np.float32(1 - weight)
-        total: Scores = (share * self.dense / vectors + rest * self.bm25 / words) * (share * vectors + rest * words)
-        return total
+"""Number of best entries that are weighted by coverage; more do not change the first five on BANKING77."""
 
 
 class KnowledgeIndex:
-    """Entries and what is needed to compare questions with them."""
+    """Entries with what is needed to compare questions with them."""
 
     def __init__(
         self,
@@ -72,7 +54,7 @@ class KnowledgeIndex:
         embedder: Embedder | None = None,
         vectors: Vectors | None = None,
     ):
-        """`vectors` of the texts, if they are known already."""
+        """`vectors`: those of the texts, if they have been computed before."""
         self.entries, self.settings, self.embedder = list(entries), settings, embedder
         by_entry = [texts_of(entry, answers=settings.match_answers) for entry in self.entries]
         sizes = [len(texts) for texts in by_entry]
@@ -85,24 +67,24 @@ class KnowledgeIndex:
 
     @cached_property
     def words(self) -> WordIndex:
-        """The texts by their words."""
+        """BM25 index of the texts."""
         return WordIndex(self.texts)
 
     @cached_property
     def coverage(self) -> QueryCoverage:
-        """How much of a question an entry covers."""
+        """Computes how much of a question an entry covers."""
         return QueryCoverage([entry.questions for entry in self.entries], self._texts_E)
 
     @property
     def vectors(self) -> Vectors:
-        """Of the texts, in order."""
+        """The vectors of the texts, in order."""
         if self._vectors is None:
             assert self.embedder is not None
             self._vectors = self.embedder.encode(self.texts)
         return self._vectors
 
     def without(self, questions: Iterable[str]) -> KnowledgeIndex:
-        """The same, but these questions are not known."""
+        """An index without these questions."""
         gone = set(map(normalise, questions))
         entries = [
             entry._replace(questions=tuple(text for text in entry.questions if normalise(text) not in gone))
@@ -117,7 +99,7 @@ class KnowledgeIndex:
         return other
 
     def compare(self, questions: Sequence[str]) -> MatchScores:
-        """Questions with texts."""
+        """Scores of questions against all texts."""
         bm25 = dense = None
         if self.settings.method != "dense":
             bm25 = np.stack([self.words.scores(question) for question in questions])
@@ -127,9 +109,9 @@ class KnowledgeIndex:
         return MatchScores(bm25, dense)
 
     def by_entry(self, questions: Sequence[str], compared: MatchScores) -> MatchScores:
-        """Questions with entries. One that is known word for word is nearest to its own; one without texts to none.
+        """Scores of questions against entries. A question that is known literally has score 1 with its own entry.
 
-        By words, the best entry scores what it covers of the question, and the others in proportion.
+        By words, the best entry gets the share of the question that it covers, and the others in proportion.
         """
         bm25, dense = (None if scores is None else self._join(scores) for scores in compared)
         if bm25 is not None:
@@ -144,24 +126,24 @@ class KnowledgeIndex:
 
     @cached_property
     def _known(self) -> dict[str, int]:
-        numbered = reversed(list(enumerate(self.entries)))  # of two answers to one question, the first
+        numbered = reversed(list(enumerate(self.entries)))  # if a question has two answers, the first is taken
         return {normalise(question): number for number, entry in numbered for question in entry.questions}
 
     def _judge(self, question: str, scores_E: Scores) -> None:
-        """Weigh the first few entries by what they cover of the question; the others stay behind them."""
+        """Weight the first few entries by their coverage of the question; the others stay behind them."""
         first = np.argsort(-scores_E, kind="stable")[:JUDGED]
         covered = np.array([self.coverage.share(question, int(number)) for number in first], np.float32)
         weight_E = np.full_like(scores_E, np.sqrt(covered.min(initial=1.0)))
         weight_E[first] = np.sqrt(covered)
         nearest = scores_E.max(initial=TINY)
         best = int((scores_E[first] * weight_E[first]).argmax())
-        level = covered[best] * scores_E[first[best]] / nearest  # less, where words alone would prefer another entry
+        level = covered[best] * scores_E[first[best]] / nearest  # lower if BM25 alone would prefer another entry
         scores_E *= weight_E
         scores_E *= level / max(scores_E[first[best]], TINY)
 
     def _join(self, scores_QT: Scores) -> Scores:
         """The power mean of the best scores of each entry, all between 0 and 1."""
-        # Sorted by entry, and inside each from the best to the worst.
+        # Sorted by entry, and within each entry from the best to the worst.
         sorted_QT = np.sort(2.0 * self.owner_T - scores_QT, axis=1)
         sum_QE = np.zeros((len(scores_QT), len(self.entries)))
         for place in range(BEST):
@@ -178,7 +160,7 @@ class KnowledgeIndex:
 
 
 def open_index(run: Run, settings: RetrieveSettings) -> KnowledgeIndex:
-    """The knowledge base of a run, to be searched as these settings say."""
+    """Open the knowledge base of a run for searching with these settings."""
     index = KnowledgeIndex(known_entries(run), settings)
     if settings.method == "bm25":
         return index
@@ -189,7 +171,7 @@ def open_index(run: Run, settings: RetrieveSettings) -> KnowledgeIndex:
 
 
 def known_entries(run: Run) -> list[KnowledgeEntry]:
-    """The entries of a run; that there are none is an error."""
+    """The entries of a run. An empty knowledge base is an error."""
     hint = f'"regard index {run.folder} FILE" fills it'
     if not (run.folder / KNOWLEDGE).is_file():
         raise RunError(f"{run.folder}: has no knowledge base ({KNOWLEDGE} is missing); {hint}")
@@ -202,7 +184,7 @@ def known_entries(run: Run) -> list[KnowledgeEntry]:
 def store_entries(
     run: Run, entries: Sequence[KnowledgeEntry], log: Callable[[str], None] | None = None
 ) -> KnowledgeIndex:
-    """Make these the knowledge base of a run. Vectors of texts that are known already are taken over."""
+    """Replace the knowledge base of a run. Vectors of texts that it had before are reused."""
     settings = run.recipe.task
     if settings.method == "bm25":
         write_entries(run.folder / KNOWLEDGE, entries)
@@ -219,7 +201,7 @@ def store_entries(
 def _vectors_for(
     run: Run, entries: Sequence[KnowledgeEntry], embedder: Embedder, log: Callable[[str], None] | None
 ) -> Vectors:
-    """Of all texts of these entries; only those that the run has none of are encoded."""
+    """The vectors of all texts of these entries; only new texts are encoded."""
     settings = run.recipe.task
     known: dict[str, NDArray[np.float32]] = {}
     if (run.folder / KNOWLEDGE).is_file():
@@ -249,7 +231,7 @@ def _store_vectors(run: Run, vectors: Vectors, mark: str) -> None:
 
 
 def _stored_vectors(run: Run, mark: str) -> Vectors | None:
-    """What lies in the run, if it is of these texts and this encoder."""
+    """The vectors in the run, if they are of these texts and this encoder."""
     from safetensors import safe_open
 
     path = run.folder / VECTORS
@@ -261,5 +243,110 @@ def _stored_vectors(run: Run, mark: str) -> Vectors | None:
                 return None
             vectors: Vectors = file.get_tensor("vectors")
             return vectors
-    except Exception:  # safetensors raises its own untyped errors; the vectors can be made anew
+    except Exception:  # safetensors raises its own untyped errors; the vectors can be computed again
         return None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Runs that are made and changed without training
+
+
+@dataclass(frozen=True)
+class IndexChange:
+    """Numbers of added, changed and removed answers (a new answer to a known question is a change), and the totals."""
+
+    added: int
+    changed: int
+    removed: int
+    answers: int
+    questions: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return dataclasses.asdict(self)
+
+
+def make_run(
+    folder: str | Path, entries: Sequence[KnowledgeEntry], encoder: str = "", overrides: Iterable[str] = ()
+) -> IndexChange:
+    """Make a run that answers from these entries: by words only, or also by the model in the folder `encoder`."""
+    retrieve: dict[str, Any] = {"method": "bm25", "match_answers": not are_names(entries)}
+    if encoder:
+        retrieve |= {"method": "both", "encoder": str(Path(encoder).resolve())}
+    table = {"data": {"task": "retrieve"}, "model": {"arch": "text-encoder"}, "retrieve": retrieve}
+    recipe = make_recipe(with_overrides(table, overrides), where="options")
+    if recipe.data != make_recipe(table).data:
+        raise SettingsError("--set data.: a run that is not trained has no data except its knowledge base")
+    if (Path(folder) / RECIPE).is_file():
+        hint = f'"regard index {folder} FILE" adds to it, and --replace replaces its entries'
+        raise RunError(f"{folder}: exists already; {hint}")
+    run = Run.create(folder)
+    try:
+        run.write_recipe(recipe)
+        run.write_card(
+            {
+                "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+                "arch": recipe.task.method,
+                "task": "retrieve",
+                "versions": {"regard": __version__, "python": platform.python_version()},
+            }
+        )
+        return change(run, [], entries)
+    except BaseException:
+        run.discard()
+        raise
+
+
+def change(run: Run, before: Sequence[KnowledgeEntry], entries: Sequence[KnowledgeEntry]) -> IndexChange:
+    """Replace the entries `before` by these; weight and threshold are tuned again."""
+    index = store_entries(run, entries, log)
+    tune_run(run, index, log)
+    made = compare(before, entries)
+    run.write_card(run.card | {"knowledge": {"answers": made.answers, "questions": made.questions}})
+    return made
+
+
+def compare(before: Sequence[KnowledgeEntry], entries: Sequence[KnowledgeEntry]) -> IndexChange:
+    """Count the differences. An answer that replaces another for the same question counts as a change."""
+    old, new = ({normalise(entry.answer): entry for entry in some} for some in (before, entries))
+    gone = {normalise(question): key for key in old.keys() - new.keys() for question in old[key].questions}
+    added = 0
+    replaced: set[str] = set()
+    for key in new.keys() - old.keys():
+        known = {gone[asked] for question in new[key].questions if (asked := normalise(question)) in gone} - replaced
+        replaced |= set(sorted(known)[:1])
+        added += not known
+    return IndexChange(
+        added=added,
+        changed=len(replaced)
+        + sum(set(old[key].questions) != set(new[key].questions) for key in old.keys() & new.keys()),
+        removed=len(old.keys() - new.keys()) - len(replaced),
+        answers=len(entries),
+        questions=sum(len(entry.questions) for entry in entries),
+    )
+
+
+def configure(run: Run, overrides: Iterable[str]) -> list[str]:
+    """Change the settings of a run that need no new index. Returns the new settings as text."""
+    before = run.recipe
+    table = with_overrides({}, overrides)
+    names = [f"{group}.{name}" for group, found in table.items() if isinstance(found, dict) for name in found]
+    for name in names:
+        if name not in CHANGEABLE:
+            raise SettingsError(f"{name}: cannot change in a run that exists; only {', '.join(CHANGEABLE)} can")
+    given = table.get("retrieve", {})
+    checked = make_recipe({"data": {"task": "retrieve"}, "retrieve": given}, where="options").task
+    after = dataclasses.replace(before.task, **{name: getattr(checked, name) for name in given})
+    run.write_recipe(dataclasses.replace(before, task=after))
+    return [f"retrieve.{name} = {getattr(after, name)}" for name in given]
+
+
+def count(run: Run) -> IndexChange:
+    """The totals of a run."""
+    entries = known_entries(run)
+    return IndexChange(0, 0, 0, len(entries), sum(len(entry.questions) for entry in entries))
+
+
+def log(message: str) -> None:
+    """Print a line about the progress."""
+    print(message, file=sys.stderr, flush=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from regard.run import Run
 from regard.tasks.report import figures, last_part
-from regard.tasks.retrieve.examples import PreparedKnowledge
+from regard.tasks.retrieve.data import PreparedKnowledge
 from regard.tasks.retrieve.retriever import Retriever
 
 SHOWN_SAMPLES = 40

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,13 +13,9 @@ from regard.data.pairs import Pair
 from regard.errors import RunError
 from regard.run import Run
 from regard.tasks.retrieve import RetrieveSettings
-from regard.tasks.retrieve.index import KnowledgeIndex, Scores, open_index
-from regard.tasks.retrieve.scores import TOGETHER, RetrievalScores, compare_all, right_entries, score
-from regard.text.words import word_texts
-
-if TYPE_CHECKING:
-    from regard.tasks.classify.classifier import ShadedSentence
-
+from regard.tasks.retrieve.index import KnowledgeIndex, open_index
+from regard.tasks.retrieve.scores import TOGETHER, RetrievalScores, Scores, compare_all, right_entries, score
+from regard.text.words import ShadedSentence, ShadedWord, word_texts
 
 __all__ = ["Reply", "RetrievalMatch", "Retriever", "load"]
 
@@ -114,8 +110,6 @@ class Retriever:
         """The words of a question that met those of the match, by their shares of its BM25 score: one part."""
         if self.index.settings.method == "dense" or not reply.matches:
             return []
-        from regard.tasks.classify.classifier import ShadedSentence, ShadedWord
-
         best = reply.matches[0]
         places = [place for place, text in enumerate(self.index.texts) if text in (best.question, best.answer)]
         scores = self.index.words.scores(reply.source)

@@ -1,11 +1,11 @@
-"""How well questions find their answers: recall and reciprocal rank; and what is chosen by them."""
+"""Scores of questions against entries; recall and reciprocal rank; tuning of weight and threshold."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,29 +15,59 @@ from regard.data.split import normalise
 from regard.run import Run
 from regard.tasks.retrieve import RetrieveSettings
 from regard.tasks.retrieve.data import KnowledgeEntry
-from regard.tasks.retrieve.index import KnowledgeIndex, MatchScores, Scores
+
+if TYPE_CHECKING:
+    from regard.tasks.retrieve.index import KnowledgeIndex
 
 ENOUGH_QUESTIONS = 30
-"""Fewer cannot tell one weight, or one threshold, from another."""
+"""With fewer held-out questions nothing is tuned."""
 WEIGHTS = [step / 20 for step in range(21)]
 TOGETHER = 4_000_000
-"""Comparisons of a question with a text that are made at once."""
+"""Number of question-text comparisons that are made at once."""
 
+Scores = NDArray[np.float32]
 Ranks = NDArray[np.int64]
+TINY = np.float32(1e-6)
+
+
+class MatchScores(NamedTuple):
+    """Scores of questions, [Q, T] against texts or [Q, E] against entries; None for a method that is not used."""
+
+    bm25: Scores | None
+    dense: Scores | None
+
+    def by(self, method: str) -> MatchScores:
+        """The scores of one method; "both" leaves all."""
+        return MatchScores(None if method == "dense" else self.bm25, None if method == "bm25" else self.dense)
+
+    def total(self, weight: float) -> Scores:
+        """One score: that of the only method, or the weighted sum of both.
+
+        For each question both scores are scaled so that the best is 1, and added with `weight` as the share of the
+        dense score. The sum is scaled by the equally weighted best scores, so that questions can be compared.
+        """
+        if self.bm25 is None or self.dense is None:
+            only = self.dense if self.bm25 is None else self.bm25
+            assert only is not None
+            return only
+        words, vectors = (scores.max(1, keepdims=True, initial=TINY) for scores in (self.bm25, self.dense))
+        share, rest = np.float32(weight), np.float32(1 - weight)
+        total: Scores = (share * self.dense / vectors + rest * self.bm25 / words) * (share * vectors + rest * words)
+        return total
 
 
 @dataclass(frozen=True)
 class RetrievalScores:
-    """Of questions whose answers are known."""
+    """Scores of questions whose correct answers are known."""
 
     recall_1: float
-    """Share whose answer comes first."""
+    """Share of questions whose correct answer is first."""
     recall_5: float
-    """Share whose answer is among the first five."""
+    """Share of questions whose correct answer is among the first five."""
     mrr: float
-    """Mean of 1 / rank."""
+    """Mean reciprocal rank."""
     answered: float
-    """Share with a score at or above the threshold."""
+    """Share of questions with a score at or above the threshold."""
     questions: int
 
     def as_dict(self) -> dict[str, Any]:
@@ -46,14 +76,14 @@ class RetrievalScores:
 
 
 def rank(scores_QE: Scores, right_Q: Sequence[int]) -> Ranks:
-    """The place of each right entry, from 1; entries with the same score go before it."""
+    """The rank of each correct entry, from 1; entries with the same score rank before it."""
     own_Q1 = np.take_along_axis(scores_QE, np.asarray(right_Q)[:, None], 1)
     ranks: Ranks = (scores_QE >= own_Q1).sum(1)
     return ranks
 
 
 def score(scores_QE: Scores, right_Q: Sequence[int], threshold: float) -> RetrievalScores:
-    """Judge scores of questions against entries."""
+    """Recall, reciprocal rank and answer rate of scores of questions against entries."""
     ranks = rank(scores_QE, right_Q)
     return RetrievalScores(
         recall_1=float((ranks <= 1).mean()),
@@ -65,13 +95,13 @@ def score(scores_QE: Scores, right_Q: Sequence[int], threshold: float) -> Retrie
 
 
 def right_entries(entries: Sequence[KnowledgeEntry], pairs: Sequence[Pair]) -> list[int | None]:
-    """The number of the entry that answers each question as it should be; None where there is none."""
+    """The number of the entry with the correct answer of each question; None if there is none."""
     numbers = {normalise(entry.answer): number for number, entry in enumerate(entries)}
     return [numbers.get(normalise(pair.target)) for pair in pairs]
 
 
 def compare_all(index: KnowledgeIndex, questions: Sequence[str]) -> MatchScores:
-    """Any number of questions with all entries, some at a time."""
+    """Scores of any number of questions against all entries, computed in chunks."""
     size = max(TOGETHER // max(len(index.texts), 1), 1)
     chunks = [questions[start : start + size] for start in range(0, len(questions), size)]
     found = [index.by_entry(chunk, index.compare(chunk)) for chunk in chunks]
@@ -83,13 +113,13 @@ def compare_all(index: KnowledgeIndex, questions: Sequence[str]) -> MatchScores:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Choices
+# Tuning
 
 
 def tune(index: KnowledgeIndex, pairs: Sequence[Pair]) -> dict[str, dict[str, float]]:
-    """For each method that the index has: the settings under which held-out questions fare best.
+    """For each method of the index: the settings with the best scores on held-out questions.
 
-    Nothing where there are too few questions whose answers are known.
+    Empty if there are too few questions whose answers are in the index.
     """
     numbered = [
         (pair, right)
@@ -106,16 +136,17 @@ def tune(index: KnowledgeIndex, pairs: Sequence[Pair]) -> dict[str, dict[str, fl
     for method in there:
         weight = find_weight(compared.by(method), right) if method == "both" else None
         best_Q = compared.by(method).total(weight or 0.0).max(1)
-        threshold = math.floor(1e4 * float(np.quantile(best_Q, 1 - answered, method="lower"))) / 1e4  # it must reach it
+        quantile = float(np.quantile(best_Q, 1 - answered, method="lower"))
+        threshold = math.floor(1e4 * quantile) / 1e4  # rounded down, so that the quantile itself reaches it
         found[method] = {"threshold": threshold} | ({"dense_weight": weight} if weight is not None else {})
     return found
 
 
 def find_weight(compared: MatchScores, right_Q: Sequence[int]) -> float:
-    """The share of the dense score with which right answers rank best.
+    """The share of the dense score with which correct answers rank best.
 
-    Of all that are as good, within two standard errors of the difference, the one that is nearest to the better of the
-    two methods alone: it gives way to the other only as far as that clearly helps.
+    Of all weights that are as good within two standard errors of the difference, the one nearest to the better single
+    method is taken: the other method gets weight only as far as it clearly helps.
     """
     found_WQ = np.stack([1 / rank(compared.total(weight), right_Q) for weight in WEIGHTS])
     mean_W = found_WQ.mean(1)
@@ -125,14 +156,11 @@ def find_weight(compared: MatchScores, right_Q: Sequence[int]) -> float:
     return WEIGHTS[good[-1] if mean_W[-1] >= mean_W[0] else good[0]]
 
 
-# Weight and threshold of a run's knowledge base, found on questions that the encoder has never seen.
-
-
 def tune_run(run: Run, index: KnowledgeIndex, log: Callable[[str], None]) -> RetrieveSettings:
-    """Put what the held-out questions ask for into the recipe and the card, and give the settings.
+    """Tune weight and threshold on held-out questions; write them into recipe and card; return the settings.
 
-    What the user has set stays; what was found before is found anew. Few questions leave everything as it is. That the
-    knowledge base may hold these very questions is not made use of.
+    Values that the user has set stay; values that were tuned before are tuned again. With too few questions nothing
+    changes. The held-out questions are left out of the index for this, if it contains them.
     """
     settings: RetrieveSettings = run.recipe.task
     pairs = run.held_out()

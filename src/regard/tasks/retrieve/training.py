@@ -1,9 +1,11 @@
-"""How an encoder of questions is learnt: pairs of texts that belong together, told from all others of their batch."""
+"""Training of text encoders for retrieval: pairs of texts with the same answer, and in-batch negatives."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -12,72 +14,84 @@ from torch import Tensor
 
 from regard.config import Recipe
 from regard.data.batches import TokenSource, cut, make_sources
+from regard.data.pairs import Pair
+from regard.errors import SettingsError
 from regard.layers.dropout import Rows
 from regard.models.base import Network
+from regard.run import Run
 from regard.tasks.dataset import StreamTrainUnit
-from regard.tasks.retrieve.data import KnowledgeEntry, texts_of
-from regard.tasks.retrieve.embedding import TrainedEmbedder
-from regard.tasks.retrieve.examples import PreparedKnowledge
-from regard.tasks.retrieve.index import KnowledgeIndex
-from regard.tasks.retrieve.scores import compare_all, right_entries, score
+from regard.tasks.retrieve import RetrieveSettings
+from regard.tasks.retrieve.data import (
+    KnowledgeEntry,
+    PreparedKnowledge,
+    TrainingKnowledge,
+    open_knowledge,
+    prepare_knowledge,
+    texts_of,
+)
+from regard.tasks.retrieve.embedding import TrainedEmbedder, open_embedder
+from regard.tasks.retrieve.index import KnowledgeIndex, known_entries, store_entries
+from regard.tasks.retrieve.plan import make_retrieval_plan
+from regard.tasks.retrieve.retriever import Retriever
+from regard.tasks.retrieve.scores import compare_all, right_entries, score, tune_run
+from regard.tasks.training import Json, Log, Scored, Tables, Training, Workload
 from regard.text.tokenizer import EOS, UNK
+from regard.training.device import Machine
 from regard.training.distributed import ProcessGroup
 from regard.training.flops import count_cost
 from regard.training.loss import Loss
+from regard.training.plan import PlannedSetting
 from regard.training.trainer import Validation
 
-# The loss of encoders that shall bring together what belongs together: in-batch negatives.
+PARTS = 2
+"""A batch is read in parts of `train.batch_tokens` / PARTS tokens, each with texts of similar length."""
+FEW_QUESTIONS = 10
+"""Most questions per answer in the index of a validation, for speed."""
 
 
 def contrast(one_BV: Tensor, other_BV: Tensor, group_B: Tensor, temperature: float) -> Loss:
-    """How surely each text is told to belong to its partner, among the partners of all others; and the other way round.
+    """Contrastive loss with in-batch negatives: cross-entropy of the partner of each text, in both directions.
 
-    Vectors have length one. Pairs of one group (questions with the same answer) do not compete with each other.
+    Vectors have length one. Pairs of one group (questions with the same answer) are not negatives of each other.
     """
     scores_BB = (one_BV @ other_BV.mT).float() / temperature
     same_BB = group_B[:, None] == group_B[None, :]
     own_BB = torch.eye(len(group_B), dtype=torch.bool, device=group_B.device)
     scores_BB = scores_BB.masked_fill(same_BB & ~own_BB, float("-inf"))
-    surprise_B = (scores_BB.logsumexp(1) + scores_BB.logsumexp(0)) / 2 - scores_BB.diagonal()
-    total = surprise_B.sum(dtype=torch.float64)
+    loss_B = (scores_BB.logsumexp(1) + scores_BB.logsumexp(0)) / 2 - scores_BB.diagonal()
+    total = loss_B.sum(dtype=torch.float64)
     return Loss(total, total.detach(), len(group_B))
-
-
-PARTS = 2
-"""Texts are read so many times fewer at once than a batch has room for: those of one length together."""
-FEW_QUESTIONS = 10
-"""While training goes on, an answer is known by at most so many questions: as in use, and soon compared."""
 
 
 @dataclass(frozen=True)
 class PairBatch:
-    """Texts, and as many others: the partner of each. Texts of similar length stand together."""
+    """Texts and the partner of each, in several parts of texts of similar length."""
 
     texts: tuple[TokenSource, ...]
     place_R: Tensor
-    """Where each text, and after them each partner, stands in these."""
+    """The row of each text, then of each partner, in all parts together."""
     group_B: Tensor
-    """Which answer a pair belongs to."""
+    """The number of the answer of each pair."""
 
     @property
     def target_tokens(self) -> int:
-        """What the loss is summed over: pairs."""
+        """Number of pairs, over which the loss is summed."""
         return len(self.group_B)
 
     def to(self, device: torch.device | str) -> PairBatch:
-        """The same on another device."""
+        """A copy on another device."""
         texts = tuple(source.to(device) for source in self.texts)
         return PairBatch(texts, self.place_R.to(device), self.group_B.to(device))
 
 
 class RetrieveTrainUnit(StreamTrainUnit):
-    """What the loop must know of retrieval."""
+    """Batches of pairs of texts, their loss, and validation."""
 
     def __init__(self, recipe: Recipe, prepared: PreparedKnowledge, model: Network, group: ProcessGroup | None = None):
         self.recipe, self.data = recipe, prepared
         self.cost = count_cost(model)
         groups = [texts_of(entry, answers=recipe.task.match_answers) for entry in prepared.train]
-        groups = [texts for texts in groups if len(texts) > 1]  # one text has no partner
+        groups = [texts for texts in groups if len(texts) > 1]  # a single text has no partner
         self.sizes = np.array([len(texts) for texts in groups])
         self.group_T = np.repeat(np.arange(len(groups)), self.sizes)
         self.first = np.cumsum([0, *self.sizes[:-1]])
@@ -85,14 +99,14 @@ class RetrieveTrainUnit(StreamTrainUnit):
         self.ids = [ids[: recipe.task.max_tokens] for ids in encoded]
         self.length_T = np.array([len(ids) + 1 for ids in self.ids])
         even = np.full(len(self.ids), round(self.length_T.mean()) - 1, np.uint32)
-        # a batch mixes texts of all lengths, and always has as many
+        # Equal lengths: every batch has the same number of texts, of all lengths.
         super().__init__(recipe.train, (even, np.zeros_like(even)))
         self.by_vectors = replace(recipe.task, method="dense")
         self.known = [_few(entry) for entry in prepared.train]
         self.right = [number for number in right_entries(self.known, prepared.valid) if number is not None]
 
     def batch(self, position: int) -> PairBatch:
-        """The texts at this place of the stream, each with another partner and other tokens hidden every time."""
+        """The texts at this position of the stream, each time with other partners and other tokens replaced by UNK."""
         settings = self.recipe.train
         chance = np.random.Generator(np.random.PCG64([settings.seed % (1 << 64), position]))
         batch = self._join(self.stream.at(position), chance)
@@ -108,10 +122,10 @@ class RetrieveTrainUnit(StreamTrainUnit):
         return self._join(index, np.random.default_rng(0))
 
     def rows(self, batch: PairBatch, first: int, every: int) -> tuple[PairBatch, Rows | None]:
-        """All of it for the first process: a pair is told from all others of its batch, so none can be left out.
+        """The whole batch for the first process, since all pairs of a batch are negatives of each other.
 
-        The others only take part. A `train.gradient_accumulation` that they divide gives each of them
-        batches of its own.
+        The other processes only take part, with weight 0. If `train.gradient_accumulation` is a multiple of their
+        number, each process gets batches of its own.
         """
         if not first:
             return batch, None
@@ -120,7 +134,7 @@ class RetrieveTrainUnit(StreamTrainUnit):
         return part, Rows(torch.zeros(1, dtype=torch.long), 1, weight=0.0)
 
     def loss(self, model: Network, batch: PairBatch) -> Loss:
-        """Of telling partners."""
+        """Contrastive loss of the pairs."""
         vectors_RV = torch.cat([model(texts) for texts in batch.texts])
         one_BV, other_BV = vectors_RV[batch.place_R].chunk(2)
         return contrast(one_BV, other_BV, batch.group_B, self.recipe.task.temperature)
@@ -131,7 +145,7 @@ class RetrieveTrainUnit(StreamTrainUnit):
         return sum(self.cost.training(text=rows, token=rows * size, pair=rows * size**2) for rows, size in shapes)
 
     def validate(self, model: Network) -> Validation:
-        """How the held-out questions find their answers, by vectors alone."""
+        """Scores of the held-out questions by vectors only."""
         embedder = TrainedEmbedder(model, self.data.tokenizer, self.by_vectors)
         index = KnowledgeIndex(self.known, self.by_vectors, embedder)
         dense_QE = compare_all(index, [pair.source for pair in self.data.valid]).total(1.0)
@@ -140,7 +154,7 @@ class RetrieveTrainUnit(StreamTrainUnit):
         return Validation(scores, found.mrr)
 
     def _join(self, index: NDArray[np.int64], chance: np.random.Generator) -> PairBatch:
-        """Pairs of the texts with these numbers and a partner of each, drawn from the others of its answer."""
+        """Pairs of the texts with these numbers and partners that are drawn from the other texts of their answers."""
         group_B = self.group_T[index]
         size_B, first_B = self.sizes[group_B], self.first[group_B]
         further_B = 1 + (chance.random(len(index)) * (size_B - 1)).astype(np.int64)
@@ -157,3 +171,117 @@ class RetrieveTrainUnit(StreamTrainUnit):
 
 def _few(entry: KnowledgeEntry) -> KnowledgeEntry:
     return entry._replace(questions=entry.questions[:FEW_QUESTIONS])
+
+
+class TunedRetriever(Retriever):
+    """A retriever with the tuned settings of each method."""
+
+    def __init__(self, index: KnowledgeIndex, settings: RetrieveSettings, tuned: Mapping[str, Mapping[str, float]]):
+        super().__init__(index, settings)
+        self.tuned = tuned
+
+
+def score_methods(retriever: Retriever, tuned: Mapping[str, Mapping[str, float]], pairs: Sequence[Pair]) -> Json:
+    """Scores of the method in use, and of each single method."""
+    compared = compare_all(retriever.index, [pair.source for pair in pairs])
+    right = [number for number in right_entries(retriever.index.entries, pairs) if number is not None]
+    by_method = {
+        method: score(compared.by(method).total(found.get("dense_weight", 0.0)), right, found["threshold"]).as_dict()
+        for method, found in tuned.items()
+    }
+    settings = retriever.settings
+    own = score(compared.total(settings.dense_weight), right, settings.threshold)
+    return own.as_dict() | {"methods": by_method}
+
+
+class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
+    """From knowledge bases to a retriever."""
+
+    def check(self, recipe: Recipe) -> None:
+        """Refuse methods that need no training."""
+        settings: RetrieveSettings = recipe.task
+        if settings.encoder or settings.method == "bm25":
+            what = "retrieve.encoder" if settings.encoder else 'retrieve.method = "bm25"'
+            raise SettingsError(f'{what} needs no training: "regard index --new RUN FILE"')
+
+    def read(self, recipe: Recipe) -> TrainingKnowledge:
+        """Read the files."""
+        return TrainingKnowledge(recipe.data, recipe.train.seed)
+
+    def plan(self, examples: TrainingKnowledge, machine: Machine, given: Tables, where: str) -> list[PlannedSetting]:
+        """By the number of questions, and what the answers are."""
+        return make_retrieval_plan(examples.facts, given)
+
+    def sizes(self, recipe: Recipe, examples: TrainingKnowledge) -> dict[str, int]:
+        """The vocabulary has the size that the settings ask for."""
+        return {"vocabulary": recipe.tokenizer.vocab_size}
+
+    def workload(self, recipe: Recipe, examples: TrainingKnowledge) -> Workload:
+        """Pairs of texts of mean length: two passes."""
+        data = examples.facts
+        tokens = round(min(data.tokens, recipe.task.max_tokens))
+        amounts = {"text": data.texts, "token": data.texts * tokens, "pair": data.texts * tokens**2}
+        return Workload(amounts, tokens, passes=2)
+
+    def prepare(self, run: Run, recipe: Recipe, examples: TrainingKnowledge, log: Log, base: Run | None) -> None:
+        """Vocabulary, entries and held-out questions."""
+        prepare_knowledge(run, recipe, examples, log, base)
+
+    def open_data(self, run: Run, log: Log) -> PreparedKnowledge:
+        """From the run's own folder."""
+        return open_knowledge(run)
+
+    def train_unit(
+        self, recipe: Recipe, data: PreparedKnowledge, model: Network, group: ProcessGroup | None = None
+    ) -> RetrieveTrainUnit:
+        """Batches of pairs."""
+        return RetrieveTrainUnit(recipe, data, model, group)
+
+    def card(self, recipe: Recipe, data: PreparedKnowledge, base: Run | None) -> Json:
+        """Numbers of questions and answers."""
+        parts = {"train": sum(len(entry.questions) for entry in data.train)}
+        parts |= {"valid": len(data.valid), "test": len(data.test)}
+        return {
+            "vocabulary": data.tokenizer.size,
+            "questions": parts,
+            "answers": len(data.train),
+            "tuned": base.card.get("tuned", {}) if base else {},
+        }
+
+    def expected_initial_loss(self, recipe: Recipe, data: PreparedKnowledge) -> float:
+        """About half of the largest possible loss: similarities are between -1 and 1."""
+        return 2.0 + 1 / recipe.task.temperature
+
+    def predictor(self, run: Run, data: PreparedKnowledge, log: Log) -> TunedRetriever:
+        """A retriever with tuned weight and threshold whose index does not contain the held-out questions."""
+        embedder = open_embedder(run, run.recipe.task)
+        index = KnowledgeIndex(data.train, run.recipe.task, embedder)
+        settings = tune_run(run, index, log)
+        return TunedRetriever(index, settings, run.card.get("tuned", {}))
+
+    def score(self, predictor: TunedRetriever, examples: Sequence[Pair]) -> Scored:
+        """Recall and reciprocal rank of each method."""
+        return Scored(score_methods(predictor, predictor.tuned, examples))
+
+    def held_out(self, data: PreparedKnowledge) -> list[Pair]:
+        """Never the test part: later tuning uses these."""
+        return data.valid
+
+    def result_line(self, part: str, scores: Json) -> str:
+        """Recall and reciprocal rank."""
+        return (
+            f"recall@1 {scores['recall_1']:.2%}  recall@5 {scores['recall_5']:.2%}  MRR {scores['mrr']:.4f}"
+            f"  on {scores['questions']:,} questions"
+        )
+
+    def complete(self, run: Run, data: PreparedKnowledge) -> None:
+        """Index all entries, held-out questions included."""
+        store_entries(run, known_entries(run))
+
+    def folder(self, recipe: Recipe) -> Path:
+        """Named after the file."""
+        name = Path(recipe.data.train[0].source).name.partition(".")[0]
+        return Path("runs") / (name or recipe.model.arch)
+
+
+TRAINING = RetrieveTraining()
