@@ -86,6 +86,8 @@ def main() -> None:
     seen = translate(options, source, whole)
     seconds = time.perf_counter() - began
     half = options.lines // 2
+    if not any(0 < lines <= half for lines, _ in seen) or not any(lines > half for lines, _ in seen):
+        raise SystemExit("stream: the file was translated too fast to see both halves; give more --lines")
     first = max(size for lines, size in seen if 0 < lines <= half)
     second = max(size for lines, size in seen if lines > half)
     print(f"{options.lines:,} lines in {seconds / 60:.1f} min, {options.lines / seconds:.0f} a second")
