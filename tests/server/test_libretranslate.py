@@ -1,5 +1,7 @@
 """LibreTranslate's API: forms and JSON, one text or several, and its clients' errors."""
 
+import gc
+
 import pytest
 
 from regard.server.batching import Closing, QueueFull, TooLate
@@ -285,3 +287,19 @@ def test_bad_uploads_are_told_what_is_wrong(client, case, path):
     answer = client.post(path, **UPLOADS[case])
     assert answer.status_code == 400, answer.text
     assert answer.json()["error"]
+
+
+@pytest.mark.parametrize("end", ["", "\r\n--b", "\r\n--x--", "--b--"])
+def test_a_form_that_ends_early_is_refused_and_leaves_no_file_open(client, end):
+    fields = "".join(
+        f'--b\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+        for name, value in (("source", "en"), ("target", "it"))
+    )
+    file = '--b\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\nhello'
+    headers = {"Content-Type": "multipart/form-data; boundary=b"}
+    answer = client.post("/v1/documents", content=(fields + file + end).encode(), headers=headers)
+    assert answer.status_code == 400
+    assert "closing boundary" in answer.json()["error"]["message"]
+    gc.collect()  # a file that is still open gives a warning, which is an error here
+    whole = client.post("/v1/documents", content=(fields + file + "\r\n--b--\r\n").encode(), headers=headers)
+    assert (whole.status_code, whole.text) == (200, "HELLO")

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
+from python_multipart.multipart import parse_options_header
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.types import Message
@@ -120,7 +121,10 @@ async def read_upload(request: Request, most: int) -> tuple[dict[str, str], str,
     """The fields of a multipart form, and the name and content of its one file, which is kept in memory."""
     if content_type(request) != MULTIPART:
         raise ApiError(415, f"send the file as {MULTIPART}")
-    await request.body()  # whole, before it is parsed: a parser that is interrupted leaves its files open
+    _, options = parse_options_header(request.headers["content-type"])
+    end = b"\r\n--" + options.get(b"boundary", b"") + b"--"
+    if end not in b"\r\n" + await request.body():  # the parser never closes a file whose end is missing
+        raise ApiError(400, "the form is incomplete: its closing boundary is missing")
     parser = MultiPartParser(request.headers, request.stream(), max_files=1, max_fields=20)
     parser.spool_max_size = most  # the parser writes larger files to disk
     try:
