@@ -8,7 +8,7 @@ from regard.analysis.attribution import METHODS, Attribution, TokenPair, attribu
 from regard.analysis.attribution_methods import roll_out
 from regard.analysis.trace import TraceSide
 from regard.errors import ModelError
-from regard.layers.hooks import listen_to_states, streams, taps, trace
+from regard.layers.hooks import attention_hooks, listen_to_states, state_hooks, trace
 from regard.models.base import EncoderOutput, Seq2Seq
 from tests.toys import TOYS, VARIANTS, Sentences, build, close, sentences, tokens
 
@@ -49,8 +49,8 @@ def test_every_method_on_every_architecture(name: str, method: str) -> None:
     assert not found.source_TS.requires_grad
     assert all(torch.equal(weight, before[key]) for key, weight in model.state_dict().items())
     assert all(parameter.grad is None for parameter in model.parameters())
-    assert all(tap.idle for tap in taps(model).values())
-    assert not any(stream.listeners for stream in streams(model))
+    assert all(tap.idle for tap in attention_hooks(model).values())
+    assert not any(stream.listeners for stream in state_hooks(model))
 
 
 @pytest.mark.parametrize("method", ["rollout", "alti"])

@@ -22,7 +22,7 @@ from regard.analysis.head_roles import (
 )
 from regard.config import ModelSettings
 from regard.layers.attention import SelfAttention
-from regard.layers.hooks import taps, trace
+from regard.layers.hooks import attention_hooks, trace
 from regard.models.base import Seq2Seq
 from tests.toys import TOYS, VARIANTS, VOCABULARY, Sentences, build, sentences, tokens, toy
 
@@ -237,7 +237,7 @@ CASES = {
 @pytest.mark.parametrize("settings", CASES.values(), ids=CASES.keys())
 def test_a_random_model_has_no_roles(settings: ModelSettings) -> None:
     model, source, frequency_V = build(settings), sentences(lengths()[:40]), torch.randint(1, 1000, (VOCABULARY,))
-    for name in taps(model):
+    for name in attention_hooks(model):
         if name.startswith("encoder."):
             assert not any(survey_encoder(model, source, name, frequency_V).roles()), name
     with trace(model, "decoder*cross") as tape, torch.no_grad():

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from regard.analysis.head_roles import importance_by_ablation, importance_by_gradient, sentence_losses
 from regard.analysis.pruning import attentions
-from regard.layers.hooks import listen, taps
+from regard.layers.hooks import attention_hooks, listen
 from regard.models.base import Seq2Seq
 from tests.analysis.pairs import pairs
 from tests.toys import TOYS, VARIANTS, build, close
@@ -28,7 +28,7 @@ def test_a_head_that_says_nothing_does_not_matter() -> None:
     silence(model, "encoder.1.self", 2)
     for measure in (importance_by_ablation, importance_by_gradient):
         found = measure(model, batches)
-        assert list(found) == list(taps(model))
+        assert list(found) == list(attention_hooks(model))
         assert float(found["encoder.1.self"][2]) == pytest.approx(0, abs=1e-6)
         assert all((heads_H.abs() > 1e-5).sum() >= 3 for heads_H in found.values())
 
@@ -55,7 +55,7 @@ def test_losses_of_sentences_are_those_of_the_logits() -> None:
 def test_the_slope_is_that_of_a_gate(arch: str) -> None:
     """|d loss / d gate| by finite differences, sentence by sentence (Michel et al. 2019, equation 2)."""
     model, batch = build(TOYS[arch]).double().requires_grad_(False), pairs(5, 3)
-    name, step = list(taps(model))[-1], 1e-4
+    name, step = list(attention_hooks(model))[-1], 1e-4
 
     def loss_B(gate: float) -> Tensor:
         def scale(name: str, weights_BHTS: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from regard import models
 from regard.analysis.pruning import Kept, attentions, pruned_settings, pruned_weights, strongest
 from regard.config import ModelSettings
 from regard.errors import ModelError, SettingsError
-from regard.layers.hooks import listen, taps, without_heads
+from regard.layers.hooks import attention_hooks, listen, without_heads
 from regard.models.base import Seq2Seq, count_parameters
 from regard.models.transformer_settings import TransformerSettings
 from regard.run import restore
@@ -92,7 +92,7 @@ def test_a_model_without_any_head_still_counts_and_reorders() -> None:
     settings = VARIANTS["learned positions"]
     assert isinstance(settings, TransformerSettings)
     _, part = pruned(settings, dict.fromkeys(settings.attentions, ()))
-    assert not taps(part)
+    assert not attention_hooks(part)
     source, target_BWT = sentences([5, 3]), tokens(2, 3, 6)
     close(walk(part, source, target_BWT)[:, 1], part(source, target_BWT[:, 1]))
     order, memory = [2, 0, 0], part.encode(source)
@@ -167,6 +167,6 @@ def test_the_strongest_of_all_attentions() -> None:
 
 def test_settings_describe_models() -> None:
     settings: ModelSettings = dataclasses.replace(SMALL, remaining_heads=(("decoder.1.self", 0), ("encoder.0.self", 1)))
-    names = list(taps(build(settings)))
+    names = list(attention_hooks(build(settings)))
     assert "decoder.1.self" not in names
     assert len(names) == 6

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from regard.config import ModelSettings
 from regard.data.batches import DocumentBatch
 from regard.layers.dropout import Rows, sharing
-from regard.layers.hooks import listen, taps, trace
+from regard.layers.hooks import attention_hooks, listen, trace
 from regard.tasks.classify.training import ClassifyTrainUnit
 from regard.tasks.labels import label_loss
 from tests.reviews import CASES, LABELS, VOCABULARY, Documents, build, documents
@@ -109,12 +109,12 @@ def test_looking_changes_nothing(model) -> None:
     unseen = model(batch)
     with trace(model) as tape:
         close(model(batch), unseen)
-    assert set(tape) == set(taps(model))
+    assert set(tape) == set(attention_hooks(model))
     for listener in (lambda name, weights: weights, lambda name, weights: None):
         with listen(model, "*", listener):
             close(model(batch), unseen)
     assert torch.equal(model(batch), unseen)
-    assert all(tap.idle for tap in taps(model).values())
+    assert all(tap.idle for tap in attention_hooks(model).values())
 
 
 @every_classifier
@@ -142,7 +142,7 @@ def test_attention_can_be_replaced(model) -> None:
         changed[..., 0] = 1.0
         return changed
 
-    with listen(model, [name for name in taps(model) if name in ("word", "sentence", "pool")], first):
+    with listen(model, [name for name in attention_hooks(model) if name in ("word", "sentence", "pool")], first):
         assert (model(batch) - before).abs().max() > 1e-5
 
 

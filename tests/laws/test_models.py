@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
 from regard.config import ModelSettings
-from regard.layers.hooks import listen, taps, trace, without_heads
+from regard.layers.hooks import attention_hooks, listen, trace, without_heads
 from regard.models.base import Seq2Seq
 from regard.models.recurrent import RecurrentSettings
 from tests.toys import TOYS, VARIANTS, Sentences, build, close, map_tree, sentences, tokens, walk
@@ -163,9 +163,9 @@ def test_recording_changes_nothing(model: Seq2Seq, source: Sentences) -> None:
     unseen = model(source, target_BT)
     with trace(model) as tape:
         close(model(source, target_BT), unseen)
-    assert set(tape) == set(taps(model))
+    assert set(tape) == set(attention_hooks(model))
     assert torch.equal(model(source, target_BT), unseen)
-    assert all(tap.idle for tap in taps(model).values())
+    assert all(tap.idle for tap in attention_hooks(model).values())
 
 
 @every_attentive_model

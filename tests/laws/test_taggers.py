@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from regard.config import ModelSettings
 from regard.layers.dropout import Rows, sharing
-from regard.layers.hooks import listen, taps, trace
+from regard.layers.hooks import attention_hooks, listen, trace
 from regard.tasks.tag.data import TagBatch
 from regard.tasks.tag.training import TagTrainUnit
 from tests.tagged import CASES, LABELS, VOCABULARY, Words, build, sentences
@@ -132,7 +132,7 @@ def test_looking_changes_nothing(model) -> None:
     unseen = model(batch)
     with trace(model) as tape:
         close(model(batch), unseen)
-    assert set(tape) == set(taps(model))
+    assert set(tape) == set(attention_hooks(model))
     with listen(model, "*", lambda name, weights: weights):
         close(model(batch), unseen)
     assert torch.equal(model(batch), unseen)

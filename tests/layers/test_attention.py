@@ -300,7 +300,7 @@ def test_the_cache_grows_by_one_token_a_step() -> None:
 
 def test_cross_attention_holds_one_memory_for_all_queries() -> None:
     layer, memory_BSD, x_BTD = CrossAttention(8, 2, 6, "here"), torch.randn(3, 7, 8), torch.randn(3, 4, 8)
-    memory = layer.remember(memory_BSD)
+    memory = layer.project(memory_BSD)
     assert memory.key.shape == memory.value.shape == (3, 2, 7, 6)
     together = layer(x_BTD, memory, None)
     for place in range(4):

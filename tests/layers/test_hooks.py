@@ -11,7 +11,15 @@ from torch import Tensor
 
 from regard.errors import ModelError
 from regard.layers.attention import SelfAttention
-from regard.layers.hooks import AttentionHook, AttentionRecord, listen, match_taps, taps, trace, without_heads
+from regard.layers.hooks import (
+    AttentionHook,
+    AttentionRecord,
+    attention_hooks,
+    listen,
+    match_hooks,
+    trace,
+    without_heads,
+)
 from regard.models.base import Seq2Seq
 from tests.toys import TOYS, Sentences, build, close, sentences, tokens, walk
 
@@ -44,7 +52,7 @@ def test_a_tap_is_idle_again_after_an_error(model: Seq2Seq, source: Sentences) -
 
     with pytest.raises(RuntimeError, match="no"), listen(model, "*", refuse):
         model(source, tokens(2, 3))
-    assert all(tap.idle and not tap.listeners for tap in taps(model).values())
+    assert all(tap.idle and not tap.listeners for tap in attention_hooks(model).values())
 
 
 def test_an_idle_tap_never_sees_weights(model: Seq2Seq, source: Sentences, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,25 +67,25 @@ def test_an_idle_tap_never_sees_weights(model: Seq2Seq, source: Sentences, monke
 
 
 def test_names_follow_the_layers(model: Seq2Seq) -> None:
-    assert list(taps(model)) == [
+    assert list(attention_hooks(model)) == [
         *("encoder.0.self", "encoder.1.self", "encoder.2.self"),
         *("decoder.0.self", "decoder.0.cross", "decoder.1.self", "decoder.1.cross"),
     ]
 
 
 def test_patterns_choose(model: Seq2Seq) -> None:
-    chosen = match_taps(model, ["decoder.*.cross", "encoder.0.self", "decoder.0.*"])
+    chosen = match_hooks(model, ["decoder.*.cross", "encoder.0.self", "decoder.0.*"])
     assert [tap.name for tap in chosen] == ["decoder.0.cross", "decoder.1.cross", "encoder.0.self", "decoder.0.self"]
 
 
 def test_a_pattern_that_matches_nothing_names_the_nearest(model: Seq2Seq) -> None:
     with pytest.raises(ModelError, match=r'named "decoder.1.crosss"; did you mean "decoder.1.cross"\?'):
-        match_taps(model, ["encoder.*", "decoder.1.crosss"])
+        match_hooks(model, ["encoder.*", "decoder.1.crosss"])
 
 
 def test_a_pattern_far_from_everything_lists_what_there_is(model: Seq2Seq) -> None:
     with pytest.raises(ModelError, match=r'named "xyz"; there are encoder.0.self, encoder.1.self'):
-        match_taps(model, "xyz")
+        match_hooks(model, "xyz")
 
 
 def test_a_trace_holds_what_passed(model: Seq2Seq, source: Sentences) -> None:
@@ -153,7 +161,7 @@ def test_replaced_weights_keep_their_shape(model: Seq2Seq, source: Sentences) ->
 @pytest.mark.parametrize("head", [4, -1])
 def test_a_head_that_does_not_exist_is_refused(model: Seq2Seq, source: Sentences, head: int) -> None:
     with (
-        pytest.raises(ModelError, match=f"encoder.0.self has heads 0 to 3, and no head {head}"),
+        pytest.raises(ModelError, match=f"encoder.0.self has heads 0 to 3, not {head}"),
         listen(model, "*", without_heads(head)),
     ):
         model(source, tokens(2, 3))

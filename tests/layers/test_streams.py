@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.errors import ModelError
-from regard.layers.hooks import listen_to_states, streams, trace_states
+from regard.layers.hooks import listen_to_states, state_hooks, trace_states
 from tests.toys import TOYS, build, close, sentences, tokens, walk
 
 
@@ -22,7 +22,7 @@ def test_every_architecture_shows_its_states(arch: str) -> None:
     assert torch.equal(states["encoder.top"], model.encode(source).states_BSD)
     assert torch.equal(model.output(states["decoder.top"]), plain)
     assert all(state.shape[:2] == ((2, 5) if name.startswith("encoder") else (2, 4)) for name, state in states.items())
-    assert not any(stream.listeners for stream in streams(model))
+    assert not any(stream.listeners for stream in state_hooks(model))
 
 
 def test_states_can_be_replaced() -> None:

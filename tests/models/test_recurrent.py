@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from regard import models
 from regard.errors import ModelError, SettingsError
-from regard.layers.hooks import listen, taps, trace
+from regard.layers.hooks import attention_hooks, listen, trace
 from regard.layers.rnn_cells import LSTM, RecurrentCell, unroll
 from regard.models.recurrent import BahdanauDecoder, LuongDecoder, Recurrent
 from tests.toys import VOCABULARY, Sentences, build, close, map_tree, sentences, tokens, toy, walk
@@ -277,7 +277,7 @@ def test_an_empty_sentence_gives_numbers(arch: str) -> None:
 
 def test_without_attention_there_is_nothing_to_look_at() -> None:
     model = small("seq2seq-lstm")
-    assert taps(model) == {}
+    assert attention_hooks(model) == {}
     assert model.encode(sentences([5, 3])).extra.keys == ()
 
 
@@ -285,7 +285,7 @@ def test_without_attention_there_is_nothing_to_look_at() -> None:
 @torch.no_grad()
 def test_teacher_forcing_is_seen_as_one_pass(arch: str) -> None:
     model, source = small(arch), sentences([6, 3])
-    assert list(taps(model)) == [CROSS]
+    assert list(attention_hooks(model)) == [CROSS]
     with trace(model) as tape:
         model(source, tokens(2, 5))
     (seen,) = tape.calls[CROSS]

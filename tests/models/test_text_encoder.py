@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from regard import models
 from regard.cli import main
-from regard.layers.hooks import taps, trace
+from regard.layers.hooks import attention_hooks, trace
 from regard.models import presets
 from regard.models.transformer_settings import TextEncoderSettings
 from tests.toys import close
@@ -85,7 +85,7 @@ def test_looking_changes_nothing(settings):
     unseen = model(batch)
     with trace(model) as tape:
         close(model(batch), unseen)
-    assert set(tape) == set(taps(model))
+    assert set(tape) == set(attention_hooks(model))
     close(tape["pool"].weights_BHTS.sum(-1).flatten(), torch.ones(2))
 
 

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from regard import models
 from regard.errors import ModelError, SettingsError
-from regard.layers.hooks import taps, trace
+from regard.layers.hooks import attention_hooks, trace
 from regard.layers.positional_encoding import NoPositions, sinusoids
 from regard.models.base import count_parameters, visible
 from regard.models.transformer import (
@@ -158,8 +158,8 @@ def test_tying_all_needs_one_vocabulary() -> None:
 
 def test_depths_are_separate() -> None:
     model = small(encoder_layers=5, decoder_layers=1)
-    assert sum(name.startswith("encoder") for name in taps(model)) == 5
-    assert sum(name.startswith("decoder") for name in taps(model)) == 2
+    assert sum(name.startswith("encoder") for name in attention_hooks(model)) == 5
+    assert sum(name.startswith("decoder") for name in attention_hooks(model)) == 2
 
 
 def test_heads_may_have_any_width() -> None:
@@ -250,7 +250,7 @@ def test_an_encoder_alone_gives_states_to_classify() -> None:
     assert memory.states_BSD.shape == (2, 5, 8)
     assert memory.mask_BS is source.mask_BS
     nn.Linear(8, 3)(memory.states_BSD[:, 0]).sum().backward()
-    assert list(taps(encoder)) == ["encoder.0.self", "encoder.1.self"]
+    assert list(attention_hooks(encoder)) == ["encoder.0.self", "encoder.1.self"]
 
 
 @pytest.fixture(params=["sinusoidal", "rotary"])

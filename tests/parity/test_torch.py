@@ -108,7 +108,7 @@ def test_cross_attention() -> None:
         torch.arange(6) < torch.tensor([[6], [3]]),
     )
     expected, _ = theirs(x_BTD, memory_BSD, memory_BSD, key_padding_mask=~mask_BS)
-    close(ours(x_BTD, ours.remember(memory_BSD), mask_BS), expected)
+    close(ours(x_BTD, ours.project(memory_BSD), mask_BS), expected)
 
 
 def test_gradients_of_self_attention() -> None:

@@ -40,7 +40,7 @@ class EncoderGraph(nn.Module):
         for block in encoder.blocks:
             x_BSD = block(x_BSD, mask_BS)
         states_BSD = encoder.norm(x_BSD)
-        return [tensor for block in self.model.decoder for tensor in block.cross_attention.remember(states_BSD)]
+        return [tensor for block in self.model.decoder for tensor in block.cross_attention.project(states_BSD)]
 
 
 class DecoderGraph(nn.Module):

@@ -1,7 +1,7 @@
-"""Attention, the one primitive: a query scored against keys, a softmax, a sum of values.
+"""Attention: scores of queries and keys, softmax, weighted sums of values; multi-head self- and cross-attention.
 
-Every attention of the package ends in `attend`. While nobody looks, dot-product scores take PyTorch's fused kernel;
-while a tap is listened to, the same call computes the same weights in the open, hands them out and takes replacements.
+Every attention of the package is computed by `attend`. Dot-product scores use PyTorch's fused kernel; if a hook is
+attached, the weights are computed explicitly, so that they can be recorded and replaced.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from regard.layers.kv_cache import KVCache
 from regard.layers.positional_encoding import RotaryEncoding
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Scores: how well a query matches a key. Each maps query [..., T, Kq] and key [..., S, Kk] to scores [..., T, S].
-# The dot-product kinds say so by `as_dot`, which is what the fused kernel needs to know.
+# Scores of query [..., T, Kq] and key [..., S, Kk]: [..., T, S]. Those that are dot products have `as_dot`, which the
+# fused kernel needs.
 
 
 class DotProductScore(nn.Module):
@@ -29,7 +29,7 @@ class DotProductScore(nn.Module):
     scale = 1.0
 
     def as_dot(self, query: Tensor) -> tuple[Tensor, float]:
-        """The query and the factor with which a plain dot product gives this score."""
+        """The query and the factor whose dot product with the key is this score."""
         return query, self.scale
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
@@ -38,14 +38,14 @@ class DotProductScore(nn.Module):
 
 
 class ScaledDotProductScore(DotProductScore):
-    """q . k / sqrt(K) (Vaswani et al. 2017): keeps the variance of the scores at one."""
+    """q . k / sqrt(K) (Vaswani et al. 2017): scores of random vectors have variance one."""
 
     def as_dot(self, query: Tensor) -> tuple[Tensor, float]:
         return query, 1.0 / math.sqrt(query.shape[-1])
 
 
 class BilinearScore(DotProductScore):
-    """q W k (Luong et al. 2015, "general"): the query is mapped into the space of the keys."""
+    """q W k (Luong et al. 2015, "general"): the query is projected to the width of the keys."""
 
     def __init__(self, query_width: int, key_width: int):
         super().__init__()
@@ -58,7 +58,7 @@ class BilinearScore(DotProductScore):
 class AdditiveScore(nn.Module):
     """v . tanh(W q + U k) (Bahdanau et al. 2015; "concat" in Luong et al. 2015).
 
-    `U k` does not depend on the query: `prepare` computes it once a sentence, and `forward` takes prepared keys.
+    `U k` does not depend on the query: `prepare` computes it once per sentence, and `forward` takes prepared keys.
     """
 
     def __init__(self, query_width: int, key_width: int, inner: int):
@@ -68,7 +68,7 @@ class AdditiveScore(nn.Module):
         self.score = nn.Linear(inner, 1, bias=False)
 
     def prepare(self, key: Tensor) -> Tensor:
-        """The part of the score that belongs to the keys alone."""
+        """The part of the score that depends on the keys only."""
         return self.key(key)
 
     def forward(self, query: Tensor, prepared_key: Tensor) -> Tensor:
@@ -80,7 +80,7 @@ SCALED_DOT = ScaledDotProductScore()
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The one function
+# Attention
 
 
 def attend(
@@ -93,10 +93,10 @@ def attend(
     causal: bool = False,
     tap: AttentionHook | None = None,
 ) -> Tensor:
-    """Score query [..., H, T, K] against key [..., H, S, K], normalise, mix value [..., H, S, Kv].
+    """Attention of query [..., H, T, K] to key [..., H, S, K]: weighted sums of value [..., H, S, Kv].
 
-    `mask` is boolean, broadcasts to [..., H, T, S] and is True where a key may be seen. `causal` lets query t see keys
-    up to t and stands instead of a mask. A query that may see nothing gets zeros.
+    `mask` is boolean, broadcasts to [..., H, T, S] and is True for keys that may be attended to. `causal`, instead of a
+    mask: query t attends to keys up to t. The output of a query without any key is zero.
     """
     if (tap is None or tap.idle) and isinstance(score, DotProductScore):
         query, scale = score.as_dot(query)
@@ -113,7 +113,7 @@ def attend(
 
 
 def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
-    """PyTorch's kernel. On a CPU always in float32: in bfloat16 its backward pass takes five times as long."""
+    """PyTorch's fused kernel. On a CPU always in float32: in bfloat16 its backward pass takes five times as long."""
     if query.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
         with torch.autocast("cpu", enabled=False):
             return _fused(query.float(), key.float(), value.float(), mask, causal, scale)
@@ -121,7 +121,7 @@ def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causa
 
 
 def normalise(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Softmax over the keys that the mask lets through; a row that sees nothing is all zeros, never NaN."""
+    """Softmax over the keys that the mask allows; a row without any key is zero, never NaN."""
     if mask is None:
         return scores.softmax(-1)
     weights = scores.masked_fill(~mask, -math.inf).softmax(-1)
@@ -129,22 +129,21 @@ def normalise(scores: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def causal_mask(queries: int, keys: int, device: torch.device) -> Tensor:
-    """True where query t may see key s, s <= t."""
+    """True where query t may attend to key s: s <= t."""
     return torch.ones(queries, keys, dtype=torch.bool, device=device).tril()
 
 
 def attend_nearby(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, window: int, *, tap: AttentionHook | None = None
 ) -> Tensor:
-    """Restricted self-attention: each of n positions sees `window // 2` neighbours on either side, in O(window n d).
+    """Restricted self-attention: each of n positions attends to `window // 2` neighbours on both sides; O(window n d).
 
-    Tensors are [B, H, N, K], `mask` is [B, N]. Queries are cut into blocks; each is attended, a short sequence of its
-    own, against the keys that it can reach, so no n by n matrix ever exists. A listening tap still receives weights
-    [B, H, N, N], spread out for looking at.
+    Tensors are [B, H, N, K], `mask` is [B, N]. Queries are divided into blocks; each attends to the keys within reach,
+    like a short sequence, so that there is no n by n matrix. With a hook attached the weights are [B, H, N, N].
     """
     batch, length, reach = query.shape[0], query.shape[-2], window // 2
     block = max(reach, 16)
-    if length <= 3 * block or (tap is not None and not tap.idle):  # too short to gain by cutting, or looked at
+    if length <= 3 * block or (tap is not None and not tap.idle):  # too short for blocks to be faster, or recorded
         return attend(query, key, value, _band(length, reach, mask, query.device), tap=tap)
     real = torch.ones(batch, length, dtype=torch.bool, device=query.device) if mask is None else mask
     seen = _cut(real[:, None, :, None], block, reach).transpose(-1, -2)  # [B blocks, 1, 1, block + 2 reach]
@@ -155,7 +154,7 @@ def attend_nearby(
 
 
 def _cut(x: Tensor, block: int, reach: int = 0) -> Tensor:
-    """[B, H, N, K] to [B blocks, H, block + 2 reach, K]: each block with what lies within reach of it, zero-padded."""
+    """[B, H, N, K] to [B blocks, H, block + 2 reach, K]: each block with its neighbours within reach, zero-padded."""
     padded = F.pad(x, (0, 0, reach, reach + -x.shape[-2] % block))
     return padded.unfold(-2, block + 2 * reach, block).permute(0, 2, 1, 4, 3).flatten(0, 1)
 
@@ -167,18 +166,18 @@ def _band(length: int, reach: int, mask: Tensor | None, device: torch.device) ->
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Many heads
+# Multi-head attention
 
 
 class KeyValue(NamedTuple):
-    """Keys and values of one attention layer, computed once and used many times."""
+    """Keys and values of one attention layer, computed once per source."""
 
     key: Tensor
     value: Tensor
 
 
 class SelfAttention(nn.Module):
-    """Multi-head attention of a sequence to itself, with one projection for queries, keys and values together."""
+    """Multi-head self-attention, with one projection for queries, keys and values together."""
 
     def __init__(
         self, width: int, heads: int, head_width: int, name: str, *, causal: bool = False, window: int = 0,
@@ -191,7 +190,7 @@ class SelfAttention(nn.Module):
         self.tap = AttentionHook(name)
 
     def forward(self, x_BTD: Tensor, mask_BT: Tensor | None = None) -> Tensor:
-        """Attend over the whole sequence; a causal layer needs no mask, because padding comes last."""
+        """Attention over the whole sequence; a causal layer needs no mask, because padding is at the end."""
         query, key, value = self._project(x_BTD)
         if self.rotary is not None:
             query, key = self.rotary(query), self.rotary(key)
@@ -210,7 +209,7 @@ class SelfAttention(nn.Module):
         return KVCache(empty, empty)
 
     def step(self, x_BWD: Tensor, cache: KVCache) -> tuple[Tensor, KVCache]:
-        """One token further for each of W hypotheses, against what each of them has seen so far."""
+        """Attention of the next token of each of W hypotheses to the tokens before it."""
         qkv = self.qkv(x_BWD).unflatten(-1, (3, self.heads, -1))  # [B, W, 3, H, K]
         if self.rotary is not None:
             turned = self.rotary(qkv[:, :, :2].unsqueeze(-2), cache.length).squeeze(-2)
@@ -218,7 +217,7 @@ class SelfAttention(nn.Module):
         query_BWHK, cache = qkv[:, :, 0], cache.add(qkv[:, :, 1:])
         if self.tap.idle:
             mixed = attend(query_BWHK.transpose(1, 2), *cache.slots()).transpose(1, 2)
-        else:  # who looks wants to see the tokens of one hypothesis, not the slots of a sentence
+        else:  # weights are recorded by the tokens of a hypothesis, not by the slots of a sentence
             key, value = (part.flatten(0, 1) for part in cache)
             mixed = attend(query_BWHK.flatten(0, 1).unsqueeze(2), key, value, tap=self.tap)
         return self.out(mixed.reshape(*x_BWD.shape[:2], -1)), cache
@@ -229,7 +228,7 @@ class SelfAttention(nn.Module):
 
 
 class CrossAttention(nn.Module):
-    """Multi-head attention of one sequence to another. `remember` projects the other one, once."""
+    """Multi-head attention of one sequence to another. `project` computes the keys and values of the other, once."""
 
     def __init__(self, width: int, heads: int, head_width: int, name: str):
         super().__init__()
@@ -239,13 +238,13 @@ class CrossAttention(nn.Module):
         self.out = glorot(nn.Linear(heads * head_width, width))
         self.tap = AttentionHook(name)
 
-    def remember(self, memory_BSD: Tensor) -> KeyValue:
-        """Keys and values [B, H, S, K] of the encoded source, shared by every query that will ever look at it."""
+    def project(self, memory_BSD: Tensor) -> KeyValue:
+        """Keys and values [B, H, S, K] of the encoded source, for all queries."""
         key, value = self.key_value(memory_BSD).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)
         return KeyValue(key, value)
 
     def forward(self, x_BTD: Tensor, memory: KeyValue, mask_BS: Tensor | None) -> Tensor:
-        """T queries a sentence: target positions in training, W hypotheses in search."""
+        """Attention of T queries per sentence: target positions in training, W hypotheses in search."""
         query = self.query(x_BTD).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         mask = None if mask_BS is None else mask_BS[:, None, None, :]
         mixed = attend(query, memory.key, memory.value, mask, tap=self.tap)

@@ -1,8 +1,8 @@
-"""Words from their pieces: what the tokenizer cut a word into becomes one vector a word.
+"""Word vectors from characters, or from whatever pieces the tokenizer divides words into: one vector per word.
 
-A word is known in two ways. Its spelling is read by a convolution over three neighbouring pieces and the strongest
-answer to each question (Collobert et al. 2011; Ma and Hovy 2016), which serves words never seen before. And it has a
-vector of its own, found by hashing its pieces twice (Svenstrup et al. 2017), so that no list of words is needed.
+A vector has two parts. A convolution over three pieces with max-pooling (Collobert et al. 2011; Ma and Hovy
+2016) encodes the spelling, also of unknown words. A hashed embedding, the sum of two rows of a table found by hashing
+the pieces (Svenstrup et al. 2017), encodes the whole word without a vocabulary of words.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from regard.layers.init import glorot
 
 FACTOR = 0x2545F4914F6CDD1D
 MIXERS = (0x1D8E4E27C47D124F, 0x369DEA0F31A53F85)
-"""Odd numbers with no pattern in their bits; their products wrap around at 64 bits."""
+"""Odd numbers with random bits, for hashing; their products wrap around at 64 bits."""
 SPREAD = 0.3
-"""Of the first vectors of whole words."""
+"""Range of the initial word embeddings."""
 
 
 class CharacterWordEncoder(nn.Module):
-    """Pieces of words in, a vector a word out."""
+    """Encodes the pieces of each word as one vector per word."""
 
     def __init__(self, vocabulary: int, *, piece: int, spelling: int, words: int, embedding: int, word_dropout: float):
         super().__init__()
@@ -34,7 +34,7 @@ class CharacterWordEncoder(nn.Module):
         self.hide = Dropout(word_dropout)
 
     def forward(self, ids_BTS: Tensor, mask_BTS: Tensor) -> Tensor:
-        """Vectors [B, T, D] of words, zero where there is none. A word that comes again is read once."""
+        """Vectors [B, T, D] of words, zero on padding. A word that occurs several times is computed once."""
         mask_BT = mask_BTS[:, :, 0]
         ids_NS, mask_NS = ids_BTS[mask_BT], mask_BTS[mask_BT]
         key_U, number_N = torch.unique(fingerprint(ids_NS, mask_NS), return_inverse=True)
@@ -51,7 +51,7 @@ class CharacterWordEncoder(nn.Module):
         return torch.cat([spelt_BTD, whole_BTD * self.hide(whole_BTD.new_ones(*mask_BT.shape, 1))], dim=-1)
 
     def spell(self, ids_US: Tensor, mask_US: Tensor) -> Tensor:
-        """What is read from the pieces alone, [U, D]."""
+        """The encoding of the spelling, [U, D]."""
         mask_US = mask_US.to(self.char_embedding.weight.device)
         x_USE = self.char_embedding(ids_US) * mask_US[:, :, None]
         near_USE = torch.cat([F.pad(x_USE[:, :-1], (0, 0, 1, 0)), x_USE, F.pad(x_USE[:, 1:], (0, 0, 0, 1))], dim=-1)
@@ -60,17 +60,17 @@ class CharacterWordEncoder(nn.Module):
 
 
 def fingerprint(ids_NS: Tensor, mask_NS: Tensor) -> Tensor:
-    """A number [N] that stands for all pieces of a word in their order: a polynomial, modulo 2^64."""
+    """A hash [N] of the pieces of a word in their order: a polynomial, modulo 2^64."""
     powers = torch.tensor([_signed(pow(FACTOR, place, 1 << 64)) for place in range(ids_NS.shape[1])])
     return ((ids_NS + 1) * powers.to(ids_NS.device) * mask_NS).sum(1)
 
 
 def mix(key_U: Tensor, mixer: int) -> Tensor:
-    """Another number whose low bits depend on all bits of the first."""
+    """Another hash, whose low bits depend on all bits of the first."""
     mixed_U = (key_U ^ (key_U >> 29)) * mixer
     return mixed_U ^ (mixed_U >> 32)
 
 
 def _signed(number: int) -> int:
-    """As the 64 bits of a signed number."""
+    """The signed number with the same 64 bits."""
     return number - (1 << 64) if number >= 1 << 63 else number

@@ -1,8 +1,8 @@
-"""A linear chain over labels: a label has a score at its place, and one after the label before it (a CRF).
+"""A linear-chain conditional random field (Lafferty et al. 2001): scores of labels, and of pairs of adjacent labels.
 
-Lafferty et al. 2001. The sum over all paths is taken forwards and backwards with scaled probabilities (Rabiner 1989),
-one small matrix product a step for the whole batch. Its gradient is the marginals, so it is written out and need not be
-recorded step by step. All in double precision, whose range no sensible score leaves.
+The forward-backward algorithm sums over all label sequences with scaled probabilities (Rabiner 1989), by one small
+matrix product per word for the whole batch. The gradient of the sum is the marginal probabilities; it is computed
+directly, because autograd would be slower. Everything is in double precision.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from torch.nn import functional as F
 
 
 class LinearChainCRF(nn.Module):
-    """Learnt scores of a label after another, of the first label and of the last.
+    """Learned scores of label transitions, of the first label and of the last one.
 
-    Padding stands at the ends of rows, and every row has at least one word.
+    Padding is at the end of a row, and every row has at least one word.
     """
 
     def __init__(self, labels: int):
         super().__init__()
         self.transitions = nn.Parameter(torch.zeros(labels, labels))
-        """Row: the label before."""
+        """Rows: the previous label."""
         self.start = nn.Parameter(torch.zeros(labels))
         self.end = nn.Parameter(torch.zeros(labels))
 
     def negative_log_likelihood(
         self, logits_BTL: Tensor, target_BT: Tensor, mask_BT: Tensor, smoothing: float = 0.0
     ) -> Tensor:
-        """Negative log-probability [B] of the right labels; smoothing gives its share to all labels alike."""
+        """Negative log-probability [B] of the right labels, with label smoothing."""
         score_BTL, after_LL = self._close(logits_BTL, mask_BT), self.transitions.double()
         total_B: Tensor = _Total.apply(score_BTL, after_LL, mask_BT)  # type: ignore[no-untyped-call]
         place_BT = score_BTL.gather(2, target_BT[:, :, None])[:, :, 0]
@@ -42,13 +42,13 @@ class LinearChainCRF(nn.Module):
 
     @torch.no_grad()
     def marginals(self, logits_BTL: Tensor, mask_BT: Tensor) -> Tensor:
-        """Probability of each label at each place, over all paths; zero on padding."""
-        swept = sweep(self._close(logits_BTL, mask_BT), self.transitions.double(), mask_BT)
-        return swept.before_BTL * swept.behind_BTL * mask_BT[:, :, None]
+        """The marginal probability of each label of each word; zero on padding."""
+        found = forward_backward(self._close(logits_BTL, mask_BT), self.transitions.double(), mask_BT)
+        return found.before_BTL * found.behind_BTL * mask_BT[:, :, None]
 
     @torch.no_grad()
     def best(self, logits_BTL: Tensor, mask_BT: Tensor) -> Tensor:
-        """The likeliest path [B, T] of each row (Viterbi 1967); 0 on padding."""
+        """The most likely label sequence [B, T] of each row (Viterbi 1967); 0 on padding."""
         score_BTL, after_LL = self._close(logits_BTL, mask_BT), self.transitions.double()
         stay_L = torch.arange(after_LL.shape[0], device=after_LL.device)
         best_BL, pointers = score_BTL[:, 0], []
@@ -63,7 +63,7 @@ class LinearChainCRF(nn.Module):
         return torch.stack(path[::-1], dim=1) * mask_BT
 
     def _close(self, logits_BTL: Tensor, mask_BT: Tensor) -> Tensor:
-        """The scores with those of first and last labels on top; zero on padding."""
+        """The scores including those of the first and the last label; zero on padding."""
         real_BT1 = mask_BT[:, :, None]
         end_BT1 = real_BT1 & ~F.pad(mask_BT[:, 1:], (0, 1))[:, :, None]
         inner_BTL = torch.where(real_BT1, logits_BTL.double(), 0.0) + torch.where(end_BT1, self.end.double(), 0.0)
@@ -71,20 +71,20 @@ class LinearChainCRF(nn.Module):
 
 
 class ForwardBackward(NamedTuple):
-    """What a pass in each direction found."""
+    """The result of the forward-backward algorithm."""
 
     total_B: Tensor
-    """Logarithm of the sum over all paths."""
+    """Logarithm of the sum over all label sequences."""
     before_BTL: Tensor
-    """Share of the paths up to here that end in this label."""
+    """Forward probabilities: the share of the sequences up to this word that end in this label."""
     behind_BTL: Tensor
-    """How much likelier this label becomes by what follows: times the above, its probability."""
+    """Backward factors: times the forward probability, the marginal probability of the label."""
     onward_BTL: Tensor
-    """The same before the step to this label is taken; zero at the first place and on padding."""
+    """The same before the transition to this label; zero for the first word and on padding."""
 
 
-def sweep(score_BTL: Tensor, after_LL: Tensor, mask_BT: Tensor) -> ForwardBackward:
-    """Sum over all paths, forwards and backwards."""
+def forward_backward(score_BTL: Tensor, after_LL: Tensor, mask_BT: Tensor) -> ForwardBackward:
+    """The forward-backward algorithm."""
     peak_BT, top = score_BTL.amax(-1), after_LL.max()
     weights = (score_BTL - peak_BT[:, :, None]).exp().unbind(1)
     step_LL = (after_LL - top).exp()
@@ -114,13 +114,13 @@ def sweep(score_BTL: Tensor, after_LL: Tensor, mask_BT: Tensor) -> ForwardBackwa
 
 
 class _Total(torch.autograd.Function):
-    """The logarithm of the sum over all paths. Its slope is how often each label, and each pair, is expected."""
+    """The logarithm of the sum over all label sequences. Its gradient is the expected counts of labels and pairs."""
 
     @staticmethod
     def forward(context: Any, score_BTL: Tensor, after_LL: Tensor, mask_BT: Tensor) -> Tensor:
-        swept = sweep(score_BTL, after_LL, mask_BT)
-        context.save_for_backward(*swept[1:], after_LL, mask_BT)
-        return swept.total_B
+        found = forward_backward(score_BTL, after_LL, mask_BT)
+        context.save_for_backward(*found[1:], after_LL, mask_BT)
+        return found.total_B
 
     @staticmethod
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:

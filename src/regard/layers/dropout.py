@@ -1,7 +1,7 @@
-"""Dropout with cheap random numbers: one 64-bit draw decides eight elements.
+"""Dropout with fast random numbers: one 64-bit random number for eight elements.
 
 PyTorch's `bernoulli_` takes a fifth of a training step on a CPU. Here the rate is rounded to a multiple of 1/256 and
-the kept elements are scaled by the exact inverse of the rounded rate, so the expectation is exact.
+the kept elements are scaled by the exact inverse of the rounded rate, so that the expectation is exact.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from regard.errors import ModelError
 
 
 class Rows(NamedTuple):
-    """The rows of a batch that a process computes when several share it."""
+    """The rows of a batch that one of several processes computes."""
 
     index_R: Tensor
     total: int
     """Rows of the whole batch."""
     weight: float = 1.0
-    """0 where there was no row left for this process, and one is computed only to take part."""
+    """0 if there is no row for this process, and one is computed only to take part in the communication."""
 
     @classmethod
     def deal(cls, total: int, first: int, every: int) -> Rows:
-        """Every so many rows, from the first on."""
+        """Every n-th row, starting with `first`."""
         if first >= total:
             return cls(torch.zeros(1, dtype=torch.long), total, weight=0.0)
         return cls(torch.arange(first, total, every), total)
@@ -38,9 +38,9 @@ _shared: Rows | None = None
 
 @contextmanager
 def sharing(rows: Rows | None) -> Iterator[None]:
-    """Inside, masks are drawn for the whole batch, though only these rows of it are there.
+    """Within the block, masks are made for the whole batch, of which the model sees only these rows.
 
-    So a row meets the same mask whether one process computes the batch or several do.
+    So a row gets the same mask whether one process computes the batch or several do.
     """
     global _shared
     before, _shared = _shared, rows
@@ -66,7 +66,7 @@ def keep_mask(shape: torch.Size, dropped: int, device: torch.device) -> Tensor:
 
 
 def _shared_mask(shape: torch.Size, dropped: int, device: torch.device, axis: int, rows: Rows) -> Tensor:
-    """The rows' part of the mask of the whole batch, which may stand in the tensor more than once (R-Drop)."""
+    """The mask of these rows, selected from that of the whole batch, which R-Drop repeats in the tensor."""
     times, rest = divmod(shape[axis], len(rows.index_R))
     if rest:
         raise ModelError(
@@ -96,17 +96,17 @@ class _Drop(torch.autograd.Function):
 
 
 class Dropout(nn.Module):
-    """Zero a share of the elements while training, scale the rest up so that the expectation stays."""
+    """Sets a share of the elements to zero in training and scales the others, so that the expectation is the same."""
 
     def __init__(self, rate: float, rows: int = 0):
-        """`rows`: the axis of the batch in what will be dropped."""
+        """`rows`: the batch axis of the input."""
         super().__init__()
-        self.dropped = min(round(rate * 256), 255)  # something must be left to scale up
+        self.dropped = min(round(rate * 256), 255)  # some elements must remain
         self.rows = rows
         self.strength = 1.0
 
     def forward(self, x: Tensor) -> Tensor:
-        """Drop when training; otherwise give x back untouched."""
+        """Apply dropout in training; otherwise return x."""
         dropped = round(self.dropped * self.strength)
         if not (self.training and dropped):
             return x
@@ -118,7 +118,7 @@ class Dropout(nn.Module):
 
 
 def set_dropout_strength(model: nn.Module, strength: float) -> None:
-    """Let all dropout of a model work at this share of its rate."""
+    """Set all dropout of a model to this share of its rate."""
     for module in model.modules():
         if isinstance(module, Dropout):
             module.strength = strength

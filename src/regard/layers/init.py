@@ -1,4 +1,4 @@
-"""Initial weights of projections."""
+"""Initial weights of linear layers."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ STACKED = "stacked"
 
 
 def stack(linear: nn.Linear, parts: int) -> nn.Linear:
-    """Say that several projections lie one below the other in a layer's matrix, for those who treat each on its own."""
+    """Record that the matrix of a layer contains several projections; Muon treats each by itself."""
     setattr(linear, STACKED, parts)
     return linear
 
 
 def stacked(linear: nn.Linear) -> int:
-    """How many projections lie in a layer's matrix."""
+    """The number of projections in the matrix of a layer."""
     return getattr(linear, STACKED, 1)
 
 
 def glorot(linear: nn.Linear, parts: int = 1) -> nn.Linear:
-    """Glorot's uniform spread and zero bias, as the Transformer's first code had them.
+    """Glorot's uniform initialisation and zero bias, as in the first code of the Transformer.
 
-    A layer that fuses several projections says how many: each part gets the spread of its own shape.
+    `parts`: the number of projections in the layer; each is initialised by its own shape.
     """
     for part in stack(linear, parts).weight.chunk(parts):
         nn.init.xavier_uniform_(part)
@@ -30,8 +30,8 @@ def glorot(linear: nn.Linear, parts: int = 1) -> nn.Linear:
     return linear
 
 
-def silence(linear: nn.Linear) -> None:
-    """Let a layer say nothing until it has learnt something."""
+def zero_init(linear: nn.Linear) -> None:
+    """Set weight and bias to zero, so that the layer has no output before the first step."""
     nn.init.zeros_(linear.weight)
     if linear.bias is not None:
         nn.init.zeros_(linear.bias)

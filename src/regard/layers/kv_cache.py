@@ -1,8 +1,8 @@
-"""What self-attention has seen so far in a decoding: keys and values of a sentence's hypotheses, side by side.
+"""The KV cache of self-attention in a beam search: keys and values of all hypotheses of a sentence.
 
-Hypotheses share most of their past. So the keys and values of a sentence are kept once, in slots, and a boolean says
-which slots belong to which hypothesis. When beams are reordered, only that boolean is; slots that no hypothesis owns
-any more are cleared away now and then.
+Hypotheses share most of their tokens. So each key and value of a sentence is stored once, in a slot, and a boolean mask
+says which hypothesis uses which slots. Reordering beams changes only the mask. Slots that no hypothesis uses any more
+are removed from time to time.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 ROOM = 64
-"""Slots that a new cache has room for; a full one doubles."""
-TIDY_AFTER = 4
-"""Tokens between two looks for slots that nobody owns."""
+"""Free slots of a new cache; a full cache doubles its size."""
+COMPACT_AFTER = 4
+"""Tokens between two removals of unused slots."""
 
 
 class KVCache:
     """Keys and values of one layer.
 
-    It is a branch of a state like a pair of tensors [B, W, H, T, K]: it unpacks into them and is built from them.
-    Memory is handed on from step to step, so a cache goes on in one way only.
+    In a decoder state it acts like a pair of tensors [B, W, H, T, K]: it unpacks into them and is built from them. The
+    memory is passed on from step to step, so a cache can be continued only once.
     """
 
     _fields = ("key", "value")
@@ -37,7 +37,7 @@ class KVCache:
             part[:, :, : self.used] = given.permute(0, 2, 3, 1, 4).flatten(2, 3)  # slot t W + w
         self._owns_BWR = torch.eye(width, dtype=torch.bool, device=key.device).repeat(1, self.length)
         self._owns_BWR = self._owns_BWR.expand(rows, -1, -1)
-        self._tidy_at = self.used + ROOM // 2
+        self._compact_at = self.used + ROOM // 2
 
     def __iter__(self) -> Iterator[Tensor]:
         yield self.key
@@ -45,21 +45,21 @@ class KVCache:
 
     @property
     def key(self) -> Tensor:
-        """Keys that each hypothesis has seen, [B, W, H, T, K]."""
+        """The keys of each hypothesis, [B, W, H, T, K]."""
         return self._gathered(0)
 
     @property
     def value(self) -> Tensor:
-        """Values that each hypothesis has seen, [B, W, H, T, K]."""
+        """The values of each hypothesis, [B, W, H, T, K]."""
         return self._gathered(1)
 
     def slots(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Keys and values of all slots, [B, H, R, K], and who owns them, [B, 1, W, R]; None when all own all."""
+        """Keys and values of all slots, [B, H, R, K], and the mask of their use, [B, 1, W, R]; None: all use all."""
         key, value = self._room[:, :, :, : self.used]
         return key, value, None if self.used == self.length else self._owns_BWR.unsqueeze(1)
 
     def add(self, both_BW2HK: Tensor) -> KVCache:
-        """With the keys and values of one more token of each hypothesis."""
+        """The cache with the keys and values of one more token per hypothesis."""
         rows, width = both_BW2HK.shape[:2]
         end, room = self.used + width, self._room
         if end > room.shape[3]:
@@ -67,48 +67,48 @@ class KVCache:
             room[:, :, :, : self.used] = self._room[:, :, :, : self.used]
         room[:, :, :, self.used : end] = both_BW2HK.permute(2, 0, 3, 1, 4)
         own_BWW = torch.eye(width, dtype=torch.bool, device=room.device).expand(rows, -1, -1)
-        return self._with(room, torch.cat([self._owns_BWR, own_BWW], dim=-1), self.length + 1, self._tidy_at)
+        return self._with(room, torch.cat([self._owns_BWR, own_BWW], dim=-1), self.length + 1, self._compact_at)
 
     def follow(self, beams_BW: Tensor) -> KVCache:
-        """Each new hypothesis continues the old one it came from."""
+        """Give each new hypothesis the slots of the one that it continues."""
         owns_BWR = self._owns_BWR.gather(1, beams_BW[:, :, None].expand(-1, -1, self.used))
-        after = self._with(self._room, owns_BWR, self.length, self._tidy_at)
-        return after._tidied() if self.used >= self._tidy_at else after
+        after = self._with(self._room, owns_BWR, self.length, self._compact_at)
+        return after._compacted() if self.used >= self._compact_at else after
 
     def keep(self, rows_N: Tensor) -> KVCache:
-        """Only these sentences."""
+        """Select these sentences."""
         room, owns_BWR = self._room.index_select(1, rows_N), self._owns_BWR.index_select(0, rows_N)
-        return self._with(room, owns_BWR, self.length, self._tidy_at)
+        return self._with(room, owns_BWR, self.length, self._compact_at)
 
-    def _tidied(self) -> KVCache:
-        """Slots that somebody owns first, then as many others as new tokens will overwrite until the next time."""
-        width, soon = self._owns_BWR.shape[1], TIDY_AFTER * self._owns_BWR.shape[1]
+    def _compacted(self) -> KVCache:
+        """The slots in use, followed by as many free ones as are needed until the next removal."""
+        width, soon = self._owns_BWR.shape[1], COMPACT_AFTER * self._owns_BWR.shape[1]
         owned_BR = F.pad(self._owns_BWR.any(1), (0, self._room.shape[3] - self.used))
-        count = int(owned_BR.sum(1).max())  # a sentence that owns fewer keeps some that nobody owns
+        count = int(owned_BR.sum(1).max())  # a sentence that uses fewer keeps some unused ones
         slot_BR = _true_first(owned_BR)[:, : count + soon + width]
         owns_BWR = self._owns_BWR.gather(2, slot_BR[:, None, :count].expand(-1, width, -1))
         return self._with(_take_slots(self._room, slot_BR), owns_BWR, self.length, count + soon)
 
     def _gathered(self, which: int) -> Tensor:
         rows, width, _ = self._owns_BWR.shape
-        slot_BWT = _true_first(self._owns_BWR)[:, :, : self.length]  # each owns one slot a token, in their order
+        slot_BWT = _true_first(self._owns_BWR)[:, :, : self.length]  # each hypothesis uses one slot per token, in order
         slot_BN = slot_BWT.reshape(rows, width * self.length)
         return _take_slots(self._room[which : which + 1], slot_BN)[0].unflatten(2, (width, -1)).transpose(1, 2)
 
-    def _with(self, room: Tensor, owns_BWR: Tensor, length: int, tidy_at: int) -> KVCache:
+    def _with(self, room: Tensor, owns_BWR: Tensor, length: int, compact_at: int) -> KVCache:
         other = object.__new__(KVCache)
-        other._room, other._owns_BWR, other.length, other._tidy_at = room, owns_BWR, length, tidy_at
+        other._room, other._owns_BWR, other.length, other._compact_at = room, owns_BWR, length, compact_at
         other.used = owns_BWR.shape[2]
         return other
 
 
 def _true_first(flags: Tensor) -> Tensor:
-    """Places along the last axis, those of the true ones first; otherwise in their order."""
+    """Indices along the last axis, those of true values first; otherwise in order."""
     return flags.byte().argsort(dim=-1, descending=True, stable=True)
 
 
 def _take_slots(room: Tensor, slot_BN: Tensor) -> Tensor:
-    """These slots [P, B, H, N, K] of each sentence of a room [P, B, H, R, K]."""
+    """Select slots [P, B, H, N, K] of each sentence from [P, B, H, R, K]."""
     parts, rows, heads, size, head_width = room.shape
     first = torch.arange(parts * rows * heads, device=room.device).view(parts, rows, heads, 1) * size
     index = (first + slot_BN[:, None]).flatten()

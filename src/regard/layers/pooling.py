@@ -1,4 +1,4 @@
-"""Many states into one: a learnt context vector asks which of them matter, or all of them count the same."""
+"""Pooling of a sequence of states into one: attention with a learned query, or the mean."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from regard.layers.init import glorot
 
 DOT = DotProductScore()
 SHARPNESS = 4.0
-"""Of the first weights: nearly even ones learn to differ late, sharp ones learn less (docs/log.md)."""
+"""Scale of the initial context vector: lower values learn later, higher ones learn less (docs/log.md)."""
 
 
 class AttentionPooling(nn.Module):
-    """u = tanh(W h + b), weights softmax(u . c), sum of the h (Yang et al. 2016): c is learnt, the same for all."""
+    """u = tanh(W h + b), weights softmax(u . c), weighted sum of h (Yang et al. 2016); c is a learned vector."""
 
     def __init__(self, width: int, name: str):
         super().__init__()
@@ -24,29 +24,29 @@ class AttentionPooling(nn.Module):
         self.tap = AttentionHook(name)
 
     def keys(self, x: Tensor) -> Tensor:
-        """What the context vector is compared with, of states in any layout."""
+        """The keys of states of any shape [..., D]."""
         return torch.tanh(self.key(x))
 
     def forward(self, x_NSD: Tensor, key_NSD: Tensor, mask_NS: Tensor | None) -> Tensor:
-        """One state [N, D] for each sequence."""
+        """One state [N, D] per sequence."""
         query = self.context.expand(x_NSD.shape[0], 1, 1, -1)
         mask = None if mask_NS is None else mask_NS[:, None, None, :]
         return attend(query, key_NSD.unsqueeze(1), x_NSD.unsqueeze(1), mask, score=DOT, tap=self.tap).flatten(1)
 
 
 class MeanPooling(nn.Module):
-    """All real states count the same. Also an attention: of a query that matches every key alike."""
+    """The mean of all real states, computed as attention with equal scores, so that it has a hook too."""
 
     def __init__(self, name: str):
         super().__init__()
         self.tap = AttentionHook(name)
 
     def keys(self, x: Tensor) -> Tensor:
-        """Nothing to compare."""
+        """Keys of width one, all zero."""
         return torch.zeros_like(x[..., :1])
 
     def forward(self, x_NSD: Tensor, key_NSD: Tensor, mask_NS: Tensor | None) -> Tensor:
-        """One state [N, D] for each sequence."""
+        """One state [N, D] per sequence."""
         query = x_NSD.new_zeros(x_NSD.shape[0], 1, 1, 1)
         mask = None if mask_NS is None else mask_NS[:, None, None, :]
         return attend(query, key_NSD.unsqueeze(1), x_NSD.unsqueeze(1), mask, score=DOT, tap=self.tap).flatten(1)

@@ -1,4 +1,4 @@
-"""Positions: how a token knows its place. Self-attention alone cannot tell one order of its input from another."""
+"""Positional encodings: sinusoidal, learned and rotary. Without them self-attention ignores the order of its input."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from regard.errors import ModelError
 def sinusoids(length: int, width: int, start: int = 0) -> Tensor:
     """PE(pos, 2i) = sin(pos / 10000^(2i / width)), PE(pos, 2i + 1) = cos of the same (Vaswani et al. 2017): [T, D].
 
-    Each pair of dimensions is a hand of a clock of its own speed, so PE(pos + k) is PE(pos) turned by an angle that
-    depends on k alone. Computed in double precision: far positions stay exact.
+    PE(pos + k) is PE(pos) rotated, in each pair of dimensions, by an angle that depends only on k. Computed in double
+    precision, so that high positions are exact.
     """
     place = torch.arange(start, start + length, dtype=torch.float64)
     speed = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
@@ -21,7 +21,7 @@ def sinusoids(length: int, width: int, start: int = 0) -> Tensor:
 
 
 class _Table(nn.Module):
-    """A table of rows by position that grows when a longer sentence comes; nothing of it is stored with the weights."""
+    """Sinusoids by position. The table grows for longer sentences and is not saved with the weights."""
 
     rows: Tensor
 
@@ -32,13 +32,13 @@ class _Table(nn.Module):
 
     def between(self, start: int, stop: int) -> Tensor:
         if stop > self.rows.shape[0]:
-            with torch.inference_mode(False):  # rows that grew while translating must still do for training
+            with torch.inference_mode(False):  # rows added while translating must be usable in training
                 self.rows = sinusoids(max(stop, 2 * self.rows.shape[0], 64), self.width).to(self.rows)
         return self.rows[start:stop]
 
 
 class SinusoidalEncoding(nn.Module):
-    """Fixed sinusoids, for sentences of any length."""
+    """Sinusoidal positional encoding, for sentences of any length."""
 
     def __init__(self, width: int):
         super().__init__()
@@ -50,7 +50,7 @@ class SinusoidalEncoding(nn.Module):
 
 
 class LearnedEncoding(nn.Module):
-    """One learned vector a position (ConvS2S; Gehring et al. 2017). A longer sentence is refused, never guessed."""
+    """One learned vector per position (ConvS2S; Gehring et al. 2017). Longer sentences are refused."""
 
     def __init__(self, width: int, longest: int):
         super().__init__()
@@ -69,7 +69,7 @@ class LearnedEncoding(nn.Module):
 
 
 class RotaryEncoding(nn.Module):
-    """Turns queries and keys by their position (Su et al. 2021), so that a score depends on the distance alone."""
+    """Rotates queries and keys by their position (Su et al. 2021), so that scores depend only on the distance."""
 
     def __init__(self, head_width: int):
         super().__init__()
@@ -78,7 +78,7 @@ class RotaryEncoding(nn.Module):
         self.table = _Table(head_width)
 
     def forward(self, x_BHTK: Tensor, start: int = 0) -> Tensor:
-        """Turn each pair of dimensions of x by its angle at that position."""
+        """Rotate each pair of dimensions of x by its angle at that position."""
         rows = self.table.between(start, start + x_BHTK.shape[-2])
         sin, cos = rows[:, 0::2], rows[:, 1::2]
         even, odd = x_BHTK[..., 0::2], x_BHTK[..., 1::2]
@@ -86,41 +86,41 @@ class RotaryEncoding(nn.Module):
 
 
 class AddPositions(nn.Module):
-    """Token embedding plus position."""
+    """Adds the positional encoding to the token embeddings."""
 
     def __init__(self, positions: SinusoidalEncoding | LearnedEncoding):
         super().__init__()
         self.positions = positions
 
     def forward(self, x_BTD: Tensor, start: int = 0) -> Tensor:
-        """Place x at positions start, start + 1, ..."""
+        """Encode x at positions start, start + 1, ..."""
         return x_BTD + self.positions(x_BTD.shape[1], start)
 
 
 class ConcatenatePositions(nn.Module):
-    """Token embedding beside position, mapped back to the model's width.
+    """Concatenates token embedding and positional encoding, and projects them to the model's width.
 
-    Since W [e; p] = W1 e + W2 p, this is a sum in which the model learns how much room each part gets.
+    Since W [e; p] = W1 e + W2 p, this is a sum with learned weights of both parts.
     """
 
     def __init__(self, positions: SinusoidalEncoding | LearnedEncoding, width: int, position_width: int):
         super().__init__()
         self.positions = positions
         self.join = nn.Linear(width + position_width, width, bias=False)
-        with torch.no_grad():  # start from "the token as it is, and a little of the place"
+        with torch.no_grad():  # initially the token embedding, plus a little of the positional encoding
             self.join.weight[:, :width] = torch.eye(width)
 
     def forward(self, x_BTD: Tensor, start: int = 0) -> Tensor:
-        """Place x at positions start, start + 1, ..."""
+        """Encode x at positions start, start + 1, ..."""
         place_TP = self.positions(x_BTD.shape[1], start)
         return self.join(torch.cat([x_BTD, place_TP.expand(x_BTD.shape[0], -1, -1)], dim=-1))
 
 
 class NoPositions(nn.Module):
-    """Leaves the order of the tokens unsaid."""
+    """No positional encoding."""
 
     def forward(self, x_BTD: Tensor, start: int = 0) -> Tensor:
-        """Give x back."""
+        """Return x."""
         return x_BTD
 
 

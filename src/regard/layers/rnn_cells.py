@@ -1,8 +1,13 @@
-"""Recurrent cells, the loop that runs one over a sequence, and attention from inside such a loop.
+"""LSTM and GRU cells, the loop over a sequence, attention inside the loop, and a GRU over packed sequences.
 
-Inside this file time comes first ([S, B, D]): a step of the loop is then one contiguous slice. What a cell reads from
-below is projected for all steps in one product before the loop; only what depends on the step before stays inside.
-Gates stand in the order of `torch.nn.LSTM` and `torch.nn.GRU`.
+In this file time is the first axis ([S, B, D]), so that a step of the loop is one contiguous slice. The inputs of a
+cell are projected for all steps in one product before the loop; only what depends on the previous step is computed
+inside. Gates have the order of `torch.nn.LSTM` and `torch.nn.GRU`.
+
+The sentences of documents have very different lengths. `PackedGRU` sorts them by length, longest first, so that the
+sentences that have a token at step t are the first rows, and stores the tokens step by step without padding: [P, D] for
+P tokens. Its backward pass is written by hand: a step keeps six numbers per state, and the gradient of the recurrent
+weights is one product over all tokens.
 """
 
 from __future__ import annotations
@@ -30,11 +35,11 @@ from regard.layers.hooks import AttentionHook, AttentionRecord
 from regard.layers.init import glorot, stack
 
 CellState = tuple[Tensor, ...]
-"""What a cell carries from step to step, each [N, D]; the first is the hidden state that others read."""
+"""The state of a cell, tensors [N, D]; the first is the hidden state."""
 
 
 class RecurrentCell(nn.Module):
-    """A recurrent cell. `fed` is the width of what reaches it only during the loop, such as an attended context."""
+    """A recurrent cell. `fed`: the width of inputs known only inside the loop, such as an attention context."""
 
     gates: int
     carried: int
@@ -49,16 +54,16 @@ class RecurrentCell(nn.Module):
             nn.init.orthogonal_(gate)
 
     def read(self, x: Tensor) -> Tensor:
-        """The part of the gates that comes from below: any number of steps and rows at once."""
+        """The part of the gates that depends on the input, for any number of steps and rows at once."""
         return self.input(x)
 
     def feed_in(self, read_NG: Tensor, fed_ND: Tensor) -> Tensor:
-        """Add what came up during the loop to what was read before it."""
+        """Add the part that depends on an input known only inside the loop (input feeding)."""
         assert self.input_feeding is not None
         return torch.addmm(read_NG, fed_ND, self.input_feeding.weight.t())
 
     def start(self, rows: int) -> CellState:
-        """A state of zeros."""
+        """The initial state: zeros."""
         return (self.recurrent.weight.new_zeros(rows, self.width),) * self.carried
 
     @abstractmethod
@@ -67,7 +72,7 @@ class RecurrentCell(nn.Module):
 
 
 class LSTM(RecurrentCell):
-    """Long short-term memory (Hochreiter and Schmidhuber 1997) with a forget gate that starts open."""
+    """Long short-term memory (Hochreiter and Schmidhuber 1997); the bias of the forget gate is initially one."""
 
     gates, carried = 4, 2
 
@@ -76,7 +81,7 @@ class LSTM(RecurrentCell):
         nn.init.ones_(self.input.bias[width : 2 * width])
 
     def forward(self, read_NG: Tensor, state: CellState) -> CellState:
-        """One step: forget, write, show."""
+        """One step."""
         hidden, memory = state
         gates = torch.addmm(read_NG, hidden, self.recurrent.weight.t())
         keep, candidate, show = gates.split([2 * self.width, self.width, self.width], dim=-1)
@@ -86,7 +91,7 @@ class LSTM(RecurrentCell):
 
 
 class GRU(RecurrentCell):
-    """Gated recurrent unit (Cho et al. 2014), with the reset gate after the recurrent product, as in cuDNN."""
+    """Gated recurrent unit (Cho et al. 2014), with the reset gate applied after the recurrent product, as in cuDNN."""
 
     gates, carried = 3, 1
 
@@ -95,7 +100,7 @@ class GRU(RecurrentCell):
         self.candidate_bias = nn.Parameter(torch.zeros(width))
 
     def forward(self, read_NG: Tensor, state: CellState) -> CellState:
-        """One step: between the old state and a candidate made of what the reset gate lets through."""
+        """One step: interpolate between the old state and the candidate."""
         (hidden,) = state
         split = [2 * self.width, self.width]
         read, candidate = read_NG.split(split, dim=-1)
@@ -111,9 +116,9 @@ CELLS: dict[str, type[RecurrentCell]] = {"lstm": LSTM, "gru": GRU}
 def unroll(
     cell: RecurrentCell, read_SBG: Tensor, state: CellState, mask_SB: Tensor | None = None, *, backward: bool = False
 ) -> tuple[Tensor, CellState]:
-    """Run a cell over a sequence it has read: hidden states [S, B, D] in the order of the sequence, and the last state.
+    """Run a cell over a sequence: hidden states [S, B, D] in the order of the sequence, and the last state.
 
-    Where the mask is False the state stands still: padding changes nothing, whichever direction the cell comes from.
+    `read_SBG`: what `cell.read` returned. The state does not change where the mask is False, in both directions.
     """
     reads = read_SBG.unbind(0)
     padded = [] if mask_SB is None else (~mask_SB.all(dim=1)).tolist()
@@ -129,7 +134,7 @@ def unroll(
 
 
 class RecurrentLayer(nn.Module):
-    """One cell over a sequence, or two from both ends whose states stand side by side."""
+    """One cell over a sequence, or two cells in opposite directions whose states are concatenated."""
 
     def __init__(self, kind: str, inputs: int, width: int, backward: tuple[bool, ...]):
         super().__init__()
@@ -138,7 +143,7 @@ class RecurrentLayer(nn.Module):
         self.width = width * len(backward)
 
     def forward(self, x_SBD: Tensor, mask_SB: Tensor | None) -> tuple[Tensor, CellState]:
-        """States [S, B, D] and the last state of each direction, joined."""
+        """States [S, B, D], and the last states of both directions, concatenated."""
         outputs, lasts = [], []
         for cell, backward in zip(self.cells, self.backward, strict=True):
             assert isinstance(cell, RecurrentCell)
@@ -150,10 +155,10 @@ class RecurrentLayer(nn.Module):
 
 
 class RecurrentAttention(nn.Module):
-    """Single-headed attention from inside a loop: N queries a step, the same number for each of B sentences."""
+    """Attention with one head inside a loop: N queries per step, equally many for each of B sentences."""
 
     def __init__(self, score: str, query_width: int, memory_width: int, name: str, inner: int = 0):
-        """`inner`: the width of a perceptron; 0: that of the query."""
+        """`inner`: the width of the additive score's hidden layer; 0: that of the query."""
         super().__init__()
         self.memory_width = memory_width
         if score in ("dot", "scaled") and query_width != memory_width:
@@ -171,11 +176,11 @@ class RecurrentAttention(nn.Module):
         self.tap = AttentionHook(name)
 
     def prepare(self, states_BSD: Tensor) -> tuple[Tensor, ...]:
-        """The keys' own part of the score, once a sentence; a dot product has none and takes the states as they are."""
+        """The part of the score that depends on the keys only, once per sentence; dot products have none."""
         return (self.score.prepare(states_BSD),) if isinstance(self.score, AdditiveScore) else ()
 
     def forward(self, query_ND: Tensor, source: KeyValue, mask_BS: Tensor | None, tap: AttentionHook | None) -> Tensor:
-        """What the queries see, [N, D]."""
+        """The context of each query, [N, D]."""
         query = query_ND.unflatten(0, (source.value.shape[0], 1, -1))  # [B, 1 head, N / B, D]
         mask = None if mask_BS is None else mask_BS[:, None, None, :]
         key, value = source.key.unsqueeze(1), source.value.unsqueeze(1)
@@ -183,9 +188,9 @@ class RecurrentAttention(nn.Module):
 
     @contextmanager
     def one_pass(self) -> Iterator[AttentionHook]:
-        """A tap for the steps of a loop, which are recorded as one pass when the loop is over.
+        """A hook for the steps of a loop, which are recorded as one pass after the loop.
 
-        Listeners are asked at every step: what they change decides what the next step sees.
+        Listeners are called at every step, because what they change affects the next step.
         """
         if self.tap.idle:
             yield self.tap
@@ -201,18 +206,8 @@ class RecurrentAttention(nn.Module):
         self.tap.record(AttentionRecord(self.tap.name, query, steps[0].key_BHSK, steps[0].value_BHSK, weights, output))
 
 
-# Gated recurrent units over many sequences of different lengths, without a step on padding.
-#
-# The sentences of some documents are a few words long or fifty. Sorted by length, longest first, those that still go
-# on
-# at step t are the first rows, so their tokens lie one step after the other without a gap: [P, D], P tokens in all. A
-# step is then a product of a few hundred rows, and what autograd would do for each of its dozen operations is written
-# out
-# here: a step keeps six numbers a state, and the gradient of the recurrent weights is one product over all tokens.
-
-
 class PackedLayout:
-    """How the real tokens of padded sequences [N, S] lie when they are packed. Padding stands at the ends."""
+    """The order of the real tokens of padded sequences [N, S] when they are packed. Padding is at the end of a row."""
 
     def __init__(self, mask_NS: Tensor):
         rows, steps = mask_NS.shape
@@ -220,25 +215,25 @@ class PackedLayout:
         order_N = mask_NS.sum(1).argsort(descending=True, stable=True)
         step_P, rank_P = mask_NS[order_N].t().nonzero(as_tuple=True)
         self.row_P = order_N[rank_P]
-        """The sequence that each token belongs to."""
+        """The sequence of each token."""
         self.place_P = self.row_P * steps + step_P
-        """Its place in the padded sequences, laid out flat."""
+        """Its index in the flattened padded sequences."""
         self.sizes = [size for size in mask_NS.sum(0).tolist() if size]
-        """Sequences that are still there, step by step."""
+        """The number of sequences that have a token at each step."""
 
     def pack(self, x_NSD: Tensor) -> Tensor:
-        """The real tokens alone, [P, ...]."""
+        """The real tokens, [P, ...]."""
         return x_NSD.flatten(0, 1).index_select(0, self.place_P.to(x_NSD.device))
 
     def unpack(self, x_PD: Tensor) -> Tensor:
-        """Padded sequences [N, S, D], zero where nothing is real."""
+        """Padded sequences [N, S, D], zero on padding."""
         rows, steps = self.shape
         flat = x_PD.new_zeros(rows * steps, x_PD.shape[-1]).index_copy(0, self.place_P.to(x_PD.device), x_PD)
         return flat.unflatten(0, (rows, steps))
 
 
 class PackedGRU(nn.Module):
-    """Two cells over packed sequences, from both ends; their states stand side by side."""
+    """Two GRUs over packed sequences in opposite directions; their states are concatenated."""
 
     def __init__(self, inputs: int, width: int):
         super().__init__()
@@ -252,7 +247,7 @@ class PackedGRU(nn.Module):
 
 
 def run_packed(cell: GRU, x_PD: Tensor, sizes: list[int], *, backward: bool = False) -> Tensor:
-    """Hidden states [P, D] of a cell that starts from zeros in every sequence, at its first token or at its last."""
+    """Hidden states [P, D] of a cell that starts with zeros at the first token of every sequence, or at the last."""
     states_PD: Tensor = _Run.apply(  # type: ignore[no-untyped-call]
         cell.read(x_PD), cell.recurrent.weight, cell.candidate_bias, sizes, backward
     )
@@ -260,7 +255,7 @@ def run_packed(cell: GRU, x_PD: Tensor, sizes: list[int], *, backward: bool = Fa
 
 
 def _steps(sizes: list[int], backward: bool) -> list[slice]:
-    """Where the tokens of each step lie, in the order in which the cell meets them."""
+    """The tokens of each step, in the order in which the cell reads them."""
     steps = [slice(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
     return steps[::-1] if backward else steps
 
@@ -268,8 +263,8 @@ def _steps(sizes: list[int], backward: bool) -> list[slice]:
 class _Run(torch.autograd.Function):
     """One step is h' = n + z (h - n), with reset and update gates r, z = s(read + U h) and n = tanh(read + r m).
 
-    m = U h + b is what the cell recalls. Going forwards the rows of a step are the first of those of the step before;
-    going backwards, rows that were not there yet start from zeros.
+    m = U h + b. In forward direction the rows of a step are the first rows of the previous step; in backward direction
+    new rows start with zeros.
     """
 
     @staticmethod
@@ -277,7 +272,7 @@ class _Run(torch.autograd.Function):
         context: Any, read_PG: Tensor, recur_GD: Tensor, bias_D: Tensor, sizes: list[int], backward: bool
     ) -> Tensor:
         tokens, width = read_PG.shape[0], recur_GD.shape[1]
-        recur_GD = recur_GD.to(read_PG.dtype)  # under autocast what was read is short
+        recur_GD = recur_GD.to(read_PG.dtype)  # under autocast it is bfloat16
         before_PD, after_PD = read_PG.new_empty(tokens, width), read_PG.new_empty(tokens, width)
         gates_PG, recalled_PD = read_PG.clone(), read_PG.new_empty(tokens, width)
         state_ND = read_PG.new_zeros(sizes[0], width)
@@ -301,7 +296,7 @@ class _Run(torch.autograd.Function):
         recur_GD, before_PD, gates_PG, recalled_PD = context.saved_tensors
         width = recur_GD.shape[1]
         reset_PD, update_PD, candidate_PD = gates_PG.split(width, dim=1)
-        # What does not depend on the gradient that a step hands to the one before it, for all steps at once.
+        # Everything that does not depend on the gradient of the next step, for all steps at once.
         slope_PG = gates_PG.new_empty(gates_PG.shape)
         slope_reset, slope_update, slope_candidate = slope_PG.split(width, dim=1)
         torch.mul(1 - update_PD, 1 - candidate_PD * candidate_PD, out=slope_candidate)

@@ -20,7 +20,7 @@ from regard.errors import SettingsError
 from regard.layers.attention import CrossAttention, KeyValue, SelfAttention
 from regard.layers.dropout import Dropout
 from regard.layers.hooks import HiddenStateHook
-from regard.layers.init import glorot, silence
+from regard.layers.init import glorot, zero_init
 from regard.layers.kv_cache import KVCache
 from regard.layers.positional_encoding import RotaryEncoding, position_layer
 from regard.models.base import EncoderOutput, LayerNames, Seq2Seq, Source, visible
@@ -78,9 +78,9 @@ def zero_init_residual(model: nn.Module) -> None:
     """
     for part in model.modules():
         if isinstance(part, SelfAttention | CrossAttention):
-            silence(part.out)
+            zero_init(part.out)
         elif isinstance(part, FeedForward):
-            silence(part.down)
+            zero_init(part.down)
 
 
 class PrunedSublayer(nn.Module):
@@ -287,7 +287,7 @@ class Transformer(Seq2Seq):
     def encode(self, source: Source) -> EncoderOutput:
         """Read the source; project it for every decoder layer, once."""
         memory: EncoderOutput = self.encoder(source)
-        return memory._replace(extra=tuple(block.cross_attention.remember(memory.states_BSD) for block in self.decoder))
+        return memory._replace(extra=tuple(block.cross_attention.project(memory.states_BSD) for block in self.decoder))
 
     def start(self, memory: EncoderOutput) -> State:
         """Nothing seen yet."""

@@ -36,7 +36,7 @@ from regard.decoding.hypothesis import Hypothesis, Tokens
 from regard.decoding.penalties import CoveragePenalty
 from regard.decoding.search_tree import SearchTreeRecorder
 from regard.errors import SettingsError, nearest
-from regard.layers.hooks import AttentionRecord, match_taps, taps
+from regard.layers.hooks import AttentionRecord, attention_hooks, match_hooks
 from regard.models.base import Seq2Seq
 from regard.text.tokenizer import EOS, SOS, UNK, Tokenizer
 
@@ -49,7 +49,7 @@ class CrossAttentionRecorder:
     """Records cross-attention weights, averaged over heads, layers and models."""
 
     def __init__(self, models: Sequence[Seq2Seq]):
-        if not all(any(name.endswith("cross") for name in taps(model)) for model in models):
+        if not all(any(name.endswith("cross") for name in attention_hooks(model)) for model in models):
             raise SettingsError("search.coverage_penalty and replace_unknown need a model with attention to the source")
         self.models = models
         self._recorded: list[Tensor] = []
@@ -57,7 +57,7 @@ class CrossAttentionRecorder:
 
     def __enter__(self) -> CrossAttentionRecorder:
         for model in self.models:
-            for tap in match_taps(model, CROSS):
+            for tap in match_hooks(model, CROSS):
                 self._stack.enter_context(tap.attached(recorder=self._record))
         return self
 

@@ -13,7 +13,7 @@ from regard.analysis.alignment import AlignmentHeads, align, word_map
 from regard.analysis.trace import TraceSide, make_side, place_in_text
 from regard.data.batches import in_batches, make_batch
 from regard.errors import SettingsError
-from regard.layers.hooks import taps, trace
+from regard.layers.hooks import attention_hooks, trace
 from regard.models.base import Seq2Seq
 from regard.tasks.translate.translation import Alignment, Translation
 from regard.text.tokenizer import EOS, Piece, Tokenizer
@@ -29,7 +29,7 @@ class Aligner:
     def __init__(self, model: Seq2Seq, source: Tokenizer, target: Tokenizer, choice: AlignmentHeads | None = None):
         """`choice` selects the heads; the default is the mean of all cross-attention heads."""
         self.model, self.source, self.target, self.choice = model, source, target, choice or AlignmentHeads()
-        cross = [name for name in taps(model) if name.endswith("cross")]
+        cross = [name for name in attention_hooks(model) if name.endswith("cross")]
         if not cross:
             raise SettingsError("a model without attention to the source cannot align words; leave out --align")
         self._taps = list(dict.fromkeys(head.attention for head in self.choice.heads)) or cross

@@ -42,7 +42,7 @@ from regard.data.conllu import Parse, read_conllu
 from regard.data.pairs import Pair, read_corpus
 from regard.errors import CorpusError, ModelError, SettingsError
 from regard.files import read_lines
-from regard.layers.hooks import taps, trace
+from regard.layers.hooks import attention_hooks, trace
 from regard.models.base import Seq2Seq
 from regard.run import Run
 from regard.tasks.translate.alignment import Aligner
@@ -262,7 +262,7 @@ def describe_heads(
     messages.
     """
     model, source, target = translator.model, translator.source, translator.target
-    if not taps(model):
+    if not attention_hooks(model):
         raise SettingsError("this model has no attention, so it has no heads")
     examples = [example for example in examples if example.source.strip() and example.target.strip()]
     if not examples:
