@@ -304,7 +304,7 @@ FAILING = """
 import os, sys
 from regard.cli import main
 from regard.errors import TrainingError
-from regard.tasks.seq2seq import TranslateTrainUnit
+from regard.tasks.translate.training import TranslateTrainUnit
 
 batch = TranslationTask.batch
 

@@ -14,10 +14,10 @@ from tests.surface.test_closures import closure, ours
 
 MOST_MODULES = 60
 """Of ours, that importing the training of a task may import. Lower it when it falls."""
+MORE_MODULES = {"translate": 84, "chat": 88, "retrieve": 61}
+"""The same for tasks that need more: those that validate by a search import decoding and alignment too."""
 BUILD_ON = {"chat": {"translate"}}
 """Tasks that may import others."""
-NOT_YET = {"chat", "classify", "retrieve", "translate"}
-"""Tasks whose training.py has not taken in kind.py. It only shrinks."""
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -65,13 +65,12 @@ def test_the_defaults_of_a_task_are_a_recipe_that_it_accepts(name):
 @pytest.mark.parametrize("name", TASKS)
 def test_a_task_has_its_training(name):
     assert isinstance(training_of(name), Training)
-    assert (not hasattr(tasks.part(name, "training"), "TRAINING")) == (name in NOT_YET)
 
 
-@pytest.mark.parametrize("name", sorted(TASKS.keys() - NOT_YET))
+@pytest.mark.parametrize("name", TASKS)
 def test_the_training_of_a_task_imports_little_and_no_other_task(name):
     found = ours(closure(f"{TASKS[name]}.training"))
-    assert len(found) <= MOST_MODULES, sorted(found)
+    assert len(found) <= MORE_MODULES.get(name, MOST_MODULES), sorted(found)
     others = TASKS.keys() - {name} - BUILD_ON.get(name, set())
     assert not [module for module in found for other in others if f"{module}.".startswith(f"{TASKS[other]}.")]
 

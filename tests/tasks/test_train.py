@@ -77,8 +77,8 @@ def test_validation_needs_no_beam_whatever_the_search_settings(run, tmp_path, se
     recipe = dataclasses.replace(recipe, search=dataclasses.replace(recipe.search, **search))
     model = opened.load_network()
     unit = training.train_unit(recipe, training.open_data(opened, print), model)
-    greedy = regard.load(run).translate([pair.source for pair in unit.translated], beam_size=1, retry_failures=False)
-    assert unit.write(model) == [answer.text for answer in greedy]
+    greedy = regard.load(run).translate([pair.source for pair in unit.shown], beam_size=1, retry_failures=False)
+    assert unit.generate(model) == [answer.text for answer in greedy]
 
 
 def test_load_and_translate_in_order_with_empty_lines(run):

@@ -14,7 +14,7 @@ from regard.data.batches import make_batch
 from regard.errors import SettingsError
 from regard.layers.dropout import sharing
 from regard.models import presets, settings_of
-from regard.tasks.seq2seq import TranslateTrainUnit
+from regard.tasks.translate.training import TranslateTrainUnit
 from regard.training.device import autocast, choose_device, gather, key_biases, parallelize, scatter
 from regard.training.distributed import ProcessGroup
 from regard.training.loss import smoothed_cross_entropy

@@ -21,7 +21,7 @@ from regard.server.batching import QueueFull, TooLate
 from regard.server.bodies import MULTIPART, read_upload
 from regard.server.errors import ApiError
 from regard.server.translation import ServedTranslator
-from regard.tasks.documents import looks_back
+from regard.tasks.translate.documents import looks_back
 from regard.tasks.translate.translation import Translation
 
 if TYPE_CHECKING:

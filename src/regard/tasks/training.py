@@ -179,8 +179,5 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
 
 def training_of(task: str) -> Training[Any, Any]:
     """The training of the task of this name."""
-    module = tasks.part(tasks.find(task).name, "training")
-    if not hasattr(module, "TRAINING"):
-        module = tasks.part(task, "kind")  # a task whose training.py has not taken it in yet
-    training: Training[Any, Any] = module.TRAINING
+    training: Training[Any, Any] = tasks.part(tasks.find(task).name, "training").TRAINING
     return training

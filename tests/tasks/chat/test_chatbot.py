@@ -12,9 +12,9 @@ import torch
 import regard
 from regard.cli import main
 from regard.run import Run
-from regard.tasks.chat.chatbot import Chatbot, distinct, spell
+from regard.tasks.chat.chatbot import Chatbot, spell
 from regard.tasks.chat.data import TURN, split_turns
-from regard.tasks.chat.training import perplexity
+from regard.tasks.chat.training import distinct, perplexity
 from regard.tasks.seq2seq import mean_loss
 from regard.tasks.translate import translator as translate
 from tests.small_chats import chat_arguments, write_dialogues
@@ -111,7 +111,7 @@ def test_any_text_is_answered(chatter, said):
     answer = chatter.reply(["Hello.", said])
     assert isinstance(answer.text, str)
     size = len(chatter.translator.source.encode(answer.source))
-    assert size <= chatter.most
+    assert size <= chatter.max_length
     assert "".join(chatter.stream(["Hello.", said])) == chatter.reply(["Hello.", said], retry_failures=False).text
 
 

@@ -21,7 +21,7 @@ from regard.tasks.chat.data import (
     readable,
     split_turns,
 )
-from regard.tasks.translate.data import DialoguePairs
+from regard.tasks.chat.training import DialogueExamples
 
 
 def write(path, *lines):
@@ -59,9 +59,9 @@ def test_json_lines_in_every_form(tmp_path):
         ('{"text": "a"}', "no conversation here"),
         ('"a"', "no conversation here"),
         ('{"turns": "a"}', "no conversation here"),
-        ('{"turns": ["a", 1]}', "1 is no turn"),
+        ('{"turns": ["a", 1]}', "1 is not a turn"),
         ('{"messages": ["a"]}', '"role" and "content"'),
-        ('{"messages": [{"role": "user"}]}', "null is no turn"),
+        ('{"messages": [{"role": "user"}]}', "null is not a turn"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_told_in_a_line(tmp_path, line, problem):
@@ -145,7 +145,7 @@ def test_dialogues_are_held_out_as_wholes_though_they_share_turns(tmp_path):
     found = {}
     for turns in (1, 5):
         data = DataSettings(task="chat", train=(Corpus(str(tmp_path / "talk.jsonl")),))
-        pairs = DialoguePairs(data, 1, turns)
+        pairs = DialogueExamples(data, 1, turns)
         assert len(pairs) == 240 - len(pairs.held_out("valid")) - len(pairs.held_out("test"))
         parts = {part: pairs.held_out(part) for part in ("valid", "test")} | {"train": list(pairs.train())}
         numbers = {
@@ -164,5 +164,5 @@ def test_dialogues_are_held_out_as_wholes_though_they_share_turns(tmp_path):
 def test_a_part_holds_at_least_one_conversation(tmp_path):
     lines = [json.dumps([f"{number} {turn}" for turn in range(9)]) for number in range(8)]
     write(tmp_path / "talk.jsonl", *lines)
-    pairs = DialoguePairs(DataSettings(task="chat", train=(Corpus(str(tmp_path / "talk.jsonl")),)), 1, 5)
+    pairs = DialogueExamples(DataSettings(task="chat", train=(Corpus(str(tmp_path / "talk.jsonl")),)), 1, 5)
     assert [len(pairs.held_out(part)) for part in ("valid", "test")] == [8, 8]

@@ -1,4 +1,4 @@
-"""Conversation: the turns so far in, a reply out, at once or while it is written."""
+"""Chatbots: from the turns of a conversation to a reply, complete or streamed, and which turns it attended to."""
 
 from __future__ import annotations
 
@@ -21,33 +21,36 @@ from regard.tasks.translate import translator as translate
 from regard.tasks.translate.translation import Flag, Translation
 from regard.tasks.translate.translator import Translator
 from regard.text.tokenizer import Tokenizer
-from regard.text.words import ShadedSentence, ShadedWord, word_texts
+from regard.text.words import ShadedSentence, ShadedWord
 
-__all__ = ["Chatbot", "distinct", "load"]
+__all__ = ["Chatbot", "load"]
 
 FLAGS: tuple[Flag, ...] = ("empty", "loops", "cut off", "script", "retried")
-"""What is suspicious in a reply. It may well be shorter than its context, or repeat some of it."""
+"""Flags that apply to replies. A reply may be shorter than its context, or repeat some of it."""
 UTTERANCES = "decoder.utterance"
-"""The attention of a model that weighs turns itself."""
+"""Name of the attention over turns of a model that has one (HRAN)."""
 
 
 class Chatbot:
-    """A trained model that replies. `regard.load` makes one from a run folder."""
+    """A trained model that replies in a conversation. `regard.load` makes one from a run folder."""
 
     def __init__(
-        self, translator: Translator, turns: int = ChatSettings.context_turns, most: int = DataSettings.max_length
+        self,
+        translator: Translator,
+        context_turns: int = ChatSettings.context_turns,
+        max_length: int = DataSettings.max_length,
     ):
-        """`translator` reads contexts and writes replies; a context has at most so many turns, and so many tokens."""
-        self.turns, self.most = turns, most
-        self.translator = copy(translator)  # its own search, which never cuts a context; the given one keeps its own
-        self.translator.search = replace(translator.search, max_source_tokens=most, max_joined_tokens=most)
+        """`translator` generates replies from contexts of at most so many turns and tokens."""
+        self.turns, self.max_length = context_turns, max_length
+        self.translator = copy(translator)  # the given one keeps its search settings; a context is never cut
+        self.translator.search = replace(translator.search, max_source_tokens=max_length, max_joined_tokens=max_length)
 
     def __repr__(self) -> str:
-        return f"<Chatter: {self.translator!r}, {self.turns} turns>"
+        return f"<Chatbot: {self.translator!r}, {self.turns} turns>"
 
     @property
     def search(self) -> SearchSettings:
-        """How replies are searched for when nothing else is said."""
+        """The default search settings."""
         return self.translator.search
 
     @property
@@ -56,18 +59,18 @@ class Chatbot:
         return self.translator.model
 
     def reply(self, turns: Sequence[str], **search: Any) -> Translation:
-        """What is said next, after the turns so far. Keywords override `search` settings, e.g. sample=True."""
+        """The reply to the turns so far. Keywords override `search` settings, e.g. sample=True."""
         return self.reply_all([turns], **search)[0]
 
     def reply_all(self, conversations: Sequence[Sequence[str]], *, nbest: int = 1, **search: Any) -> list[Translation]:
-        """The same for many conversations at once. The source of an answer is the context it was made from."""
+        """The same for many conversations. The source of a reply is the context that the model read."""
         contexts = [self.context(turns) for turns in conversations]
-        return [_plain(answer) for answer in self.translator.translate(contexts, nbest=nbest, **search)]
+        return [_reply(found) for found in self.translator.translate(contexts, nbest=nbest, **search)]
 
     def stream(self, turns: Sequence[str], **search: Any) -> Iterator[str]:
-        """The reply in pieces which, joined, are its text: as they are written, greedily or drawn.
+        """The reply in pieces as it is generated, by greedy search or sampling. Joined, they are its text.
 
-        Which words a beam search takes is known only at its end; then they come all at once.
+        A beam search knows its result only at the end: then there is one piece.
         """
         settings = replace(self.search, **search)
         check_search(settings, 1, False)
@@ -81,86 +84,70 @@ class Chatbot:
         return spell(searcher.stream(SearchInput(context, source.encode(context))), target)
 
     def context(self, turns: Sequence[str]) -> str:
-        """What the model reads: the last turns, as far as they fit. Empty when there is nothing to reply to."""
+        """What the model reads: the last turns that fit. Empty if there is nothing to reply to."""
         turns = [turns] if isinstance(turns, str) else turns
         if not turns or not turns[-1].strip():
             return ""
-        return fit(join_turns(turns[-self.turns :]), lambda text: len(self.translator.source.encode(text)), self.most)
+        source = self.translator.source
+        return fit(join_turns(turns[-self.turns :]), lambda text: len(source.encode(text)), self.max_length)
 
     def trace(self, turns: Sequence[str], reply: str | None = None) -> Trace:
-        """Everything that passed in the model while it wrote `reply`, or its own."""
+        """Attention and hidden states of the model while it generates `reply`, or its own."""
         return self.translator.trace(self.context(turns), reply)
 
     def explain(self, turns: Sequence[str], reply: str | None = None) -> list[ShadedSentence]:
-        """The turns that were read, and how much the model looked at each of them and at its words while it replied.
+        """The turns of the context, with the attention that each turn and each of its words received.
 
-        The mean over the tokens of the reply, over heads and layers. A model that weighs turns itself (HRAN) is taken
-        at its word; for others, a turn has what its words have together.
+        Cross-attention is averaged over the tokens of the reply, over heads and layers. A model with attention over
+        turns (HRAN) gives the weights of turns itself; for others, a turn has the sum of its words.
         """
         return weigh_turns(self.trace(turns, reply))
 
 
 def load(run: str | Path, *others: str | Path) -> Chatbot:
-    """Open a run folder for conversation; several with one vocabulary become an ensemble."""
+    """Open a run folder for chat; several runs with one vocabulary become an ensemble."""
     opened = Run.open(run).require("chat")
     return Chatbot(translate.load(run, *others), opened.recipe.task.context_turns, opened.recipe.data.max_length)
 
 
 def spell(ids: Iterable[int], tokenizer: Tokenizer) -> Iterator[str]:
-    """The text of tokens as they come. The bytes of a character are held back until it is whole."""
+    """The text of tokens as they arrive. An incomplete character (some of its bytes) is held back."""
     written: list[int] = []
-    told = ""
+    given = ""
     for id in ids:
         written.append(id)
         text = tokenizer.decode(written)
-        if len(text) > len(told) and not text.endswith("\ufffd"):
-            yield text[len(told) :]
-            told = text
-    if rest := tokenizer.decode(written)[len(told) :]:
+        if len(text) > len(given) and not text.endswith("\ufffd"):
+            yield text[len(given) :]
+            given = text
+    if rest := tokenizer.decode(written)[len(given) :]:
         yield rest
 
 
-def _plain(answer: Translation) -> Translation:
-    """An answer with the flags that mean something in a conversation."""
-    flags = tuple(flag for flag in answer.flags if flag in FLAGS)
-    return replace(answer, flags=flags, alternatives=tuple(map(_plain, answer.alternatives)))
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Measures
-
-
-def distinct(texts: Iterable[str], size: int) -> float:
-    """Distinct runs of `size` words as a share of all such runs (Li et al. 2016): low where replies are all alike."""
-    runs: list[tuple[str, ...]] = []
-    for text in texts:
-        there = [word.casefold() for word in word_texts(text)]
-        runs += zip(*(there[start:] for start in range(size)), strict=False)
-    return len(set(runs)) / len(runs) if runs else 0.0
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Seeing why
+def _reply(found: Translation) -> Translation:
+    """A reply with the flags that apply to replies."""
+    flags = tuple(flag for flag in found.flags if flag in FLAGS)
+    return replace(found, flags=flags, alternatives=tuple(map(_reply, found.alternatives)))
 
 
 def weigh_turns(trace: Trace) -> list[ShadedSentence]:
-    """The turns of a traced context, weighed by attention; so are the words of each."""
+    """The turns of a traced context with their attention weights, and those of their words."""
     maps = [weights_HTS.mean((0, 1)) for name, weights_HTS in trace.weights.items() if name.endswith("cross")]
-    looked_S = torch.stack(maps).mean(0)
+    weights_S = torch.stack(maps).mean(0)
     own = trace.weights.get(UTTERANCES)
     turns, closing = _by_turn(trace)
     if own is None:
-        heavy = [sum(looked_S[place].item() for places in turn for place in places) for turn in turns]
+        heavy = [sum(weights_S[place].item() for places in turn for place in places) for turn in turns]
     else:
         heavy = [own.mean((0, 1))[place].item() for place in closing]
     total = sum(heavy) or 1.0
     return [
-        _weigh(trace, places, looked_S.tolist(), weight / total) for places, weight in zip(turns, heavy, strict=True)
+        _weigh(trace, places, weights_S.tolist(), weight / total) for places, weight in zip(turns, heavy, strict=True)
     ]
 
 
 def _by_turn(trace: Trace) -> tuple[list[list[list[int]]], list[int]]:
-    """Turns of words of places of tokens; and the place of the token that closes each turn."""
+    """For each turn the words, as lists of token positions; and the position of the token that ends each turn."""
     turns: list[list[list[int]]] = [[]]
     closing: list[int] = []
     side, last = trace.source, len(trace.source.tokens) - 1
@@ -175,10 +162,10 @@ def _by_turn(trace: Trace) -> tuple[list[list[list[int]]], list[int]]:
     return turns, closing
 
 
-def _weigh(trace: Trace, places: list[list[int]], looked: Sequence[float], weight: float) -> ShadedSentence:
-    """A turn with the shares of its words, which sum to one."""
+def _weigh(trace: Trace, places: list[list[int]], attended: Sequence[float], weight: float) -> ShadedSentence:
+    """A turn with the shares of its words, which sum to 1."""
     side = trace.source
-    shares = [sum(looked[place] for place in word) for word in places]
+    shares = [sum(attended[place] for place in word) for word in places]
     total = sum(shares) or 1.0
     start, end = (side.spans[places[0][0]][0], side.spans[places[-1][-1]][1]) if places else (0, 0)
     found = tuple(

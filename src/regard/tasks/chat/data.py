@@ -1,8 +1,7 @@
-"""Conversations: files of them as streams of turns, and the pairs of context and reply that a model learns from.
+"""Conversations: files as streams of dialogues, and the pairs of context and reply that a model is trained on.
 
-A context is one text in which `TURN` closes every turn but the last: "How are you?<turn> Fine, and you?<turn> Me too."
-The mark is one token (`tokenizer.special_tokens`), so everything made for sentence pairs
-takes conversations as they are.
+A context is one text in which `TURN` ends every turn but the last: "How are you?<turn> Fine, and you?<turn> Me too."
+`TURN` is one token (`tokenizer.special_tokens`), so contexts and replies are used like sentence pairs.
 """
 
 from __future__ import annotations
@@ -22,26 +21,22 @@ from regard.errors import CorpusError
 from regard.files import read_lines, split_suffix
 from regard.tasks.chat import TURN
 
-FORMATS = '.jsonl (objects with "turns" or "messages", or lists of strings), or text with one turn a line'
+FORMATS = '.jsonl (objects with "turns" or "messages", or lists of strings), or text with one turn per line'
 
 _LITERAL = re.compile(re.escape(TURN), re.IGNORECASE)
 _WRITER = "assistant"
-"""Where messages have roles, the one whose turns are learnt."""
+"""The role whose messages are replies to learn."""
 
 
 class Dialogue(NamedTuple):
-    """The turns of a conversation, and which of them are replies to learn."""
+    """The turns of a conversation, and the indices of those that are replies to learn."""
 
     turns: tuple[str, ...]
     replies: tuple[int, ...]
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Contexts
-
-
 def join_turns(turns: Sequence[str]) -> str:
-    """Turns as one context. Empty ones are left out; what looks like the mark is kept from being one."""
+    """Turns as one context. Empty turns are left out; text that looks like `TURN` is changed (`neutral`)."""
     return f"{TURN} ".join(clean for turn in turns if (clean := neutral(turn)))
 
 
@@ -51,18 +46,18 @@ def split_turns(context: str) -> list[str]:
 
 
 def readable(context: str) -> str:
-    """A context for people, with strokes between its turns."""
+    """A context for people, with slashes between its turns."""
     return " / ".join(split_turns(context))
 
 
 def neutral(text: str) -> str:
-    """A text on one line that holds no mark, in whatever case."""
+    """A text on one line without `TURN`, in upper or lower case: a space is inserted."""
     return " ".join(_LITERAL.sub(lambda found: f"{found[0][:-1]} >", text).split())
 
 
 def fit(context: str, size: Callable[[str], int], most: int) -> str:
-    """A context of at most `most` tokens by `size`: its oldest turns are dropped; a single turn keeps its end."""
-    if len(context.encode()) < most:  # no token is shorter than a byte, but for one mark of a space
+    """A context of at most `most` tokens (counted by `size`): oldest turns are dropped; a single turn keeps its end."""
+    if len(context.encode()) < most:  # no token is shorter than a byte, except one space marker
         return context
     turns = split_turns(context)
     while len(turns) > 1 and size(f"{TURN} ".join(turns)) > most:
@@ -71,24 +66,20 @@ def fit(context: str, size: Callable[[str], int], most: int) -> str:
 
 
 def _end_of(turn: str, size: Callable[[str], int], most: int) -> str:
-    """As many of its last words as fit; of a word that is too long itself, as many characters as surely do."""
+    """As many of its last words as fit; of a single word that is too long, a number of characters that surely fits."""
     words = turn.split()[-most:]
     kept = bisect_right(range(len(words) + 1), most, key=lambda count: size(" ".join(words[len(words) - count :]))) - 1
     return " ".join(words[len(words) - kept :]) if kept else turn[-max(most // 4, 1) :]
 
 
 def make_pairs(dialogue: Dialogue, most: int) -> Iterator[Pair]:
-    """Each reply with at most so many turns before it."""
+    """Each reply with at most `most` turns before it."""
     for place in dialogue.replies:
         yield Pair(join_turns(dialogue.turns[max(0, place - most) : place]), neutral(dialogue.turns[place]))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Files
-
-
 def read_dialogues(corpus: Corpus) -> Iterator[Dialogue]:
-    """Stream the conversations of a file, those with at least two turns."""
+    """Stream the conversations of a file that have at least two turns."""
     if corpus.target:
         raise CorpusError(corpus.target, "a conversation holds both sides; leave out --target")
     if not corpus.source:
@@ -103,7 +94,7 @@ def read_dialogues(corpus: Corpus) -> Iterator[Dialogue]:
 
 
 def _read_text(path: Path) -> Iterator[Dialogue]:
-    """One turn a line, blank lines between conversations."""
+    """One turn per line, blank lines between conversations."""
     turns: list[str] = []
     for line in read_lines(path):
         if line.strip():
@@ -116,7 +107,7 @@ def _read_text(path: Path) -> Iterator[Dialogue]:
 
 
 def _read_jsonl(path: Path) -> Iterator[Dialogue]:
-    """One conversation a line."""
+    """One conversation per line."""
     return (_from_record(value, path, number) for number, value in read_json_lines(path))
 
 
@@ -131,7 +122,7 @@ def _from_record(record: Any, path: Path, number: int) -> Dialogue:
 
 
 def _from_messages(messages: list[Any], path: Path, number: int) -> Dialogue:
-    """Turns from messages with roles: one role's messages in a row are one turn, and the system has none."""
+    """Turns from messages with roles: consecutive messages of one role are one turn; system messages are ignored."""
     turns: list[str] = []
     roles: list[str] = []
     for message in messages:
@@ -150,16 +141,16 @@ def _from_messages(messages: list[Any], path: Path, number: int) -> Dialogue:
 
 def _text(turn: Any, path: Path, number: int) -> str:
     if not isinstance(turn, str):
-        raise CorpusError(path, f"{json.dumps(turn)[:40]} is no turn; turns are text", line=number)
+        raise CorpusError(path, f"{json.dumps(turn)[:40]} is not a turn; turns are strings", line=number)
     return turn.strip().encode(errors="replace").decode()  # half a surrogate pair is no character
 
 
 def _dialogue(turns: Sequence[str]) -> Dialogue:
-    """Where nothing is known of the speakers, every turn but the first is a reply."""
+    """A dialogue without speakers: every turn but the first is a reply."""
     real = tuple(turn for turn in turns if turn)
     return Dialogue(real, tuple(range(1, len(real))))
 
 
 def _smalltalk(name: str) -> Iterator[Dialogue]:
-    """Every second turn is the program's, and these are the replies to learn."""
+    """Every second turn is the assistant's, and these are the replies to learn."""
     return (Dialogue(turns, tuple(range(1, len(turns), 2))) for turns in read_conversations(part_of(name)))

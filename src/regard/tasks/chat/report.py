@@ -1,4 +1,4 @@
-"""What the report of a chatbot shows: the sections of a translator's, of contexts and replies."""
+"""Sections of a chatbot's report: those of a translator, with perplexity and readable contexts."""
 
 from __future__ import annotations
 
@@ -6,11 +6,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from regard.run import Run
+from regard.tasks.chat import TURN
 from regard.tasks.chat.chatbot import Chatbot
+from regard.tasks.chat.data import readable
+from regard.tasks.report import figures, last_part
+from regard.tasks.seq2seq import PairData
 from regard.tasks.translate import report as translate
-from regard.tasks.translate.data import PreparedPairs
 
 
-def report(run: Run, chatbot: Chatbot, data: PreparedPairs, samples: Sequence[translate.Sample]) -> dict[str, Any]:
+def report(run: Run, chatbot: Chatbot, data: PairData, samples: Sequence[translate.Sample]) -> dict[str, Any]:
     """The sections of a chatbot's report."""
-    return translate.report(run, chatbot.translator, data, samples)
+    sections = translate.report(run, chatbot.translator, data, samples)
+    scores = run.card["scores"][last_part(run.card["scores"])]
+    perplexity = ("perplexity", f"{scores['perplexity']:.1f}", "equally likely next tokens, on average")
+    sections["summary"] = [*figures(perplexity), *sections["summary"]]
+    sections["samples"] = [one | {"source": readable(one["source"])} for one in sections["samples"]]
+    if attention := sections["attention"]:
+        attention["source"] = ["/" if token == TURN else token for token in attention["source"]]
+    return sections

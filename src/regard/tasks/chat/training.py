@@ -1,46 +1,173 @@
-"""How conversation is learnt: as translation is, but judged by perplexity, for many replies are right."""
+"""Training of chatbots: as for translation, but judged by perplexity, because many replies are right."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
-from regard.config import Recipe
-from regard.models.base import Seq2Seq
-from regard.tasks.chat.chatbot import distinct
-from regard.tasks.seq2seq import TranslateTrainUnit
-from regard.tasks.translate.data import PreparedPairs
+from regard.config import Corpus, DataSettings, Recipe
+from regard.data.pairs import Pair
+from regard.data.split import Split, plan_group_split
+from regard.errors import SettingsError
+from regard.models.base import Network, Seq2Seq
+from regard.run import Run
+from regard.tasks.chat import TURN
+from regard.tasks.chat.chatbot import Chatbot
+from regard.tasks.chat.data import Dialogue, fit, make_pairs, read_dialogues, readable, split_turns
+from regard.tasks.seq2seq import PairData, mean_loss
+from regard.tasks.training import Json, Log, Scored
+from regard.tasks.translate.data import PairExamples
 from regard.tasks.translate.evaluate import quick_scores
+from regard.tasks.translate.report import Sample
+from regard.tasks.translate.training import TranslateTraining, TranslateTrainUnit
+from regard.text.tokenizer import Tokenizer
+from regard.text.words import word_texts
 from regard.training.distributed import ProcessGroup
 from regard.training.trainer import Validation
 
-MOST_LOSS = 700.0
-"""Beyond it, a perplexity is no number any more."""
+MAX_LOSS = 700.0
+"""Larger losses have a perplexity that is not a finite number."""
+
+
+class DialogueExamples(PairExamples):
+    """Conversations as pairs of context and reply. Whole conversations are held out, even if they share sentences."""
+
+    test_has_loss = True
+
+    def __init__(self, data: DataSettings, seed: int, context_turns: int):
+        self._fit: Callable[[str], str] | None = None
+        self.context_turns = context_turns
+        super().__init__(data, seed)
+
+    def held_out(self, part: str) -> list[Pair]:
+        """The pairs of whole conversations."""
+        return list(map(self._fitted, super().held_out(part)))
+
+    def corpora(self) -> Iterator[tuple[Iterator[Pair], float]]:
+        """Each corpus with its weight."""
+        return ((map(self._fitted, pairs), weight) for pairs, weight in super().corpora())
+
+    def texts(self) -> Iterator[str]:
+        """The last turn of each context and the reply: a turn that is in several contexts counts once."""
+        return (text for source, target in self.train() for text in (split_turns(source)[-1], target))
+
+    def fit_to(self, source: Tokenizer, max_length: int) -> None:
+        """From here on, drop the oldest turns of contexts that have more tokens than this."""
+        self._fit = partial(fit, size=lambda text: len(source.encode(text)), most=max_length)
+
+    @property
+    def smallest(self) -> int:
+        """The number of replies of the longest conversation, since a part has at least one conversation."""
+        return max((len(dialogue.replies) for dialogue in self._dialogues()), default=1)
+
+    def _fitted(self, pair: Pair) -> Pair:
+        return pair if self._fit is None else Pair(self._fit(pair.source), pair.target)
+
+    def _split(self, valid: int, test: int, seed: int) -> Split:
+        groups = (("\n".join(dialogue.turns), len(dialogue.replies)) for dialogue in self._dialogues())
+        return plan_group_split(groups, valid, test, seed, where=self.data.train[0].source)
+
+    def _dialogues(self) -> Iterator[Dialogue]:
+        return chain.from_iterable(map(read_dialogues, self.data.train))
+
+    def _read(self, corpus: Corpus) -> Iterator[Pair]:
+        return (pair for dialogue in read_dialogues(corpus) for pair in make_pairs(dialogue, self.context_turns))
 
 
 class ChatTrainUnit(TranslateTrainUnit):
-    """What the loop must know of conversation."""
+    """Training as for translation; validation by perplexity, BLEU and diversity of replies."""
 
-    def __init__(self, recipe: Recipe, prepared: PreparedPairs, model: Seq2Seq, group: ProcessGroup | None = None):
-        most = recipe.data.max_length
-        whole = replace(
-            recipe.search, max_source_tokens=most, max_joined_tokens=most
-        )  # a context is not cut into sentences
-        super().__init__(replace(recipe, search=whole), prepared, model, group)
+    def __init__(self, recipe: Recipe, data: PairData, model: Seq2Seq, group: ProcessGroup | None = None):
+        limit = recipe.data.max_length
+        whole = replace(recipe.search, max_source_tokens=limit, max_joined_tokens=limit)  # contexts are not cut
+        super().__init__(replace(recipe, search=whole), data, model, group)
 
     def validate(self, model: Seq2Seq) -> Validation:
-        """Perplexity over all replies; BLEU and how diverse they are over the first of them, written greedily."""
-        loss, texts = self.valid_loss(model), self.write(model)
-        references = [pair.target for pair in self.translated]
+        """Perplexity over all replies; BLEU and diversity over the first of them, generated greedily."""
+        loss, texts = self.valid_loss(model), self.generate(model)
+        references = [pair.target for pair in self.shown]
         scores = {"loss": loss, "perplexity": perplexity(loss)} | quick_scores(texts, references) | diversity(texts)
-        return self.judged(scores, texts)
+        return self.validation(scores, texts)
+
+    def readable(self, source: str) -> str:
+        """A context with slashes between its turns."""
+        return readable(source)
+
+
+class ChatTraining(TranslateTraining):
+    """Training of chatbots."""
+
+    def check(self, recipe: Recipe) -> None:
+        """Turns must be separated by their token."""
+        super().check(recipe)
+        if recipe.tokenizer.special_tokens[:1] != (TURN,):
+            raise SettingsError(
+                f'tokenizer.special_tokens must begin with "{TURN}", which separates the turns of a conversation'
+            )
+
+    def read(self, recipe: Recipe) -> DialogueExamples:
+        """Count and measure the pairs of context and reply."""
+        return DialogueExamples(recipe.data, recipe.train.seed, recipe.task.context_turns)
+
+    def train_unit(
+        self, recipe: Recipe, data: PairData, model: Network, group: ProcessGroup | None = None
+    ) -> ChatTrainUnit:
+        """Batches of pairs, validated by perplexity."""
+        assert isinstance(model, Seq2Seq)
+        return ChatTrainUnit(recipe, data, model, group)
+
+    def tune(self, run: Run, data: PairData, log: Log) -> Json:
+        """Nothing is tuned: no score says which of many replies is right."""
+        return {}
+
+    def score(self, predictor: Any, examples: Sequence[Pair]) -> Scored:
+        """Perplexity of the reference replies; BLEU and diversity of the generated ones."""
+        chatbot: Chatbot = predictor
+        translator = chatbot.translator
+        samples = [
+            Sample(pair.source, reply.text, pair.target, reply.score)
+            for pair, reply in zip(
+                examples, translator.translate([pair.source for pair in examples], retry_failures=False), strict=True
+            )
+        ]
+        sides, limit = (translator.source, translator.target), chatbot.max_length
+        loss = mean_loss(translator.model, *sides, examples, max_length=limit)
+        texts, references = [one.output for one in samples], [one.reference for one in samples]
+        return Scored(score_replies(texts, references, loss), samples)
+
+    def result_line(self, part: str, scores: Json) -> str:
+        """Perplexity and diversity."""
+        return (
+            f"perplexity {scores['perplexity']:.1f}  distinct-1 {scores['distinct_1']:.3f}  "
+            f"distinct-2 {scores['distinct_2']:.3f}  on {scores['sentences']:,} replies"
+        )
+
+    def notes(self, recipe: Recipe) -> Sequence[str]:
+        """No notes."""
+        return ()
+
+    def folder(self, recipe: Recipe) -> Path:
+        """E.g. runs/hran: both sides have the same language."""
+        return Path("runs") / recipe.model.arch
 
 
 def perplexity(loss: float) -> float:
-    """From the mean negative log-likelihood of a token."""
-    return math.exp(min(loss, MOST_LOSS))
+    """From the mean negative log-likelihood per token."""
+    return math.exp(min(loss, MAX_LOSS))
+
+
+def distinct(texts: Iterable[str], size: int) -> float:
+    """Distinct n-grams of words as a share of all n-grams (Li et al. 2016): low if replies are alike."""
+    ngrams: list[tuple[str, ...]] = []
+    for text in texts:
+        words = [word.casefold() for word in word_texts(text)]
+        ngrams += zip(*(words[start:] for start in range(size)), strict=False)
+    return len(set(ngrams)) / len(ngrams) if ngrams else 0.0
 
 
 def diversity(texts: Sequence[str]) -> dict[str, float]:
@@ -48,10 +175,10 @@ def diversity(texts: Sequence[str]) -> dict[str, float]:
     return {"distinct_1": distinct(texts, 1), "distinct_2": distinct(texts, 2)}
 
 
-def score_replies(texts: Sequence[str], references: Sequence[str], loss: float) -> dict[str, Any]:
-    """All that is said of the replies to a held-out part; `loss` is that of the references.
+def score_replies(texts: Sequence[str], references: Sequence[str], loss: float) -> Json:
+    """The scores of replies to a held-out part; `loss` is that of the references.
 
-    BLEU and chrF come with their signatures. Edits (TER) say nothing where any reply may be right.
+    BLEU and chrF have their signatures. TER is left out: the edits to one reference say little about a reply.
     """
     from sacrebleu import BLEU, CHRF
 
@@ -63,3 +190,6 @@ def score_replies(texts: Sequence[str], references: Sequence[str], loss: float) 
         "sentences": len(texts),
         "signatures": {name: str(metric.get_signature()) for name, metric in metrics.items()},
     }
+
+
+TRAINING = ChatTraining()

@@ -87,7 +87,7 @@ def read_document(options: argparse.Namespace, kind: str, run: Run) -> Document:
     text = None if options.text is None else f"{options.text}\n".encode()
     document = _parse(options.file, kind) if text is None else parse("the text", text, format=kind)
     if document.needs_alignment and options.engine != "ctranslate2":
-        from regard.tasks.documents import looks_back
+        from regard.tasks.translate.documents import looks_back
 
         options.align = looks_back(run.recipe.model)
     return document
@@ -108,7 +108,7 @@ def translate_into(
     bar: AbstractContextManager[Advance],
 ) -> int:
     """Translate a document into --out, or to standard output."""
-    from regard.tasks.documents import translate_document
+    from regard.tasks.translate.documents import translate_document
 
     with bar as advance:
         content, lost = translate_document(document, translate, advance)

@@ -1,4 +1,4 @@
-"""What the report of a translator shows: scores, samples, attention of one sentence, lengths."""
+"""Sections of a translator's report: scores, samples, the attention of one sentence, lengths."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from typing import Any
 from regard.analysis.trace import Trace
 from regard.languages import language_name
 from regard.run import Run
-from regard.tasks.chat import TURN
-from regard.tasks.chat.data import readable
 from regard.tasks.report import PART_NAMES, figures, last_part
-from regard.tasks.translate.data import PreparedPairs
+from regard.tasks.seq2seq import PairData
 from regard.tasks.translate.translator import Translator
 
 SHOWN_SAMPLES = 40
@@ -21,7 +19,7 @@ SHOWN_SAMPLES = 40
 
 @dataclass(frozen=True)
 class Sample:
-    """A held-out sentence, what the model made of it, and what it should have been."""
+    """A held-out sentence, the output of the model, and the reference."""
 
     source: str
     output: str
@@ -29,15 +27,14 @@ class Sample:
     score: float
 
 
-def report(run: Run, translator: Translator, data: PreparedPairs, samples: Sequence[Sample]) -> dict[str, Any]:
+def report(run: Run, translator: Translator, data: PairData, samples: Sequence[Sample]) -> dict[str, Any]:
     """The sections of a translator's report."""
     return {
         "title": title(run),
         "languages": run.card["languages"],
         "summary": summary(run.card),
         "samples": [
-            asdict(sample) | {"source": readable(sample.source), "correct": sample.output == sample.reference}
-            for sample in samples[:SHOWN_SAMPLES]
+            asdict(sample) | {"correct": sample.output == sample.reference} for sample in samples[:SHOWN_SAMPLES]
         ],
         "attention": attention_data(translator.trace(_typical(samples).source)) if samples else {},
         "lengths": dict(zip(("source", "target"), map(_histogram, data.train.lengths), strict=True)),
@@ -46,7 +43,7 @@ def report(run: Run, translator: Translator, data: PreparedPairs, samples: Seque
 
 
 def title(run: Run) -> str:
-    """E.g. English to Italian, or the name of the run where the languages are not known."""
+    """E.g. English to Italian, or the name of the run if the languages are not known."""
     codes = (run.recipe.data.source_language, run.recipe.data.target_language)
     return " to ".join(map(language_name, codes)) if all(codes) else run.folder.name
 
@@ -55,7 +52,7 @@ def summary(card: dict[str, Any]) -> list[dict[str, str]]:
     """The figures at the top of the page."""
     part = last_part(card["scores"])
     scores, where = card["scores"][part], f"{PART_NAMES[part]} sentences"
-    rows = [
+    return figures(
         (
             f"BLEU on {scores['sentences']:,} {where}",
             f"{scores['bleu']:.1f}",
@@ -63,14 +60,11 @@ def summary(card: dict[str, Any]) -> list[dict[str, str]]:
         ),
         ("chrF", f"{scores['chrf']:.1f}", scores["signatures"]["chrf"]),
         ("training pairs", f"{card['pairs']['train']:,}", f"{card['training']['tokens']:,} target tokens read"),
-    ]
-    if "perplexity" in scores:
-        rows.insert(0, ("perplexity", f"{scores['perplexity']:.1f}", "how many tokens it wavers between, on average"))
-    return figures(*rows)
+    )
 
 
 def attention_data(trace: Trace) -> dict[str, Any]:
-    """Words and all maps from target to source, rounded to what an eye can see."""
+    """Words and all cross-attention weights, rounded to three digits."""
     trace = trace.by_words()
     maps = [
         {"name": name, "heads": [[[round(w, 3) for w in row] for row in head] for head in weights.tolist()]}
@@ -81,11 +75,11 @@ def attention_data(trace: Trace) -> dict[str, Any]:
 
 
 def _readable(tokens: Iterable[str]) -> list[str]:
-    return [{"</s>": "end", TURN: "/"}.get(token, token) for token in tokens]
+    return ["end" if token == "</s>" else token for token in tokens]
 
 
 def _typical(samples: Sequence[Sample]) -> Sample:
-    """A sentence that is neither short nor long, for the picture."""
+    """A sentence of medium length, for the attention picture."""
     return min(samples, key=lambda sample: (abs(len(sample.source.split()) - 9), sample.source))
 
 

@@ -1,128 +1,189 @@
-"""Search settings that only a trained model and its data can tell.
-
-*Length penalty.* A model that has seen little writes short: the end of a sentence is the one word that it can always
-guess. How much that must be made up for differs from run to run. One search gives all hypotheses that ended; each
-penalty is then only another order of them, so trying a dozen costs no more than trying one.
-
-*Joining.* Sentences on one line are translated together only if the model has seen such lines, and only as long ones.
-
-What was found stands in the recipe, and in the card as found: training on, or on other data, finds it anew, while what
-the user has set stays.
-"""
+"""Training of translators: validation by BLEU, a tuned search, scores of the held-out parts."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from regard.config import SearchSettings
+from regard.config import Recipe
+from regard.config.recipe import make_recipe
 from regard.data.pairs import Pair
+from regard.errors import SettingsError
+from regard.export import exportable
+from regard.languages import common_scripts
+from regard.models.base import Network, Seq2Seq
 from regard.run import Run
-from regard.tasks.translate.translation import Translation
-from regard.tasks.translate.translator import Translator, load
-from regard.text.words import split_sentences
+from regard.tasks.seq2seq import PairData, Seq2SeqTrainUnit
+from regard.tasks.training import Json, Log, Scored, Tables, Training, Workload
+from regard.tasks.translate.data import PairExamples, open_data, prepare, write_store
+from regard.tasks.translate.evaluate import quick_scores, score_translations
+from regard.tasks.translate.plan import PairFacts, fit_memory, make_plan
+from regard.tasks.translate.report import Sample
+from regard.tasks.translate.translator import Translator, texts_of
+from regard.tasks.translate.tuning import still_tuned, tune_search
+from regard.training.device import Machine
+from regard.training.distributed import ProcessGroup
+from regard.training.flops import pair_amounts
+from regard.training.plan import PlannedSetting, merge
+from regard.training.trainer import Validation
 
-PENALTIES = tuple(tenths / 10 for tenths in range(4, 27, 2))
-ENOUGH_PAIRS = 100
-"""Fewer sentences than this cannot tell one penalty from another."""
-MOST_PAIRS = 1000
-WORTH_IT = 0.1
-"""BLEU that another penalty must bring before the usual one is given up."""
-
-
-USUAL_SHARE = 0.99
-"""Of the training sentences, that are as long as usual."""
-SEEN_TOGETHER = 0.01
-"""Of the lines, that must hold several sentences: a model that has never seen two together may leave one out."""
-
-
-def tune_search(run: Run, valid: Sequence[Pair], lengths: np.ndarray, log: Callable[[str], None]) -> dict[str, Any]:
-    """Find the settings that the user has left open, put them into the recipe, and give what the card says of them.
-
-    `lengths` are those of the training sources, in tokens.
-    """
-    found: dict[str, Any] = {}
-    usual = dataclasses.replace(run.recipe.search, **_defaults(run.card))
-    search = usual
-    if usual.max_joined_tokens == SearchSettings().max_joined_tokens:
-        found["search.max_joined_tokens"] = longest_join(valid, lengths)
-        search = dataclasses.replace(search, max_joined_tokens=found["search.max_joined_tokens"])
-    if usual.length_penalty == SearchSettings().length_penalty and (best := tune_penalty(load(run.folder), valid)):
-        found |= {"search.length_penalty": best.penalty, "bleu": best.bleu, "bleu_before": best.before}
-        search = dataclasses.replace(search, length_penalty=best.penalty)
-        if best.penalty != usual.length_penalty:
-            change = f"BLEU {best.bleu:.1f} instead of {best.before:.1f}"
-            log(f"length penalty {best.penalty:g}, found on the validation part: {change}")
-    if search != run.recipe.search:
-        run.write_recipe(dataclasses.replace(run.recipe, search=search))
-    return found
+HELD_OUT_PAIRS = 500
+"""Pairs kept in a finished run, for later measurements."""
+SAMPLES = 3
+"""Translations shown per validation."""
 
 
-def longest_join(valid: Sequence[Pair], lengths: np.ndarray) -> int:
-    """Up to how many tokens sentences are joined: as long as usual lines are, or 1 (never) where each is a sentence."""
-    several = sum(len(split_sentences(pair.source)) > 1 for pair in valid)
-    return int(np.quantile(lengths, USUAL_SHARE)) if several >= SEEN_TOGETHER * len(valid) else 1
+class TranslateTrainUnit(Seq2SeqTrainUnit):
+    """Training on sentence pairs, validated by loss, BLEU and chrF."""
+
+    def __init__(self, recipe: Recipe, data: PairData, model: Seq2Seq, group: ProcessGroup | None = None):
+        super().__init__(recipe, data, model, group)
+        self.shown = data.valid[: recipe.train.validation_sentences or len(data.valid)]
+
+    def validate(self, model: Seq2Seq) -> Validation:
+        """Loss over the validation pairs; BLEU and chrF over the first of them, translated greedily."""
+        loss, texts = self.valid_loss(model), self.generate(model)
+        return self.validation({"loss": loss} | quick_scores(texts, [pair.target for pair in self.shown]), texts)
+
+    def validation(self, scores: dict[str, float], texts: Sequence[str]) -> Validation:
+        """The scores, the one that selects weights, and some of the texts as samples."""
+        samples = [
+            {"source": self.readable(pair.source), "output": text, "reference": pair.target}
+            for pair, text in zip(self.shown[:SAMPLES], texts[:SAMPLES], strict=True)
+        ]
+        metric = self.recipe.train.metric
+        score = -scores["loss"] if metric == "loss" else scores[metric]
+        return Validation(scores, score, samples, loss=scores["loss"])
+
+    def readable(self, source: str) -> str:
+        """A source text as people read it."""
+        return source
+
+    def generate(self, model: Seq2Seq) -> list[str]:
+        """Greedy translations of the first validation pairs."""
+        search = self.recipe.search
+        translator = Translator(model, self.data.source, self.data.target, search)
+        found = translator.translate(
+            [pair.source for pair in self.group.share(self.shown)],
+            sample=False,
+            beam_size=1,
+            beam_groups=1,
+            coverage_penalty=0.0,  # needs a beam
+            retry_failures=False,  # a model that has learned little may repeat itself
+            max_joined_tokens=search.max_joined_tokens or search.max_source_tokens,  # lines are like training lines
+        )
+        return self.group.join(texts_of(found))
 
 
-def still_tuned(search: SearchSettings, card: Mapping[str, Any]) -> dict[str, Any]:
-    """What was found for the run of this card and has not been set by hand since."""
-    found = {name: value for name, value in card.get("tuned", {}).items() if name.startswith("search.")}
-    return {name: value for name, value in found.items() if getattr(search, name.removeprefix("search.")) == value}
+class TranslateTraining(Training[PairExamples, PairData]):
+    """Training of translators."""
+
+    def check(self, recipe: Recipe) -> None:
+        """Tied embeddings of both sides need a joint vocabulary."""
+        if recipe.model.needs_joint_vocabulary and not recipe.tokenizer.joint:
+            raise SettingsError(
+                'model.tie_embeddings = "all" needs one vocabulary: set tokenizer.joint = true, or model.tie_embeddings'
+            )
+
+    def read(self, recipe: Recipe) -> PairExamples:
+        """Count and measure the pairs."""
+        return PairExamples(recipe.data, recipe.train.seed)
+
+    def plan(self, examples: PairExamples, machine: Machine, given: Tables, where: str) -> list[PlannedSetting]:
+        """By the number of pairs and their lengths."""
+        corpus = measure(examples)
+        plan = make_plan(corpus, machine, given)
+        return fit_memory(plan, make_recipe(merge(plan, given), where=where), corpus, machine)
+
+    def sizes(self, recipe: Recipe, examples: PairExamples) -> dict[str, int]:
+        """Both vocabularies have the size that the settings ask for."""
+        return {"source_vocabulary": recipe.tokenizer.vocab_size, "target_vocabulary": recipe.tokenizer.vocab_size}
+
+    def workload(self, recipe: Recipe, examples: PairExamples) -> Workload:
+        """Pairs of mean length."""
+        corpus = measure(examples)
+        length = round(corpus.length)
+        amounts = {unit: corpus.pairs * count for unit, count in pair_amounts(1, length, length).items()}
+        passes = 2 if recipe.train.r_drop else 1
+        return Workload(amounts, corpus.length, passes, corpus.steps(recipe.train.batch_tokens))
+
+    def prepare(self, run: Run, recipe: Recipe, examples: PairExamples, log: Log, base: Run | None) -> None:
+        """Vocabularies, token store and held-out pairs."""
+        prepare(run, recipe, examples, log, base.tokenizers if base else None)
+        source, target = run.tokenizers
+        run.write_sizes(source_vocabulary=source.size, target_vocabulary=target.size)
+
+    def open_data(self, run: Run, log: Log) -> PairData:
+        """Read from the run folder; a finished run has removed its store, which is then built again."""
+        if not (run.folder / "store").is_dir():
+            write_store(run, run.recipe, self.read(run.recipe), run.tokenizers, log)
+        return open_data(run)
+
+    def train_unit(
+        self, recipe: Recipe, data: PairData, model: Network, group: ProcessGroup | None = None
+    ) -> TranslateTrainUnit:
+        """Batches of pairs, validated by BLEU."""
+        assert isinstance(model, Seq2Seq)
+        return TranslateTrainUnit(recipe, data, model, group)
+
+    def expected_initial_loss(self, recipe: Recipe, data: PairData) -> float:
+        """A little more than the loss of uniform guessing: a new model is worse than that."""
+        return 2.0 + math.log(data.target.size)
+
+    def card(self, recipe: Recipe, data: PairData, base: Run | None) -> dict[str, Any]:
+        """Languages, vocabularies and numbers of pairs."""
+        return {
+            "languages": {"source": recipe.data.source_language, "target": recipe.data.target_language},
+            "vocabulary": {"source": data.source.size, "target": data.target.size},
+            "pairs": {"train": len(data.train), "valid": len(data.valid), "test": len(data.test)},
+            "scripts": {"target": sorted(common_scripts(pair.target for pair in data.valid))},
+            "tuned": still_tuned(recipe.search, base.card) if base else {},
+        }
+
+    def tune(self, run: Run, data: PairData, log: Log) -> Json:
+        """Tune the length penalty and the joining of sentences."""
+        return tune_search(run, data.valid, data.train.lengths[0], log)
+
+    def score(self, predictor: Any, examples: Sequence[Pair]) -> Scored:
+        """BLEU, chrF and TER of translations."""
+        translator: Translator = predictor
+        found = translator.translate([pair.source for pair in examples])
+        samples = [
+            Sample(pair.source, translation.text, pair.target, translation.score)
+            for pair, translation in zip(examples, found, strict=True)
+        ]
+        return Scored(score_translations(texts_of(found), [pair.target for pair in examples]).as_dict(), samples)
+
+    def held_out(self, data: PairData) -> list[Pair]:
+        """Pairs of the test part, or of the validation part if there is none."""
+        return (data.test or data.valid)[:HELD_OUT_PAIRS]
+
+    def result_line(self, part: str, scores: Json) -> str:
+        """BLEU and chrF."""
+        return f"BLEU {scores['bleu']:.1f}  chrF {scores['chrf']:.1f}  on {scores['sentences']:,} sentences"
+
+    def complete(self, run: Run, data: PairData) -> None:
+        """Close the store."""
+        data.train.close()
+
+    def notes(self, recipe: Recipe) -> Sequence[str]:
+        """Formats that the run cannot be exported to."""
+        reasons = exportable(recipe)
+        if all(reasons.values()):
+            return (f"note: this run cannot be exported: {'; '.join(dict.fromkeys(reasons.values()))}",)
+        return [f"note: no export to {name}: {reason}" for name, reason in reasons.items() if reason]
+
+    def folder(self, recipe: Recipe) -> Path:
+        """E.g. runs/en-de, or runs/ and the architecture."""
+        languages = [recipe.data.source_language, recipe.data.target_language]
+        return Path("runs") / ("-".join(languages) if all(languages) else recipe.model.arch)
 
 
-def _defaults(card: Mapping[str, Any]) -> dict[str, Any]:
-    """The usual values of the search settings that were found, and not set by the user."""
-    names = [name.removeprefix("search.") for name in card.get("tuned", {}) if name.startswith("search.")]
-    return {name: getattr(SearchSettings(), name) for name in names}
+def measure(pairs: PairExamples) -> PairFacts:
+    """What the plan needs to know of the pairs."""
+    return PairFacts(len(pairs), pairs.mean_characters, pairs.long_characters)
 
 
-@dataclass(frozen=True)
-class TunedSearch:
-    """The penalty found, and BLEU with it and with the usual one."""
-
-    penalty: float
-    bleu: float
-    before: float
-
-
-def tune_penalty(translator: Translator, pairs: Sequence[Pair]) -> TunedSearch | None:
-    """Try the penalties on these pairs; None where the search has no use for one or the pairs are too few."""
-    settings = translator.search
-    if (
-        settings.beam_size == 1
-        or settings.sample
-        or settings.length_penalty_form != "plain"
-        or len(pairs) < ENOUGH_PAIRS
-    ):
-        return None
-    pairs = pairs[:MOST_PAIRS]
-    usual = SearchSettings().length_penalty
-    answers = translator.translate(
-        [pair.source for pair in pairs],
-        nbest=settings.beam_size,
-        retry_failures=False,
-        length_penalty=usual,
-        max_joined_tokens=settings.max_joined_tokens
-        or settings.max_source_tokens,  # what is joined of pieces has no other hypotheses
-    )
-    from sacrebleu import BLEU
-
-    references = [[pair.target for pair in pairs]]
-    bleu = {
-        penalty: BLEU().corpus_score([choose(answer, penalty) for answer in answers], references).score
-        for penalty in PENALTIES
-    }
-    best = max(bleu, key=lambda penalty: (bleu[penalty], -abs(penalty - usual)))
-    if bleu[best] < bleu[usual] + WORTH_IT:
-        best = usual
-    return TunedSearch(best, bleu[best], bleu[usual])
-
-
-def choose(answer: Translation, penalty: float) -> str:
-    """The hypothesis that this penalty puts first; the end token counts as length."""
-    ended = [one for one in (answer, *answer.alternatives) if one.log_probs]
-    return max(ended, key=lambda one: sum(one.log_probs) / len(one.log_probs) ** penalty).text if ended else answer.text
+TRAINING = TranslateTraining()

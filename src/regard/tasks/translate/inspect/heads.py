@@ -46,7 +46,7 @@ from regard.layers.hooks import attention_hooks, trace
 from regard.models.base import Seq2Seq
 from regard.run import Run
 from regard.tasks.translate.alignment import Aligner
-from regard.tasks.translate.data import TrainingPairs
+from regard.tasks.translate.data import PairExamples
 from regard.tasks.translate.translator import Translator
 from regard.text.tokenizer import Piece, Tokenizer
 from regard.text.words import words
@@ -100,7 +100,7 @@ def own_examples(run: Run, count: int) -> list[AnnotatedExample]:
     try:
         if data.valid:
             return list(islice(chain.from_iterable(map(_reader(run), data.valid)), count))
-        return list(map(_plain, TrainingPairs(data, run.recipe.train.seed).held_out("valid")[:count]))
+        return list(map(_plain, PairExamples(data, run.recipe.train.seed).held_out("valid")[:count]))
     except (CorpusError, SettingsError) as error:
         what = f"{run.folder}: its validation data cannot be read ({error})"
         raise SettingsError(f"{what}; give other text with --source and --target") from None

@@ -30,12 +30,13 @@ from regard.files import atomic_folder
 from regard.models.base import Seq2Seq, count_parameters
 from regard.models.transformer_settings import TransformerSettings
 from regard.run import METRICS, WEIGHTS, Run
-from regard.tasks.seq2seq import TranslateTrainUnit
+from regard.tasks.seq2seq import PairData
 from regard.tasks.train import TrainingJob, finish, first_card, log
 from regard.tasks.translate import TASK
-from regard.tasks.translate.data import PreparedPairs, TrainingPairs, prepare
+from regard.tasks.translate.data import PairExamples, open_data, prepare
 from regard.tasks.translate.evaluate import quick_scores
 from regard.tasks.translate.inspect.heads import text_batches
+from regard.tasks.translate.training import TranslateTrainUnit
 from regard.tasks.translate.translator import load, texts_of
 from regard.training.checkpoint import TrainingProgress
 from regard.training.device import choose_device
@@ -75,7 +76,7 @@ class GateTrainUnit(TranslateTrainUnit):
     """
 
     def __init__(
-        self, recipe: Recipe, prepared: PreparedPairs, gated: GatedModel, goal: float, share_done: Callable[[], float]
+        self, recipe: Recipe, prepared: PairData, gated: GatedModel, goal: float, share_done: Callable[[], float]
     ):
         """`goal` is the share of heads that stay open; `share_done` returns the share of training that is done."""
         super().__init__(recipe, prepared, gated.model)
@@ -91,9 +92,7 @@ class GateTrainUnit(TranslateTrainUnit):
         return loss._replace(smoothed=loss.smoothed + STIFFNESS * excess.square() * loss.tokens)
 
 
-def learn_gates(
-    model: Seq2Seq, recipe: Recipe, prepared: PreparedPairs, left: int, *, weights_follow: bool
-) -> HeadGates:
+def learn_gates(model: Seq2Seq, recipe: Recipe, prepared: PairData, left: int, *, weights_follow: bool) -> HeadGates:
     """Train gates on the heads of a model until `left` of them are open; the weights are trained too, if allowed."""
     settings = replace(
         recipe.train, ema_decay=0.0, average_checkpoints=0, cooldown=0.0, patience=0,
@@ -222,7 +221,9 @@ def prune_run(
     pairs = _read(run, recipe, own=data is None)
     with atomic_folder(out) as folder:
         draft = Run.create(folder)
-        prepared = prepare(draft, recipe, pairs, log, run.tokenizers)
+        draft.write_recipe(recipe)
+        prepare(draft, recipe, pairs, log, run.tokenizers)
+        prepared = open_data(draft)
         model = run.load_model()
         log(f"choosing {left} of {sum(had.values())} heads by {by}")
         if by == "gates":
@@ -295,9 +296,9 @@ def _part(recipe: config.Recipe, share: float) -> config.Recipe:
     return replace(recipe, train=replace(train, max_minutes=share * train.max_minutes, max_steps=steps))
 
 
-def _read(run: Run, recipe: config.Recipe, *, own: bool) -> TrainingPairs:
+def _read(run: Run, recipe: config.Recipe, *, own: bool) -> PairExamples:
     try:
-        return TrainingPairs(recipe.data, recipe.train.seed)
+        return PairExamples(recipe.data, recipe.train.seed)
     except (CorpusError, SettingsError) as error:
         if not own:
             raise
@@ -306,7 +307,7 @@ def _read(run: Run, recipe: config.Recipe, *, own: bool) -> TrainingPairs:
 
 
 def _learn(
-    model: Seq2Seq, recipe: config.Recipe, prepared: PreparedPairs, left: int, weights_follow: bool
+    model: Seq2Seq, recipe: config.Recipe, prepared: PairData, left: int, weights_follow: bool
 ) -> dict[str, tuple[int, ...]]:
     """The heads whose gates stay open longest. The final values of the gates are multiplied into the weights."""
     gates = learn_gates(model, recipe, prepared, left, weights_follow=weights_follow)
@@ -314,7 +315,7 @@ def _learn(
     return strongest(gates.by_attention(), left)
 
 
-def _train_on(draft: Run, prepared: PreparedPairs) -> TrainingProgress:
+def _train_on(draft: Run, prepared: PairData) -> TrainingProgress:
     """Train the pruned model and keep its best weights."""
     recipe = draft.recipe
     model = draft.load_model().requires_grad_(True).to(choose_device(recipe.train, 0))

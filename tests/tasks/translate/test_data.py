@@ -10,7 +10,7 @@ import pytest
 from regard.config import Corpus, DataSettings
 from regard.data.pairs import Pair, read_corpus
 from regard.tasks.translate import data as prepare
-from regard.tasks.translate.data import TrainingPairs
+from regard.tasks.translate.data import PairExamples
 
 
 def test_corpora_are_read_no_more_often_than_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,7 +27,7 @@ def test_corpora_are_read_no_more_often_than_needed(tmp_path: Path, monkeypatch:
         return read_corpus(corpus, *languages)
 
     monkeypatch.setattr(prepare, "read_corpus", counted)
-    pairs = TrainingPairs(DataSettings(train=tuple(corpora)), seed=1)
+    pairs = PairExamples(DataSettings(train=tuple(corpora)), seed=1)
     assert pairs.describe() == "180 pairs to train on, 10 for validation, 10 for the test"
     assert len(passes) == 2 * 2
     valid, test = (pairs.held_out(part) for part in ("valid", "test"))
@@ -41,7 +41,7 @@ def test_held_out_files_are_counted_as_they_are(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("".join(f"{number}\tx{number}\n" for number in range(100)), encoding="utf-8")
     (tmp_path / "v.tsv").write_text("one\tuno\n", encoding="utf-8")
     data = DataSettings(train=(Corpus(str(tmp_path / "a.tsv")),), valid=(Corpus(str(tmp_path / "v.tsv")),))
-    pairs = TrainingPairs(data, seed=1)
+    pairs = PairExamples(data, seed=1)
     assert pairs.describe() == "100 pairs to train on, 1 for validation, 0 for the test"
     assert pairs.held_out("valid") == [Pair("one", "uno")]
     assert pairs.held_out("test") == []

@@ -1,4 +1,4 @@
-"""A document in, a document out: its texts are translated many at a time, everything else stays as it was."""
+"""Translation of documents: the texts are translated in batches, everything else is kept."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class TranslatedDocument(NamedTuple):
 
     content: str | bytes
     lost: list[str]
-    """Addresses, placeholders and numbers that a translation left out; all but numbers were put back."""
+    """Addresses, placeholders and numbers that translations left out; all but numbers were put back."""
 
 
 def translate_document(
@@ -24,16 +24,16 @@ def translate_document(
     translate: Callable[[list[str]], list[Translation]],
     advance: Callable[[int], None] = lambda texts: None,
 ) -> TranslatedDocument:
-    """Translate the texts of a document, equal ones once. `advance` hears how many are done."""
-    answers: dict[str, Translation] = {}
+    """Translate the texts of a document, equal ones once. `advance` is called with the number of texts done."""
+    translations: dict[str, Translation] = {}
     for chunk in chunks(dict.fromkeys(document.texts)):
-        answers |= zip(chunk, translate(chunk), strict=True)
+        translations |= zip(chunk, translate(chunk), strict=True)
         advance(len(chunk))
-    found = [answers[text] for text in document.texts]
+    found = [translations[text] for text in document.texts]
     lost = [piece for pieces in document.lost(found) for piece in pieces]
     return TranslatedDocument(document.rebuild(found), lost)
 
 
 def looks_back(model: ModelSettings) -> bool:
-    """Whether a model attends to the source; without that nothing says which words render which."""
+    """Whether a model has cross-attention, which word alignment needs."""
     return model.attends

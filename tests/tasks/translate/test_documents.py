@@ -7,7 +7,7 @@ import pytest
 from regard.cli import main
 from regard.documents import parse
 from regard.models import settings_of
-from regard.tasks.documents import looks_back, translate_document
+from regard.tasks.translate.documents import looks_back, translate_document
 from regard.tasks.translate.translation import Translation
 from tests.export.runs import random_recipe, random_run, sentences
 
