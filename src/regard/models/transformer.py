@@ -102,7 +102,7 @@ class FullyPrunedAttention(nn.Module):
         """The bias of the output, at every position."""
         return self.out.bias.expand_as(x)
 
-    def remember(self, memory_BSD: Tensor) -> tuple[()]:
+    def project(self, memory_BSD: Tensor) -> tuple[()]:
         """Nothing."""
         return ()
 
