@@ -95,7 +95,7 @@ corpora: install
 	@$(BIN)/python -m tools.smalltalk
 
 docs: install
-	@$(BIN)/python -m regard.terminal > docs/settings.md
+	@$(BIN)/regard settings --markdown > docs/settings.md
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/out build dist

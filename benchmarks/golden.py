@@ -224,7 +224,7 @@ ONCE = {
         ),
     },
     "translate/bahdanau": {"inspected": (["inspect", "RUN", "the old dog sees a bird", "--json"], "")},
-    "chat/hran": {"inspected": (["inspect", "RUN", "what is my name?", "--before", "I am Anna.", "--json"], "")},
+    "chat/hran": {"inspected": (["inspect", "RUN", "what is my name?", "--context", "I am Anna.", "--json"], "")},
     "classify/han": {"inspected": (["inspect", "RUN", "The film was lovely.", "--json"], "")},
     "tag/gru": {
         "inspected": (["inspect", "RUN", "The old dog sees a bird.", "--json"], ""),

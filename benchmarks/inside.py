@@ -3,7 +3,7 @@
 The phrasebook knows which word renders which. Heads and rules of alignment are chosen on its validation part and scored
 on its test part; explanations are put to the test by deleting the words they point at; effective attention is compared
 with the raw weights, at the length of a sentence and beyond the width of a head; hidden states are traced to their
-tokens. The roles of the heads and pruning are commands: `regard heads RUN`, `regard heads RUN --prune 0.5 --out RUN2`.
+tokens. The roles of the heads and pruning are commands: `regard heads RUN`, `regard prune RUN --out RUN2`.
 
     make bench-inside       (make demo first; python benchmarks/inside.py [RUN] [--sentences 50])
 """

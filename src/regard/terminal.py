@@ -1,19 +1,24 @@
-"""Options that stand for settings: their type and help come from the settings themselves."""
+"""What all commands share: commands, options from settings, tables, shaded text, status line and progress bar.
+
+Every printing function writes for people on a terminal, and tab-separated lines elsewhere, from the same rows.
+"""
 
 from __future__ import annotations
 
 import argparse
-import json
+import os
+import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from regard import registry
-from regard.config import DEFAULT_ARCH, Corpus, ModelSettings, recipe
-from regard.config.model import presets
-from regard.config.recipe import describe, find_task, join_tables, setting_type
+from regard.config.recipe import setting_type
+from regard.errors import SettingsError, nearest
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,22 +26,109 @@ if TYPE_CHECKING:
 
     from regard.text.words import ShadedSentence
 
+Item = TypeVar("Item")
 
-def add_setting(parser: argparse._ActionsContainer, flag: str, path: str, metavar: str) -> None:
-    """An option for the setting at `path`, e.g. "train.seed"."""
-    kind, text = setting_type(path)
-    parser.add_argument(flag, type=kind, metavar=metavar, dest=path, help=_percent(text))
+QUIET = "dim"
+"""Style of labels and notes."""
 
 
-def add_set(parser: argparse._ActionsContainer) -> None:
-    """The option --set, for every setting that has no option of its own."""
+# Commands
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command. Modules with commands have a table COMMANDS of these by name."""
+
+    help: str
+    """What the command does: the first lines of its --help."""
+    configure: Callable[[Parser], None]
+    """Add the options to a parser."""
+    run: Callable[[argparse.Namespace], int]
+    """Run the command; returns the exit code."""
+    examples: tuple[str, ...] = ()
+    """Command lines shown in --help."""
+
+    def parser(self, prog: str, arguments: Sequence[str] = ()) -> Parser:
+        """The parser of this command, with its description, examples and options."""
+        parser = Parser(prog, arguments)
+        parser.description = "\n\n".join(filter(None, [self.help, "\n".join(f"  {line}" for line in self.examples)]))
+        self.configure(parser)
+        return parser
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line, with the nearest valid name."""
+
+    def __init__(self, prog: str, arguments: Sequence[str] = ()):
+        super().__init__(prog=prog, allow_abbrev=False, formatter_class=HelpText)
+        self.arguments = list(arguments)
+        """The command line that will be parsed, for a command whose help depends on an option."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise an error instead of printing the usage and exiting."""
+        for word in message.partition("unrecognized arguments: ")[2].split():
+            if word.startswith("-"):
+                known = {option.strip("-"): option for action in self._actions for option in action.option_strings}
+                guess = nearest(word.strip("-").partition("=")[0], known).replace('"', '"--', 1)
+                message = f"unknown option {word}{guess}"
+                break
+        raise SettingsError(f'{message} (see "{self.prog} --help")')
+
+    def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """Parse a command line; options may stand between positional arguments."""
+        has_actions = any(isinstance(action, argparse._SubParsersAction) for action in self._actions)
+        if has_actions or {"-h", "--help"} & set(arguments):
+            return self.parse_args(arguments)
+        return self.parse_intermixed_args(arguments)
+
+    def format_usage(self) -> str:
+        """One line: the positional arguments; the options are listed below."""
+        return f"usage: {self._usage_line()}\n"
+
+    def format_help(self) -> str:
+        """The help text with the one-line usage."""
+        self.usage = self._usage_line().replace("%", "%%")
+        return super().format_help()
+
+    def _usage_line(self) -> str:
+        words = [self.prog]
+        for action in self._actions:
+            if not action.option_strings and action.help is not argparse.SUPPRESS:
+                name = str(action.metavar or action.dest)
+                many = "..." if action.nargs in ("*", "+") else ""
+                words.append(f"[{name}{many}]" if action.nargs in ("?", "*") else name + many)
+            elif action.required:
+                words.append(f"{action.option_strings[0]} {action.metavar or action.dest.upper()}")
+        return " ".join([*words, "[options]"])
+
+
+class HelpText(argparse.RawDescriptionHelpFormatter):
+    """Help that keeps the line breaks of a description and uses the width of the terminal."""
+
+    def __init__(self, prog: str):
+        width = min(os.get_terminal_size().columns, 110) if sys.stdout.isatty() else 100
+        super().__init__(prog, max_help_position=28, width=width)
+
+
+# Options that stand for settings: their type and help come from the settings themselves.
+
+
+def add_setting(parser: argparse._ActionsContainer, flag: str, path: str, metavar: str = "") -> None:
+    """Add an option for the setting at `path`, e.g. "train.seed"; a switch if the setting is true or false."""
+    kind, meaning = setting_type(path)
+    text = brief(meaning).replace("%", "%%")
+    if kind is bool:
+        parser.add_argument(flag, action="store_true", default=None, dest=path, help=text)
+    else:
+        parser.add_argument(flag, type=kind, metavar=metavar, dest=path, help=text)
+
+
+def add_set(parser: argparse._ActionsContainer, example: str = "train.warmup_steps=800") -> None:
+    """Add the option --set, for every setting that has no option of its own."""
     parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="A.B=C",
-        help='any setting, e.g. "train.warmup_steps=800"; may be repeated',
-    )
+        "--set", action="append", default=[], metavar="A.B=C",
+        help=f"any setting, e.g. {example}; repeatable",
+    )  # fmt: skip
 
 
 def given_settings(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
@@ -49,165 +141,212 @@ def given_settings(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     return table
 
 
-class Setting(NamedTuple):
-    """One setting, as help and documentation tell it."""
-
-    key: str
-    defaults: tuple[str, ...]
-    """As TOML; of a model with several presets that of each, where they differ."""
-    meaning: str
-    choices: tuple[str, ...]
-    """All values that it may have, where they are few words."""
+def brief(text: str) -> str:
+    """The first statement of a help text, for lists with one line per entry."""
+    text = re.sub(r" \([^()]*\bet al\.[^()]*\)", "", text)  # papers are named in the full text
+    first = re.split(r"(?<!e\.g)\.\s|; ", text, maxsplit=1)[0].rstrip(".")
+    is_word = re.match(r"(A|[A-Z][a-z]+)[ ,]", first)
+    return first[:1].lower() + first[1:] if is_word else first
 
 
-def settings_in(section: type) -> Iterator[Setting]:
-    """The settings of a section, in their order."""
-    is_model = issubclass(section, ModelSettings)
-    instances = [model for model in presets().values() if type(model) is section] if is_model else [section()]
-    hints = get_type_hints(section)
-    for key, meaning in describe(section).items():
-        defaults = tuple(json.dumps(getattr(instance, key)) for instance in instances)
-        choices = get_args(hints[key]) if get_origin(hints[key]) is Literal else ()
-        yield Setting(key, defaults if len(set(defaults)) > 1 else defaults[:1], meaning, choices)
+TEXT_FILES = (".txt", ".md", ".html", ".tsv", ".jsonl", ".csv", ".conll", ".conllu")
+"""A word with one of these endings is taken for the name of a file."""
 
 
-def settings_help(*sections: type) -> str:
-    """A table of settings with their defaults and help, for the end of a help text."""
-    lines = []
-    for section in sections:
-        prefix = "model" if issubclass(section, ModelSettings) else section.__name__.removesuffix("Settings").lower()
-        for key, defaults, meaning, choices in settings_in(section):
-            one_of = f" One of {', '.join(choices)}." if choices else ""
-            lines.append(f"  {prefix}.{key} = {' | '.join(defaults)}\n      {meaning}{one_of}")
-    return _percent("settings for --set, with their defaults:\n" + "\n".join(lines))
+def text_or_file(given: str) -> str:
+    """An argument that is a text, or the name of a file with the text; lines of a file are joined by spaces."""
+    if len(given) > 255 or not Path(given).is_file():
+        if not any(map(str.isspace, given)) and Path(given).suffix in TEXT_FILES:
+            raise SettingsError(f"{given}: no such file")
+        return given
+    try:
+        lines = Path(given).read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError):
+        raise SettingsError(f"{given}: cannot read it as UTF-8 text") from None
+    return " ".join(line.strip() for line in lines if line.strip())
 
 
-def all_sections() -> dict[str, type]:
-    """Every section of a recipe by name; that of the model once for each kind of architecture."""
-    sections = recipe.all_sections()
-    named: dict[type, list[str]] = {}
-    for name, model in presets().items():
-        named.setdefault(type(model), []).append(name)
-    return sections | {f"model ({', '.join(names)})": kind for kind, names in named.items()}
+# Tables
 
 
-def settings_page() -> str:
-    """The page docs/settings.md."""
-    sections = all_sections()
-    sections = {"data": sections["data"], "data.train": Corpus} | sections
-    parts = [
-        "# Settings",
-        "",
-        "Every setting, its default and what it does. A recipe holds them as TOML tables of these names;",
-        "`--set section.key=value` overrides one. Made by `make docs` from `config/`.",
-        "",
-        "Without a recipe, `regard train` chooses many of them from the data ([training.md](training.md)); some tasks",
-        "have [defaults of their own](#defaults-of-the-tasks).",
-        "",
-        *_wrapped(
-            "`model.arch` names the preset that the other settings of the model start from: "
-            f"{_listed(registry.ARCHITECTURES)}. A recipe without it has `{DEFAULT_ARCH}`, or what its task has. "
-            "`regard info --arch NAME` shows one."
-        ),
-    ]
-    for name, section in sections.items():
-        parts += ["", f"## {name}", "", str(section.__doc__), "", *_section_table(section)]
-    return "\n".join([*parts, "", "## Defaults of the tasks", "", *_task_table()]) + "\n"
+Row = Sequence[Any]
+"""Cells: text, whole numbers (with thousands separators on a terminal), or styled text of rich."""
 
 
-def _section_table(section: type) -> Iterator[str]:
-    """The settings of a section; below them, preset by preset, those whose defaults depend on it."""
-    named = [name for name, model in presets().items() if type(model) is section]
-    told = [setting for setting in settings_in(section) if not (named and setting.key == "arch")]
-    yield "| setting | default | meaning |"
-    yield "|---|---|---|"
-    for key, defaults, meaning, choices in told:
-        one_of = f" One of {_listed(choices)}." if choices else ""
-        yield f"| `{key}` | {f'`{defaults[0]}`' if len(defaults) == 1 else 'below'} | {meaning}{one_of} |"
-    differing = [setting for setting in told if len(setting.defaults) > 1]
-    if differing:
-        yield ""
-        yield f"| preset | {' | '.join(f'`{setting.key}`' for setting in differing)} |"
-        yield "|---" * (len(differing) + 1) + "|"
-        for place, name in enumerate(named):
-            yield f"| `{name}` | {' | '.join(f'`{setting.defaults[place]}`' for setting in differing)} |"
+def console() -> Console:
+    """Standard output for people: no automatic highlighting."""
+    from rich.console import Console
+
+    return Console(highlight=False)
 
 
-def _task_table() -> Iterator[str]:
-    """What tasks have in place of the defaults above."""
-    yield "| task | what it does | settings |"
-    yield "|---|---|---|"
-    for task in registry.TASKS:
-        facts = find_task(task)
-        tables = join_tables({"train": {"metric": facts.metrics[0]}}, facts.defaults)
-        settings = [f"{name}.{key} = {json.dumps(table[key])}" for name, table in tables.items() for key in table]
-        yield f"| `{task}` | {facts.help} | {_listed(settings)} |"
+def for_people() -> bool:
+    """Whether standard output is a terminal; like rich, FORCE_COLOR makes it one."""
+    return sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR"))
 
 
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
+def show_table(headings: Sequence[str], rows: Iterable[Row], *, title: str = "", note: str = "") -> None:
+    """Print a table: aligned columns on a terminal, tab-separated lines elsewhere.
+
+    Columns of numbers are aligned to the right. `headings` may be empty; `title` and `note` are for people only.
+    """
+    rows = [list(row) for row in rows]
+    if not for_people():
+        for row in ([list(headings)] if headings else []) + rows:
+            print("\t".join(printable(str(cell)) for cell in row))
+        return
+    from rich.table import Table
+
+    made = Table(box=None, padding=(0, 3, 0, 0), header_style=QUIET, show_header=bool(headings), pad_edge=False)
+    width = max((len(row) for row in [headings, *rows]), default=0)
+    for place in range(width):
+        cells = [row[place] for row in rows if place < len(row)]
+        made.add_column(
+            _text(headings[place] if headings else ""),
+            justify="right" if _is_numeric(cells) else "left",
+            style="" if headings or place else QUIET,
+            overflow="fold",
+        )
+    for row in rows:
+        made.add_row(*map(_text, row))
+    if title:
+        show_title(title)
+    from rich.padding import Padding
+
+    console().print(Padding(made, (0, 0, 0, 2)))
+    if note:
+        show_note(note)
 
 
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False)
+def show_title(title: str, note: str = "") -> None:
+    """Print a heading, on a terminal only."""
+    if for_people():
+        from rich.text import Text
+
+        console().print(Text.assemble("\n  ", (title, "bold"), (f"  {note}" if note else "", QUIET), "\n"))
 
 
-def _percent(text: str) -> str:
-    return text.replace("%", "%%")
+def show_note(text: str) -> None:
+    """Print a remark for people below a table."""
+    if for_people():
+        from rich.text import Text
+
+        console().print(Text(textwrap.indent(text, "  "), QUIET), soft_wrap=True)
 
 
-if __name__ == "__main__":
-    print(settings_page(), end="")
+def show_confusion(names: Sequence[str], counts: Sequence[Sequence[int]], *, most: int = 14) -> None:
+    """Print a confusion matrix (row: correct label, column: predicted label); nothing for more than `most` labels."""
+    if len(names) > most or not names:
+        return
+    print()
+    if not for_people():
+        print("confusion\trow: correct label, column: predicted label")
+        show_table(["", *names], ([name, *row] for name, row in zip(names, counts, strict=True)))
+        return
+    from rich.text import Text
+
+    rows: list[Row] = []
+    for place, (name, row) in enumerate(zip(names, counts, strict=True)):
+        total = sum(row) or 1
+        cells = [Text(f"{count:,}", _heat(count / total, column == place)) for column, count in enumerate(row)]
+        rows.append([name, *cells])
+    show_table(["", *names], rows, note="row: correct label, column: predicted label")
 
 
-# Attention for the eye, on a terminal: what a text was read as, its parts and words the brighter the heavier.
+def _heat(share: float, is_correct: bool) -> str:
+    if not share:
+        return QUIET
+    strength = "bold " if share >= 0.5 else ""
+    return strength + ("green" if is_correct else "yellow")
 
 
-LEVELS = 5
-"""Shades of grey that an eye tells apart on a terminal."""
-BAR = 6
-"""Characters of the longest bar."""
+def _text(cell: Any) -> Text:
+    from rich.text import Text
+
+    if isinstance(cell, Text):
+        return cell
+    return Text(f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else printable(str(cell)))
 
 
-def show_words(part: ShadedSentence, console: Console) -> None:
-    """The words of a single part, shaded by their weights."""
-    console.print(_shade(part, part.weight * max((word.weight for word in part.words), default=0.0)))
+_NUMBER = re.compile(r"[-+]?[\d.,]+( ?%)?( to [-+]?[\d.,]+)?|-|")
 
 
-def show_weights(parts: Sequence[ShadedSentence], console: Console) -> None:
-    """A line a part: its weight, as a figure and as a bar, and its words shaded by theirs."""
+def _is_numeric(cells: Sequence[Any]) -> bool:
+    texts = [str(cell) for cell in cells]
+    return any(texts) and all(_NUMBER.fullmatch(text) for text in texts)
+
+
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""Characters that would move the cursor, split a line or turn the direction of writing."""
+
+
+def printable(text: str) -> str:
+    """The text with control characters written as escapes, safe for a terminal and for tab-separated lines."""
+    return _UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def bar(share: float, width: int, *, grows_left: bool = False) -> str:
+    """A bar of at most `width` characters, in eighths (halves to the left); "#" where the output is not UTF-8."""
+    share = min(max(share, 0.0), 1.0)
+    if not (sys.stdout.encoding or "").lower().startswith("utf"):
+        return "#" * round(width * share + 0.49 * bool(share))
+    if grows_left:
+        halves = max(round(2 * width * share), 1 if share else 0)
+        return "▐" * (halves % 2) + "█" * (halves // 2)
+    eighths = max(round(8 * width * share), 1 if share else 0)
+    full, rest = divmod(eighths, 8)
+    return "█" * full + " ▏▎▍▌▋▊▉"[rest] * bool(rest)
+
+
+# Words and sentences shaded by attention weights
+
+
+SHADES = 5
+"""Shades of grey that can be told apart on a terminal."""
+SHORT_BAR = 6
+"""Characters of the longest bar beside a shaded text."""
+
+
+def show_words(part: ShadedSentence) -> None:
+    """Print the words of one text, shaded by their weights."""
+    console().print(_shade(part, part.weight * max((word.weight for word in part.words), default=0.0)))
+
+
+def show_weights(parts: Sequence[ShadedSentence]) -> None:
+    """Print one line per part: its weight as a number and as a bar, and its words shaded by their weights."""
     from rich.text import Text
 
     heaviest = max((part.weight for part in parts), default=0.0)
     strongest = max((part.weight * word.weight for part in parts for word in part.words), default=0.0)
     for part in parts:
-        bar = "█" * round(BAR * part.weight / heaviest) if heaviest else ""
-        line = Text().append(f"{part.weight:6.1%} {bar:<{BAR}} ", style="dim")
-        console.print(line.append_text(_shade(part, strongest)))
+        length = bar(part.weight / heaviest, SHORT_BAR) if heaviest else ""
+        line = Text().append(f"{part.weight:6.1%} {length:<{SHORT_BAR}} ", style=QUIET)
+        console().print(line.append_text(_shade(part, strongest)))
 
 
 def _shade(part: ShadedSentence, strongest: float) -> Text:
-    """A text whose words have a background as strong as their weight."""
+    """The text; the heavier a word, the brighter its background."""
     from rich.text import Text
 
     shaded, place = Text(), 0
-    for word, weight in part.words:
-        start = max(part.text.find(word, place), place)
+    for word in part.words:
+        start = max(part.text.find(word.text, place), place)
         shaded.append(part.text[place:start], style="default")
-        level = round(LEVELS * part.weight * weight / strongest) if strongest else 0
+        level = round(SHADES * part.weight * word.weight / strongest) if strongest else 0
         grey = 232 + 4 * level  # of the 256 colours
-        shaded.append(word, style=f"{'black' if level > 3 else 'white'} on color({grey})" if level else "default")
-        place = start + len(word)
+        style = f"{'black' if level > 3 else 'white'} on color({grey})" if level else "default"
+        shaded.append(word.text, style=style)
+        place = start + len(word.text)
     shaded.append(part.text[place:], style="default")
     return shaded
 
 
-# What is being done, for people who wait at a terminal.
+# Status line and progress bar, on standard error of a terminal only
 
 
 @contextmanager
 def status(doing: str = "") -> Iterator[Callable[[str], None]]:
-    """Show what is being done, and give the function that changes it; silent where there is no terminal."""
+    """Show what is being done; gives the function that changes the text."""
     if not sys.stderr.isatty():
         yield lambda doing: None
         return
@@ -215,3 +354,63 @@ def status(doing: str = "") -> Iterator[Callable[[str], None]]:
 
     with Console(stderr=True).status(f"[dim]{doing}[/]") as shown:
         yield lambda doing: shown.update(f"[dim]{doing}[/]")
+
+
+@contextmanager
+def progress(
+    unit: str, total: Callable[[], int] | int | None = None, *, doing: str = "", done: int = 0
+) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar with rate and remaining time; gives the function that advances it.
+
+    The bar appears after one second. `total` may be a function, which is called on a terminal only.
+    """
+    if not sys.stderr.isatty():
+        yield lambda count: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    number = total() if callable(total) else total
+    counted = "{task.completed:,}" + (f" of {number:,}" if number is not None else "") + f" {unit}"
+    columns = [TextColumn("{task.description}")] if doing else []
+    columns += [BarColumn(24, complete_style="cyan"), TextColumn(counted), TextColumn("{task.fields[rate]}")]  # type: ignore[list-item]
+    timer = TimeElapsedColumn() if number is None else TimeRemainingColumn()
+    shown = Progress(*columns, timer, console=Console(stderr=True), transient=True)
+    task = shown.add_task(doing, total=number, completed=done, rate="")
+    due = time.monotonic() + 1
+
+    def advance(count: int) -> None:
+        shown.advance(task, count)
+        if not shown.live.is_started:
+            if time.monotonic() > due:
+                shown.start()
+            return
+        speed = shown.tasks[0].speed
+        shown.update(task, rate=f"{speed:,.0f} {unit}/s" if speed else "")
+
+    try:
+        yield advance
+    finally:
+        if shown.live.is_started:
+            shown.stop()
+
+
+def watch(items: Iterable[Item], unit: str, total: int | None = None, *, doing: str = "") -> Iterator[Item]:
+    """Pass the items on and show on a progress bar how many there were."""
+    every = 1000
+    with progress(unit, total, doing=doing) as advance:
+        for number, item in enumerate(items, 1):
+            yield item
+            if number % every == 0:
+                advance(every)
+
+
+def counted(number: int, thing: str) -> str:
+    """A number with its noun: "1 pair", "2,000 pairs"."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
+def listed(entries: Mapping[str, str], indent: str = "  ") -> list[str]:
+    """Names with their meanings, aligned."""
+    width = max(map(len, entries), default=0)
+    return [f"{indent}{name:<{width}}  {meaning}" for name, meaning in entries.items()]

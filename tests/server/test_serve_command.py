@@ -10,10 +10,11 @@ import sys
 
 import pytest
 
-from regard.cli import Parser, main
+from regard.cli import main
 from regard.cli.serve import configure, given_settings
 from regard.server.serve import address, bind, warnings
 from regard.server.settings import ServerSettings
+from regard.terminal import Parser
 from tests.export.runs import random_recipe, random_run
 from tests.server.fakes import FakeTranslator
 

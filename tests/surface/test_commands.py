@@ -1,34 +1,104 @@
 """The command line as a user meets it: help, and one clear line for whatever is wrong."""
 
 import json
+import shlex
 import subprocess
 import sys
 
 import pytest
 
-from regard.cli import COMMANDS, main
+from regard.cli import commands, find_command, main
+from regard.cli.data import ACTIONS
+from regard.registry import TASKS
+
+SCREEN = 50
+"""Lines that a help text may have, at 100 columns."""
+HELP = [
+    *([name] for name in commands()),
+    *(["data", action] for action in ACTIONS),
+    *(["train", "--task", task] for task in TASKS),
+]
 
 
-def test_help_names_every_command(capsys):
+def test_help_names_every_command_and_fits_a_screen(capsys):
     assert main(["--help"]) == 0
     text = capsys.readouterr().out
-    assert all(name in text for name in COMMANDS)
+    assert all(f"  {name} " in text for name in commands())
+    assert len(text.splitlines()) <= SCREEN
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help_with_an_example(name, capsys):
+@pytest.mark.parametrize("words", HELP, ids=" ".join)
+def test_every_help_fits_a_screen_and_has_two_examples(words, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
     with pytest.raises(SystemExit) as left:
-        main([name, "--help"])
+        main([*words, "--help"])
     assert left.value.code == 0
-    assert f"regard {name}" in capsys.readouterr().out.partition("usage:")[2].partition("\n\n")[2]
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= SCREEN
+    assert max(map(len, lines)) <= 120
+    shown = " ".join(words[: 2 if words[0] == "data" else 1])
+    assert sum(line.startswith("  ") and f"regard {shown}" in line for line in lines) >= 2
 
 
-def test_train_help_explains_every_setting(capsys):
-    with pytest.raises(SystemExit):
-        main(["train", "--help"])
-    text = capsys.readouterr().out
-    assert "train.warmup_steps = 400" in text
-    assert "Updates over which the learning rate climbs to its peak." in text
+@pytest.mark.parametrize("name", commands())
+def test_examples_can_be_parsed(name):
+    command = find_command(name)
+    for example in command.examples:
+        words = shlex.split(example.rpartition("| ")[2].partition(" > ")[0], comments=True)
+        assert words[:2] == ["regard", name]
+        command.parser(f"regard {name}", words[2:]).parse(words[2:])
+
+
+def test_help_without_torch():
+    code = "import sys; from regard.cli import main; main(['--help']); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+def test_train_help_of_a_task_shows_its_settings(capsys):
+    for words, shown, hidden in (
+        (["train"], ["--source", "regard settings lists every setting"], ["tag.column"]),
+        (["train", "--task", "tag"], ["tag.column = 0", "--valid FILE"], ["--source", "--from", "classify."]),
+        (["train", "--task=classify"], ["classify.max_tokens = 500"], ["--valid-source"]),
+    ):
+        with pytest.raises(SystemExit):
+            main([*words, "--help"])
+        options = capsys.readouterr().out.partition("positional arguments")[2]
+        assert all(text in options for text in shown)
+        assert not any(text in options for text in hidden)
+
+
+class TestSettings:
+    def test_sections(self, capsys):
+        assert main(["settings"]) == 0
+        rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+        assert rows[0] == ["section", "settings", "meaning"]
+        assert {"data", "train", "search", "tag"} <= {row[0] for row in rows}
+
+    def test_a_section_a_task_and_an_architecture(self, capsys):
+        for name, expected in (
+            ("train", "train.warmup_steps\t400\tinteger"),
+            ("search", "search.beam_size\t5\tinteger"),
+            ("train", 'train.optimizer\t"adam"\tadam | muon\t'),
+            ("classify", 'model.arch\t"han"'),
+            ("bahdanau", 'model.cell\t"gru"\t'),
+        ):
+            assert main(["settings", name]) == 0
+            assert expected in capsys.readouterr().out
+
+    def test_json_has_every_field(self, capsys):
+        assert main(["settings", "train", "--json"]) == 0
+        [seed, *_] = json.loads(capsys.readouterr().out)["train"]
+        assert (seed["name"], seed["default"]) == ("seed", "1")
+        assert seed["type"].startswith("integer")
+        assert seed["help"]
+
+    def test_an_unknown_section(self, capsys):
+        assert main(["settings", "trian"]) == 2
+        assert 'there is no section "trian"; did you mean "train"?' in capsys.readouterr().err
+
+    def test_without_torch(self):
+        code = "import sys; from regard.cli import main; main(['settings', 'train']); sys.exit('torch' in sys.modules)"
+        assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
 
 
 def test_version_and_module_door():

@@ -103,7 +103,7 @@ class TestClean:
         }
 
     def test_options_reach_the_rules(self, capsys: pytest.CaptureFixture[str], corpus: Path) -> None:
-        kept = ("--no-drop-html", "--no-drop-duplicates", "--max-ratio", "0", "--min-script", "0")
+        kept = ("--no-drop-html", "--no-drop-duplicates", "--max-length-ratio", "0", "--min-script", "0")
         assert answer(capsys, "clean", "--source", corpus, *kept)["kept"] == 5
         assert answer(capsys, "clean", "--source", corpus, "--max-words", "2")["kept"] == 1
         assert answer(capsys, "clean", "--source", corpus, "--max-characters", "11")["kept"] == 1
@@ -123,7 +123,7 @@ class TestClean:
         assert data("clean", "--source", path, "--report") == 0
         shown = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out)
         assert "\x1b" not in shown  # what a corpus holds must not steer the terminal
-        assert "  a.tsv  3 pairs\n  1 kept, 2 removed (66.7 %)\n" in shown
+        assert "  a.tsv  3 pairs\n\n  1 kept, 2 removed (66.7 %)\n" in shown
         assert r"         1  a\x1b[31m red" in shown
         assert max(map(len, shown.splitlines())) <= 80
 
@@ -191,7 +191,7 @@ class TestClean:
         os.mkfifo(tmp_path / "pipe.tsv")
         pipe = tmp_path / "pipe.tsv"
         assert told("--out", pipe, "--force") == f"{pipe}: not a plain file; name another to write"
-        assert told("--max-ratio", "0.5") == "max_length_ratio must be at least 1, or 0 for no limit"
+        assert told("--max-length-ratio", "0.5") == "max_length_ratio must be at least 1, or 0 for no limit"
 
 
 class TestStats:
@@ -220,7 +220,7 @@ class TestStats:
         assert " " * 27 + "en" + " " * 22 + "it" in lines
         # A side has (80 - 22) / 2 - 2 = 27 columns, a bar two fewer; the longest fills it, 5 against 6 is 21 of 25.
         assert " " * 6 + "█" * 21 + " 5" + "1-5".center(22) + "6 " + "█" * 25 in lines
-        assert "  1 pair came before, exactly the same" in lines
+        assert "  1 pair occurred before, exactly the same" in lines
 
 
 class TestSplit:
@@ -251,8 +251,8 @@ class TestSplit:
         path.write_text("".join(f"source {number // 4}\ttarget {number}\n" for number in range(100)))
         assert data("split", "--source", path, "--valid", "6", "--out", tmp_path / "parts") == 0
         shown = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out)
-        assert "  train    96  96.0 %  ██████████" in shown
-        assert "  valid was to have 6; the groups that are left are too large for it" in shown
+        assert "  train   96   96.0 %   ██████████" in shown
+        assert "  valid has fewer than 6 pairs: the remaining groups are too large" in shown
         assert "  25 groups share no sentence; the largest has 4 pairs" in shown
 
     def test_complaints(self, capsys: pytest.CaptureFixture[str], singles: Path, tmp_path: Path) -> None:

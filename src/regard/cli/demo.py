@@ -1,4 +1,4 @@
-"""`regard demo`: the whole way, on the built-in corpus, in some minutes."""
+"""`regard demo`: train, score and show a small model on built-in data, in a few minutes."""
 
 from __future__ import annotations
 
@@ -6,47 +6,20 @@ import argparse
 import os
 import shutil
 import sys
+from collections.abc import Callable
+from importlib.resources import as_file, files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
-from regard.cli import demo as demo_chat
+from regard.config.recipe import read_table
 from regard.errors import RunError
-from regard.tasks.chat.data import make_pairs, read_dialogues
+from regard.terminal import Command, Parser, console, show_table
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from regard.run import Run
     from regard.tasks.chat.chatbot import Chatbot
 
-
-# `regard demo chat`: a model that talks, trained on the built-in small talk in some minutes.
-
-
-RECIPE_demo_chat: dict[str, Any] = {
-    "data": {
-        "task": "chat",
-        "train": [{"source": "smalltalk"}],
-        "valid": [{"source": "smalltalk:valid"}],
-        "test": [{"source": "smalltalk:test"}],
-        "source_language": "en",
-        "target_language": "en",
-    },
-    "tokenizer": {"vocab_size": 1400, "subword_regularization": 0.0},
-    "model": {"arch": "transformer-tiny", "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.1},
-    "train": {
-        "max_steps": 900,
-        "batch_tokens": 2048,
-        "learning_rate": 3e-3,
-        "warmup_steps": 100,
-        "schedule": "cosine",
-        "validate_every": 150,
-        "checkpoint_every": 150,
-        "validation_sentences": 100,
-        "ema_decay": 0.98,
-    },
-}
-INTRODUCTION_demo_chat = "The demo trains a small model to talk, on small talk that a grammar writes."
+SHOWN, LONGEST_SHOWN = 12, 42
 SAID = (
     "Hello!",
     "My name is Anna.",
@@ -58,105 +31,20 @@ SAID = (
     "thanks",
     "Goodbye.",
 )
-"""One side of a conversation in which nearly every reply needs what was said before."""
+"""One side of a conversation in which nearly every reply depends on earlier turns."""
 
 
-def show_demo_chat(run: Run) -> None:
-    """A conversation, what the context is worth, and what to do next."""
-    from rich.console import Console
-
-    from regard.tasks.chat.chatbot import load
-    from regard.training.plan import duration
-
-    console = Console(highlight=False, soft_wrap=True)
-    chatter = load(run.folder)
-    show_conversation(chatter, console)
-    scores, seconds = run.card["scores"]["test"], run.card["training"]["seconds"]
-    alone = perplexity_of_last_turn(chatter, run)
-    console.print(
-        f"\nPerplexity [bold]{scores['perplexity']:.2f}[/] on {scores['sentences']:,} replies of conversations that it "
-        f"has never seen, after {duration(seconds)} of training.\nThe same model, shown the last turn alone: "
-        f"[bold]{alone:.2f}[/]. What was said before helps.\n"
-    )
-    command = command_name()
-    console.print(f"The report is {run.folder / 'report.html'}; open it in a browser. Then try:\n")
-    console.print(f"  {command} chat {run.folder}")
-    console.print(f"  {command} chat {run.folder} --explain --sample")
-    console.print(f"  {command} train --task chat YOUR.jsonl --arch hran --out runs/chat")
-
-
-def show_conversation(chatter: Chatbot, console: Any) -> None:
-    """One side is given, the other is the model's."""
-    from rich.markup import escape
-
-    turns: list[str] = []
-    console.print()
-    for said in SAID:
-        turns.append(said)
-        reply = chatter.reply(turns).text
-        turns.append(reply)
-        console.print(f"  [dim]you[/]    {escape(said)}\n  [dim]model[/]  [cyan]{escape(reply)}[/]")
-
-
-def perplexity_of_last_turn(chatter: Chatbot, run: Run) -> float:
-    """Of the replies of the test part, each after the turn before it and nothing else."""
-    from regard.tasks.chat.training import perplexity
-    from regard.tasks.seq2seq import mean_loss
-
-    dialogues = (dialogue for corpus in run.recipe.data.test for dialogue in read_dialogues(corpus))
-    pairs = [pair for dialogue in dialogues for pair in make_pairs(dialogue, 1)]
-    translator = chatter.translator
-    return perplexity(mean_loss(translator.model, translator.source, translator.target, pairs))
-
-
-RECIPE: dict[str, Any] = {
-    "data": {
-        "train": [{"source": "phrasebook"}],
-        "valid": [{"source": "phrasebook:valid"}],
-        "test": [{"source": "phrasebook:test"}],
-        "source_language": "en",
-        "target_language": "it",
-    },
-    "tokenizer": {"vocab_size": 2000},
-    "model": {
-        "arch": "transformer-tiny",
-        "encoder_layers": 3,
-        "decoder_layers": 3,
-        "dropout": 0.1,
-    },
-    "train": {
-        "max_steps": 900,
-        "batch_tokens": 2048,
-        "learning_rate": 3e-3,
-        "warmup_steps": 200,
-        "schedule": "cosine",
-        "validate_every": 180,
-        "checkpoint_every": 100,
-        "validation_sentences": 200,
-        "ema_decay": 0.98,
-    },
-}
-INTRODUCTION = "The demo trains an English-Italian translator on the built-in phrasebook."
-SHOWN, LONGEST_SHOWN = 12, 42
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: Parser) -> None:
     """Add the options."""
-    parser.description = (
-        "Train a small Transformer on built-in data, score it on what it has never seen, show what it does, and write\n"
-        "a report page: translation from an English-Italian phrasebook, or chat from small talk. Interrupted, it goes\n"
-        "on when started again.\n\n"
-        "  regard demo\n"
-        "  regard demo chat"
-    )
-    parser.add_argument("what", nargs="?", choices=["translate", "chat"], default="translate", help="what to learn")
+    parser.add_argument("what", nargs="?", choices=list(DEMOS), metavar="|".join(DEMOS), default=next(iter(DEMOS)),
+                        help="the task (default: translate)")  # fmt: skip
     parser.add_argument("--out", metavar="DIR", help="the run folder (default: runs/demo, or runs/demo-chat)")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Train, or go on; then show."""
-    is_chat = options.what == "chat"
-    folder = Path(options.out or ("runs/demo-chat" if is_chat else "runs/demo"))
+    """Train, or resume an interrupted demo; then show."""
+    demo = DEMOS[options.what]
+    folder = Path(options.out or demo.folder)
     from regard.run import Run
     from regard.tasks.train import resolve, resume, start
 
@@ -167,57 +55,130 @@ def run(options: argparse.Namespace) -> int:
     elif folder.exists() and any(folder.iterdir()):
         raise RunError(f"{folder}: exists and is not a demo run; choose another --out")
     else:
-        print(demo_chat.INTRODUCTION_demo_chat if is_chat else INTRODUCTION, file=sys.stderr)
-        opened = start(resolve(demo_chat.RECIPE_demo_chat if is_chat else RECIPE), folder)
-    (demo_chat.show_demo_chat if is_chat else show)(opened)
+        print(demo.introduction, file=sys.stderr)
+        with as_file(files("regard") / "recipes" / demo.recipe) as recipe:
+            table = read_table(recipe)
+        opened = start(resolve(table), folder)
+    demo.show(opened)
+    _show_next(opened, demo)
     return 0
 
 
-def show(run: Run) -> None:
-    """Scores, a dozen translations beside their references, and what to do next."""
-    from rich.console import Console
-
-    from regard.training.plan import duration
-
-    console = Console(highlight=False, soft_wrap=True)
-    scores, training = run.card["scores"]["test"], run.card["training"]
-    console.print()
-    show_translations(run, Console(highlight=False))
-    console.print(
-        f"\nBLEU [bold]{scores['bleu']:.1f}[/] on {scores['sentences']:,} sentences it has never seen, "
-        f"after {duration(training['seconds'])} of training.\n[dim]{scores['signatures']['bleu']}[/]\n"
-    )
-    command = command_name()
-    console.print(f"The report is {run.folder / 'report.html'}; open it in a browser. Then try:\n")
-    console.print(f"  echo 'I take a shower' | {command} translate {run.folder}")
-    console.print(f"  {command} info {run.folder}")
-    console.print(f"  {command} train --source YOUR.en --target YOUR.de --out runs/en-de")
-
-
-def show_translations(run: Run, console: Console) -> None:
-    """Test sentences from all over the phrasebook, what the model makes of them, and what would be better."""
-    from rich.markup import escape
-    from rich.table import Table
+def show_translations(run: Run) -> None:
+    """Print test sentences, their translations and, where they differ, the references; then the score."""
+    from rich.text import Text
 
     from regard.data.builtin import read_phrases
     from regard.tasks.translate.translator import load
 
     unseen = [phrase for phrase in read_phrases("test") if len(phrase.source) <= LONGEST_SHOWN]
     chosen = unseen[:: len(unseen) // SHOWN][:SHOWN]
-    answers = load(run.folder).translate([phrase.source for phrase in chosen])
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("")
-    table.add_column("English, never seen before")
-    table.add_column("Italian")
-    for phrase, answer in zip(chosen, answers, strict=True):
-        if answer.text == phrase.target:
-            table.add_row("[green]=[/]", escape(phrase.source), f"[cyan]{escape(answer.text)}[/]")
-        else:
-            table.add_row("[yellow]~[/]", escape(phrase.source), f"[yellow]{escape(answer.text)}[/]")
-            table.add_row("", "", f"[dim]better: {escape(phrase.target)}[/]")
-    console.print(table)
+    rows = []
+    for phrase, answer in zip(chosen, load(run.folder).translate([phrase.source for phrase in chosen]), strict=True):
+        is_same = answer.text == phrase.target
+        style, mark = ("cyan", "=") if is_same else ("yellow", "~")
+        rows.append([Text(mark, "green" if is_same else style), phrase.source, Text(answer.text, style)])
+        if not is_same:
+            rows.append(["", "", Text(f"reference: {phrase.target}", "dim")])
+    print()
+    show_table(["", "English, not in the training data", "Italian"], rows)
+    scores = run.card["scores"]["test"]
+    console().print(
+        f"\nBLEU [bold]{scores['bleu']:.1f}[/] on {scores['sentences']:,} sentences that are not in the training data, "
+        f"after {_minutes(run)} of training.\n[dim]{scores['signatures']['bleu']}[/]\n",
+        soft_wrap=True,
+    )
 
 
-def command_name() -> str:
-    """How this program can be called from here: by its name, or by its place where it is not on the path."""
-    return "regard" if shutil.which("regard") else os.path.relpath(sys.argv[0])
+def show_conversation(run: Run) -> None:
+    """Print a conversation, of which one side is given; then the perplexity with and without earlier turns."""
+    from rich.markup import escape
+
+    from regard.tasks.chat.chatbot import load
+
+    screen, chatbot = console(), load(run.folder)
+    turns: list[str] = []
+    print()
+    for said in SAID:
+        turns.append(said)
+        turns.append(chatbot.reply(turns).text)
+        screen.print(f"  [dim]you[/]    {escape(said)}\n  [dim]model[/]  [cyan]{escape(turns[-1])}[/]", soft_wrap=True)
+    scores = run.card["scores"]["test"]
+    screen.print(
+        f"\nPerplexity [bold]{scores['perplexity']:.2f}[/] on {scores['sentences']:,} replies in conversations that "
+        f"are not in the training data, after {_minutes(run)} of training.\nThe same model, given only the last turn: "
+        f"[bold]{perplexity_of_last_turn(chatbot, run):.2f}[/]. Earlier turns help.\n",
+        soft_wrap=True,
+    )
+
+
+def perplexity_of_last_turn(chatbot: Chatbot, run: Run) -> float:
+    """Perplexity of the replies of the test part, each given only the turn before it."""
+    from regard.tasks.chat.data import make_pairs, read_dialogues
+    from regard.tasks.chat.training import perplexity
+    from regard.tasks.seq2seq import mean_loss
+
+    dialogues = (dialogue for corpus in run.recipe.data.test for dialogue in read_dialogues(corpus))
+    pairs = [pair for dialogue in dialogues for pair in make_pairs(dialogue, 1)]
+    translator = chatbot.translator
+    return perplexity(mean_loss(translator.model, translator.source, translator.target, pairs))
+
+
+def _minutes(run: Run) -> str:
+    from regard.training.plan import duration
+
+    return duration(run.card["training"]["seconds"])
+
+
+def _show_next(run: Run, demo: Demo) -> None:
+    """Print where the report is and what to try next."""
+    command = "regard" if shutil.which("regard") else os.path.relpath(sys.argv[0])
+    print(f"The report is {run.folder / 'report.html'}; open it in a browser. Then try:\n")
+    for line in demo.next:
+        print("  " + line.format(regard=command, run=run.folder))
+
+
+class Demo(NamedTuple):
+    """A demo: its packaged recipe, and what is printed before and after training."""
+
+    recipe: str
+    folder: str
+    introduction: str
+    show: Callable[[Run], None]
+    next: tuple[str, ...]
+
+
+DEMOS = {
+    "translate": Demo(
+        "demo-translate.toml",
+        "runs/demo",
+        "The demo trains an English-Italian translator on the built-in phrasebook.",
+        show_translations,
+        (
+            "{regard} translate {run} 'I take a shower'",
+            "{regard} inspect {run} 'I am trendy'",
+            "{regard} train --source YOUR.en --target YOUR.de --out runs/en-de",
+        ),
+    ),
+    "chat": Demo(
+        "demo-chat.toml",
+        "runs/demo-chat",
+        "The demo trains a small chat model on built-in small talk.",
+        show_conversation,
+        (
+            "{regard} chat {run}",
+            "{regard} chat {run} --explain --sample",
+            "{regard} train --task chat YOUR.jsonl --arch hran --out runs/chat",
+        ),
+    ),
+}
+
+COMMANDS = {
+    "demo": Command(
+        "Train a small Transformer on built-in data, score it on data that it was not trained on, show what it does,\n"
+        "and write a report page. An interrupted demo continues when it is started again.",
+        configure,
+        run,
+        examples=("regard demo", "regard demo chat"),
+    )
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
@@ -24,19 +25,14 @@ from regard.export import (
 from regard.export.ctranslate2 import Quantization
 from regard.registry import EXPORTS, IMPORTS
 from regard.run import Run
+from regard.terminal import Command, Parser
 
 MEASURED = 1000
 """Number of sentences on which the effect of quantization is measured."""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: Parser) -> None:
     """Add the options; those of the formats are added under their own names."""
-    parser.description = (
-        "Write a run in the format of another program: CTranslate2 (fast on a CPU), Marian in the layout of Hugging\n"
-        "Face transformers, or ONNX.\n\n"
-        "  regard export runs/en-de --to ctranslate2 --quantization int8\n"
-        "  regard export runs/en-de --to marian --out marian-en-de"
-    )
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument("--to", required=True, choices=tuple(EXPORTS), help="the format")
     parser.add_argument("--out", metavar="DIR", help="the folder to make (default: one in the run folder)")
@@ -104,21 +100,14 @@ def _judges(run: Run, options: argparse.Namespace) -> list[Pair]:
     return []
 
 
-def configure_import_(parser: argparse.ArgumentParser) -> None:
+def configure_import(parser: Parser) -> None:
     """Add the options of `regard import`."""
-    needs = "\n".join(f"  {name}: {import_format(name).HELP}" for name in IMPORTS)
-    parser.description = (
-        "Make a run folder from a published model. Every command accepts the run. No code of the model is executed.\n\n"
-        f"{needs}\n\n"
-        "  regard import marian opus-mt-en-de --out runs/opus-en-de\n"
-        "  regard translate runs/opus-en-de"
-    )
     parser.add_argument("format", choices=tuple(IMPORTS), help="the format")
     parser.add_argument("folder", metavar="DIR", help="the folder of the model")
     parser.add_argument("--out", metavar="RUN", help="the run folder to make (default: runs/ and the name of DIR)")
 
 
-def run_import_(options: argparse.Namespace) -> int:
+def run_import(options: argparse.Namespace) -> int:
     """Import."""
     folder = Path(options.folder)
     if not folder.is_dir():
@@ -127,3 +116,35 @@ def run_import_(options: argparse.Namespace) -> int:
     made = import_model(options.format, folder, out, print)
     print(f'the run is in {made.folder}; try "regard translate {made.folder}"')
     return 0
+
+
+def _import_help() -> str:
+    about = (f"{name}: {import_format(name).HELP}" for name in IMPORTS)
+    needs = "\n".join(textwrap.fill(text, 98, initial_indent="  ", subsequent_indent="    ") for text in about)
+    return (
+        "Make a run folder from a published model. Every command accepts the run. No code of the model is executed.\n\n"
+        f"{needs}"
+    )
+
+
+COMMANDS = {
+    "export": Command(
+        "Write a run in the format of another program: CTranslate2 (fast on a CPU), Marian in the layout of Hugging\n"
+        "Face transformers, or ONNX.",
+        configure,
+        run,
+        examples=(
+            "regard export runs/en-de --to ctranslate2 --quantization int8",
+            "regard export runs/en-de --to marian --out marian-en-de",
+        ),
+    ),
+    "import": Command(
+        _import_help(),
+        configure_import,
+        run_import,
+        examples=(
+            "regard import marian opus-mt-en-de --out runs/opus-en-de",
+            "regard import marian downloads/opus-mt-de-en",
+        ),
+    ),
+}

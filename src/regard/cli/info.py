@@ -1,4 +1,4 @@
-"""`regard info`: the card of a run, or the inside of an architecture."""
+"""`regard info`: the card of a run, or the layers of an architecture."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
-from regard import registry
 from regard.config import DataSettings, ModelSettings
 from regard.config.recipe import describe, find_task
 from regard.errors import SettingsError
 from regard.models import build, settings_of
+from regard.terminal import Command, Parser, show_table, show_title
 
 if TYPE_CHECKING:
     from regard.models.base import Network
@@ -21,17 +21,14 @@ if TYPE_CHECKING:
 SHOWN_OF_TRAINING = ("step", "best_step", "seconds", "tokens", "flops", "stopped")
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: Parser) -> None:
     """Add the options."""
-    parser.description = (
-        "Show the card of a run: data, sizes, scores with signatures, cost. Or the layers of an architecture.\n\n"
-        "  regard info runs/demo\n"
-        "  regard info --arch transformer-base --vocabulary 37000"
-    )
     parser.add_argument("run", metavar="RUN", nargs="?", help="the run folder")
-    parser.add_argument("--arch", metavar="NAME", help=f"an architecture: {', '.join(registry.ARCHITECTURES)}")
     parser.add_argument(
-        "--vocabulary", type=int, default=8000, metavar="N", help="tokens of the architecture's vocabulary"
+        "--arch", metavar="NAME", help="an architecture, e.g. transformer-small (list: regard settings model)"
+    )
+    parser.add_argument(
+        "--vocabulary", type=int, default=8000, metavar="N", help="size of the vocabulary (default: 8000)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -51,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def run_facts(folder: str) -> dict[str, Any]:
-    """The card of a run, with its place."""
+    """The card of a run, with its folder."""
     from regard.run import Run
 
     opened = Run.open(folder)
@@ -59,11 +56,11 @@ def run_facts(folder: str) -> dict[str, Any]:
 
 
 def _unfinished(opened: Run) -> dict[str, str]:
-    """How far training has come, where it has not come to an end."""
+    """How far an unfinished training has come."""
     states = sorted((opened.folder / "checkpoints").glob("*.json"))
     if opened.is_finished or not states:
         return {}
-    return {"unfinished": f'at step {int(states[-1].stem):,}; "regard resume {opened.folder}" goes on'}
+    return {"unfinished": f'at step {int(states[-1].stem):,}; continue with "regard resume {opened.folder}"'}
 
 
 def arch_facts(arch: str, vocabulary: int) -> dict[str, Any]:
@@ -103,24 +100,19 @@ def _build(settings: ModelSettings, vocabulary: int) -> tuple[Network, dict[str,
 
 
 def show_arch(facts: dict[str, Any]) -> None:
-    """Print an architecture."""
-    print(f"{facts['arch']}: {facts['about']}\n")
+    """Print an architecture: settings, layers and cost."""
+    show_title(facts["arch"], facts["about"])
     texts = describe(type(settings_of(facts["arch"])))
-    width = max(map(len, texts))
-    for key, value in facts["settings"].items():
-        if key != "arch":
-            print(f"  {key:<{width}}  {value!s:<12} {texts[key]}")
-    rows = [
+    settings = [(key, str(value), texts[key]) for key, value in facts["settings"].items() if key != "arch"]
+    show_table(["setting", "value", "meaning"], settings)
+    print()
+    layers = [
         (layer["name"], f"x{layer['count']}", _shapes(layer["shapes"]), f"{layer['parameters']:,}")
         for layer in facts["layers"]
     ]
-    rows = [("layer", "", "weights", "parameters"), *rows, ("all", "", "", f"{facts['parameters']:,}")]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    print()
-    for name, count, shapes, parameters in rows:
-        print(f"  {name:<{widths[0]}}  {count:>{widths[1]}}  {shapes:<{widths[2]}}  {parameters:>{widths[3]}}")
-    flops = ", ".join(f"{value / 1e6:.1f} MFLOP a {name.replace('_', ' ')}" for name, value in facts["flops"].items())
-    print(f"\n  forward: {flops}; training takes three times that")
+    show_table(["layer", "", "weights", "parameters"], [*layers, ("all", "", "", f"{facts['parameters']:,}")])
+    flops = ", ".join(f"{value / 1e6:.1f} MFLOP per {name.replace('_', ' ')}" for name, value in facts["flops"].items())
+    print(f"\nforward pass: {flops}; a training step takes three times that")
 
 
 def _shapes(shapes: list[tuple[int, ...]]) -> str:
@@ -128,17 +120,25 @@ def _shapes(shapes: list[tuple[int, ...]]) -> str:
 
 
 def show_card(card: dict[str, Any]) -> None:
-    """Print a card."""
+    """Print a card: facts, then scores with their signatures."""
+    facts: list[tuple[str, str]] = []
     for key, value in card.items():
         if key == "training":
             value = {name: value[name] for name in SHOWN_OF_TRAINING}
         if value and key not in ("scores", "plan"):
-            print(f"{key:<12} {_flat(value)}")
-    for part, scores in card.get("scores", {}).items():
-        for name, label in find_task(card.get("task", DataSettings.task)).scores.items():
-            if name in scores:
-                signature = scores.get("signatures", {}).get(name, "")
-                print(f"{part:<12} {label.format(scores[name])}   {signature}".rstrip())
+            lines = _flat(value).split("\n")
+            facts += zip([key, *[""] * (len(lines) - 1)], lines, strict=True)
+    scores = [
+        (part, label.format(found[name]), found.get("signatures", {}).get(name, ""))
+        for part, found in card.get("scores", {}).items()
+        for name, label in find_task(card.get("task", DataSettings.task)).scores.items()
+        if name in found
+    ]
+    show_title(str(card["run"]))
+    show_table([], facts)
+    if scores:
+        print()
+        show_table([], scores)
 
 
 def _flat(value: Any) -> str:
@@ -147,7 +147,17 @@ def _flat(value: Any) -> str:
     if isinstance(value, list) and all(isinstance(item, int | str) for item in value):
         return " ".join(map(str, value))
     if isinstance(value, list):
-        return "\n             ".join(_flat(item) for item in value)
+        return "\n".join(_flat(item) for item in value)
     if isinstance(value, float):
         return f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+COMMANDS = {
+    "info": Command(
+        "Show the card of a run: data, sizes, cost, scores with signatures. Or the layers of an architecture.",
+        configure,
+        run,
+        examples=("regard info runs/demo", "regard info --arch transformer-base --vocabulary 37000"),
+    )
+}

@@ -1,182 +1,133 @@
-"""`regard inspect`: one page that shows what happened inside while a sentence was translated."""
+"""`regard inspect`: one page that shows how a model reached a result. The task of the run makes its content."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from itertools import islice
 from pathlib import Path
+from types import ModuleType
 
-from regard.config import Corpus
-from regard.data.pairs import read_corpus
-from regard.errors import CorpusError, SettingsError
-from regard.files import read_lines, split_suffix
+from regard.errors import SettingsError
+from regard.files import write_atomically
+from regard.pages import PAGES, render_page
 from regard.run import Run
-from regard.tasks.chat.data import join_turns
-from regard.tasks.tag.data import LOOKED_AT, OF_WORDS, looks_like_columns, read_words
-from regard.terminal import status
+from regard.tasks import has_part, part
+from regard.terminal import Command, Parser, status
 
 FEWEST = 20
 """Sentences below which a comparison says nothing."""
-TEXT_FILES = (".txt", ".md", ".html", ".tsv", ".jsonl", ".csv", ".conll", ".conllu")
-"""What ends so and has no space is the name of a file."""
+OF_ONE_TASK = {
+    "target": "looks at a given translation",
+    "context": "gives the turns before the last one of a conversation",
+    "quick": "leaves out attribution and mixing",
+    "measure": "measures explanations of translations",
+}
+"""Options that not every task has, and what they do."""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: Parser) -> None:
     """Add the options."""
-    parser.description = (
-        "Look inside one translation: every head, what each word looks at, the search, attributions, positions.\n"
-        "Writes one HTML file that needs no network.\n\n"
-        "  regard inspect runs/demo 'I am trendy' --out page.html\n"
-        "  regard inspect runs/demo 'I am trendy' --target 'Io sono alla moda'\n"
-        "  regard inspect runs/demo 'I am trendy' --json > inside.json\n"
-        "  regard inspect runs/demo --survey       # over many sentences: which explanation to trust"
-        "\n  regard inspect runs/reviews review.txt  # a classifier: words and sentences shaded by attention"
-        "\n  regard inspect runs/chunks 'He took a dive.'  # a tagger: words and what made their labels likely"
-        "\n  regard inspect runs/chat 'What is my name?' --before 'I am Anna.' --before 'Hello Anna!'"
-    )
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument(
-        "sentence", metavar="SENTENCE", nargs="?", help="the sentence to translate, or the text to label"
+        "sentence", metavar="TEXT", nargs="?", help="the sentence to translate, or the text to label (or its file)"
     )
     parser.add_argument(
-        "--target",
-        metavar="TEXT",
-        help="look at this translation, or the one in this file, not at the model's own",
+        "--target", metavar="TEXT", help="translation: look at this one (or the one in this file), not at the model's"
     )
     parser.add_argument(
-        "--before",
-        action="append",
-        default=[],
-        metavar="TURN",
-        help="chat: what was said before, the oldest turn first",
+        "--context", action="append", default=[], metavar="TURN", help="chat: an earlier turn; oldest first; repeatable"
     )
     parser.add_argument("--out", default="inspect.html", metavar="FILE", help="the page (default: inspect.html)")
     parser.add_argument("--quick", action="store_true", help="leave out what takes seconds: attribution and mixing")
     parser.add_argument("--json", action="store_true", help="print the data instead of writing the page")
     parser.add_argument("--force", action="store_true", help="replace --out even if it is another kind of file")
-    survey = parser.add_argument_group("over many sentences")
-    survey.add_argument(
-        "--survey",
-        action="store_true",
-        help="measure which explanation to trust, and how far states lead back to tokens; kept for the run's pages",
+    many = parser.add_argument_group("over many sentences")
+    many.add_argument(
+        "--measure", action="store_true", help="measure which explanations to trust; stored for the run's pages"
     )
-    survey.add_argument("--pairs", metavar="FILE", default="", help="pairs to look at (default: what the run has kept)")
-    survey.add_argument(
-        "--sentences", type=int, default=30, metavar="N", help="compare explanations on so many (default: 30)"
+    many.add_argument("--pairs", metavar="FILE", default="", help="pairs to use (default: held-out pairs of the run)")
+    many.add_argument(
+        "--sentences", type=int, default=30, metavar="N", help="number of sentences to compare on (default: 30)"
     )
 
 
 def run(options: argparse.Namespace) -> int:
     """Inspect."""
-    opened = Run.open(options.run)  # what was mistyped is told before anything is loaded
-    if opened.recipe.data.task in ("classify", "tag") and not options.survey:
-        return document(opened, options)
-    opened.require(*(["translate"] if options.survey else ["translate", "chat"]))
-    if options.survey:
-        return survey(opened, options)
-    target = _target(options.target)
+    opened = Run.open(options.run)  # a wrong name is reported before anything is loaded
+    task = opened.recipe.data.task
+    content = _find(opened, task)
+    for name, purpose in OF_ONE_TASK.items():
+        if getattr(options, name) and name not in content.OPTIONS:
+            raise SettingsError(
+                f"--{name.replace('_', '-')} {purpose}; {opened.folder} is a run of the task {task}: leave it out"
+            )
+    if options.measure:
+        return _measure(content, opened, options)
     if not (options.sentence or "").strip():
-        raise SettingsError("the sentence is empty; give one to look at, or --survey")
-
-    from regard.tasks.translate.inspect.page import inspect_run, refuse_other, write_inspection
-
+        hint = ", or --measure" if "measure" in content.OPTIONS else ""
+        raise SettingsError(f"there is no text to look at; give one{hint}")
+    out = Path(options.out)
     if not options.json:
-        refuse_other(Path(options.out), force=options.force)
+        check_out(out, force=options.force)
+    given = {name: getattr(options, name) for name in content.OPTIONS if name != "measure"}
+    text = content.read(options.sentence)
     with status() as log:
-        data = inspect_run(opened, _with_turns(opened, options), target, quick=options.quick, log=log)
+        data = content.inspect(opened, text, log=log, **given)
     if options.json:
         print(json.dumps(data, ensure_ascii=False))
         return 0
-    path = write_inspection("inspect", data, options.out, force=options.force)
-    print(data["target"]["text"])
-    print(f"\nOpen {path} in a browser ({path.stat().st_size / 1e6:.1f} MB, needs no network).")
+    write_atomically(out, render_page(content.PAGE, data).encode())
+    print(content.summary(data))
+    print(f"\nOpen {out} in a browser ({out.stat().st_size / 1e6:.1f} MB, needs no network).")
     return 0
 
 
-def document(opened: Run, options: argparse.Namespace) -> int:
-    """Look at one document of a classifier, or sentence of a tagger: a text, or that of the file of this name."""
-    tags = opened.recipe.data.task == "tag"
-    if options.target:
-        raise SettingsError(f"--target is a translation; a {'tagger' if tags else 'classifier'} has none")
-    if options.before:
-        raise SettingsError("--before is for conversations; leave it out")
-    words = _first_words(options.sentence) if tags else ()
-    text = "" if words else _target(options.sentence) or ""
-    if not words and not text.strip():
-        raise SettingsError(f"the {'sentence' if tags else 'document'} is empty; give one to look at")
-
-    from regard.tasks.classify.classifier import inspect_document
-    from regard.tasks.tag.inspect import inspect as inspect_tags
-    from regard.tasks.translate.inspect.page import refuse_other, write_inspection
-
-    if not options.json:
-        refuse_other(Path(options.out), force=options.force)
-    with status("reading"):
-        data = inspect_tags(opened, words or text) if tags else inspect_document(opened, text)
-    if options.json:
-        print(json.dumps(data, ensure_ascii=False))
-        return 0
-    path = write_inspection("tags" if tags else "document", data, options.out, force=options.force)
-    print(data["title"])
-    if tags:
-        print(data["marked"])
-    print(f"\nOpen {path} in a browser (needs no network).")
-    return 0
+def _find(opened: Run, task: str) -> ModuleType:
+    """The part of a task that inspects: OPTIONS, PAGE, read(argument), inspect(run, input, log=..., **options),
+    summary(data) and, if it has the option, measure(run, pairs, sentences, log).
+    """
+    if not has_part(task, "inspect"):
+        raise SettingsError(f"{opened.folder}: there is nothing to inspect in a run of the task {task}")
+    return part(task, "inspect")
 
 
-def survey(opened: Run, options: argparse.Namespace) -> int:
-    """Look at many sentences."""
+def _measure(content: ModuleType, opened: Run, options: argparse.Namespace) -> int:
     if options.sentence:
-        raise SettingsError("--survey looks at many sentences; leave out the one")
+        raise SettingsError("--measure looks at many sentences; leave out the text")
     if options.sentences < FEWEST:
-        raise SettingsError(f"--sentences must be at least {FEWEST}: fewer cannot tell one method from another")
-    data = opened.recipe.data
-    corpus = Corpus(options.pairs)
-    pairs = list(read_corpus(corpus, data.source_language, data.target_language)) if options.pairs else []
-
-    from regard.tasks.translate.inspect.explain import survey as look
-
+        raise SettingsError(f"--sentences must be at least {FEWEST}: fewer cannot distinguish the methods")
     with status() as log:
-        found = look(opened, pairs, sentences=options.sentences, log=log)
-    if options.json:
-        facts = {"faithfulness": found.faithfulness.as_dict(), "identifiability": found.identifiability.as_dict()}
-        print(json.dumps(facts, ensure_ascii=False))
-    else:
-        print(found)
+        found = content.measure(opened, options.pairs, options.sentences, log)
+    print(json.dumps(found.as_dict(), ensure_ascii=False) if options.json else found)
     return 0
 
 
-def _with_turns(opened: Run, options: argparse.Namespace) -> str:
-    """The sentence; in a conversation, after what was said before."""
-    if opened.recipe.data.task == "chat":
-        return join_turns([*options.before, options.sentence])
-    if options.before:
-        raise SettingsError("--before is for conversations; a translation has none")
-    sentence: str = options.sentence
-    return sentence
+def check_out(path: Path, *, force: bool = False) -> None:
+    """Raise an error if the page cannot be written here, or if another kind of file is there."""
+    if path.is_dir():
+        raise SettingsError(f"{path}: a folder; give the name of a file")
+    if not path.parent.is_dir():
+        raise SettingsError(f"{path}: there is no folder {path.parent}; make it first")
+    if path.exists() and not force:
+        mark = f'<meta name="generator" content="{PAGES["inspect"].command}">'.encode()
+        with path.open("rb") as file:
+            if mark not in file.read(1024):
+                raise SettingsError(f"{path}: exists and is not an inspection; choose another --out, or add --force")
 
 
-def _first_words(given: str | None) -> tuple[str, ...]:
-    """The first sentence of the file of this name, if that holds words and no text."""
-    if given is None or len(given) > 255 or not Path(given).is_file():
-        return ()
-    if split_suffix(given)[0] not in OF_WORDS and not looks_like_columns(list(islice(read_lines(given), LOOKED_AT))):
-        return ()
-    first = next(iter(read_words(given)), ())
-    if not first:
-        raise CorpusError(given, "no word here")
-    return first
-
-
-def _target(given: str | None) -> str | None:
-    """A text, or that of the file of this name."""
-    if given is None or len(given) > 255 or not Path(given).is_file():
-        if given and not any(map(str.isspace, given)) and Path(given).suffix in TEXT_FILES:
-            raise SettingsError(f"{given}: no such file")
-        return given
-    try:
-        lines = Path(given).read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError):
-        raise SettingsError(f"{given}: cannot read it as UTF-8 text") from None
-    return " ".join(line.strip() for line in lines if line.strip())
+COMMANDS = {
+    "inspect": Command(
+        "Show how a model reached one result: every attention head, the search, attributions, positions; words and\n"
+        "sentences shaded by attention for labels. Writes one HTML file that needs no network.",
+        configure,
+        run,
+        examples=(
+            "regard inspect runs/demo 'I am trendy' --out page.html",
+            "regard inspect runs/demo 'I am trendy' --target 'Io sono alla moda'",
+            "regard inspect runs/demo --measure                # which explanations to trust",
+            "regard inspect runs/reviews review.txt            # a classifier",
+            "regard inspect runs/chunks 'He took a dive.'      # a tagger",
+            "regard inspect runs/chat 'What is my name?' --context 'I am Anna.' --context 'Hello Anna!'",
+        ),
+    )
+}

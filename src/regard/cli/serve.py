@@ -1,4 +1,4 @@
-"""`regard serve`: a page and an API before one run or several."""
+"""`regard serve`: a web page and an API for one or more runs."""
 
 from __future__ import annotations
 
@@ -11,37 +11,32 @@ from regard.config.recipe import describe
 from regard.errors import SettingsError
 from regard.run import Run
 from regard.server.settings import ServerSettings
+from regard.terminal import Command, Parser, brief
 
 NEEDED = ("fastapi", "uvicorn", "prometheus_client", "python_multipart")
-"""Modules of the extra."""
+"""Modules of the extra "serve"."""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: Parser) -> None:
     """Add the options."""
-    parser.description = (
-        "Serve runs: a page to translate and look inside, and an API for clients of LibreTranslate and OpenAI.\n\n"
-        "  regard serve runs/demo\n"
-        "  regard serve runs/en-de runs/de-en --port 8080\n"
-        "  regard serve --new-key keys.jsonl\n"
-        "  regard serve runs/en-de --host 0.0.0.0 --keys keys.jsonl"
-    )
     parser.add_argument("runs", metavar="RUN", nargs="*", help="run folders; chosen by language pair or by name")
-    parser.add_argument("--new-key", metavar="FILE", help="make an API key, add it to this file, print it, and leave")
+    parser.add_argument("--new-key", metavar="FILE", help="make an API key, add it to this file, print it, and exit")
     helps, hints, plain = describe(ServerSettings), get_type_hints(ServerSettings), ServerSettings()
     for setting in fields(ServerSettings):
         name = setting.name
         add_option(parser, name, hints[name], helps[name], getattr(plain, name))
 
 
-def add_option(parser: argparse.ArgumentParser, name: str, kind: Any, text: str, default: Any) -> None:
-    """An option for a setting, which is left to the settings where it is not given."""
+def add_option(parser: Parser, name: str, kind: Any, text: str, default: Any) -> None:
+    """Add an option for a server setting; an option that is not given leaves the setting's default."""
     flag = f"--{name.replace('_', '-')}"
     shown = "" if default in ("", (), False) else f" (default: {default})"
-    how: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS, "help": (text + shown).replace("%", "%%")}
+    text = (brief(text) + shown).replace("%", "%%")
+    how: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS, "help": text}
     if kind is bool:
         parser.add_argument(flag, action="store_true", **how)
     elif get_origin(kind) is Literal:
-        parser.add_argument(flag, choices=get_args(kind), **how)
+        parser.add_argument(flag, choices=get_args(kind), metavar="|".join(get_args(kind)), **how)
     elif get_origin(kind) is tuple:
         parser.add_argument(flag, action="append", metavar="NAME", **how)
     else:
@@ -64,12 +59,27 @@ def run(options: argparse.Namespace) -> int:
         return 0
     settings = given_settings(options)
     if not options.runs:
-        raise SettingsError("nothing to serve: give one run folder or several, e.g. runs/demo")
+        raise SettingsError("nothing to serve: give one or more run folders, e.g. runs/demo")
     for folder in options.runs:
-        Run.open(folder)  # a mistyped name is told at once
+        Run.open(folder)  # a mistyped name is reported at once
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
         raise SettingsError(f'serving needs {missing[0]}, which is not installed: pip install "regard[serve]"')
     from regard.server.serve import serve
 
     serve(options.runs, settings, lambda line: print(line, flush=True))
     return 0
+
+
+COMMANDS = {
+    "serve": Command(
+        "Serve runs: a page to use and inspect them, and an API for clients of LibreTranslate and OpenAI.",
+        configure,
+        run,
+        examples=(
+            "regard serve runs/demo",
+            "regard serve runs/en-de runs/de-en --port 8080",
+            "regard serve --new-key keys.jsonl",
+            "regard serve runs/en-de --host 0.0.0.0 --keys keys.jsonl",
+        ),
+    )
+}

@@ -1,4 +1,4 @@
-"""`regard train`: from sentence pairs to a run folder."""
+"""`regard train`, `finetune` and `resume`: from data to a run folder."""
 
 from __future__ import annotations
 
@@ -9,72 +9,82 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.config import DataSettings
-from regard.config.recipe import find_task
 from regard.errors import SettingsError
 from regard.languages import is_language
 from regard.registry import TASKS
 from regard.run import Run
-from regard.terminal import add_set, add_setting, all_sections, given_settings, settings_help
+from regard.terminal import Command, Parser, add_set, add_setting, given_settings
 
 if TYPE_CHECKING:
     from regard.tasks.train import TrainingJob
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.description = (
-        "Train a translator, or for another task. What is not said is chosen from the data and the machine, or\n"
-        "taken from a recipe.\n\n"
-        "  regard train --source train.en --target train.de --out runs/en-de\n"
-        "  regard train --source memory.tmx --from en --to de --minutes 20\n"
-        "  regard train --task classify reviews.tsv --out runs/reviews\n"
-        "  regard train --task retrieve faq.tsv --out runs/faq\n"
-        "  regard train --task tag train.txt --test test.txt --out runs/chunks\n"
-        "  regard train recipe.toml --set train.seed=2"
-    )
-    parser.add_argument("recipe", nargs="?", metavar="FILE", help="a recipe (TOML); with another --task also the data")
-    helps = "; ".join(f"{name}: {find_task(name).help}" for name in TASKS)
-    parser.add_argument("--task", dest="data.task", choices=TASKS, help=helps)
-    add_data(parser)
+def configure(parser: Parser) -> None:
+    """Add the options; with `--task TASK --help`, only those of the task are shown, and its settings."""
+    parser.add_argument("recipe", nargs="?", metavar="FILE", help="a recipe (TOML), or the training data of a task")
+    task = _asked_task(parser.arguments)
+    parser.add_argument("--task", dest="data.task", choices=TASKS, metavar="NAME", help=f"one of {', '.join(TASKS)}")
+    add_data(parser, pairs=task in (None, DataSettings.task))
     run = add_run(parser)
     run.add_argument("--arch", metavar="NAME", dest="model.arch", help="architecture, e.g. transformer-small, bahdanau")
-    parser.epilog = settings_help(*all_sections().values())
+    parser.epilog = "regard settings lists every setting; regard train --task NAME --help shows the options of a task."
+    if task and "--help" in parser.arguments:
+        from regard.cli.settings import task_help
+
+        parser.epilog = task_help(task)
 
 
-def add_data(parser: argparse.ArgumentParser) -> None:
-    """The options that name corpora."""
+def _asked_task(arguments: Sequence[str]) -> str | None:
+    """The task on the command line, before it is parsed."""
+    for place, word in enumerate(arguments):
+        if word == "--task":
+            return next(iter(arguments[place + 1 :]), None)
+        if word.startswith("--task="):
+            return word.removeprefix("--task=")
+    return None
+
+
+def add_data(parser: Parser, *, pairs: bool = True) -> None:
+    """Add the options that name corpora; the help shows those for sentence pairs if the task has pairs."""
+
+    def text(said: str) -> str:
+        return said if pairs else argparse.SUPPRESS
+
     data = parser.add_argument_group("data")
     data.add_argument(
         "--source", action="append", metavar="FILE", default=[],
-        help="source sentences, or one file with both sides (.tsv .jsonl .tmx .po .parquet, also .gz .zst); repeatable",
+        help=text("source sentences, or both sides: .tsv .jsonl .tmx .po .parquet (.gz .zst); repeatable"),
     )  # fmt: skip
-    data.add_argument("--target", action="append", metavar="FILE", default=[], help="target sentences, line by line")
+    data.add_argument(
+        "--target", action="append", metavar="FILE", default=[], help=text("target sentences, line by line; repeatable")
+    )
     for part in ("valid", "test"):
-        data.add_argument(f"--{part}-source", metavar="FILE", help=f"source side of the {part} data")
-        data.add_argument(f"--{part}-target", metavar="FILE", help=f"target side of the {part} data")
-        data.add_argument(f"--{part}", metavar="FILE", help=f"the {part} data, where it is one file")
-    add_setting(data, "--from", "data.source_language", "CODE")
-    add_setting(data, "--to", "data.target_language", "CODE")
+        data.add_argument(f"--{part}-source", metavar="FILE", help=text(f"source side of the {part} data"))
+        data.add_argument(f"--{part}-target", metavar="FILE", help=text(f"target side of the {part} data"))
+        data.add_argument(f"--{part}", metavar="FILE", help=f"the {part} data in one file")
+    for flag, side in (("--from", "source"), ("--to", "target")):
+        data.add_argument(
+            flag, dest=f"data.{side}_language", metavar="CODE", help=text(f"language code of the {side}, e.g. en")
+        )
 
 
-def add_run(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+def add_run(parser: Parser) -> argparse._ArgumentGroup:
     """The options of a run."""
     run = parser.add_argument_group("run")
     run.add_argument(
-        "--out", metavar="DIR", help="the run folder to make (default: runs/ and the languages, the file or the model)"
+        "--out", metavar="DIR", help="the run folder to make (default: runs/ and the languages, file or model)"
     )
     add_setting(run, "--seed", "train.seed", "N")
     add_setting(run, "--minutes", "train.max_minutes", "N")
     add_set(run)
-    run.add_argument("--dry-run", action="store_true", help="print the plan and leave")
+    run.add_argument("--dry-run", action="store_true", help="print the plan and exit")
     return run
 
 
 def run(options: argparse.Namespace) -> int:
     """Train."""
-    is_data = (
-        getattr(options, "data.task") not in (None, DataSettings.task) and Path(options.recipe or "").suffix != ".toml"
-    )
+    task = getattr(options, "data.task") or DataSettings.task
+    is_data = task != DataSettings.task and Path(options.recipe or "").suffix != ".toml"
     if options.recipe and is_data:
         options.source.append(options.recipe)
         options.recipe = None
@@ -91,12 +101,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def started_by_torchrun() -> bool:
-    """Then it may have started us again, in a folder that we had made."""
+    """Whether torchrun started this process; it may be a restart, in a folder that already exists."""
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
 def given_table(options: argparse.Namespace) -> dict[str, Any]:
-    """The settings that the options say, as nested tables."""
+    """The settings given by the options, as nested tables."""
     table = given_settings(options)
     data = table.setdefault("data", {})
     corpora = pair_up(options.source, options.target)
@@ -108,20 +118,22 @@ def given_table(options: argparse.Namespace) -> dict[str, Any]:
             data[part] = pair_up([source] if source else [], [target] if target else [], f"--{part}-")
         if whole := getattr(options, part):
             if source or target:
-                raise SettingsError(f"--{part} is one file with all in it; leave out --{part}-source and -target")
+                raise SettingsError(
+                    f"--{part} is one file with both sides; give it without --{part}-source and -target"
+                )
             data[part] = [{"source": whole}]
     guess_languages(data)
     return table
 
 
 def follow(job: TrainingJob, options: argparse.Namespace) -> int:
-    """Tell the plan and, unless that was all that was asked for, carry it out."""
+    """Print the plan and, without --dry-run, train."""
     from regard.tasks.train import log, start, tell_result
     from regard.training.device import choose_device
     from regard.training.plan import table
 
     if job.recipe.train.device == "cuda":
-        choose_device(job.recipe.train, 0)  # where there is none, it is told before anything is made
+        choose_device(job.recipe.train, 0)  # a missing GPU is reported before anything is written
     if job.examples is not None:
         log(job.examples.describe())
         for line in table(job.plan):
@@ -149,20 +161,15 @@ def guess_languages(data: dict[str, Any]) -> None:
     for side in ("source", "target"):
         name = Path(first.get(side, "")).name.removesuffix(".gz").removesuffix(".zst")
         code = Path(name).suffix[1:]
-        if first.get("target") and is_language(code):  # "src", "tgt", "tok" and the like are none
+        if first.get("target") and is_language(code):  # "src", "tgt", "tok" are file endings, not languages
             data.setdefault(f"{side}_language", code)
 
 
-# `regard finetune`: a trained run, other data.
+# `regard finetune`
 
 
-def configure_finetune(parser: argparse.ArgumentParser) -> None:
+def configure_finetune(parser: Parser) -> None:
     """Add the options."""
-    parser.description = (
-        "Go on from a trained run with another corpus, into a new run folder. Architecture and vocabulary stay; the\n"
-        "schedule starts anew.\n\n"
-        "  regard finetune runs/en-de --source ours.en --target ours.de --out runs/en-de-ours"
-    )
     parser.add_argument("base", metavar="RUN", help="the run to start from")
     add_data(parser)
     add_run(parser)
@@ -182,26 +189,53 @@ def run_finetune(options: argparse.Namespace) -> int:
     return follow(resolve_finetune(options.base, table, options.set), options)
 
 
-# `regard resume`: go on exactly where a run stopped.
+# `regard resume`
 
 
-def configure_resume(parser: argparse.ArgumentParser) -> None:
+def configure_resume(parser: Parser) -> None:
     """Add the options."""
-    parser.description = (
-        "Continue a run from its last state, with the very same arithmetic, whatever stopped it.\n\n"
-        "  regard resume runs/en-de\n"
-        "  regard resume runs/en-de --set train.max_steps=20000"
-    )
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument(
         "--set", action="append", default=[], metavar="A.B=C",
-        help="change a setting of the training itself, e.g. a later end; may be repeated",
+        help="change a setting of the training, e.g. train.max_steps=20000; repeatable",
     )  # fmt: skip
 
 
 def run_resume(options: argparse.Namespace) -> int:
-    """Go on."""
+    """Resume."""
     from regard.tasks.train import resume, tell_result
 
     tell_result(resume(options.run, options.set))
     return 0
+
+
+COMMANDS = {
+    "train": Command(
+        "Train a model. Settings that are not given are chosen from the data and the machine, or taken from a recipe.",
+        configure,
+        run,
+        examples=(
+            "regard train --source train.en --target train.de --out runs/en-de",
+            "regard train --source memory.tmx --from en --to de --minutes 20",
+            "regard train --task classify reviews.tsv --out runs/reviews",
+            "regard train --task tag train.txt --test test.txt --out runs/chunks",
+            "regard train recipe.toml --set train.seed=2",
+        ),
+    ),
+    "finetune": Command(
+        "Train a finished run further on other data, into a new run folder. Architecture and vocabulary are kept; the\n"
+        "learning-rate schedule starts again.",
+        configure_finetune,
+        run_finetune,
+        examples=(
+            "regard finetune runs/en-de --source ours.en --target ours.de --out runs/en-de-ours",
+            "regard finetune runs/en-de --source ours.tmx --minutes 10 --set train.learning_rate=0.0001",
+        ),
+    ),
+    "resume": Command(
+        "Continue a run from its last checkpoint, whatever stopped it; the result is the same as without the stop.",
+        configure_resume,
+        run_resume,
+        examples=("regard resume runs/en-de", "regard resume runs/en-de --set train.max_steps=20000"),
+    ),
+}

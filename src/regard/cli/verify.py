@@ -1,4 +1,4 @@
-"""`regard verify`: is every file of a run as it was written?"""
+"""`regard verify`: compare the files of a run with their checksums."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ import argparse
 
 from regard.export.folder import MARK, check_export
 from regard.run import CHECKED, Run
+from regard.terminal import Command, Parser
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: Parser) -> None:
     """Add the options."""
-    parser.description = (
-        "Compare the files of a run, and of the exports in its folder, with the checksums that were stored when they\n"
-        "were written. Prints one line per file; the exit code is 2 if one is damaged or missing.\n\n"
-        "  regard verify runs/en-de"
-    )
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument(
         "--accept", action="store_true", help="store new checksums: you have changed the files of the run yourself"
@@ -34,3 +30,14 @@ def run(options: argparse.Namespace) -> int:
     if not found:
         print(f"{opened.folder}: has no checksums")
     return 2 if any(found.values()) else 0
+
+
+COMMANDS = {
+    "verify": Command(
+        "Compare the files of a run, and of the exports in its folder, with the checksums that were stored when they\n"
+        "were written. Prints one line per file; the exit code is 2 if a file is damaged or missing.",
+        configure,
+        run,
+        examples=("regard verify runs/en-de", "regard verify runs/en-de --accept"),
+    )
+}

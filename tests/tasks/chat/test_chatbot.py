@@ -205,7 +205,7 @@ def test_other_runs_and_other_tasks_are_told_apart(run, tmp_path, capsys):
 
 
 def test_a_conversation_can_be_inspected(run, capsys):
-    said = ["What is my name?", "--before", "I am Anna.", "--before", "Hello Anna!"]
+    said = ["What is my name?", "--context", "I am Anna.", "--context", "Hello Anna!"]
     assert main(["inspect", str(run), *said, "--target", "Your name is Anna.", "--quick", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert data["source"]["words"].count(TURN) == 2

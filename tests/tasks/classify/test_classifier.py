@@ -158,7 +158,7 @@ def test_of_an_empty_file_nothing_is_made(folder, tmp_path, capsys):
         (tmp_path / name).write_bytes(gzip.compress(b"") if name.endswith(".gz") else b"")
         assert main(["classify", str(folder / "run"), str(tmp_path / name)]) == 0
         assert capsys.readouterr() == ("", "")
-    assert main(["classify", str(folder / "run"), str(tmp_path / "a.txt"), "--whole"]) == 0
+    assert main(["classify", str(folder / "run"), str(tmp_path / "a.txt"), "--whole-file"]) == 0
     assert capsys.readouterr().out == ""
     (tmp_path / "a.tsv").touch()
     assert main(["classify", str(folder / "run"), str(tmp_path / "a.tsv"), "--score"]) == 2
@@ -168,7 +168,7 @@ def test_of_an_empty_file_nothing_is_made(folder, tmp_path, capsys):
 def test_the_command_explains_and_takes_a_file_as_one_document(folder, tmp_path, capsys):
     file = tmp_path / "in.txt"
     file.write_text("A lovely film.\nWe came on a Monday.\n")
-    assert main(["classify", str(folder / "run"), str(file), "--whole", "--explain"]) == 0
+    assert main(["classify", str(folder / "run"), str(file), "--whole-file", "--explain"]) == 0
     shown = capsys.readouterr().out
     assert "a lovely film." in shown
     assert "we came on a monday." in shown
@@ -182,7 +182,7 @@ def test_the_command_scores(folder, capsys):
     assert found["documents"] == 300
     assert sum(map(sum, found["confusion"])) == 300
     assert main(["classify", str(folder / "run"), str(folder / "train.tsv"), "--score"]) == 0
-    assert "row: the right label" in capsys.readouterr().out
+    assert "row: correct label" in capsys.readouterr().out
 
 
 def test_inspect_writes_a_page(folder, tmp_path, capsys):
@@ -200,7 +200,7 @@ def test_info_shows_the_scores(folder, capsys):
     assert "calibration error" in shown
     for arch in ("han", "transformer-classifier"):
         assert main(["info", "--arch", arch]) == 0
-        assert "MFLOP a token" in capsys.readouterr().out
+        assert "MFLOP per token" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -211,8 +211,8 @@ def test_info_shows_the_scores(folder, capsys):
         (["score", "{run}", "--source", "{data}"], "classifies documents"),
         (["heads", "{run}"], "classifies documents"),
         (["export", "{run}", "--to", "onnx", "--out", "{run}/x"], "cannot be exported to onnx"),
-        (["inspect", "{run}", "--survey"], "classifies documents"),
-        (["inspect", "{run}", " "], "the document is empty"),
+        (["inspect", "{run}", "--measure"], "is a run of the task classify: leave it out"),
+        (["inspect", "{run}", " "], "there is no text to look at"),
         (["classify", "{run}", "{data}.none"], "no such file"),
         (["classify", "{run}", "-", "--score"], "--score needs a file of labelled documents"),
         (["resume", "{run}", "--set", "model.width=9"], "can change in a run that exists"),

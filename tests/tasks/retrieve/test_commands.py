@@ -25,7 +25,7 @@ HOSTILE = ["😀" * 50, "こんにちは", "مرحبا", "\x00\x07", "</s><s>", 
 @pytest.fixture(scope="module")
 def faq(tmp_path_factory):
     folder = tmp_path_factory.mktemp("faq")
-    assert main(["index", "--new", str(folder / "run"), str(write_faq(folder / "faq.md"))]) == 0
+    assert main(["index", "--create", str(folder / "run"), str(write_faq(folder / "faq.md"))]) == 0
     return folder / "run"
 
 
@@ -104,7 +104,7 @@ def test_settings_of_the_moment(faq, monkeypatch, capsys):
     sets = ["--set", "retrieve.threshold=0.9", "--set", "retrieve.fallback_text=No idea."]
     assert ask(monkeypatch, capsys, faq, "can I pay with a zebra?\n", *sets) == ["No idea."]
     assert "between 0 and 1" in refused(capsys, "chat", faq, "--set", "retrieve.threshold=2")
-    assert "search settings are for a --fallback run" in refused(capsys, "chat", faq, "--beam", "3")
+    assert "they are for a --fallback run" in refused(capsys, "chat", faq, "--beam", "3")
     assert "retrieve.threshhold" in refused(capsys, "chat", faq, "--set", "retrieve.threshhold=1")
     assert "has no encoder" in refused(capsys, "chat", faq, "--set", "retrieve.method=both")
 
@@ -159,15 +159,15 @@ def test_what_cannot_be_indexed(copy, faq, tmp_path, capsys):
     empty.write_text("# Nothing\n")
     before = (copy / "knowledge.jsonl").read_bytes()
     assert "the knowledge base is empty" in refused(capsys, "index", copy, empty)
-    assert "the knowledge base is empty" in refused(capsys, "index", "--new", tmp_path / "new", empty)
+    assert "the knowledge base is empty" in refused(capsys, "index", "--create", tmp_path / "new", empty)
     assert not (tmp_path / "new").exists()
     assert "no such file" in refused(capsys, "index", copy, tmp_path / "missing.md")
-    told = refused(capsys, "index", "--new", copy, write_faq(tmp_path / "a.md"))
+    told = refused(capsys, "index", "--create", copy, write_faq(tmp_path / "a.md"))
     assert f'"regard index {copy} FILE" adds to it, and --replace' in told
     assert "is neither a question nor an answer" in refused(capsys, "index", copy, "--remove", "nothing like it")
     known = [word for entry in read_entries(faq / "knowledge.jsonl") for word in ("--remove", entry.answer)]
     assert "would be empty" in refused(capsys, "index", copy, *known)
-    assert "--new needs a file" in refused(capsys, "index", "--new", tmp_path / "x")
+    assert "--create needs a file" in refused(capsys, "index", "--create", tmp_path / "x")
     assert "--replace needs a file" in refused(capsys, "index", copy, "--replace")
     assert (copy / "knowledge.jsonl").read_bytes() == before
 
@@ -192,7 +192,7 @@ def test_settings_of_a_run_that_exists(copy, capsys, monkeypatch):
 def test_one_is_one(tmp_path, capsys):
     one = tmp_path / "one.tsv"
     one.write_text("Do you sell stamps?\tNo.\n")
-    assert main(["index", "--new", str(tmp_path / "run"), str(one)]) == 0
+    assert main(["index", "--create", str(tmp_path / "run"), str(one)]) == 0
     out = capsys.readouterr().out
     assert "1 answer added" in out
     assert "1 question with 1 answer\n" in out
@@ -208,12 +208,16 @@ def test_what_is_long_is_not_repeated(faq, monkeypatch, capsys):
 
 
 def test_a_command_that_is_not_there(faq, monkeypatch, capsys):
-    from regard.tasks.chat.cli import Finder, talk
+    from regard.tasks.chat.cli import Conversation, talk
 
-    said = iter(["/help", "/quit"])
+    said = iter(["/help", "When do you open?", "/reset", "/quit"])
     monkeypatch.setattr("builtins.input", lambda prompt: next(said))
-    talk(Finder(regard.load(faq)))
-    assert "(there is no /help; /reset forgets" in capsys.readouterr().out
+    conversation = Conversation(regard.load(faq), None, {})
+    talk(conversation)
+    shown = capsys.readouterr().out
+    assert "(there is no /help; /reset starts again" in shown
+    assert regard.load(faq).reply("When do you open?").text in shown
+    assert conversation.turns == []
 
 
 def test_an_empty_or_missing_knowledge_base(copy, capsys):

@@ -63,7 +63,7 @@ def test_the_first_state_where_the_folder_says_so(folder, tmp_path):
 
 def test_a_run_that_uses_it(folder, tmp_path, capsys):
     run = tmp_path / "faq"
-    assert main(["index", "--new", str(run), str(write_faq(tmp_path / "faq.md")), "--encoder", str(folder)]) == 0
+    assert main(["index", "--create", str(run), str(write_faq(tmp_path / "faq.md")), "--encoder", str(folder)]) == 0
     assert "4 questions with 4 answers" in capsys.readouterr().out
     retriever = regard.load(run)
     [[best, *_]] = retriever.search("can i pay by card", k=3)

@@ -165,20 +165,33 @@ def test_of_an_empty_file_nothing_is_made(folder, tmp_path, capsys):
 
 def test_conll_in_and_out(folder, tmp_path, capsys):
     """What is written can be scored, and is all right."""
-    assert main(["tag", str(folder / "run"), str(folder / "test.txt"), "--words", "--conll"]) == 0
+    assert (
+        main(
+            [
+                "tag",
+                str(folder / "run"),
+                str(folder / "test.txt"),
+                "--input-format",
+                "conll",
+                "--output-format",
+                "conll",
+            ]
+        )
+        == 0
+    )
     written = capsys.readouterr().out
     (tmp_path / "out.conll").write_text(written)
     assert main(["tag", str(folder / "run"), str(tmp_path / "out.conll"), "--score", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["span_f1"] == 1.0
     assert found["sentences"] == 40
-    assert main(["tag", str(folder / "run"), str(tmp_path / "out.conll"), "--conll"]) == 0
+    assert main(["tag", str(folder / "run"), str(tmp_path / "out.conll"), "--output-format", "conll"]) == 0
     assert capsys.readouterr().out == written
 
 
 def test_conll_and_scores_through_a_pipe(folder, capsys, monkeypatch):
     content = (folder / "test.txt").read_bytes()
-    for options in (["--words", "--conll"], ["--score", "--json"]):
+    for options in (["--input-format", "conll", "--output-format", "conll"], ["--score", "--json"]):
         assert main(["tag", str(folder / "run"), str(folder / "test.txt"), *options]) == 0
         right = capsys.readouterr().out
         feed(monkeypatch, content)
@@ -198,8 +211,8 @@ def test_files_of_words_are_read_as_such(folder, tmp_path, capsys):
     assert main(["tag", str(folder / "run"), str(file)]) == 0
     assert capsys.readouterr().out == "[NP the dog ] [VP sees ]\n[NP a cat ]\n"
     assert main(["tag", str(folder / "run"), str(folder / "test.txt")]) == 0
-    assert "test.txt looks like CoNLL but is read as text; --words" in capsys.readouterr().err
-    assert main(["tag", str(folder / "run"), str(folder / "test.txt"), "--words"]) == 0
+    assert "test.txt looks like CoNLL but is read as text; --input-format conll" in capsys.readouterr().err
+    assert main(["tag", str(folder / "run"), str(folder / "test.txt"), "--input-format", "conll"]) == 0
     assert capsys.readouterr().err == ""
     (tmp_path / "in.txt").write_text("the dog sees a cat.\n\nthe cat sees.\n\nthe bird.\n")
     assert main(["tag", str(folder / "run"), str(tmp_path / "in.txt")]) == 0
@@ -214,8 +227,8 @@ def test_text_is_divided_as_the_training_data_is(tmp_path, capsys):
     run = Run.open(tmp_path / "run")
     assert run.card["clitics"] == ["n't"]
     assert main(["info", str(tmp_path / "run")]) == 0
-    assert "labels       B-NP 32  B-VP 32  I-VP 64\n" in (shown := capsys.readouterr().out)
-    assert "clitics      n't\n" in shown
+    assert "labels\tB-NP 32  B-VP 32  I-VP 64\n" in (shown := capsys.readouterr().out)
+    assert "clitics\tn't\n" in shown
     tagger = regard.load(tmp_path / "run")
     text = "Mr. Doe didn't pay $1.8, they'll say."
     [tagged] = tagger.tag([text])
@@ -233,7 +246,20 @@ def test_text_is_divided_as_the_training_data_is(tmp_path, capsys):
 
 def test_words_may_be_divided_already(folder, tmp_path, capsys):
     (tmp_path / "in.txt").write_text("the dog's sees")
-    assert main(["tag", str(folder / "run"), str(tmp_path / "in.txt"), "--conll", "--spaces"]) == 0
+    assert (
+        main(
+            [
+                "tag",
+                str(folder / "run"),
+                str(tmp_path / "in.txt"),
+                "--output-format",
+                "conll",
+                "--input-format",
+                "tokens",
+            ]
+        )
+        == 0
+    )
     assert [line.split(" ")[0] for line in capsys.readouterr().out.splitlines()] == ["the", "dog's", "sees", ""]
 
 
@@ -274,7 +300,7 @@ def test_info_shows_the_scores(folder, capsys):
     assert "span F1" in capsys.readouterr().out
     for arch in ("bigru-crf", "transformer-crf"):
         assert main(["info", "--arch", arch]) == 0
-        assert "MFLOP a word" in capsys.readouterr().out
+        assert "MFLOP per word" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -283,12 +309,15 @@ def test_info_shows_the_scores(folder, capsys):
         (["translate", "{run}", "{data}"], '{run} tags words; use "regard tag {run}"'),
         (["classify", "{run}", "{data}"], "tags words"),
         (["heads", "{run}"], "tags words"),
-        (["inspect", "{run}", "--survey"], "tags words"),
-        (["inspect", "{run}", " "], "the sentence is empty"),
+        (["inspect", "{run}", "--measure"], "is a run of the task tag: leave it out"),
+        (["inspect", "{run}", " "], "there is no text to look at"),
         (["tag", "{run}", "{data}.none"], "no such file"),
-        (["tag", "{run}", "{data}", "--conll", "--json"], "--json and --conll are two ways to print; choose one"),
+        (
+            ["tag", "{run}", "{data}", "--output-format", "conll", "--json"],
+            "--json and --output-format conll are two ways to print; choose one",
+        ),
         (["tag", "{run}", "{data}", "--score", "--explain"], "leave out --explain"),
-        (["tag", "{run}", "{data}", "--conll", "--explain"], "no room for an explanation"),
+        (["tag", "{run}", "{data}", "--output-format", "conll", "--explain"], "cannot hold an explanation"),
         (["tag", "{run}/none"], "there is no such run folder"),
     ],
 )

@@ -55,7 +55,7 @@ def test_the_engine_follows_from_what_is_asked(run):
     for forbids in (SearchSettings(no_repeat_ngram_size=3), SearchSettings(min_length=2)):
         assert choose_engine("auto", run, forbids) == "torch"
         assert choose_engine("ctranslate2", run, forbids) == "ctranslate2"
-    assert choose_engine("auto", run, SearchSettings(), ["--tree"]) == "torch"
+    assert choose_engine("auto", run, SearchSettings(), ["--search-tree"]) == "torch"
     with pytest.raises(SettingsError, match=r"--engine ctranslate2: .+ search\.coverage_penalty"):
         choose_engine("ctranslate2", run, SearchSettings(coverage_penalty=0.2))
 

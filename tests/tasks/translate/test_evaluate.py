@@ -234,7 +234,7 @@ def evaluate(folder: Path, monkeypatch, capsys):
 
 
 def test_two_runs_as_json(evaluate):
-    code, out, _ = evaluate("a", "--against", "b", "--json", "--beam", "1", "--set", "search.max_length_extra=2")
+    code, out, _ = evaluate("a", "--compare-with", "b", "--json", "--beam", "1", "--set", "search.max_length_extra=2")
     found: dict[str, Any] = json.loads(out)
     assert code == 0
     assert {"bleu", "chrf", "ter", "signatures", "flags"} <= set(found)
@@ -250,7 +250,7 @@ def test_two_runs_as_json(evaluate):
 
 
 def test_an_ensemble_can_be_compared_with_its_first_run(evaluate):
-    code, out, _ = evaluate("a", "--ensemble", "b", "--against", "a", "--json", "--beam", "1")
+    code, out, _ = evaluate("a", "--ensemble", "b", "--compare-with", "a", "--json", "--beam", "1")
     assert code == 0
     found = json.loads(out)
     assert (found["made"]["ensemble"], found["against"]["made"]["ensemble"]) == (["b"], [])
@@ -261,13 +261,15 @@ def test_an_ensemble_can_be_compared_with_its_first_run(evaluate):
 
 def test_runs_of_one_name_are_told_apart_by_their_paths(evaluate, folder):
     shutil.copytree(folder / "b", folder / "z" / "a")
-    code, out, _ = evaluate("a", "--ensemble", "z/a", "--against", "b", "--json", "--beam", "1")
+    code, out, _ = evaluate("a", "--ensemble", "z/a", "--compare-with", "b", "--json", "--beam", "1")
     found = json.loads(out)
     assert code == 0
     assert (found["name"], found["against"]["name"]) == ("a + z/a", "b")
 
 
-@pytest.mark.parametrize("options", [[], ["--set", "search.stop=exact"], ["--ensemble", "b"], ["--no-repeat", "3"]])
+@pytest.mark.parametrize(
+    "options", [[], ["--set", "search.stop=exact"], ["--ensemble", "b"], ["--no-repeat-ngram-size", "3"]]
+)
 @pytest.mark.parametrize("engine", ["auto", "torch", "ctranslate2"])
 def test_the_engine_is_the_one_that_translates(evaluate, monkeypatch, capsys, engine, options):
     """Whichever `regard translate` takes, or the same refusal."""
@@ -303,7 +305,9 @@ def test_a_run_in_a_folder_that_cannot_be_written_is_evaluated_with_torch(evalua
 
 
 def test_a_file_against_a_run_in_plain_lines_and_as_a_page(evaluate, folder):
-    code, out, err = evaluate("good.it", "--against", "a", "--beam", "1", "--examples", "2", "--page", "scores.html")
+    code, out, err = evaluate(
+        "good.it", "--compare-with", "a", "--beam", "1", "--examples", "2", "--page", "scores.html"
+    )
     assert (code, err) == (0, "")
     tables = [[row.split("\t") for row in part.splitlines()] for part in out.split("\n\n")]
     assert tables[0][0] == ["metric", "good.it", "95 %", "a", "95 %", "difference", "95 %", "p", "signature"]
@@ -320,11 +324,11 @@ def test_on_a_terminal_the_words_amiss_stand_out(evaluate, monkeypatch):
     for name, value in {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "100", "LINES": "30"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("NO_COLOR", raising=False)
-    code, out, _ = evaluate("good.it", "--against", "bad.it", "--examples", "1")
+    code, out, _ = evaluate("good.it", "--compare-with", "bad.it", "--examples", "1")
     text = re.sub(r"\x1b\[[\d;]*m", "", out)
     assert code == 0
     assert "good.it against bad.it  60 sentences" in text
-    assert "where they differ most, by the chrF of each sentence" in text
+    assert "largest differences by chrF" in text
     assert "Intervals hold 95 % of 1,000 resamples, seed 12345." in text
     [line] = [line for _, line in most_telling(evaluation(PAIRS, system("", GOOD), system("", BAD))["lines"], 1)]
     assert line["reference"] in text
@@ -336,13 +340,13 @@ def test_on_a_terminal_the_words_amiss_stand_out(evaluate, monkeypatch):
     ("words", "message"),
     [
         (["short.it"], "short.it:7: ends here with 7 lines, but t.en has 60; the two must match line by line"),
-        (["a", "--against", "short.it"], "short.it:7: ends here with 7 lines"),
+        (["a", "--compare-with", "short.it"], "short.it:7: ends here with 7 lines"),
         (["empty.it"], "empty.it: the file is empty"),
-        (["a", "--against", "./a"], "--against ./a: the same as a; give another to compare with"),
-        (["bad.it", "--against", "bad.it"], "the same as bad.it"),
+        (["a", "--compare-with", "./a"], "--compare-with ./a: the same as a; give another to compare with"),
+        (["bad.it", "--compare-with", "bad.it"], "the same as bad.it"),
         (["goof.it"], 'goof.it: there is no such run folder; did you mean "good.it"?'),
         (["good.it", "--beam", "3"], "search settings are for runs"),
-        (["good.it", "--ensemble", "a", "--against", "b"], "an ensemble needs runs"),
+        (["good.it", "--ensemble", "a", "--compare-with", "b"], "an ensemble needs runs"),
         (["good.it", "--page", "t.it"], "--page t.it: give the name of an HTML file, e.g. t.html"),
         (["good.it", "--page", "no/t.html"], "there is no folder no"),
         (["good.it", "--examples", "-1"], "--examples must not be negative"),

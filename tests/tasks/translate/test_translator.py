@@ -316,7 +316,7 @@ def test_scores_and_flags_are_printed(runs, capsys):
     assert float(score) < 0
     assert flags
     assert lines[2] == "2\t0.0000\t-\t"
-    [first, *_] = output(capsys, "translate", runs / "a", runs / "in.en", "--json", "--tree", "--prefix", "Io")
+    [first, *_] = output(capsys, "translate", runs / "a", runs / "in.en", "--json", "--search-tree", "--prefix", "Io")
     assert json.loads(first)["tree"]["nodes"]
     assert json.loads(first)["text"].startswith("Io")
     counted = json.loads("\n".join(output(capsys, "evaluate", runs / "a", "--source", runs / "in.en",
@@ -328,7 +328,7 @@ def test_scores_and_flags_are_printed(runs, capsys):
     ("arguments", "message"),
     [
         (["--nbest", "7"], "--nbest 7 needs a --beam of at least as many, not 5"),
-        (["--tree"], "--tree is shown as data: add --json"),
+        (["--search-tree"], "--search-tree is printed as JSON: add --json"),
         (["--set", "train.seed=2"], "a trained run takes only search settings"),
         (["--set", "search.stop=never"], 'search.stop cannot be "never"'),
         (["--set", "search.bem=2"], 'did you mean "search.beam_size"?'),

@@ -1,4 +1,4 @@
-"""`regard chat`: a conversation with a trained run, or with a knowledge base."""
+"""`regard chat`: a conversation with any run whose predictor replies: a chat model, or a knowledge base."""
 
 from __future__ import annotations
 
@@ -7,247 +7,212 @@ import contextlib
 import heapq
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
 from regard.config.recipe import make_recipe, with_overrides
 from regard.errors import SettingsError
 from regard.files import is_typed, read_input_lines
 from regard.run import Run
+from regard.tasks import find, load, part
 from regard.tasks.translate.cli import add_search, search_settings
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from regard.tasks.chat.chatbot import Chatbot
-    from regard.tasks.retrieve.retriever import Reply, Retriever
-
-
-# Who replies in `regard chat`: a model that writes, or a knowledge base, which may hand over to a model.
-
+from regard.terminal import QUIET, Command, Parser, console, for_people, show_weights, show_words
 
 SHOWN_WORDS, LEAST_SHOWN = 5, 0.005
-"""Words that are named, at most, and the share below which one is not."""
+"""Words that are named, at most, and the share from which a word is named."""
 SHADED_WORDS = 200
 """A question of more words is not repeated."""
+HELP = "/reset starts again, /quit (or Ctrl-D) exits"
 
 
-class Speaker(Protocol):
-    """One side of a conversation."""
-
-    @property
-    def turns(self) -> int:
-        """How many turns it looks back at."""
-
-    def stream(self, turns: Sequence[str]) -> Iterator[str]:
-        """The reply in pieces, as they are written."""
-
-    def reply(self, turns: Sequence[str]) -> str:
-        """The reply on a line."""
-
-    def facts(self, turns: Sequence[str]) -> dict[str, Any]:
-        """The reply as "text", and all that is known of it."""
-
-    def show(self, turns: Sequence[str], reply: str) -> None:
-        """Print what more was asked for, after the reply."""
-
-
-class Writer:
-    """A model that writes its replies."""
-
-    def __init__(self, chatter: Chatbot, search: dict[str, Any], *, explain: bool = False):
-        self.chatter, self.search, self.explain = chatter, search, explain
-        self.turns = chatter.turns
-
-    def stream(self, turns: Sequence[str]) -> Iterator[str]:
-        """Token by token, where the search allows it."""
-        return self.chatter.stream(turns, **self.search)
-
-    def reply(self, turns: Sequence[str]) -> str:
-        """All at once."""
-        return self.chatter.reply(turns, **self.search).text
-
-    def facts(self, turns: Sequence[str]) -> dict[str, Any]:
-        """The answer; its turns by weight if they are to be explained."""
-        answer = self.chatter.reply(turns, **self.search)
-        facts = answer.as_dict()
-        if self.explain and answer.text:
-            facts["turns"] = [turn.as_dict() for turn in self.chatter.explain(turns, answer.text)]
-        return facts
-
-    def show(self, turns: Sequence[str], reply: str) -> None:
-        """Turns and words, shaded by attention."""
-        if self.explain and reply:
-            from rich.console import Console
-
-            from regard.terminal import show_weights
-
-            show_weights(self.chatter.explain(turns, reply), Console(highlight=False))
-
-
-class Finder:
-    """A knowledge base; to what it does not know, `fallback` replies, if there is one."""
-
-    def __init__(self, retriever: Retriever, *, top: int = 0, explain: bool = False, fallback: Writer | None = None):
-        self.retriever, self.top, self.explain, self.fallback = retriever, top, explain, fallback
-        self.turns = max(retriever.turns, fallback.turns if fallback else 0)
-        self._found: Reply | None = None
-
-    def stream(self, turns: Sequence[str]) -> Iterator[str]:
-        """The answer is there at once; what a model writes comes as it is written."""
-        self._found = self.retriever.reply(turns)
-        return iter([self._found.text]) if self._answers() else self._writer().stream(turns)
-
-    def reply(self, turns: Sequence[str]) -> str:
-        """An answer of several lines is put on one."""
-        self._found = self.retriever.reply(turns)
-        return " ".join(self._found.text.split()) if self._answers() else self._writer().reply(turns)
-
-    def facts(self, turns: Sequence[str]) -> dict[str, Any]:
-        """The answer with its matches; who replied is "by", where there are two who may."""
-        found = self._found = self.retriever.reply(turns)
-        facts = found.as_dict()
-        facts["matches"] = facts["matches"][: self.top or len(found.matches)]
-        if self.explain:
-            facts["words"] = [part.as_dict() for part in self.retriever.explain(found)]
-        if self.fallback:
-            facts["by"] = "knowledge" if found.answered else "model"
-            facts |= {} if found.answered else {"text": self.fallback.reply(turns)}
-        return facts
-
-    def show(self, turns: Sequence[str], reply: str) -> None:
-        """The best matches with their scores; the words that met, shaded."""
-        if self._found is None or not (self.top or self.explain):
-            return
-        from rich.console import Console
-        from rich.text import Text
-
-        console = Console(highlight=False, soft_wrap=True)
-        if self.explain:
-            self._explain(self._found, console)
-        for match in self._found.matches[: self.top]:
-            parts = ((name, getattr(match, name)) for name in ("bm25", "dense"))
-            scores = "  ".join(f"{name} {value:.3f}" for name, value in parts if value is not None)
-            console.print(Text(f"  {match.score:.3f}  {match.question}  ({scores})", style="dim"))
-
-    def _explain(self, found: Reply, console: Console) -> None:
-        """The words of the question, shaded where there are colours; then those that met most of the match."""
-        from rich.text import Text
-
-        from regard.terminal import show_words
-
-        for part in self.retriever.explain(found):
-            if console.is_terminal and len(part.words) <= SHADED_WORDS:
-                show_words(part, console)
-            heavy = heapq.nlargest(SHOWN_WORDS, part.words, key=lambda word: word.weight)
-            named = ", ".join(f"{word.text} {word.weight:.0%}" for word in heavy if word.weight >= LEAST_SHOWN)
-            console.print(Text(f"  most matched: {named}", style="dim"))
-
-    def _answers(self) -> bool:
-        return self.fallback is None or (self._found is not None and self._found.answered)
-
-    def _writer(self) -> Writer:
-        assert self.fallback is not None
-        return self.fallback
-
-
-COMMANDS = "/reset forgets what was said, /quit (or Ctrl-D) leaves"
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: Parser) -> None:
     """Add the options."""
-    parser.description = (
-        "Talk to a run that was trained on conversations, or that answers from a knowledge base. On a terminal the\n"
-        f"reply is shown while it is written; {COMMANDS}. From a pipe,\n"
-        "every line is a turn and has its reply on a line; an empty line begins another conversation.\n\n"
-        "  regard chat runs/demo-chat\n"
-        "  regard chat runs/demo-chat --sample --temperature 0.7 --top-p 0.9 --explain\n"
-        "  regard chat runs/faq --top 3 --explain\n"
-        "  regard chat runs/faq --fallback runs/demo-chat --set retrieve.threshold=0.3\n"
-        "  printf 'hello\\nhow are you?\\n' | regard chat runs/demo-chat --json"
-    )
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument("--explain", action="store_true", help="show turns and words shaded by their weight")
     parser.add_argument("--json", action="store_true", help="print each reply as a JSON object")
     known = parser.add_argument_group("knowledge base")
     known.add_argument("--top", type=int, default=0, metavar="K", help="show the best K matches and their scores")
-    known.add_argument("--fallback", metavar="RUN", help="a run that replies to what the knowledge base does not know")
+    known.add_argument("--fallback", metavar="RUN", help="a chat run that replies where no answer is known")
     add_search(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Talk."""
-    opened = Run.open(options.run).require("chat", "retrieve")  # a mistyped name is told before anything is read
-    speaker = (open_writer if opened.recipe.data.task == "chat" else open_finder)(opened, options)
+    opened = Run.open(options.run).require("chat", "retrieve")  # a wrong name is reported before anything is read
+    conversation = (_open_writer if _writes(opened) else _open_knowledge)(opened, options)
     if is_typed() and not options.json:
-        talk(speaker)
+        talk(conversation)
     else:
-        answer_lines(speaker, read_input_lines(forgiving=True), as_json=options.json)
+        answer_lines(conversation, read_input_lines(forgiving=True), as_json=options.json)
     return 0
 
 
-def open_writer(opened: Run, options: argparse.Namespace) -> Speaker:
-    """A run that was trained on conversations."""
+def _writes(opened: Run) -> bool:
+    """Whether replies are written by a model, not found in a knowledge base."""
+    return find(opened.recipe.data.task).writes
+
+
+def _open_writer(opened: Run, options: argparse.Namespace) -> Conversation:
     if options.top or options.fallback:
         raise SettingsError(f"--top and --fallback are for a knowledge base; {opened.folder} writes its replies")
-    return _writer(opened, options, search_settings(options, opened.recipe.search))
+    search = search_settings(options, opened.recipe.search)
+    return Conversation(None, load(opened, *options.ensemble), search, explain=options.explain)
 
 
-def open_finder(opened: Run, options: argparse.Namespace) -> Speaker:
-    """A run that answers from a knowledge base. Settings of a search are for the run that it falls back to."""
+def _open_knowledge(opened: Run, options: argparse.Namespace) -> Conversation:
+    """Search settings are for the run given by --fallback."""
     if options.top < 0:
         raise SettingsError("--top must not be negative")
-    settings = _retrieve_settings(options)
-    writer = Run.open(options.fallback).require("chat") if options.fallback else None
-    search = search_settings(options, *([writer.recipe.search] if writer else []))
-    if (search or options.ensemble) and not writer:
-        raise SettingsError("nothing is searched for in a knowledge base; search settings are for a --fallback run")
-
-    from regard.tasks.retrieve.retriever import load
+    settings = _own_settings(opened.recipe.data.task, options)
+    other = Run.open(options.fallback).require("chat") if options.fallback else None
+    search = search_settings(options, *([other.recipe.search] if other else []))
+    if (search or options.ensemble) and not other:
+        raise SettingsError("a knowledge base has no search settings; they are for a --fallback run")
 
     if options.top:
         settings["matches"] = max(options.top, settings.get("matches", opened.recipe.task.matches))
-    retriever = load(opened.folder, **settings)
-    fallback = _writer(writer, options, search) if writer else None
-    return Finder(retriever, top=options.top, explain=options.explain, fallback=fallback)
+    task = find(opened.recipe.data.task)
+    knowledge = part(task.name, task.module).load(opened.folder, **settings)
+    writer = load(other, *options.ensemble) if other else None
+    return Conversation(knowledge, writer, search, explain=options.explain, top=options.top)
 
 
-def _writer(opened: Run, options: argparse.Namespace, search: dict[str, Any]) -> Writer:
-    from regard.tasks.chat.chatbot import load
-
-    return Writer(load(opened.folder, *options.ensemble), search, explain=options.explain)
-
-
-def _retrieve_settings(options: argparse.Namespace) -> dict[str, Any]:
-    """What --set says of the knowledge base, checked; it is taken out of the options."""
-    own = [override for override in options.set if override.strip().startswith("retrieve.")]
+def _own_settings(task: str, options: argparse.Namespace) -> dict[str, Any]:
+    """The settings of the knowledge base given by --set, checked; they are removed from the options."""
+    own = [override for override in options.set if override.strip().startswith(f"{task}.")]
     options.set = [override for override in options.set if override not in own]
-    given = with_overrides({}, own).get("retrieve", {})
-    checked = make_recipe({"data": {"task": "retrieve"}, "retrieve": given}, where="options").task
+    given = with_overrides({}, own).get(task, {})
+    checked = make_recipe({"data": {"task": task}, task: given}, where="options").task
     return {name: getattr(checked, name) for name in given}
 
 
-def talk(speaker: Speaker) -> None:
+# The conversation
+
+
+@dataclass
+class Conversation:
+    """The turns so far, and what replies: a knowledge base, a model that writes, or first one and then the other."""
+
+    knowledge: Any
+    """Has `reply(turns)`, whose result has `answered`, `text` and `matches`; or None."""
+    writer: Any
+    """Has `reply(turns, **search)` and `stream(turns, **search)`; or None."""
+    search: dict[str, Any]
+    explain: bool = False
+    top: int = 0
+    """Matches to show."""
+    turns: list[str] = field(default_factory=list)
+    found: Any = None
+    """The last reply of the knowledge base."""
+
+    def stream(self, said: str) -> Iterator[str]:
+        """The reply in pieces, as they are written."""
+        if self._ask(said):
+            yield from self._keep([self.found.text])
+        else:
+            yield from self._keep(self.writer.stream(self.turns, **self.search))
+
+    def reply(self, said: str) -> str:
+        """The reply on one line."""
+        if self._ask(said):
+            return self._keep_all(" ".join(self.found.text.split()))
+        return self._keep_all(self.writer.reply(self.turns, **self.search).text)
+
+    def details(self, said: str) -> dict[str, Any]:
+        """The reply as "text", with everything that is known about it; "by" says which of two replied."""
+        is_found = self._ask(said)
+        facts: dict[str, Any] = {}
+        if self.knowledge:
+            facts = self.found.as_dict()
+            facts["matches"] = facts["matches"][: self.top or len(self.found.matches)]
+            if self.explain:
+                facts["words"] = [text.as_dict() for text in self.knowledge.explain(self.found)]
+            if self.writer:
+                facts["by"] = "knowledge" if is_found else "model"
+        if not is_found:
+            answer = self.writer.reply(self.turns, **self.search)
+            facts = facts | {"text": answer.text} if self.knowledge else answer.as_dict()
+            if self.explain and answer.text and not self.knowledge:
+                facts["turns"] = [turn.as_dict() for turn in self.writer.explain(self.turns, answer.text)]
+        self._keep_all(str(facts["text"]))
+        return facts
+
+    def show(self) -> None:
+        """Print what --explain and --top ask for, after the reply."""
+        *turns, reply = self.turns
+        if self.knowledge:
+            self._show_matches()
+        elif self.explain and reply:
+            show_weights(self.writer.explain(turns, reply))
+
+    def _ask(self, said: str) -> bool:
+        """Add a turn; whether the knowledge base replies to it."""
+        self.turns = [*self.turns, said][-self._longest() :]
+        self.found = self.knowledge.reply(self.turns) if self.knowledge else None
+        return self.knowledge is not None and (self.found.answered or self.writer is None)
+
+    def _longest(self) -> int:
+        return 1 + max(predictor.turns for predictor in (self.knowledge, self.writer) if predictor)
+
+    def _keep(self, pieces: Iterable[str]) -> Iterator[str]:
+        reply = ""
+        for piece in pieces:
+            reply += piece
+            yield piece
+        self._keep_all(reply)
+
+    def _keep_all(self, reply: str) -> str:
+        self.turns = [*self.turns, reply]
+        return reply
+
+    def _show_matches(self) -> None:
+        """The best matches with their scores; with --explain, the matching words of the question, shaded."""
+        from rich.text import Text
+
+        screen = console()
+        for text in self.knowledge.explain(self.found) if self.explain else ():
+            if for_people() and len(text.words) <= SHADED_WORDS:
+                show_words(text)
+            heavy = heapq.nlargest(SHOWN_WORDS, text.words, key=lambda word: word.weight)
+            named = ", ".join(f"{word.text} {word.weight:.0%}" for word in heavy if word.weight >= LEAST_SHOWN)
+            screen.print(Text(f"  most matched: {named}", style=QUIET), soft_wrap=True)
+        for match in self.found.matches[: self.top]:
+            parts = ((name, getattr(match, name)) for name in ("bm25", "dense"))
+            scores = "  ".join(f"{name} {value:.3f}" for name, value in parts if value is not None)
+            screen.print(Text(f"  {match.score:.3f}  {match.question}  ({scores})", style=QUIET), soft_wrap=True)
+
+
+def talk(conversation: Conversation) -> None:
     """Turn by turn at a terminal."""
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401 (gives `input` a line editor)
-    print(f"({COMMANDS})")
-    turns: list[str] = []
+    print(f"({HELP})")
     while (said := _ask()) != "/quit":
         if said == "/reset":
-            turns.clear()
+            conversation.turns.clear()
         elif _is_command(said):
-            print(f"(there is no {said.split()[0]}; {COMMANDS})")
-        if not said or said == "/reset" or _is_command(said):
-            continue
-        turns.append(said)
-        reply = ""
-        for piece in speaker.stream(turns):
-            print(piece, end="", flush=True)
-            reply += piece
-        print("" if reply else "(it has nothing to say)")
-        speaker.show(turns, reply)
-        turns = [*turns, reply][-speaker.turns :]
+            print(f"(there is no {said.split()[0]}; {HELP})")
+        elif said:
+            reply = ""
+            for piece in conversation.stream(said):
+                print(piece, end="", flush=True)
+                reply += piece
+            print("" if reply else "(no reply)")
+            conversation.show()
+
+
+def answer_lines(conversation: Conversation, lines: Iterable[str], *, as_json: bool) -> None:
+    """One reply per line; an empty line, answered by an empty line, starts another conversation."""
+    for line in lines:
+        if not line.strip():
+            conversation.turns.clear()
+            print(flush=True)
+        elif as_json:
+            print(json.dumps(conversation.details(line), ensure_ascii=False), flush=True)
+        else:
+            print(conversation.reply(line), flush=True)
+            conversation.show()
 
 
 def _is_command(said: str) -> bool:
@@ -255,28 +220,8 @@ def _is_command(said: str) -> bool:
     return re.fullmatch(r"/[A-Za-z]+(\s.*)?", said) is not None
 
 
-def answer_lines(speaker: Speaker, lines: Iterable[str], *, as_json: bool) -> None:
-    """A reply for each line; an empty line, answered by one, begins another conversation."""
-    turns: list[str] = []
-    for line in lines:
-        if not line.strip():
-            turns.clear()
-            print(flush=True)
-            continue
-        turns.append(line)
-        if as_json:
-            facts = speaker.facts(turns)
-            reply = str(facts["text"])
-            print(json.dumps(facts, ensure_ascii=False), flush=True)
-        else:
-            reply = speaker.reply(turns)
-            print(reply, flush=True)
-            speaker.show(turns, reply)
-        turns = [*turns, reply][-speaker.turns :]
-
-
 def _ask() -> str:
-    """What the user says; at the end of the input, that it is over."""
+    """What the user typed; "/quit" at the end of the input."""
     try:
         return input("> ").strip()
     except EOFError:
@@ -285,3 +230,20 @@ def _ask() -> str:
     except UnicodeDecodeError:
         print("(this was not UTF-8)")
         return ""
+
+
+COMMANDS = {
+    "chat": Command(
+        "Talk to a run that was trained on conversations, or that answers from a knowledge base. On a terminal the\n"
+        f"reply is shown while it is written; {HELP}. From a pipe, every line is a\n"
+        "turn with its reply on one line; an empty line starts another conversation.",
+        configure,
+        run,
+        examples=(
+            "regard chat runs/demo-chat",
+            "regard chat runs/demo-chat --sample --temperature 0.7 --top-p 0.9 --explain",
+            "regard chat runs/faq --top 3 --explain --fallback runs/demo-chat",
+            "printf 'hello\\nhow are you?\\n' | regard chat runs/demo-chat --json",
+        ),
+    )
+}

@@ -11,48 +11,36 @@ from regard.config import Corpus
 from regard.data.pairs import Pair
 from regard.errors import CorpusError, SettingsError
 from regard.run import Run
-from regard.tasks.retrieve import RetrieveSettings
 from regard.tasks.retrieve.data import FORMATS, KnowledgeEntry, add, gather, read_knowledge, remove
-from regard.terminal import add_set, settings_help
+from regard.terminal import Command, Parser, add_set, counted, show_table
 
 if TYPE_CHECKING:
     from regard.tasks.retrieve.index import IndexChange
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: Parser) -> None:
     """Add the options."""
-    parser.description = (
-        "Fill or change the knowledge base that a run answers from; nothing is trained. Entries are added unless\n"
-        "--replace is given; a question that is known already gets its new answer. --new makes a run that compares\n"
-        "words alone (BM25), or uses the sentence-embedding model in a folder.\n\n"
-        "  regard index --new runs/faq faq.md\n"
-        "  regard index --new runs/faq faq.md --encoder models/minilm\n"
-        "  regard index runs/faq more.tsv\n"
-        "  regard index runs/faq --remove 'Do you sell stamps?'\n"
-        "  regard index runs/faq --set retrieve.threshold=0.3\n"
-        "  regard index runs/faq --score questions.tsv"
-    )
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument("files", metavar="FILE", nargs="*", help=f"questions and answers: {FORMATS}, also .gz .zst")
-    parser.add_argument("--new", action="store_true", help="make a run that answers from these files, without training")
-    parser.add_argument("--replace", action="store_true", help="forget what is known before")
+    parser.add_argument("--create", action="store_true", help="make a run that answers from these files")
+    parser.add_argument("--replace", action="store_true", help="remove all entries that the run had before")
     parser.add_argument(
-        "--remove", action="append", default=[], metavar="TEXT", help="forget this question, or this answer; repeatable"
+        "--remove", action="append", default=[], metavar="TEXT", help="remove this question or answer; repeatable"
     )
-    parser.add_argument("--encoder", metavar="DIR", help="with --new: folder of a sentence-embedding model")
+    parser.add_argument("--encoder", metavar="DIR", help="with --create: folder of a sentence-embedding model")
     parser.add_argument(
-        "--score", metavar="FILE", help="recall and reciprocal rank of the questions in a file with their answers"
+        "--score", metavar="FILE", help="recall and reciprocal rank for the questions of a file with answers"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    add_set(parser)
-    parser.epilog = settings_help(RetrieveSettings)
+    add_set(parser, "retrieve.threshold=0.3")
+    parser.epilog = "regard settings retrieve lists all settings of the knowledge base."
 
 
 def run(options: argparse.Namespace) -> int:
-    """Fill, change, score or show."""
+    """Fill, change, score or show the knowledge base."""
     _refuse(options)
     new = gather(entry for name in options.files for entry in read_knowledge(Corpus(name)))
-    if options.new:
+    if options.create:
         from regard.tasks.retrieve.index import make_run
 
         show(make_run(options.run, new, options.encoder or "", options.set), options)
@@ -77,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def score(opened: Run, options: argparse.Namespace) -> int:
-    """Ask what the answers are known of."""
+    """Ask questions whose answers are known, and score the replies."""
     pairs = [
         Pair(question, entry.answer) for entry in read_knowledge(Corpus(options.score)) for question in entry.questions
     ]
@@ -88,48 +76,49 @@ def score(opened: Run, options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(found.as_dict()))
         return 0
-    print(f"recall@1    {found.recall_1:.2%}")
-    print(f"recall@5    {found.recall_5:.2%}")
-    print(f"MRR         {found.mrr:.4f}")
-    print(f"answered    {found.answered:.2%}")
-    print(f"questions   {found.questions:,}")
+    figures = {
+        "recall@1": f"{found.recall_1:.2%}",
+        "recall@5": f"{found.recall_5:.2%}",
+        "MRR": f"{found.mrr:.4f}",
+        "answered": f"{found.answered:.2%}",
+        "questions": found.questions,
+    }
+    show_table([], figures.items())
     return 0
 
 
 def show(change: IndexChange, options: argparse.Namespace, *, is_changed: bool = True) -> None:
-    """What has changed, if anything was to, and what there is now."""
+    """Print what has changed, and what the knowledge base holds now."""
     if options.json:
         print(json.dumps({"run": str(options.run)} | change.as_dict()))
         return
     if change.added or change.removed or change.changed:
-        print(f"{_many(change.added, 'answer')} added, {change.changed:,} changed, {change.removed:,} removed")
+        print(f"{counted(change.added, 'answer')} added, {change.changed:,} changed, {change.removed:,} removed")
     elif is_changed:
         print("nothing changed")
-    print(f"{options.run} answers from {_many(change.questions, 'question')} with {_many(change.answers, 'answer')}")
-
-
-def _many(number: int, thing: str) -> str:
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+    print(
+        f"{options.run} answers from {counted(change.questions, 'question')} with {counted(change.answers, 'answer')}"
+    )
 
 
 def _refuse(options: argparse.Namespace) -> None:
-    """What does not go together."""
-    if options.new and not options.files:
-        raise SettingsError("--new needs a file of questions and answers")
-    if options.new and (options.replace or options.remove or options.score):
-        raise SettingsError("--new makes a run; --replace, --remove and --score are for one that exists")
+    """Raise an error for options that do not go together."""
+    if options.create and not options.files:
+        raise SettingsError("--create needs a file of questions and answers")
+    if options.create and (options.replace or options.remove or options.score):
+        raise SettingsError("--create makes a run; --replace, --remove and --score are for one that exists")
     if options.replace and not options.files:
         raise SettingsError("--replace needs a file of questions and answers")
     if options.score and (options.files or options.remove):
         raise SettingsError("--score changes nothing; give the files, or --remove, in another command")
     if options.score and options.set:
         raise SettingsError("--score changes nothing; give --set in another command")
-    if not options.new and options.encoder:
-        raise SettingsError("--encoder is for --new; what a run is does not change")
+    if not options.create and options.encoder:
+        raise SettingsError("--encoder is for --create; the encoder of a run does not change")
 
 
 def _known(opened: Run) -> list[KnowledgeEntry]:
-    """What a run knows already; a folder without a knowledge base knows nothing."""
+    """The entries of a run; none in a folder without a knowledge base."""
     from regard.tasks.retrieve.data import KNOWLEDGE, read_entries
 
     path = opened.folder / KNOWLEDGE
@@ -137,10 +126,28 @@ def _known(opened: Run) -> list[KnowledgeEntry]:
 
 
 def _remove(opened: Run, entries: list[KnowledgeEntry], options: argparse.Namespace) -> list[KnowledgeEntry]:
-    """The entries without what is to be forgotten."""
+    """The entries without those to be removed."""
     left, unknown = remove(entries, options.remove)
     if unknown:
         raise CorpusError("--remove", f'"{unknown[0]}" is neither a question nor an answer of {opened.folder}')
     if not left:
         raise CorpusError(opened.folder, "the knowledge base would be empty; --replace it, or remove the folder")
     return left
+
+
+COMMANDS = {
+    "index": Command(
+        "Fill or change the knowledge base that a run answers from, without training. Entries are added unless\n"
+        "--replace is given; a question that exists gets its new answer. --create makes a run that compares words\n"
+        "(BM25), or uses the sentence-embedding model in a folder.",
+        configure,
+        run,
+        examples=(
+            "regard index --create runs/faq faq.md",
+            "regard index --create runs/faq faq.md --encoder models/minilm",
+            "regard index runs/faq more.tsv",
+            "regard index runs/faq --remove 'Do you sell stamps?'",
+            "regard index runs/faq --score questions.tsv",
+        ),
+    )
+}

@@ -220,7 +220,7 @@ class TrainingKnowledge:
         """All entries; the trained run answers from these."""
         total = sum(len(entry.questions) for entry in self.entries)
         if total < FEWEST or len(self.entries) < 2:
-            hint = f'"regard index --new RUN {where}" answers from it without training'
+            hint = f'"regard index --create RUN {where}" answers from it without training'
             raise CorpusError(
                 where, f"{total} questions with {len(self.entries)} answers are too few to train on; {hint}"
             )

@@ -202,7 +202,7 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
         settings: RetrieveSettings = recipe.task
         if settings.encoder or settings.method == "bm25":
             what = "retrieve.encoder" if settings.encoder else 'retrieve.method = "bm25"'
-            raise SettingsError(f'{what} needs no training: "regard index --new RUN FILE"')
+            raise SettingsError(f'{what} needs no training: "regard index --create RUN FILE"')
 
     def read(self, recipe: Recipe) -> TrainingKnowledge:
         """Read the files."""

@@ -1,4 +1,4 @@
-"""`regard tag`: sentences in, a label for every word out."""
+"""`regard tag`: label every word of sentences."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from regard.tasks.tag.data import (
     write_conll,
 )
 from regard.tasks.tag.spans import mark
+from regard.terminal import QUIET, Command, Parser, console, for_people, show_confusion, show_table
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -35,56 +36,51 @@ if TYPE_CHECKING:
 
 
 TOGETHER = 256
-"""Sentences that are read before the first is answered, where nobody waits for one."""
+"""Sentences tagged at once, unless they are typed at a terminal."""
 COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red")
-"""Of the types of spans, in turn."""
-MATRIX_NAMES = 14
-"""A confusion matrix of more types does not fit on a screen."""
+"""Colours of the types of spans, in turn."""
 SHOWN_WORDS = 3
 """Words that an explanation names."""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: Parser) -> None:
     """Add the options."""
-    parser.description = (
-        "Label the words of sentences: text, one sentence a line, or CoNLL files, a word a line.\n\n"
-        "  echo 'He reckons the deficit will narrow.' | regard tag runs/chunks\n"
-        "  regard tag runs/chunks letters.txt --conll > letters.conll\n"
-        "  regard tag runs/chunks test.txt.gz --score\n"
-        "  regard tag runs/names --json < lines.txt\n"
-        "  zcat more.txt.gz | regard tag runs/chunks --words"
-    )
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument(
-        "file",
-        metavar="FILE",
-        nargs="?",
-        default="-",
-        help="text, a sentence a line; .conll or .jsonl; - is standard input",
+        "file", metavar="FILE", nargs="?", default="-",
+        help="text with one sentence per line, .conll or .jsonl; - is standard input (default)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--input-format", choices=("text", "conll", "tokens"), metavar="NAME",
+        help="text, conll (one word per line), or tokens (words separated by spaces); default: by the ending",
+    )  # fmt: skip
+    parser.add_argument(
+        "--output-format", choices=("text", "conll"), default="text", metavar="NAME",
+        help="text (default), or conll: one word and its label per line",
+    )  # fmt: skip
+    parser.add_argument(
+        "--explain", action="store_true", help="show the most probable labels and the words that decided"
     )
-    parser.add_argument("--words", action="store_true", help="the input is CoNLL, whatever its name: a word a line")
-    parser.add_argument("--spaces", action="store_true", help="words are divided by spaces already, as in CoNLL data")
-    parser.add_argument("--conll", action="store_true", help="print CoNLL: a word and its label a line")
-    parser.add_argument("--explain", action="store_true", help="show the likeliest labels and the words that mattered")
     parser.add_argument("--score", action="store_true", help=f"compare with the labels in the file: {FORMATS}")
-    parser.add_argument("--json", action="store_true", help="print one JSON object a sentence")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per sentence")
 
 
 def run(options: argparse.Namespace) -> int:
     """Tag."""
     opened = Run.open(options.run).require("tag")
-    if options.score and (options.explain or options.conll):
-        raise SettingsError("--score looks at all sentences together; leave out --explain and --conll")
-    if options.json and options.conll:
-        raise SettingsError("--json and --conll are two ways to print; choose one")
+    writes_conll = options.output_format == "conll"
+    if options.score and (options.explain or writes_conll):
+        raise SettingsError("--score looks at all sentences together; leave out --explain and --output-format")
+    if options.json and writes_conll:
+        raise SettingsError("--json and --output-format conll are two ways to print; choose one")
     if options.score and options.file == "-" and is_typed():
         raise SettingsError(f"--score needs labelled words, in a file or a pipe: {FORMATS}")
-    if options.explain and options.conll:
-        raise SettingsError("--conll has no room for an explanation; leave out --explain, or take --json")
+    if options.explain and writes_conll:
+        raise SettingsError("--output-format conll cannot hold an explanation; leave out --explain, or use --json")
     if options.score:
         labelled = _labelled(options.file, opened.recipe.task.column)
     sentences = iter([]) if options.score else _sentences(options)
-    first = first_of(sentences)  # a missing file is told before the model is loaded
+    first = first_of(sentences)  # a missing file is reported before the model is loaded
     if not first and not options.score:
         return 0
 
@@ -107,17 +103,14 @@ def show(tagger: Tagger, sentences: Sequence[TaggedText], options: argparse.Name
     if options.json:
         for sentence in sentences:
             print(json.dumps(sentence.as_dict(), ensure_ascii=False))
-    elif options.conll:
+    elif options.output_format == "conll":
         for line in write_conll(TaggedSentence(one.tokens, one.tags) for one in sentences):
             print(line)
-    elif options.explain or sys.stdout.isatty():
-        from rich.console import Console
-
-        console = Console(highlight=False, soft_wrap=True)
+    elif options.explain or for_people():
         for sentence in sentences:
-            console.print(_coloured(sentence, tagger))
+            console().print(_coloured(sentence, tagger), soft_wrap=True)
             for line in _because(sentence) if options.explain else ():
-                console.print(line, markup=False, style="dim")
+                console().print(line, markup=False, style=QUIET, soft_wrap=True)
     else:
         for sentence in sentences:
             print(mark(sentence.tokens, sentence.tags, tagger.scheme))
@@ -129,23 +122,25 @@ def show_scores(found: TagScores, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(found.as_dict(), ensure_ascii=False))
         return
+    figures: dict[str, str | int] = {}
     if found.span_f1 is not None:
-        print(f"span F1             {found.span_f1:.2%}")
-        print(f"precision           {found.precision:.2%}")
-        print(f"recall              {found.recall:.2%}")
-    print(f"accuracy            {found.accuracy:.2%}")
-    print(f"macro F1            {found.f1:.2%}")
-    print(f"calibration error   {found.calibration_error:.2%}")
-    print(f"words               {found.words:,} in {found.sentences:,} sentence{'s' * (found.sentences != 1)}")
-    width = max((len(label) for label in (*found.by_label, "label")), default=5)
-    print(f"\n{'label':<{width}}  precision  recall     F1     number")
-    for label, values in found.by_label.items():
-        figures = "  ".join(f"{values[name]:6.1%}" for name in ("precision", "recall", "f1"))
-        print(f"{label:<{width}}     {figures}  {values['count']:>9,}")
-    _show_matrix(found)
+        figures = {"span F1": f"{found.span_f1:.2%}"}
+        figures |= {"precision": f"{found.precision:.2%}", "recall": f"{found.recall:.2%}"}
+    figures |= {
+        "accuracy": f"{found.accuracy:.2%}",
+        "macro F1": f"{found.f1:.2%}",
+        "calibration error": f"{found.calibration_error:.2%}",
+        "words": found.words,
+        "sentences": found.sentences,
+    }
+    show_table([], figures.items())
+    print()
+    columns = ("precision", "recall", "f1")
+    rows = ([label, *(f"{one[name]:.1%}" for name in columns), one["count"]] for label, one in found.by_label.items())
+    show_table(["label", "precision", "recall", "F1", "number"], rows)
+    show_confusion(found.names, found.confusion)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # Input
 
 
@@ -160,33 +155,33 @@ def _labelled(file: str, column: int) -> list[TaggedSentence]:
 
 def _sentences(options: argparse.Namespace) -> Iterator[str | Sequence[str]]:
     """Texts, or the words of sentences."""
-    if options.file == "-":
-        lines = read_input_lines(forgiving=True)
-    elif options.words or split_suffix(options.file)[0] in OF_WORDS:
+    piped, kind = options.file == "-", options.input_format
+    if kind is None and not piped and split_suffix(options.file)[0] in OF_WORDS:
+        kind = "conll"
+    if kind == "conll" and not piped:
         return iter(read_words(options.file))
-    else:
-        lines = read_lines(options.file)
-    if options.words:
+    lines = read_input_lines(forgiving=True) if piped else read_lines(options.file)
+    if kind == "conll":
         return iter(words_of_lines(lines))
-    if options.spaces:
+    if kind == "tokens":
         return (line.split() for line in lines)
-    return lines if options.file == "-" else _text(lines, options.file)
+    return lines if piped or kind else _text(lines, options.file)
 
 
 def _text(lines: Iterator[str], file: str) -> Iterator[str]:
-    """The lines; if they seem to be no text, this is told."""
+    """The lines, with a warning if they do not look like text."""
     first = list(islice(lines, LOOKED_AT))
     if looks_like_columns(first):
-        print(f"regard: {file} looks like CoNLL but is read as text; --words reads it as words", file=sys.stderr)
+        hint = "--input-format conll reads it as words"
+        print(f"regard: {file} looks like CoNLL but is read as text; {hint}", file=sys.stderr)
     yield from chain(first, lines)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # For people
 
 
 def _coloured(sentence: TaggedText, tagger: Tagger) -> Text:
-    """What `mark` writes, its spans in the colours of their types and plain labels dim."""
+    """The same text as `mark`, with spans in the colours of their types and plain labels dim."""
     from rich.text import Text
 
     if tagger.scheme == "plain":
@@ -205,7 +200,7 @@ def _coloured(sentence: TaggedText, tagger: Tagger) -> Text:
 
 
 def _because(sentence: TaggedText) -> Iterator[str]:
-    """A line a word: its likeliest labels, and the words without which its own would be less likely."""
+    """One line per word: its most probable labels, and the words without which its label would be less probable."""
     width = max(map(len, sentence.tokens), default=0)
     for place, (token, labels) in enumerate(zip(sentence.tokens, sentence.top_labels or (), strict=False)):
         ranked = "  ".join(f"{label} {share:.1%}" for label, share in labels.items())
@@ -220,13 +215,16 @@ def _helpers(sentence: TaggedText, place: int) -> Iterable[str]:
     return (f"{sentence.tokens[other]} {row[other]:+.2f}" for other in best if row[other] > 0.005)
 
 
-def _show_matrix(found: TagScores) -> None:
-    names = found.names
-    if len(names) > MATRIX_NAMES:
-        return
-    width = max(map(len, names), default=0)
-    size = max(6, width) + 1
-    print("\nwords by row: what is right, column: what was given")
-    print(f"{'':<{width}} {''.join(f'{name:>{size}}' for name in names)}")
-    for name, row in zip(names, found.confusion, strict=True):
-        print(f"{name:<{width}} {''.join(f'{count:>{size},}' for count in row)}")
+COMMANDS = {
+    "tag": Command(
+        "Label the words of sentences: text with one sentence per line, or CoNLL files with one word per line.",
+        configure,
+        run,
+        examples=(
+            "echo 'He reckons the deficit will narrow.' | regard tag runs/chunks",
+            "regard tag runs/chunks letters.txt --output-format conll > letters.conll",
+            "regard tag runs/chunks test.txt.gz --score",
+            "zcat more.txt.gz | regard tag runs/chunks --input-format conll",
+        ),
+    )
+}

@@ -13,10 +13,11 @@ TASK = Task(
     module="translator",
     command="translate",
     commands={
-        "translate": "translate a file or standard input",
+        "translate": "translate text, files or standard input",
         "evaluate": "score a run on a test set, or compare two: BLEU, chrF, TER",
         "score": "log-probabilities of given translations",
-        "heads": "show what attention heads do and which matter; prune the others",
+        "heads": "show what each attention head does and how much depends on it",
+        "prune": "write a smaller run without the attention heads that matter least",
     },
     writes=True,
     metrics=("bleu", "chrf", "loss"),

@@ -1,4 +1,4 @@
-"""`regard translate`: lines in, lines out."""
+"""`regard translate` and `regard score`: lines or documents in, translations or log-probabilities out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import chain, count, islice
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.config import Corpus, SearchSettings
-from regard.config.recipe import describe, make_recipe, to_table, with_overrides
+from regard.config.recipe import make_recipe, to_table, with_overrides
 from regard.data.pairs import read_corpus
 from regard.documents import FORMAT_NAMES, Document, parse
 from regard.errors import SettingsError
@@ -35,35 +35,35 @@ from regard.files import (
 from regard.registry import FORMATS
 from regard.run import Run, open_together
 from regard.tasks.translate.output import TranslationFile, chunks, chunks_as_they_come
-from regard.terminal import add_set, add_setting, given_settings, settings_help
+from regard.terminal import Command, Parser, add_set, add_setting, given_settings, progress
 from regard.training.signals import interruptible
 
 if TYPE_CHECKING:
-    from regard.config import SearchSettings
     from regard.tasks.translate.engine import Quantization
     from regard.tasks.translate.translation import Translation
     from regard.text.tokenizer import Tokenizer
 
 
-# `regard translate` for a file that is more than lines: HTML, Markdown, subtitles, messages.
+# Documents: HTML, Markdown, subtitles and other files that are more than lines
 
 
-LINES_ONLY = ("json", "scores", "align", "tree", "resume", "prefix")
-"""Options that speak of lines."""
+LINES_ONLY = ("json", "scores", "align", "search_tree", "resume", "prefix")
+"""Options for lines of text."""
 LINES = "txt"
 """The format whose lines are translated one by one."""
 SHOWN = 5
-"""Lost pieces that are named."""
+"""Lost parts that are named."""
 
 Advance = Callable[[int], None]
 
 
-def add_format(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says what a file is."""
+def add_format(parser: Parser) -> None:
+    """Add the option for the format of a file."""
     parser.add_argument(
         "--format",
         choices=FORMAT_NAMES,
-        help="format of the file (default: by its ending; other endings are txt, one sentence per line)",
+        metavar="NAME",
+        help="format of the file, e.g. html, md, srt, po, txt (default: by its ending)",
     )
 
 
@@ -75,13 +75,15 @@ def document_format(options: argparse.Namespace) -> str | None:
 
 
 def read_document(options: argparse.Namespace, kind: str, run: Run) -> Document:
-    """The document to translate; `options.align` then says whether its marks need to know which words render which."""
+    """The document to translate; sets `options.align` if its markup must follow the words."""
     for name in LINES_ONLY:
         if getattr(options, name):
-            problem = f"--{name} is for lines of text, and {options.file} is translated as a whole ({kind})"
-            raise SettingsError(f"{problem}; --format {LINES} takes it line by line")
+            problem = (
+                f"--{name.replace('_', '-')} is for lines of text; {options.file} is translated as a whole ({kind})"
+            )
+            raise SettingsError(f"{problem}; --format {LINES} translates it line by line")
     if options.nbest > 1:
-        raise SettingsError(f"--nbest is for lines of text, and {options.file} is translated as a whole ({kind})")
+        raise SettingsError(f"--nbest is for lines of text; {options.file} is translated as a whole ({kind})")
     if options.out and not Path(options.out).absolute().parent.is_dir():
         raise SettingsError(f"--out {options.out}: there is no folder {Path(options.out).parent}")
     text = None if options.text is None else f"{options.text}\n".encode()
@@ -126,42 +128,45 @@ def translate_into(
     return 0
 
 
-# The options of every command that searches, such as translate, and of those that only score.
+# Search options, for every command that writes text
 
 
-def add_scoring(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """Options for what decides a score, --set for all search settings, and --ensemble."""
+def add_scoring(parser: Parser) -> argparse._ArgumentGroup:
+    """Add the options that change scores, --set for all search settings, and --ensemble."""
     search = parser.add_argument_group("search")
     search.add_argument(
-        "--ensemble", action="append", default=[], metavar="RUN", help="another run that joins in; may be repeated"
+        "--ensemble",
+        action="append",
+        default=[],
+        metavar="RUN",
+        help="average with the predictions of this run; repeatable",
     )
     add_setting(search, "--length-penalty", "search.length_penalty", "X")
     add_setting(search, "--coverage-penalty", "search.coverage_penalty", "X")
     add_setting(search, "--batch-tokens", "search.batch_tokens", "N")
-    add_set(search)
-    parser.epilog = settings_help(SearchSettings)
+    add_set(search, "search.beam_groups=5")
+    parser.epilog = "regard settings search lists all search settings."
     return search
 
 
-def add_search(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """The same, and options for the commonest settings of the search itself."""
+def add_search(parser: Parser) -> argparse._ArgumentGroup:
+    """Add the same, and options for the most used settings of the search itself."""
     search = add_scoring(parser)
     add_setting(search, "--beam", "search.beam_size", "N")
     add_setting(search, "--min-length", "search.min_length", "N")
-    add_setting(search, "--no-repeat", "search.no_repeat_ngram_size", "N")
-    _add_switch(search, "--sample", "sample")
+    add_setting(search, "--no-repeat-ngram-size", "search.no_repeat_ngram_size", "N")
+    add_setting(search, "--sample", "search.sample")
     add_setting(search, "--temperature", "search.temperature", "X")
     add_setting(search, "--top-k", "search.top_k", "N")
     add_setting(search, "--top-p", "search.top_p", "X")
     add_setting(search, "--seed", "search.seed", "N")
-    _add_switch(search, "--replace-unknown", "replace_unknown")
+    add_setting(search, "--replace-unknown", "search.replace_unknown")
     return search
 
 
 def search_settings(options: argparse.Namespace, *own: SearchSettings) -> dict[str, Any]:
-    """The search settings that were given, checked together with those of a run's `own` that they leave as they are.
-
-    Several are the settings of several runs; without any, the defaults are taken for them.
+    """The search settings that were given, checked together with a run's `own`, or those of several runs; without any,
+    with the defaults.
     """
     table = with_overrides(given_settings(options), options.set)
     for section in table:
@@ -173,68 +178,45 @@ def search_settings(options: argparse.Namespace, *own: SearchSettings) -> dict[s
     return {name: getattr(checked, name) for name in given}
 
 
-def _add_switch(parser: argparse._ActionsContainer, flag: str, name: str) -> None:
-    help_text = describe(SearchSettings)[name].replace("%", "%%")
-    parser.add_argument(flag, action="store_true", default=None, dest=f"search.{name}", help=help_text)
+# `regard translate`
 
 
 Translate = Callable[[list[str]], list["Translation"]]
 MANY_LINES = 500
-"""From so many on, processes of their own pay for their start."""
+"""From this number of lines on, starting worker processes pays."""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: Parser) -> None:
     """Add the options."""
-    parser.description = (
-        "Translate a text, a file or standard input line by line; HTML, Markdown and other formats as documents.\n\n"
-        "  regard translate runs/demo 'I am trendy'\n"
-        "  echo 'I am trendy' | regard translate runs/demo\n"
-        "  regard translate runs/en-de news.en --out news.de\n"
-        "  regard translate runs/en-de page.html --out page.de.html\n"
-        "  regard translate runs/en-de news.en --ensemble runs/en-de-2 --beam 8 --nbest 3 --json"
-    )
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument(
-        "file",
-        metavar="FILE|-|TEXT",
-        nargs="?",
-        default="-",
-        help="a file (text with one sentence per line, or a document), - for standard input (the default), or the text "
-        "itself in quotes; a text that is the name of an existing file means the file",
-    )
+        "file", metavar="FILE|-|TEXT", nargs="?", default="-",
+        help="a file, - for standard input (default), or the text itself in quotes",
+    )  # fmt: skip
     add_format(parser)
-    parser.add_argument("--out", metavar="FILE", help="write here instead of standard output; there only when whole")
-    parser.add_argument("--resume", action="store_true", help="go on with an --out file that was interrupted")
+    parser.add_argument("--out", metavar="FILE", help="write here instead of standard output, once it is complete")
+    parser.add_argument("--resume", action="store_true", help="continue an interrupted --out file")
     parser.add_argument(
-        "--engine",
-        choices=["auto", "torch", "ctranslate2"],
-        default="auto",
-        help="auto: CTranslate2 in int8 where it is installed and can do what is asked, else torch",
+        "--engine", choices=["auto", "torch", "ctranslate2"], default="auto", metavar="NAME",
+        help="torch, ctranslate2, or auto (default): ctranslate2 where possible",
+    )  # fmt: skip
+    parser.add_argument(
+        "--quantization", choices=["int8", "int16", "float32"], metavar="NAME",
+        help="precision of CTranslate2: int8 (default), int16 or float32",
+    )  # fmt: skip
+    parser.add_argument(
+        "--workers", type=int, default=0, metavar="N", help="processes of the torch engine (default: chosen)"
     )
     parser.add_argument(
-        "--quantization", choices=["int8", "int16", "float32"], help="arithmetic of CTranslate2 (default: int8)"
+        "--nbest", type=int, default=1, metavar="N", help="print N translations per line, each after its line number"
     )
+    parser.add_argument("--prefix", default="", metavar="TEXT", help="the beginning of every translation")
+    parser.add_argument("--scores", action="store_true", help="print score and flags before each translation")
     parser.add_argument(
-        "--workers", type=int, default=0, metavar="N", help="processes of the torch engine (default: as many as pay)"
+        "--align", action="store_true", help="print the word alignment after each translation, as 0-0 1-2 (torch)"
     )
-    parser.add_argument(
-        "--nbest",
-        type=int,
-        default=1,
-        metavar="N",
-        help="print the N best translations of each line, each after its number",
-    )
-    parser.add_argument("--prefix", default="", metavar="TEXT", help="what every translation begins with")
-    parser.add_argument(
-        "--scores", action="store_true", help="print the score and the flags of each translation before it"
-    )
-    parser.add_argument(
-        "--align", action="store_true", help="print after each translation which words render which, as 0-0 1-2 (torch)"
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON object a line, with everything that is known"
-    )
-    parser.add_argument("--tree", action="store_true", help="with --json: all that the beam search tried, as data")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line, with all details")
+    parser.add_argument("--search-tree", action="store_true", help="with --json: every hypothesis of the beam search")
     add_search(parser)
 
 
@@ -245,16 +227,16 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _translate(options: argparse.Namespace) -> int:
-    opened = Run.open(options.run).require("translate")  # a wrong one is told before anything is read
+    opened = Run.open(options.run).require("translate")  # a wrong run is reported before anything is read
     options.text = given_text(options.file)
     search = search_settings(options, opened.recipe.search)
     check(options, opened, search)
     if kind := document_format(options):
         document = read_document(options, kind, opened)
         translate, _ = open_translator(options, opened, search)
-        return translate_into(options, document, translate, bar(lambda: len(set(document.texts)), 0))
+        return translate_into(options, document, translate, progress("sentences", lambda: len(set(document.texts))))
     lines = _lines(options, opened, replace(opened.recipe.search, **search))
-    first = first_of(lines)  # a missing file is told before the model is loaded
+    first = first_of(lines)  # a missing file is reported before the model is loaded
     if not first:
         if options.out:
             TranslationFile(Path(options.out), {}, resume=False).finish()
@@ -273,7 +255,7 @@ def _translate(options: argparse.Namespace) -> int:
 
 
 def _lines(options: argparse.Namespace, opened: Run, settings: SearchSettings) -> Iterator[str]:
-    """The lines to translate, of which there may be none; long ones refused with their number, if they shall be."""
+    """The lines to translate, possibly none; with `search.long_lines = "refuse"`, long lines are an error."""
     if options.text is not None:
         lines = iter(options.text.rstrip("\n").split("\n"))
     elif options.file == "-":
@@ -319,52 +301,53 @@ def check(options: argparse.Namespace, opened: Run, search: dict[str, Any]) -> N
         raise SettingsError(f"--nbest {options.nbest} needs a --beam of at least as many, not {settings.beam_size}")
     for name in ("temperature", "top_k", "top_p", "seed"):
         if name in search and not settings.sample:
-            raise SettingsError(f"--{name.replace('_', '-')} is about drawing: add --sample")
+            raise SettingsError(f"--{name.replace('_', '-')} is for sampling: add --sample")
     if options.workers < 0:
         raise SettingsError("--workers must not be negative")
-    if options.tree and not options.json:
-        raise SettingsError("--tree is shown as data: add --json")
+    if options.search_tree and not options.json:
+        raise SettingsError("--search-tree is printed as JSON: add --json")
     if options.out and options.file != "-" and os.path.realpath(options.out) == os.path.realpath(options.file):
-        raise SettingsError(f"--out {options.out}: is the file to translate; name another")
+        raise SettingsError(f"--out {options.out}: is the file to translate; choose another name")
     if options.quantization and options.engine == "torch":
-        raise SettingsError("--quantization is CTranslate2's; the torch engine keeps float32")
+        raise SettingsError("--quantization is for CTranslate2; the torch engine uses float32")
     if options.resume and not options.out:
-        raise SettingsError("--resume goes on with a file: say which with --out")
+        raise SettingsError("--resume continues a file: name it with --out")
     if options.out and options.nbest > 1 and not options.json:
-        raise SettingsError("--out with --nbest needs --json: one line for each line of the input")
+        raise SettingsError("--out with --nbest needs --json, which writes one line per line of the input")
 
 
 def open_translator(options: argparse.Namespace, opened: Run, search: dict[str, Any]) -> tuple[Translate, str]:
-    """The engine that suits what is asked, with its settings, and what it is called."""
+    """The engine that can do what is asked, with its settings, and its name."""
     from regard.tasks.translate.engine import open_fast
 
     opened.require_weights()
-    asked = [name for name in ("ensemble", "prefix", "tree", "align") if getattr(options, name)]
+    asked = [name for name in ("ensemble", "prefix", "search_tree", "align") if getattr(options, name)]
     settings = replace(opened.recipe.search, **search)
     quantization: Quantization = options.quantization or "int8"
-    needs = [f"--{name}" for name in asked]
+    needs = [f"--{name.replace('_', '-')}" for name in asked]
     fast = open_fast(options.engine, opened, settings, needs, quantization=quantization, log=log)
     if fast:
         translate = partial(fast.translate, nbest=options.nbest, details=options.json, **search)
         return translate, f"ctranslate2 {quantization}"
-    asked_for = {name: getattr(options, name) for name in ("nbest", "prefix", "tree", "align")} | search
+    asked_for = {name: getattr(options, name) for name in ("nbest", "prefix", "align")} | search
+    asked_for["tree"] = options.search_tree
     hint = " --workers 1 needs less"
     if options.out and not document_format(options) and not is_stream(Path(options.out)):
-        hint += ", and --resume goes on"
+        hint += ", and --resume continues"
     return by_torch([options.run, *options.ensemble], options.workers, asked_for, hint), "torch"
 
 
 def log(message: str) -> None:
-    """Print a message beside the output."""
+    """Print a message on standard error."""
     print(message, file=sys.stderr)
 
 
 def by_torch(runs: list[str], processes: int, asked_for: dict[str, Any], hint: str = "") -> Translate:
-    """One process for a few lines; once there are many, one for each core, or as many as were asked for.
+    """Translate in this process; many lines with one process per core, or with the number of processes given.
 
-    `hint` is what to do where such a process is ended from outside.
+    `hint` is the advice given if such a process is killed.
     """
-    open_together(*runs)  # what is wrong with them is told at once, and not by every process
+    open_together(*runs)  # errors are reported once, not by every process
 
     from regard.system import usable_cores
     from regard.tasks.translate.translator import load
@@ -383,14 +366,14 @@ def by_torch(runs: list[str], processes: int, asked_for: dict[str, Any], hint: s
     return translate
 
 
-_SHAPING = ("nbest", "prefix", "scores", "align", "json", "tree")
-"""Options that change what an output file holds, beside runs, engine and search."""
+_SHAPING = ("nbest", "prefix", "scores", "align", "json", "search_tree")
+"""Options that change the content of an output file, apart from runs, engine and search."""
 
 
 def into_file(options: argparse.Namespace, lines: Iterable[str], translate: Translate, how: dict[str, Any]) -> int:
-    """Translate into --out, from where an earlier attempt stopped, with a bar on a terminal.
+    """Translate into --out, from where an earlier attempt stopped.
 
-    `how` is what else must be the same to go on: the engine that was found and the settings of the search.
+    `how` must be the same in order to continue: the engine and the search settings.
     """
     job = {
         "file": _name(options.file),
@@ -401,7 +384,7 @@ def into_file(options: argparse.Namespace, lines: Iterable[str], translate: Tran
     lines_there = (lambda: sum(1 for _ in read_lines(options.file))) if os.path.isfile(options.file) else None
     with (
         TranslationFile(Path(options.out), job, resume=options.resume) as output,
-        bar(lines_there, output.done) as advance,
+        progress("sentences", lines_there, done=output.done) as advance,
     ):
         try:
             piped = options.file == "-"
@@ -411,20 +394,20 @@ def into_file(options: argparse.Namespace, lines: Iterable[str], translate: Tran
                     output.remember(chunk)
                 advance(len(chunk))
         except KeyboardInterrupt:
-            print(f"\n{output.part} keeps what is done; the same command with --resume goes on", file=sys.stderr)
+            print(f"\n{output.part} keeps what is done; continue with the same command and --resume", file=sys.stderr)
             raise
         output.finish()
     return 0
 
 
 def _weights(run: Run) -> list[str | int]:
-    """A run by its path and by what changes when it is trained on."""
+    """A run by its path and by what changes when it is trained further."""
     status = run.require_weights().stat()
     return [str(run.folder.resolve()), status.st_size, status.st_mtime_ns]
 
 
 def _name(file: str) -> list[str]:
-    """A file by its path and its content; of a pipe the lines that were read are compared (`Output.rest_of_pipe`)."""
+    """A file by its path and its content; for a pipe, the lines are compared (`TranslationFile.rest_of_pipe`)."""
     if not os.path.isfile(file):
         return [file]
     with open(file, "rb") as content:
@@ -432,7 +415,7 @@ def _name(file: str) -> list[str]:
 
 
 def show(answer: Translation, options: argparse.Namespace, number: int = 0) -> str:
-    """One answer in the form asked for: a line for each alternative, after the number of the source line."""
+    """One translation as text: one line per alternative, after the number of the source line."""
     if options.json:
         return json.dumps(answer.as_dict(), ensure_ascii=False)
     lines = []
@@ -444,61 +427,27 @@ def show(answer: Translation, options: argparse.Namespace, number: int = 0) -> s
     return "\n".join(lines)
 
 
-@contextmanager
-def bar(count: Callable[[], int] | None, done: int) -> Iterator[Callable[[int], None]]:
-    """A bar with sentences a second and the time left, on a terminal; gives the function that moves it.
-
-    `count` says how many there are, if that can be known.
-    """
-    if count is None or not sys.stderr.isatty():
-        yield lambda lines: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (BarColumn(24, complete_style="cyan"), MofNCompleteColumn(), TextColumn("{task.fields[speed]}"))
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=count(), completed=done, speed="")
-
-        def advance(lines: int) -> None:
-            progress.advance(task, lines)
-            speed = progress.tasks[0].speed
-            progress.update(task, speed=f"{speed:,.0f} sentences/s" if speed else "")
-
-        yield advance
-
-
-# `regard score`: what a run thinks of given translations.
+# `regard score`
 
 
 CHUNK_PAIRS = 2000
 
 
-def configure_score(parser: argparse.ArgumentParser) -> None:
+def configure_score(parser: Parser) -> None:
     """Add the options."""
-    parser.description = (
-        "Score given translations: for each pair the log-probability of the target given the source, the same for\n"
-        "each of its tokens, and the score that a search would have given it.\n\n"
-        "  regard score runs/en-de --source test.en --target test.de\n"
-        "  regard score runs/en-de --source pairs.tsv --json"
-    )
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument("--source", required=True, metavar="FILE", help="source sentences, or one file with both sides")
     parser.add_argument("--target", default="", metavar="FILE", help="the translations to score, line by line")
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON object a pair, with the log-probability of each token"
-    )
+    parser.add_argument("--json", action="store_true", help="print JSON lines, with log-probabilities of tokens")
     add_scoring(parser)
 
 
 def run_score(options: argparse.Namespace) -> int:
     """Score."""
-    from regard.run import Run
-
     recipe = Run.open(options.run).require("translate").recipe
     search, data = search_settings(options, recipe.search), recipe.data
     pairs = iter(read_corpus(Corpus(options.source, options.target), data.source_language, data.target_language))
-    chunk = list(islice(pairs, CHUNK_PAIRS))  # a missing file is told before the model is loaded
+    chunk = list(islice(pairs, CHUNK_PAIRS))  # a missing file is reported before the model is loaded
 
     from regard.tasks.translate.translator import load
 
@@ -514,3 +463,32 @@ def run_score(options: argparse.Namespace) -> int:
             print(f"{answer.log_prob:.4f}\t{each:.4f}\t{answer.score:.4f}\t{answer.text}")
         chunk = list(islice(pairs, CHUNK_PAIRS))
     return 0
+
+
+COMMANDS: dict[str, Command | str] = {
+    "translate": Command(
+        "Translate a text, or a file or standard input line by line; HTML, Markdown and other formats as documents.",
+        configure,
+        run,
+        examples=(
+            "regard translate runs/demo 'I am trendy'",
+            "regard translate runs/en-de news.en --out news.de",
+            "regard translate runs/en-de page.html --out page.de.html",
+            "regard translate runs/en-de news.en --ensemble runs/en-de-2 --beam 8 --nbest 3 --json",
+        ),
+    ),
+    "score": Command(
+        "Score given translations: for each pair the log-probability of the target given the source, the mean per\n"
+        "token, and the score that a search would give it.",
+        configure_score,
+        run_score,
+        examples=(
+            "regard score runs/en-de --source test.en --target test.de",
+            "regard score runs/en-de --source pairs.tsv --json",
+        ),
+    ),
+    "evaluate": "regard.tasks.translate.evaluate_cli",
+    "heads": "regard.tasks.translate.inspect.cli",
+    "prune": "regard.tasks.translate.inspect.cli",
+}
+"""Commands of this task; a name of a module: it has the command, and is imported only for it."""

@@ -285,7 +285,9 @@ def test_the_heads_that_align_are_chosen_and_kept(
     pairs = {"en": "I am here", "it": "qui sono io", "gold": "0-2 1-1 2-0"}
     for name, line in pairs.items():
         (tmp_path / name).write_text(f"{line}\n" * 24, encoding="utf-8")
-    files = [f"--{option}={tmp_path / name}" for option, name in zip(("source", "target", "links"), pairs, strict=True)]
+    files = [
+        f"--{option}={tmp_path / name}" for option, name in zip(("source", "target", "alignments"), pairs, strict=True)
+    ]
     choose = ["heads", str(run.folder), *files, "--choose-alignment"]
     assert main(choose) == 0  # whatever untrained heads do
     run.write_card({})
@@ -329,13 +331,6 @@ def test_the_table_for_programs(trained: Path, capsys: pytest.CaptureFixture[str
 BAD = {
     "both kinds of text": (["--conllu", "a", "--source", "b"], "--conllu holds the source sentences itself"),
     "a picture of another kind": (["--out", "heads.gif"], "the picture is an .svg file"),
-    "settings for nothing": (["--set", "train.seed=1"], "--by, --freeze and --set go with --prune"),
-    "nowhere to go": (["--prune", "0.5"], "say where with --out"),
-    "nothing to prune": (["--prune", "0.01", "--out", "{d}/new"], "of 6 heads, between 1 and 5 must go"),
-    "all of it": (["--prune", "1", "--out", "{d}/new"], "of 6 heads, between 1 and 5 must go"),
-    "no time for gates": (["--prune", "0.5", "--out", "{d}/new", "--minutes", "0"], "gates must be trained"),
-    "another model": (["--prune", "0.5", "--out", "{d}/new", "--set", "model.heads=1"], "only train. and search."),
-    "an existing run": (["--prune", "0.5", "--out", "{run}"], "exists already"),
 }  # fmt: skip
 
 
@@ -347,11 +342,31 @@ def test_bad_input_gives_one_line(case: str, trained: Path, tmp_path: Path, caps
     assert not list(tmp_path.iterdir())
 
 
+BAD_PRUNING = {
+    "nowhere to go": (["--share", "0.5"], "the following arguments are required: --out"),
+    "nothing to prune": (["--share", "0.01", "--out", "{d}/new"], "of 6 heads, between 1 and 5 must be removed"),
+    "all of it": (["--share", "1", "--out", "{d}/new"], "of 6 heads, between 1 and 5 must be removed"),
+    "no time for gates": (["--out", "{d}/new", "--minutes", "0"], "gates must be trained"),
+    "another model": (["--out", "{d}/new", "--set", "model.heads=1"], "only train. and search."),
+    "an existing run": (["--out", "{run}"], "exists already"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_PRUNING)
+def test_bad_pruning_gives_one_line(
+    case: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments, message = BAD_PRUNING[case]
+    assert main(["prune", str(trained), *(word.format(d=tmp_path, run=trained) for word in arguments)]) == 2
+    assert message in capsys.readouterr().err.strip().splitlines()[-1]
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("by", ["gates", "importance"])
 def test_a_smaller_run(by: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "fewer"
-    options = ["--prune", "0.5", "--by", by, "--set", "train.max_steps=10", "--json"]
-    assert main(["heads", str(trained), "--out", str(out), *options]) == 0
+    options = ["--share", "0.5", "--method", by, "--set", "train.max_steps=10", "--json"]
+    assert main(["prune", str(trained), "--out", str(out), *options]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["heads"] == {"before": 6, "after": 3}
     assert sum(map(len, told["kept"].values())) == 3

@@ -1,1 +1,50 @@
-"""Inspect."""
+"""What `regard inspect` shows of a translator: one translation with every head, or measurements over many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from regard.config import Corpus
+from regard.data.pairs import read_corpus
+from regard.run import Run
+from regard.terminal import text_or_file
+
+if TYPE_CHECKING:
+    from regard.tasks.translate.inspect.explain import CorpusMeasurements
+
+PAGE = "inspect"
+OPTIONS = ("target", "quick", "measure")
+
+Log = Callable[[str], None]
+
+
+def read(given: str) -> str:
+    """A sentence from the command line."""
+    return given
+
+
+def inspect(
+    run: Run, sentence: str, *, target: str | None = None, quick: bool = False, log: Log = lambda doing: None
+) -> dict[str, Any]:
+    """Translate one sentence, or take a translation (or a file with it), and show what the model computes."""
+    given = None if target is None else text_or_file(target)
+
+    from regard.tasks.translate.inspect.page import inspect_run
+
+    return inspect_run(run, sentence, given, quick=quick, log=log)
+
+
+def summary(data: dict[str, Any]) -> str:
+    """The translation."""
+    return str(data["target"]["text"])
+
+
+def measure(run: Run, pairs: str, sentences: int, log: Log = lambda doing: None) -> CorpusMeasurements:
+    """Compare explanations over many sentences, of a file or held out, and trace hidden states back to tokens."""
+    data = run.recipe.data
+    given = list(read_corpus(Corpus(pairs), data.source_language, data.target_language)) if pairs else []
+
+    from regard.tasks.translate.inspect.explain import survey
+
+    return survey(run, given, sentences=sentences, log=log)

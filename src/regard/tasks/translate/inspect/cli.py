@@ -1,104 +1,116 @@
-"""`regard heads`: what the heads of a run do, which of them matter, and a run without the others."""
+"""`regard heads` and `regard prune`: what attention heads do, and a run without those that matter least."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.text import Text
-
 from regard.config import Corpus, DataSettings
 from regard.errors import SettingsError
 from regard.run import Run
-from regard.tasks.translate.inspect.heads import HeadReport, Role
-from regard.tasks.translate.inspect.prune import Pruning, ScoreChange
-from regard.terminal import add_set, status
+from regard.terminal import (
+    QUIET,
+    Command,
+    Parser,
+    add_set,
+    bar,
+    console,
+    for_people,
+    show_note,
+    show_table,
+    show_title,
+    status,
+)  # fmt: skip
 
 if TYPE_CHECKING:
-    from regard.tasks.translate.inspect.heads import AnnotatedExample
+    from rich.console import Console
+    from rich.text import Text
+
+    from regard.tasks.translate.inspect.heads import AnnotatedExample, HeadReport, Role
+    from regard.tasks.translate.inspect.prune import Pruning, ScoreChange
     from regard.tasks.translate.translator import Translator
 
 
 JUDGED_BY = 500
+"""Pairs that heads are measured on."""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: Parser) -> None:
     """Add the options."""
-    parser.description = (
-        "Show what each attention head of a run does, how confident it is and how much depends on it; or write a\n"
-        "smaller run without the heads that can be spared. Judged by held-out pairs that the run keeps, unless other\n"
-        "text is given.\n\n"
-        "  regard heads runs/demo\n"
-        "  regard heads runs/en-de --conllu parsed.conllu --json\n"
-        "  regard heads runs/demo --source test.en --target test.it --links test.align --choose-alignment\n"
-        "  regard heads runs/demo --prune 0.5 --out runs/demo-18-heads"
-    )
     parser.add_argument("run", metavar="RUN", help="the run folder")
-    parser.add_argument("--source", default="", metavar="FILE", help="source sentences, or one file with both sides")
-    parser.add_argument("--target", default="", metavar="FILE", help="their translations, line by line")
+    _add_pairs(parser)
     parser.add_argument(
-        "--conllu", default="", metavar="FILE", help="source sentences with their grammar, in place of --source"
+        "--conllu", default="", metavar="FILE", help="source sentences with their grammar, instead of --source"
     )
     parser.add_argument(
-        "--links",
-        default="",
-        metavar="FILE",
-        help='word alignments as "0-0 1-2", line by line; words are what spaces divide',
+        "--alignments", default="", metavar="FILE",
+        help='word alignments such as "0-0 1-2", line by line; words are separated by spaces',
+    )  # fmt: skip
+    parser.add_argument(
+        "--gold-from",
+        type=int,
+        choices=(0, 1),
+        metavar="N",
+        help="first index in --alignments (default: 0)",
     )
     parser.add_argument(
-        "--gold-from", type=int, choices=(0, 1), metavar="N", help="index of the first word in --links (default: 0)"
-    )
-    parser.add_argument(
-        "--sentences", type=int, default=JUDGED_BY, metavar="N", help=f"judge by so many pairs (default: {JUDGED_BY})"
+        "--sentences", type=int, default=JUDGED_BY, metavar="N", help=f"measure on N pairs (default: {JUDGED_BY})"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--save", action="store_true", help="store the result in the run, for the pages of inspect")
+    parser.add_argument("--out", metavar="FILE.svg", help="draw the heads as a picture")
     parser.add_argument(
-        "--keep", action="store_true", help="keep it in the run folder, for the pages of regard inspect"
-    )
+        "--choose-alignment", action="store_true",
+        help="choose the heads that align words best by --alignments, for regard translate --align",
+    )  # fmt: skip
+
+
+def configure_prune(parser: Parser) -> None:
+    """Add the options."""
+    parser.add_argument("run", metavar="RUN", help="the run folder")
+    parser.add_argument("--share", type=float, default=0.5, metavar="X", help="share of heads to remove (default: 0.5)")
+    parser.add_argument("--out", required=True, metavar="DIR", help="the run folder to make")
+    _add_pairs(parser)
     parser.add_argument(
-        "--choose-alignment",
-        action="store_true",
-        help="choose the heads that align words best by --links, for regard translate --align",
+        "--method", choices=("gates", "importance"), default="gates", metavar="NAME",
+        help="how heads are chosen: gates (default, trained), or importance (measured)",
+    )  # fmt: skip
+    parser.add_argument("--freeze-weights", action="store_true", help="keep the weights fixed while gates are trained")
+    parser.add_argument(
+        "--minutes", type=float, metavar="N", help="limit of all training (default: 0.6 of the run's steps; 0: none)"
     )
-    parser.add_argument("--out", metavar="PATH", help="the picture to draw (.svg), or with --prune the run to make")
-    pruning = parser.add_argument_group("pruning")
-    pruning.add_argument("--prune", type=float, metavar="SHARE", help="take out this share of all heads, e.g. 0.5")
-    pruning.add_argument(
-        "--by", choices=("gates", "importance"), help="how to choose them: learn gates (default), or measure"
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_set(parser, "train.learning_rate=0.0003")
+
+
+def _add_pairs(parser: Parser) -> None:
+    parser.add_argument(
+        "--source", default="", metavar="FILE", help="source sentences, or both sides (default: data of the run)"
     )
-    pruning.add_argument("--freeze", action="store_true", help="keep the weights as they are while the gates learn")
-    pruning.add_argument(
-        "--minutes", type=float, help="time for all the training (default: 0.6 of the run's own steps; 0: none)"
-    )
-    add_set(pruning)
+    parser.add_argument("--target", default="", metavar="FILE", help="their translations, line by line")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show, or prune."""
+    """Show the heads."""
     if options.conllu and options.source:
         raise SettingsError("--conllu holds the source sentences itself; leave out --source")
-    if options.gold_from is not None and not options.links:
-        raise SettingsError("--gold-from says how --links counts words; give --links too")
-    if options.choose_alignment and (options.json or options.keep or options.out or options.prune is not None):
-        raise SettingsError("--choose-alignment writes the run's card alone; leave out --json, --keep, --out, --prune")
+    if options.gold_from is not None and not options.alignments:
+        raise SettingsError("--gold-from says how --alignments counts words; give --alignments too")
+    if options.choose_alignment and (options.json or options.save or options.out):
+        raise SettingsError("--choose-alignment only writes the card of the run; leave out --json, --save and --out")
     if options.sentences < 1:
         raise SettingsError("--sentences must be at least 1")
-    opened = Run.open(options.run).require("translate")
-    return show(opened, options) if options.prune is None else prune(opened, options)
+    if options.out and Path(options.out).suffix != ".svg":
+        raise SettingsError(f"--out {options.out}: the picture is an .svg file (regard prune makes a smaller run)")
+    return show(Run.open(options.run).require("translate"), options)
 
 
 def show(opened: Run, options: argparse.Namespace) -> int:
-    """Roles, confidence, importance."""
-    if options.set or options.by or options.freeze:
-        raise SettingsError("--by, --freeze and --set go with --prune")
-    if options.out and Path(options.out).suffix != ".svg":
-        raise SettingsError(f"--out {options.out}: the picture is an .svg file (a run is made with --prune)")
-
+    """Print roles, confidence and importance of all heads."""
     from regard.tasks.translate.inspect.heads import (
         describe_heads,
         given_examples,
@@ -120,8 +132,8 @@ def show(opened: Run, options: argparse.Namespace) -> int:
             examples = given_examples(opened, options.source, options.target, options.sentences)
         else:
             examples = own_examples(opened, options.sentences)
-        if options.links:
-            examples = with_links(examples, options.links, options.gold_from or 0)
+        if options.alignments:
+            examples = with_links(examples, options.alignments, options.gold_from or 0)
         if options.choose_alignment:
             return choose(opened, translator, examples)
         heads = describe_heads(translator, examples, training_text(opened), log)
@@ -132,7 +144,7 @@ def show(opened: Run, options: argparse.Namespace) -> int:
         picture = draw_heads([head.as_dict() for head in heads], title=opened.folder.name)
         write_atomically(Path(options.out), picture.encode())
     facts = {"run": str(opened.folder), "sentences": len(examples), "heads": [head.as_dict() for head in heads]}
-    if options.keep:
+    if options.save:
         from regard.tasks.translate.inspect.explain import HEADS, keep
 
         keep(opened, HEADS, facts)
@@ -152,20 +164,17 @@ def choose(opened: Run, translator: Translator, examples: Sequence[AnnotatedExam
     print(f"alignment error rate: {found.scores.aer:.3f} with {names} ({found.choice.rule})")
     print(f"                      {plain.aer:.3f} with all heads")
     if found.scores.aer >= plain.aer:
-        print(f"{opened.folder}: regard translate --align goes on with all heads")
+        print(f"{opened.folder}: regard translate --align still uses all heads")
         return 0
     opened.write_card(opened.card | {"alignment": found.choice.as_dict()})
     print(f"{opened.folder}: regard translate --align now uses the chosen heads")
     return 0
 
 
-def prune(opened: Run, options: argparse.Namespace) -> int:
-    """A smaller run."""
-    if not options.out:
-        raise SettingsError("--prune writes a new run: say where with --out")
-    if options.conllu or options.links:
-        raise SettingsError("--conllu and --links are for looking at heads; pruning learns from --source and --target")
-    if Path(options.out).exists():  # told before anything is loaded
+def run_prune(options: argparse.Namespace) -> int:
+    """Write a smaller run."""
+    opened = Run.open(options.run).require("translate")
+    if Path(options.out).exists():  # reported before anything is loaded
         raise SettingsError(f"--out {options.out}: exists already; choose another name")
     if options.minutes is not None and options.minutes < 0:
         raise SettingsError("--minutes must not be negative")
@@ -183,9 +192,9 @@ def prune(opened: Run, options: argparse.Namespace) -> int:
     pruning = prune_run(
         opened,
         options.out,
-        options.prune,
-        by=options.by or "gates",
-        weights_follow=not options.freeze,
+        options.share,
+        by=options.method,
+        weights_follow=not options.freeze_weights,
         minutes=options.minutes,
         data=given,
         overrides=options.set,
@@ -197,42 +206,61 @@ def prune(opened: Run, options: argparse.Namespace) -> int:
     return 0
 
 
-# How heads are shown: a grid of layers by heads for the eye, lines with tabs for programs.
+# What is printed: a grid of layers by heads on a terminal, one line per head elsewhere
 
 
 STYLES = {"positional": "cyan", "rare": "magenta", "syntactic": "green", "alignment": "yellow"}
 MEANINGS = {
-    "positional": "looks at one offset",
-    "rare": "looks at the rarest token",
-    "syntactic": "follows a relation",
-    "alignment": "looks at the word it translates",
+    "positional": "attends to a fixed offset",
+    "rare": "attends to the rarest token",
+    "syntactic": "follows a grammatical relation",
+    "alignment": "attends to the word it translates",
 }
 OFFSETS = {"-1": "1 back", "+1": "1 ahead", "+0": "itself"}
-KINDS = {"encoder": "encoder, source to source", "decoder": "decoder, target to target", "cross": "target to source"}
+KINDS = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "cross-attention"}
 NARROWEST, WIDEST, LABEL, BAR = 17, 23, 11, 8
-QUIET = "dim"
+COLUMNS = (
+    "attention", "head", "confidence", "ablation", "gradient", "role", "of", "share", "low", "high", "baseline",
+)  # fmt: skip
 
 
 def show_heads(heads: Sequence[HeadReport], title: str, sentences: int) -> None:
-    """Role, confidence and importance of every head."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        _print_plain(heads)
+    """Print role, confidence and importance of every head."""
+    if not for_people():
+        show_table(COLUMNS, _rows(heads))
         return
-    console.print(
-        Text.assemble("\n  ", (title, "bold"), (f"  {len(heads)} heads, judged by {sentences:,} pairs", QUIET))
-    )
+    from rich.text import Text
+
+    screen = console()
+    show_title(title, f"{len(heads)} heads, measured on {sentences:,} pairs")
     most = max(head.ablation for head in heads)
-    for kind, of_kind in _by_kind(heads).items():
-        console.print(Text.assemble("\n  ", (KINDS[kind], "bold")))
+    for kind, of_kind in groupby(heads, key=lambda head: head.kind):
+        screen.print(Text.assemble("  ", (KINDS[kind], "bold")))
         for attention, row in groupby(of_kind, key=lambda head: head.attention):
-            _print_layer(console, attention, list(row), most)
-    _print_legend(console, heads, most)
+            _print_layer(screen, attention, list(row), most)
+        print()
+    _print_legend(heads, most)
 
 
-def _print_layer(console: Console, attention: str, row: Sequence[HeadReport], most: float) -> None:
-    """As many heads beside one another as there is room for: their roles, and below how much they matter."""
-    room = console.width - LABEL
+def _rows(heads: Sequence[HeadReport]) -> Iterator[list[str]]:
+    """One row per head and role, for programs."""
+    for head in heads:
+        figures = (f"{head.confidence:.4f}", f"{head.ablation:.5f}", f"{head.gradient:.5f}")
+        for role in head.roles or (None,):
+            cells = [head.attention, str(head.head), *figures]
+            if role is None:
+                yield [*cells, *[""] * 6]
+                continue
+            found = role.evidence
+            numbers = (f"{value:.4f}" for value in (found.share, found.low, found.high, found.baseline))
+            yield [*cells, role.kind, role.name, *numbers]
+
+
+def _print_layer(screen: Console, attention: str, row: Sequence[HeadReport], most: float) -> None:
+    """As many heads side by side as there is room for: their roles, and below how much depends on them."""
+    from rich.text import Text
+
+    room = screen.width - LABEL
     cell = min(max(room // len(row), NARROWEST), WIDEST)
     fit = max(room // cell, 1)
     for first in range(0, len(row), fit):
@@ -240,12 +268,14 @@ def _print_layer(console: Console, attention: str, row: Sequence[HeadReport], mo
         upper, lower = Text(_layer(attention).ljust(LABEL) if not first else " " * LABEL), Text(" " * LABEL)
         for head in part:
             upper.append_text(_fit(Text.assemble((f"{head.head} ", QUIET), _role(head)), cell))
-            lower.append_text(_fit(_weight(console, head, most), cell))
-        console.print(upper, no_wrap=True, crop=True)
-        console.print(lower, no_wrap=True, crop=True)
+            lower.append_text(_fit(_weight(head, most), cell))
+        screen.print(upper, no_wrap=True, crop=True)
+        screen.print(lower, no_wrap=True, crop=True)
 
 
 def _role(head: HeadReport) -> Text:
+    from rich.text import Text
+
     if not head.roles:
         return Text("·", QUIET)
     role = head.roles[0]
@@ -259,100 +289,65 @@ def _name(role: Role) -> str:
     return {"rare": "rarest", "alignment": "aligned"}.get(role.kind, role.name)
 
 
-def _weight(console: Console, head: HeadReport, most: float) -> Text:
-    """A bar for what is lost without the head, and its confidence."""
-    filled = _bar(console, head.ablation / most if most > 0 else 0.0)
+def _weight(head: HeadReport, most: float) -> Text:
+    """A bar for the loss without the head, and its confidence."""
+    from rich.text import Text
+
+    filled = bar(head.ablation / most if most > 0 else 0.0, BAR).ljust(BAR)
     style = STYLES[head.roles[0].kind] if head.roles else QUIET
     return Text.assemble("  ", (filled, style), (f" {head.confidence:.2f}", QUIET))
 
 
-def _bar(console: Console, share: float) -> str:
-    eighths = max(round(8 * BAR * min(share, 1.0)), 0)
-    if not console.encoding.lower().startswith("utf"):
-        return ("#" * (eighths // 8)).ljust(BAR, ".")
-    full, rest = divmod(eighths, 8)
-    return ("█" * full + " ▏▎▍▌▋▊▉"[rest] * bool(rest)).ljust(BAR)
+def _print_legend(heads: Sequence[HeadReport], most: float) -> None:
+    from rich.text import Text
 
-
-def _print_legend(console: Console, heads: Sequence[HeadReport], most: float) -> None:
     found = {role.kind for head in heads for role in head.roles}
-    console.print()
-    for kind in STYLES:
-        if kind in found:
-            console.print(Text.assemble("  ", (f"{kind:<11}", STYLES[kind]), (MEANINGS[kind], QUIET)))
-    counted = sum(bool(head.roles) for head in heads)
-    lines = (
-        f"{counted} of {len(heads)} heads have a role; the share: how often their largest weight goes there",
-        f"bars: rise of the loss without the head, up to {most:.3f} a token",
-        "beside them: mean of the head's largest weight (its confidence)",
+    show_table(
+        [], ((Text(kind, style), Text(MEANINGS[kind], QUIET)) for kind, style in STYLES.items() if kind in found)
     )
-    for line in lines:
-        console.print(Text(f"  {line}", QUIET))
-    console.print()
-
-
-def _print_plain(heads: Sequence[HeadReport]) -> None:
-    print("attention\thead\tconfidence\tablation\tgradient\trole\tof\tshare\tlow\thigh\tbaseline")
-    for head in heads:
-        facts = f"{head.attention}\t{head.head}\t{head.confidence:.4f}\t{head.ablation:.5f}\t{head.gradient:.5f}"
-        for role in head.roles or (None,):
-            print(f"{facts}\t{_plain_role(role)}" if role else f"{facts}\t\t\t\t\t\t")
-
-
-def _plain_role(role: Role) -> str:
-    found = role.evidence
-    numbers = "\t".join(f"{value:.4f}" for value in (found.share, found.low, found.high, found.baseline))
-    return f"{role.kind}\t{role.name}\t{numbers}"
+    counted = sum(bool(head.roles) for head in heads)
+    show_note(
+        f"{counted} of {len(heads)} heads have a role; percent: how often their largest weight is there\n"
+        f"bars: increase of the loss without the head, up to {most:.3f} per token\n"
+        "beside them: mean of the head's largest weight (its confidence)\n"
+    )
 
 
 def show_pruning(pruning: Pruning, out: str) -> None:
-    """What stayed, what was lost and what was won."""
-    console = Console(highlight=False)
+    """Print the heads that were kept, and sizes, score and speed before and after."""
+    compared = pruning.compared
     figures = [
-        ("heads", pruning.heads, "{:,.0f}"),
-        ("parameters", pruning.compared.parameters, "{:,.0f}"),
-        ("bytes", pruning.compared.bytes, "{:,.0f}"),
-        ("BLEU", pruning.compared.bleu, "{:.2f}"),
-        ("CPU seconds", pruning.compared.seconds, "{:.2f}"),
+        ("heads", pruning.heads, "{:.0f}"),
+        ("parameters", compared.parameters, "{:.0f}"),
+        ("bytes", compared.bytes, "{:.0f}"),
+        ("BLEU", compared.bleu, "{:.2f}"),
+        ("CPU seconds", compared.seconds, "{:.2f}"),
     ]
-    if not console.is_terminal:
-        for name, change, form in figures:
-            print(f"{name}\t{form.format(change.before)}\t{form.format(change.after)}".replace(",", ""))
-        print(f"run\t{out}")
+    if not for_people():
+        show_table([], [(name, form.format(one.before), form.format(one.after)) for name, one, form in figures])
+        show_table([], [("run", out)])
         return
-    console.print(Text.assemble("\n  ", (f"{pruning.parent} → {out}", "bold"), (f"  by {pruning.by}\n", QUIET)))
-    _print_kept(console, pruning)
-    console.print(Text(f"\n  {'':<12}{'before':>12}{'after':>12}", QUIET))
-    for name, change, form in figures:
-        line = f"  {name:<12}{form.format(change.before):>12}{form.format(change.after):>12}"
-        console.print(Text.assemble(line, (f"  {_difference(name, change)}", QUIET)))
-    console.print(
-        Text(
-            f"\n  BLEU and decoding on {pruning.compared.sentences:,} sentences, both runs in turn, one thread.\n",
-            QUIET,
-        )
-    )
-
-
-def _print_kept(console: Console, pruning: Pruning) -> None:
-    utf = console.encoding.lower().startswith("utf")
-    stays, gone = ("■", "·") if utf else ("#", ".")
+    show_title(f"{pruning.parent} → {out}", f"by {pruning.by}")
+    utf = console().encoding.lower().startswith("utf")
+    kept_mark, removed_mark = ("■", "·") if utf else ("#", ".")
+    grid = []
     for attention, kept in pruning.kept.items():
-        marks = " ".join(stays if head in kept else gone for head in range(pruning.had[attention]))
-        console.print(Text.assemble(f"  {attention:<18}", (marks, "cyan")))
+        marks = (kept_mark if head in kept else removed_mark for head in range(pruning.had[attention]))
+        grid.append((attention, " ".join(marks)))
+    show_table([], grid)
+    print()
+    rows = []
+    for name, one, form in figures:
+        form = form.replace(":", ":,")
+        rows.append((name, form.format(one.before), form.format(one.after), _difference(name, one)))
+    show_table(["", "before", "after", "change"], rows)
+    show_note(f"\nBLEU and decoding on {compared.sentences:,} sentences, both runs in turn, one thread.\n")
 
 
 def _difference(name: str, change: ScoreChange) -> str:
     if name == "BLEU":
         return f"{change.after - change.before:+.2f}"
     return f"{change.after / change.before - 1:+.0%}"
-
-
-def _by_kind(heads: Sequence[HeadReport]) -> dict[str, list[HeadReport]]:
-    groups: dict[str, list[HeadReport]] = {}
-    for head in heads:
-        groups.setdefault(head.kind, []).append(head)
-    return groups
 
 
 def _layer(attention: str) -> str:
@@ -364,3 +359,27 @@ def _fit(text: Text, width: int) -> Text:
     text.truncate(width - 1, overflow="ellipsis")
     text.pad_right(width - text.cell_len)
     return text
+
+
+COMMANDS = {
+    "heads": Command(
+        "Show what each attention head of a run does, how confident it is and how much depends on it. Measured on\n"
+        "held-out pairs of the run, unless other text is given.",
+        configure,
+        run,
+        examples=(
+            "regard heads runs/demo",
+            "regard heads runs/en-de --conllu parsed.conllu --json",
+            "regard heads runs/demo --source test.en --target test.it --alignments test.align --choose-alignment",
+        ),
+    ),
+    "prune": Command(
+        "Write a smaller run without the attention heads that matter least, and compare the two.",
+        configure_prune,
+        run_prune,
+        examples=(
+            "regard prune runs/demo --out runs/demo-pruned",
+            "regard prune runs/demo --share 0.7 --method importance --minutes 5 --out runs/demo-small",
+        ),
+    ),
+}

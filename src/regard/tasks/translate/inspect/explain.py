@@ -203,6 +203,10 @@ class CorpusMeasurements:
     faithfulness: Faithfulness
     identifiability: Identifiability
 
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"faithfulness": self.faithfulness.as_dict(), "identifiability": self.identifiability.as_dict()}
+
     def __str__(self) -> str:
         return f"{self.faithfulness}\n\n{self.identifiability}"
 

@@ -299,7 +299,7 @@ def choose_alignment(
     usable = [place for place, found in enumerate(maps[False]) if found and _fits(gold[place], found)]
     if len(usable) < FEWEST_LINKED:
         problem = f"{len(usable)} sentence pairs with word alignments are too few to choose heads"
-        raise SettingsError(f"{problem}; give at least {FEWEST_LINKED} with --source, --target and --links")
+        raise SettingsError(f"{problem}; give at least {FEWEST_LINKED} with --source, --target and --alignments")
 
     def part(places: Sequence[int], shift: bool) -> list[dict[str, Tensor]]:
         return [maps[shift][place] for place in places]

@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -27,9 +26,7 @@ from regard.data.batches import Batch, make_batch
 from regard.decoding.penalties import LengthPenalty
 from regard.errors import ModelError, RunError, SettingsError
 from regard.export.folder import fingerprint
-from regard.files import write_atomically
 from regard.models.base import count_parameters
-from regard.pages import PAGES, render_page
 from regard.run import Run
 from regard.tasks.translate.inspect.explain import FAITHFULNESS, HEADS, IDENTIFIABILITY
 from regard.tasks.translate.translation import find_flags
@@ -47,8 +44,6 @@ GRADIENT_WORK = 2e11
 """Integrated gradients need dozens of backward passes per output token; above this work they are left out."""
 TITLES = {"gradient": "gradient × input", "integrated": "integrated gradients", "alti": "ALTI"}
 
-MARK = f'<meta name="generator" content="{PAGES["inspect"].command}">'.encode()
-"""This line in the head of a file identifies a page that `regard inspect` has written."""
 KEPT = {
     HEADS: {"heads"},
     FAITHFULNESS: {"rows", "sentences", "verdict"},
@@ -360,26 +355,6 @@ def inspect_run(
     data["model"]["arch"] = run.recipe.model.arch
     languages = {"source": run.recipe.data.source_language, "target": run.recipe.data.target_language}
     return data | {"run": run.folder.name, "languages": languages, "identifiability": identifiability or None}
-
-
-def write_inspection(page: str, data: Json, path: str | Path, *, force: bool = False) -> Path:
-    """Write the page "inspect", "document" or "tags". An earlier inspection is replaced; another file only by force."""
-    path = Path(path)
-    refuse_other(path, force=force)
-    write_atomically(path, render_page(page, data).encode())
-    return path
-
-
-def refuse_other(path: Path, *, force: bool = False) -> None:
-    """Raise an error if the page cannot be written here, or would replace a file that is not an inspection."""
-    if path.is_dir():
-        raise SettingsError(f"{path}: a folder; give the name of a file")
-    if not path.parent.is_dir():
-        raise SettingsError(f"{path}: there is no folder {path.parent}; make it first")
-    if path.exists() and not force:
-        with path.open("rb") as file:
-            if MARK not in file.read(1024):
-                raise SettingsError(f"{path}: exists and is not an inspection; choose another --out, or add --force")
 
 
 def read_measured(run: Run) -> dict[str, Json]:

@@ -256,7 +256,7 @@ def _require_transformer(run: Run) -> TransformerSettings:
 def _count_left(heads: int, share: float) -> int:
     left = heads - round(share * heads) if 0 < share < 1 else 0
     if not 0 < left < heads:
-        raise SettingsError(f"--prune {share:g}: of {heads} heads, between 1 and {heads - 1} must go")
+        raise SettingsError(f"--share {share:g}: of {heads} heads, between 1 and {heads - 1} must be removed")
     return left
 
 

@@ -1,0 +1,28 @@
+"""What `regard inspect` shows of a chat model: one reply with every head, as for a translation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from regard.run import Run
+from regard.tasks.chat.data import join_turns
+from regard.tasks.translate.inspect import PAGE, read, summary
+from regard.tasks.translate.inspect import inspect as inspect_translation
+
+__all__ = ["OPTIONS", "PAGE", "inspect", "read", "summary"]
+
+OPTIONS = ("target", "context", "quick")
+
+
+def inspect(
+    run: Run,
+    said: str,
+    *,
+    context: Sequence[str] = (),
+    target: str | None = None,
+    quick: bool = False,
+    log: Callable[[str], None] = lambda doing: None,
+) -> dict[str, Any]:
+    """Reply to the last turn, after those of `context`, and show what the model computes."""
+    return inspect_translation(run, join_turns([*context, said]), target=target, quick=quick, log=log)
