@@ -83,7 +83,14 @@ def test_a_tagger_is_inspected(port):
     refused = httpx.post(place, json=body | {"disabled_heads": [["encoder.0.self", 0]]}, timeout=60)
     assert (refused.status_code, refused.json()["error"]["message"][:15]) == (400, "disabled_heads:")
     refused = httpx.post(place, json={"text": "the dog"}, timeout=60)
-    assert "several models fit (chunker, en-it)" in refused.json()["error"]["message"]
+    assert "several models fit (topics, chunker, en-it)" in refused.json()["error"]["message"]
+
+
+def test_a_classifier_is_inspected(port):
+    body = {"model": "topics", "text": REVIEW}
+    found = httpx.post(f"http://127.0.0.1:{port}/v1/inspect", json=body, timeout=60).json()
+    assert (found["run"], found["verdict"]["text"]) == ("topics", REVIEW)
+    assert len(found["verdict"]["sentences"]) == 2
 
 
 def test_tasks_name_their_runs(port):

@@ -1,4 +1,4 @@
-"""HTTP API of classification: /v1/classify."""
+"""HTTP API of classification: /v1/classify and /v1/inspect."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from regard.tasks.api import TextRequest
+from regard.tasks.api import InspectRequest, TextRequest
 
 if TYPE_CHECKING:
+    from regard.run import Run
     from regard.tasks.classify.classifier import Classifier
 
 
@@ -28,3 +29,11 @@ def answer(classifier: Classifier, requests: Sequence[Request]) -> list[dict[str
     """Label and probabilities of each text."""
     found = classifier.classify([request.text for request in requests], explain=requests[0].explain)
     return [one.as_dict() for one in found]
+
+
+def inspect(classifier: Classifier, run: Run, request: InspectRequest) -> dict[str, Any]:
+    """The labels of one document, and the attention weights of its sentences and words."""
+    from regard.tasks.classify.classifier import inspect_document
+
+    request.require_text_only()
+    return inspect_document(run, request.text, classifier)

@@ -221,9 +221,12 @@ def score_documents(model: ClassifierModel, documents: Sequence[Sentences], pad:
     return logits_BL
 
 
-def inspect_document(run: Run, text: str) -> dict[str, Any]:
-    """Label one document and explain the label. The result is ready for JSON."""
-    [found] = load(run.folder).classify([text], explain=True)
+def inspect_document(run: Run, text: str, classifier: Classifier | None = None) -> dict[str, Any]:
+    """Label one document and explain the label. The result is ready for JSON.
+
+    `classifier`: the run's model, if it is loaded already.
+    """
+    [found] = (classifier or load(run.folder)).classify([text], explain=True)
     title = " and ".join(found.labels) or "no label"
     return {
         "title": title[:1].upper() + title[1:],
