@@ -59,7 +59,7 @@ def policy(page: str) -> dict[str, list[str]]:
 
 
 def test_hostile_text_stays_data() -> None:
-    data = {"title": HOSTILE, "samples": [{"source": HOSTILE, "translation": HOSTILE}], "settings": {HOSTILE: HOSTILE}}
+    data = {"title": HOSTILE, "samples": [{"source": HOSTILE, "output": HOSTILE}], "settings": {HOSTILE: HOSTILE}}
     page, plain = render_page("report", data), render_page("report", {})
     assert embedded(page) == data
     assert len(Elements(page).of("script")) == len(Elements(plain).of("script"))

@@ -54,14 +54,14 @@ def run(**changes: Any) -> dict[str, Any]:
             {"step": 2000, "seconds": 1200, "loss": 2.6, "bleu": 40.25, "chrf": None, "best": False},
         ],
         "samples": [
-            {"source": "I am trendy", "translation": "Sono alla moda", "reference": "Sono alla moda", "score": -0.1},
+            {"source": "I am trendy", "output": "Sono alla moda", "reference": "Sono alla moda", "score": -0.1},
             {
                 "source": "The red car",
-                "translation": "La rossa macchina",
+                "output": "La rossa macchina",
                 "reference": "La macchina rossa",
                 "score": None,
             },
-            {"source": HOSTILE, "translation": HOSTILE, "reference": None},
+            {"source": HOSTILE, "output": HOSTILE, "reference": None},
         ],
         "attention": attention(["I", "am", "trendy"], ["Sono", "alla", "moda"], layers=2, heads=2),
         "lengths": {"source": [[1, 3], [12, 30], [60, 1]], "target": [[2, 4], [13, 29]]},
@@ -109,7 +109,7 @@ def test_whole_report(show: Show) -> None:
             [],
         ),
         ({"steps": [{"step": 1, "loss": None}], "validations": [{"step": None, "loss": 1.0}]}, ["Learning"]),
-        ({"samples": [{"source": "ja", "translation": "yes"}]}, ["Samples"]),
+        ({"samples": [{"source": "ja", "output": "yes"}]}, ["Samples"]),
         ({"score_histogram": [[-0.5, 1]], "lengths": {"target": [[3, 2]]}}, ["Lengths and scores"]),
     ],
 )
@@ -163,7 +163,7 @@ def test_samples_filter_and_marks(show: Show) -> None:
 
 
 def test_many_samples_come_in_two_parts(show: Show) -> None:
-    page = show({"samples": [{"source": f"s{index}", "translation": "t"} for index in range(15)]})
+    page = show({"samples": [{"source": f"s{index}", "output": "t"} for index in range(15)]})
     assert page.locator(".sample").count() == 10
     page.get_by_role("button", name="Show 5 more").click()
     assert page.locator(".sample").count() == 15

@@ -74,7 +74,7 @@ def test_the_report_of_a_tagger(show_page: Show) -> None:
         "samples": [
             {
                 "source": "He waits",
-                "translation": "[NP He ] waits",
+                "output": "[NP He ] waits",
                 "reference": "[NP He ] [VP waits ]",
                 "correct": False,
             }

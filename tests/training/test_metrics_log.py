@@ -50,7 +50,7 @@ def test_metrics_forget_what_will_come_again(tmp_path):
 def test_samples_may_hold_any_ends_of_lines(tmp_path):
     metrics = MetricsFile(tmp_path / "metrics.jsonl", every=1)
     metrics.on_start(TrainingProgress())
-    sample = {"source": "one\u2028two\x85three", "translation": "\u2029"}
+    sample = {"source": "one\u2028two\x85three", "output": "\u2029"}
     metrics.on_validation(Validation({"bleu": 10.0}, 10.0, [sample]), TrainingProgress(step=4), best=True)
     metrics.close()
     metrics.on_start(TrainingProgress(step=4))
@@ -143,7 +143,7 @@ def test_tensorboard_has_scores_and_losses(tmp_path):
         board = make_logs(tmp_path / "metrics.jsonl", TrainSettings(tensorboard=True, log_every=1), FORMATS)[-1]
         board.on_start(TrainingProgress())
         board.on_step(update(1), TrainingProgress(step=1, loss=2.5))
-        sample = {"source": "a", "translation": "b", "reference": "c"}
+        sample = {"source": "a", "output": "b", "reference": "c"}
         board.on_validation(Validation({"bleu": 12.0}, 12.0, [sample]), TrainingProgress(step=1), best=True)
         board.on_message("hello", TrainingProgress(step=1))
         board.close()

@@ -62,10 +62,10 @@ function scoreFigure(histogram) {
   const pairs = countable(histogram);
   if (!pairs.length) return null;
   const [least, middle, most] = [pairs[0][0], median(pairs), pairs.at(-1)[0]];
-  const label = `Score of each translation. Median ${round(middle)}, lowest ${round(least)}, highest ${round(most)}.`;
+  const label = `Score of each output. Median ${round(middle)}, lowest ${round(least)}, highest ${round(most)}.`;
   const host = html("div", { class: "plot" });
   responsive(host, (width) => host.replaceChildren(scoreNode(pairs, middle, label, width)));
-  return html("figure", {}, html("figcaption", {}, "Score of each translation"), host);
+  return html("figure", {}, html("figcaption", {}, "Score of each output"), host);
 }
 
 function scoreNode(pairs, middle, label, width) {
@@ -83,7 +83,7 @@ function scoreNode(pairs, middle, label, width) {
       svg("text", { class: "tick", x: left - 6, y: y(mark) + 4, "text-anchor": "end" }, round(mark))]),
     pairs.map(([value, count]) => svg("rect", {
       class: "bar-target", x: x(value) - thick / 2, width: thick, y: y(count), height: bottom - y(count),
-    }, svg("title", {}, `score ${round(value)}: ${plural(count, "translation")}`))),
+    }, svg("title", {}, `score ${round(value)}: ${plural(count, "output")}`))),
     ticks(least, most, 5).filter((mark) => x(mark) >= left && x(mark) <= width).map((mark) =>
       svg("text", { class: "tick", x: x(mark), y: bottom + 18, "text-anchor": "middle" }, round(mark))),
     svg("line", { class: "best-line", x1: x(middle), x2: x(middle), y1: top - 18, y2: bottom }),

@@ -4,7 +4,7 @@ import { roving } from "./keys.js";
 
 
 // `pieces` as sentence.js gives them. `onPoint(index or null)` is called when the pointer or the keyboard focus moves;
-// `onChoose(index)` of clicks and of the Enter key. Without either the text is only shown.
+// `onChoose(index)` on clicks and the Enter key. Without either the text is only shown.
 function text(side, pieces, language, { label, onPoint, onChoose } = {}) {
   const isLive = Boolean(onPoint || onChoose);
   const words = pieces.map(({ text, isMark }) => html("span", {

@@ -106,11 +106,11 @@ const sections = [
   section("samples", "Samples", samples.message(list(data.samples)),
     samples.samplesView(list(data.samples), languages, names)),
   section("attention", "Attention",
-    "Cross-attention: each row is a word of the translation. Its weights show to which words of the source the model " +
+    "Cross-attention: each row is a word of the output. Its weights show to which words of the source the model " +
     "attended when it generated that word.",
     attention.attentionView(data.attention)),
   section("distributions", "Lengths and scores",
-    "Sentence lengths, and the scores that the model gives its translations: the closer to 0, the more confident it is.",
+    "Sentence lengths, and the scores that the model gives its outputs: the closer to 0, the more confident it is.",
     histograms.lengthFigure(data.lengths, names), histograms.scoreFigure(data.score_histogram)),
   section("plan", "Plan",
     "The settings that were chosen from the data and the machine, and the reason for each.", planTable()),

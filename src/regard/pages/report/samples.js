@@ -1,4 +1,4 @@
-// Samples as a bilingual book prints them: source on the left page, translation on the right, and below it the
+// Samples as a bilingual book prints them: source on the left page, output on the right, and below it the
 // reference where it differs, with the words that differ marked in both.
 import { tidy, words, differences, marked } from "../common/differences.js";
 import { html, figure, isNumber, plural, choice } from "../common/draw.js";
@@ -29,9 +29,9 @@ function verse(sample, languages) {
 function message(list) {
   const judged = list.filter((sample) => sample.reference);
   const same = judged.filter((sample) => !differs(sample)).length;
-  if (!judged.length) return `${plural(list.length, "translation")}.`;
-  if (same === judged.length) return "All translations shown here equal the reference.";
-  return `${same} of ${judged.length} translations shown here equal the reference; `
+  if (!judged.length) return `${plural(list.length, "output")}.`;
+  if (same === judged.length) return "All outputs shown here equal the reference.";
+  return `${same} of ${judged.length} outputs shown here equal the reference; `
     + "in the others, the words that differ are marked.";
 }
 
