@@ -404,7 +404,7 @@ def _fit(group: ProcessGroup, ready: PreparedRun) -> None:
     settings, training = run.recipe.train, _training(run)
     unit = training.train_unit(run.recipe, data, model, group)
     logs = _logs(run, group) if group.is_first else []
-    group.advise(f'"regard resume {run.folder}" goes on from the last state, torchrun --max-restarts 1 by itself')
+    group.advise(f'"regard resume {run.folder}" goes on from the last checkpoint, torchrun --max-restarts 1 by itself')
     # The group once more, inside: torchrun asks the survivors of a failure to stop, which must not end them too early.
     with run.locked() if group.is_first else nullcontext(), StopRequest() as stop, group:
         trainer = Trainer(model, unit, settings, run.folder / "checkpoints", logs, group)

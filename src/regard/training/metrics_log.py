@@ -1,4 +1,4 @@
-"""Those who watch training: the metrics file always, and a live bar on a terminal or plain lines elsewhere."""
+"""Logs of a training: metrics.jsonl, a progress bar on a terminal or plain lines elsewhere, and TensorBoard."""
 
 from __future__ import annotations
 
@@ -25,57 +25,6 @@ if TYPE_CHECKING:
     from regard.training.trainer import StepMetrics, TrainingLog, Validation
 
 
-# TensorBoard events beside the metrics file, for those who watch many runs there: `--set train.tensorboard=true`.
-
-
-class TensorBoard:
-    """Loss, rate, gradient norm and speed of updates; scores and samples of validations."""
-
-    def __init__(self, folder: Path, every: int):
-        try:
-            from torch.utils.tensorboard.writer import SummaryWriter
-        except ImportError:
-            raise SettingsError('train.tensorboard needs the extra: pip install "regard[tensorboard]"') from None
-        self._make, self._folder, self._every = SummaryWriter, folder, every
-        self._writer: SummaryWriter | None = None
-
-    def on_start(self, progress: TrainingProgress) -> None:
-        """Open the events; what was logged after the state that training goes on from is hidden."""
-        self._writer = self._make(str(self._folder), purge_step=progress.step + 1)
-
-    def on_step(self, metrics: StepMetrics, progress: TrainingProgress) -> None:
-        """Log every so many updates."""
-        if metrics.step % self._every == 0:
-            self._add("train/loss", progress.loss, metrics.step)
-            self._add("train/rate", metrics.rate, metrics.step)
-            self._add("train/norm", metrics.norm, metrics.step)
-            self._add("train/tokens_per_second", metrics.tokens / max(metrics.seconds, 1e-9), metrics.step)
-
-    def on_validation(self, validation: Validation, progress: TrainingProgress, *, best: bool) -> None:
-        """Log the scores and the samples."""
-        for name, score in validation.scores.items():
-            self._add(f"valid/{name}", score, progress.step)
-        for number, sample in enumerate(validation.samples):
-            text = "\n".join(f"    {value}" for value in sample.values())
-            if self._writer is not None:
-                self._writer.add_text(f"sample {number + 1}", text, progress.step)
-
-    def on_message(self, message: str, progress: TrainingProgress) -> None:
-        """Log what happened."""
-        if self._writer is not None:
-            self._writer.add_text("notice", message, progress.step)
-
-    def close(self) -> None:
-        """Flush and close."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-
-    def _add(self, name: str, value: float, step: int) -> None:
-        if self._writer is not None:
-            self._writer.add_scalar(name, value, step)
-
-
 class MetricsFile:
     """JSON lines: {"kind": "step" | "validation" | "notice", "step": ..., ...}."""
 
@@ -85,7 +34,7 @@ class MetricsFile:
         self._tokens, self._seconds = 0, 0.0
 
     def on_start(self, progress: TrainingProgress) -> None:
-        """Forget what was logged after the state that training goes on from: it will be logged again, identically."""
+        """Remove lines after the checkpoint that training continues from: they will be logged again, identically."""
         kept = [line for line in read_metrics(self.path) if line["step"] <= progress.step]
         try:
             write_atomically(
@@ -97,7 +46,7 @@ class MetricsFile:
             raise RunError(f"{self.path}: cannot write ({error.strerror})") from None
 
     def on_step(self, metrics: StepMetrics, progress: TrainingProgress) -> None:
-        """Log every so many updates."""
+        """Log every n-th step."""
         self._tokens += metrics.tokens
         self._seconds += metrics.seconds
         if metrics.step % self.every == 0:
@@ -117,7 +66,7 @@ class MetricsFile:
         self._write("validation", progress, **validation.scores, best=best, samples=list(validation.samples))
 
     def on_message(self, message: str, progress: TrainingProgress) -> None:
-        """Log what happened."""
+        """Log the message."""
         self._write("notice", progress, message=message)
 
     def close(self) -> None:
@@ -144,7 +93,7 @@ class MetricsFile:
 
 
 class PlainLog:
-    """A line now and then, for log files."""
+    """Plain lines, for log files."""
 
     def __init__(
         self,
@@ -161,13 +110,13 @@ class PlainLog:
         self._last = 0.0
 
     def on_start(self, progress: TrainingProgress) -> None:
-        """Say where training starts."""
+        """Log the step that training continues from."""
         self._last = time.monotonic()
         if progress.step:
             self._print(f"continuing from step {progress.step:,}")
 
     def on_step(self, metrics: StepMetrics, progress: TrainingProgress) -> None:
-        """A line every so many seconds."""
+        """Print a line every few seconds."""
         self._speed.add(metrics)
         if time.monotonic() - self._last < self.every_seconds and metrics.step != 1:
             return
@@ -177,23 +126,23 @@ class PlainLog:
         self._print(f"step {metrics.step:,}  loss {progress.loss:.2f}  {self._speed}  {spent}  {left}".rstrip())
 
     def on_validation(self, validation: Validation, progress: TrainingProgress, *, best: bool) -> None:
-        """A line for each validation."""
+        """Print the scores."""
         mark = "  best so far" if best else ""
         self._print(f"step {progress.step:,}  validation: {format_scores(validation.scores, self.formats)}{mark}")
 
     def on_message(self, message: str, progress: TrainingProgress) -> None:
-        """A line."""
+        """Print the message."""
         self._print(message)
 
     def close(self) -> None:
-        """Nothing is left open."""
+        """Nothing to close."""
 
     def _print(self, text: str) -> None:
         print(text, file=self.out, flush=True)
 
 
 class LiveBar:
-    """A bar at the bottom of the terminal, and a line with a sample above it for each validation."""
+    """A progress bar in the terminal, and above it the scores and a sample of each validation."""
 
     def __init__(self, settings: TrainSettings, formats: Mapping[str, str], speed: SpeedMeter | None = None):
         """`formats`: how scores are shown, by name; the first that a validation has is shown beside the bar."""
@@ -206,7 +155,7 @@ class LiveBar:
         self._score = ""
 
     def on_start(self, progress: TrainingProgress) -> None:
-        """Draw the bar."""
+        """Show the bar."""
         from rich.progress import BarColumn, Progress, TextColumn
 
         if progress.step:
@@ -222,7 +171,7 @@ class LiveBar:
         self._bar.start()
 
     def on_step(self, metrics: StepMetrics, progress: TrainingProgress) -> None:
-        """Move the bar."""
+        """Update the bar."""
         self._speed.add(metrics)
         if self._bar is not None:
             spent, left = f"{amount(progress.flops)}FLOP", _time_left(progress, self.settings)
@@ -246,26 +195,74 @@ class LiveBar:
                 self.console.print(f"           [{style}]{escape(text)}[/]")
 
     def on_message(self, message: str, progress: TrainingProgress) -> None:
-        """Print it."""
+        """Print the message."""
         from rich.markup import escape
 
         self.console.print(f"  [yellow]{escape(message)}[/]")
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.stop()
 
 
+class TensorBoard:
+    """TensorBoard events, if `train.tensorboard` is set."""
+
+    def __init__(self, folder: Path, every: int):
+        try:
+            from torch.utils.tensorboard.writer import SummaryWriter
+        except ImportError:
+            raise SettingsError('train.tensorboard needs the extra: pip install "regard[tensorboard]"') from None
+        self._make, self._folder, self._every = SummaryWriter, folder, every
+        self._writer: SummaryWriter | None = None
+
+    def on_start(self, progress: TrainingProgress) -> None:
+        """Open the event file. TensorBoard hides events after the checkpoint that training continues from."""
+        self._writer = self._make(str(self._folder), purge_step=progress.step + 1)
+
+    def on_step(self, metrics: StepMetrics, progress: TrainingProgress) -> None:
+        """Log every n-th step."""
+        if metrics.step % self._every == 0:
+            self._add("train/loss", progress.loss, metrics.step)
+            self._add("train/rate", metrics.rate, metrics.step)
+            self._add("train/norm", metrics.norm, metrics.step)
+            self._add("train/tokens_per_second", metrics.tokens / max(metrics.seconds, 1e-9), metrics.step)
+
+    def on_validation(self, validation: Validation, progress: TrainingProgress, *, best: bool) -> None:
+        """Log the scores and the samples."""
+        for name, score in validation.scores.items():
+            self._add(f"valid/{name}", score, progress.step)
+        for number, sample in enumerate(validation.samples):
+            text = "\n".join(f"    {value}" for value in sample.values())
+            if self._writer is not None:
+                self._writer.add_text(f"sample {number + 1}", text, progress.step)
+
+    def on_message(self, message: str, progress: TrainingProgress) -> None:
+        """Log the message."""
+        if self._writer is not None:
+            self._writer.add_text("notice", message, progress.step)
+
+    def close(self) -> None:
+        """Flush and close."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _add(self, name: str, value: float, step: int) -> None:
+        if self._writer is not None:
+            self._writer.add_scalar(name, value, step)
+
+
 class SpeedMeter:
-    """Throughput and share of the machine's matmul peak in the precision of the training, over the last few updates."""
+    """Speed over the last few steps, also as a share of the machine's peak speed of matrix products."""
 
     def __init__(self, settings: TrainSettings, unit: str = "tokens", processes: int = 1):
         self._settings, self._unit, self._processes = settings, unit, processes
         self._tokens, self._flops = 0.0, 0.0
 
     def add(self, metrics: StepMetrics) -> None:
-        """Take in one metrics."""
+        """Count one step."""
         share = 0.1 if self._tokens else 1.0
         seconds = max(metrics.seconds, 1e-9)
         self._tokens += share * (metrics.tokens / seconds - self._tokens)
@@ -281,13 +278,13 @@ class SpeedMeter:
 
 
 def share_done(progress: TrainingProgress, settings: TrainSettings) -> float:
-    """How much of the training is done, by updates or by minutes, whichever ends first."""
+    """How much of the training is done, by steps or by minutes, whichever is more."""
     by_steps = progress.step / (progress.cooldown_until or settings.max_steps)
     return max(by_steps, progress.seconds / (60 * settings.max_minutes)) if settings.max_minutes else by_steps
 
 
 def _time_left(progress: TrainingProgress, settings: TrainSettings) -> str:
-    """Nothing where only patience will end it: that cannot be told."""
+    """The longest time that is left; empty if it is not known, because only patience ends training."""
     share = share_done(progress, settings)
     endless = ends_by_patience_only(settings) and not progress.cooldown_until
     if share <= 0 or progress.seconds <= 0 or endless:
