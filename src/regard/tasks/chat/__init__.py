@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from regard.config.ranges import require
+from regard.config.ranges import CheckedSettings, Count
 from regard.tasks import Task
 
 TURN = "<turn>"
@@ -12,14 +13,13 @@ TURN = "<turn>"
 
 
 @dataclass(frozen=True)
-class ChatSettings:
+class ChatSettings(CheckedSettings):
     """What a reply is made from."""
 
-    context_turns: int = 5
-    """A reply is made from at most this many turns before it; 1: from the last one alone."""
+    section: ClassVar[str] = "chat"
 
-    def __post_init__(self) -> None:
-        require(self.context_turns >= 1, "chat.context_turns must be at least 1")
+    context_turns: Count = 5
+    """A reply is made from at most this many turns before it; 1: from the last one alone."""
 
 
 TASK = Task(

@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
 
-from regard.config.ranges import require
+from regard.config.ranges import CheckedSettings, Count, CountOrZero, Range
 from regard.tasks import Task
 
 
 @dataclass(frozen=True)
-class TagSettings:
+class TagSettings(CheckedSettings):
     """How words are read and labelled."""
 
-    column: int = 0
+    section: ClassVar[str] = "tag"
+
+    column: CountOrZero = 0
     """Column of a CoNLL file that holds the labels, counted from 1; 0: the last one (CoNLL-U: UPOS)."""
     scheme: Literal["BIO", "BIOES"] = "BIO"
     """How answers mark spans. They are learnt as BIOES, from files in BIO, IOB1 or BIOES."""
-    max_word_pieces: int = 20
+    max_word_pieces: Annotated[int, Range(2)] = 20
     """Of a word with more pieces, the pieces in the middle are left out."""
-    max_words: int = 150
+    max_words: Annotated[int, Range(8)] = 150
     """A sentence of more words is read in overlapping windows of this many words."""
-    batch_words: int = 4096
+    batch_words: Count = 4096
     """Words in a batch when a trained model labels sentences."""
-
-    def __post_init__(self) -> None:
-        require(self.column >= 0, "tag.column counts from 1; 0 is the last one")
-        require(self.max_word_pieces >= 2, "tag.max_word_pieces must be at least 2")
-        require(self.max_words >= 8, "tag.max_words must be at least 8")
-        require(self.batch_words >= 1, "tag.batch_words must be at least 1")
 
 
 TASK = Task(
