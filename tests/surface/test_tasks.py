@@ -1,7 +1,9 @@
 """The contract of tasks: what every registered task has, and how far apart tasks are."""
 
+import ast
 import dataclasses
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +12,7 @@ from regard.config.recipe import describe, make_recipe, to_table
 from regard.models import presets
 from regard.registry import TASKS
 from regard.tasks.training import Training, training_of
-from tests.surface.test_closures import closure, ours
+from tests.surface.test_closures import ROOT, closure, ours
 
 MOST_MODULES = 60
 """Of ours, that importing the training of a task may import. Lower it when it falls."""
@@ -79,3 +81,51 @@ def test_the_training_of_a_task_imports_little_and_no_other_task(name):
 def test_the_facts_of_a_task_need_no_torch(name):
     assert "torch" not in closure(TASKS[name])
     assert import_module(TASKS[name]).TASK is tasks.find(name)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Nothing outside the folder of a task knows it by name
+
+MAY_NAME_TASKS = ("registry.py", "cli/demo.py", "server/openai.py", "server/libretranslate.py")
+"""The registry, the demonstration, and the two APIs of others."""
+
+STILL_NAMED = {
+    "__init__.py": set(TASKS),  # types of the public names, which test_imports.py compares with the registry
+    "cli/export.py": {"translate"},  # what quantization costs
+    "documents/html.py": {"translate"},  # the attribute of HTML
+    "documents/markdown.py": {"tag"},  # the group of a regular expression
+    "server/app.py": {"translate"},
+    "server/files.py": {"translate"},
+    "server/metrics.py": {"translate"},
+    "server/runs.py": {"translate"},
+    "server/translation.py": {"translate"},
+    "server/v1.py": {"chat", "translate"},
+    "tasks/retrieve/__init__.py": {"chat"},  # the command
+}
+"""Files that name tasks or import their folders, with the tasks. It only shrinks: what is mended must leave it."""
+
+
+def named_tasks(path: Path) -> set[str]:
+    """The tasks outside its own folder that a file names in a string or imports from."""
+    place = path.relative_to(ROOT).parts
+    own = place[1] if place[0] == "tasks" and len(place) > 2 else ""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and node.value in TASKS:
+            found.add(node.value)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            modules = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            found |= {task for task, home in TASKS.items() for one in modules if f"{one}.".startswith(f"{home}.")}
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+            found |= {task for task, home in TASKS.items() for one in names if f"{one}.".startswith(f"{home}.")}
+    return found - {own} - BUILD_ON.get(own, set())
+
+
+def test_only_its_folder_and_the_registry_know_a_task():
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        place = path.relative_to(ROOT).as_posix()
+        if place not in MAY_NAME_TASKS and (tasks_named := named_tasks(path)):
+            found[place] = tasks_named
+    assert found == STILL_NAMED

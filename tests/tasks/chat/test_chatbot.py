@@ -244,5 +244,5 @@ def test_regard_trace_takes_a_loaded_run(chatter):
     with regard.trace(chatter) as tape:
         chatter.reply(["hello there"])
     assert tape
-    with pytest.raises(regard.RegardError, match="list has no network to look into"), regard.trace([]):
+    with pytest.raises(regard.RegardError, match="list has no network"), regard.trace([]):
         pass

@@ -15,7 +15,8 @@ from regard.config.recipe import make_recipe, with_overrides
 from regard.errors import SettingsError
 from regard.files import is_typed, read_input_lines
 from regard.run import Run
-from regard.tasks import find, load, part
+from regard.tasks import find, load, names, part
+from regard.tasks.chat import TASK
 from regard.tasks.translate.cli import add_search, search_settings
 from regard.terminal import QUIET, Command, Parser, console, for_people, show_weights, show_words
 
@@ -39,13 +40,18 @@ def configure(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Talk."""
-    opened = Run.open(options.run).require("chat", "retrieve")  # a wrong name is reported before anything is read
+    opened = Run.open(options.run).require(*_talking())  # a wrong name is reported before anything is read
     conversation = (_open_writer if _writes(opened) else _open_knowledge)(opened, options)
     if is_typed() and not options.json:
         talk(conversation)
     else:
         answer_lines(conversation, read_input_lines(forgiving=True), as_json=options.json)
     return 0
+
+
+def _talking() -> list[str]:
+    """The tasks whose runs are used by this command: they have `reply`."""
+    return [name for name in names() if find(name).command == TASK.command]
 
 
 def _writes(opened: Run) -> bool:
