@@ -1,17 +1,18 @@
 """The contract between an architecture and everything else. Search, training and analysis know only this.
 
-    encode(source)              -> memory           once a sentence; shared by all its beams
+    encode(source)              -> memory           once per sentence; shared by its hypotheses
     start(memory)               -> state            any tree of tensors [B, W, ...], with W = 1
     step(token_BW, state, memory) -> logits, state  one token further, cached
     forward(source, target_BT)  -> logits_BTV       teacher forcing, the whole target at once
 
 `step` repeated equals `forward`: tests/laws holds every registered architecture to it. A memory or a state is a tree of
 tuples, dictionaries and tensors whose first axis is the batch (and second, in a state, the beam), so that search can
-select and reorder rows without knowing what they mean. A branch may know a faster way and bring it as `keep(rows_N)`
-and `follow(beams_BW)`, as a cache does (layers/kv_cache.py). A state is good for one step; the logits are the caller's.
+select and reorder rows without knowing what they mean. An object in the tree may do this faster with methods
+`keep(rows_N)` and `follow(beams_BW)`, as the KV cache does (layers/kv_cache.py). A state may be used for one step only;
+the caller may change the logits.
 
-A classifier of documents stops after `encode`, which gives one vector a document; `forward` scores the labels. A tagger
-has one vector a word, and a chain of labels on top.
+A classifier has only `encode`, which gives one vector per document; `forward` scores the labels. A tagger has one
+vector per word, and a linear-chain CRF over the labels.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class Example(NamedTuple):
 
 
 class Network(nn.Module):
-    """What training must know of a model, whatever its task."""
+    """What training knows about a model of any task."""
 
     output: nn.Linear
     """Maps the last states to scores: over the target vocabulary, or over labels."""
@@ -110,7 +111,7 @@ class Seq2Seq(Network):
 
     @abstractmethod
     def start(self, memory: EncoderOutput) -> Tree:
-        """The state before the first token, one hypothesis a sentence."""
+        """The state before the first token, one hypothesis per sentence."""
 
     @abstractmethod
     def step(self, token_BW: Tensor, state: Tree, memory: EncoderOutput) -> tuple[Tensor, Tree]:
@@ -150,7 +151,7 @@ class ClassifierModel(Network):
 
     @abstractmethod
     def encode(self, documents: Documents) -> Tensor:
-        """One vector a document [B, D]."""
+        """One vector per document [B, D]."""
 
     def forward(self, documents: Documents) -> Tensor:
         """Scores of the labels [B, L]."""
@@ -165,7 +166,7 @@ class ClassifierModel(Network):
 
     @abstractmethod
     def shading(self, tape: Mapping[str, AttentionRecord], documents: Documents) -> Tensor:
-        """Each token's share of what was looked at [B, U, S], from what a trace of `forward` saw; they sum to one."""
+        """The share of each token in the attention [B, U, S], from a trace of `forward`; a document's sum to 1."""
 
 
 class Words(Protocol):
@@ -181,17 +182,17 @@ class Words(Protocol):
 
 
 class TaggerModel(Network):
-    """Words to scores of labels. A subclass writes `encode`, and owns `output` and `chain`."""
+    """Words to scores of labels. A subclass writes `encode`, and owns `output` and `crf`."""
 
     crf: LinearChainCRF
-    """What the labels of neighbours have to do with each other."""
+    """Scores of pairs of neighbouring labels."""
 
     @abstractmethod
     def encode(self, sentences: Words) -> Tensor:
-        """One vector a word [B, T, D]."""
+        """One vector per word [B, T, D]."""
 
     def forward(self, sentences: Words) -> Tensor:
-        """Scores of the labels of each word on its own [B, T, L]; the chain adds those of neighbours."""
+        """Scores of the labels of each word alone [B, T, L]; the CRF adds scores of neighbouring labels."""
         return self.output(self.encode(sentences))
 
     def examples(self) -> Iterator[Example]:
@@ -209,7 +210,7 @@ Layer = TypeVar("Layer", bound=nn.Module)
 
 
 class LayerNames(nn.ModuleList, Generic[Layer]):
-    """A list of layers that knows of which kind they are."""
+    """A list of layers with a type for its elements."""
 
     def __init__(self, layers: Iterable[Layer]):
         super().__init__(layers)

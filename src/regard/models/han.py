@@ -1,11 +1,11 @@
 """The hierarchical attention network: "Hierarchical Attention Networks for Document Classification", Yang et al. 2016.
 
-Words are read in both directions by a GRU and weighed by attention with a learnt context vector: a sentence vector. The
-same once more over the sentences: the document vector, from which the labels are scored.
+Words are read in both directions by a GRU and weighted by attention with a learned context vector: the sentence vector.
+The same over the sentences gives the document vector, from which the labels are scored.
 
-Departures: word vectors are learnt with the rest instead of by word2vec before; dropout, which the paper has not, takes
-the same features from all words, and from all sentences, of a document (Gal and Ghahramani 2016), so that a recurrent
-state cannot find them again a word later; the reset gate acts after the recurrent product.
+Departures: word vectors are learned with the rest, not by word2vec before; dropout, which the paper does not have,
+removes the same features for all words, and for all sentences, of a document (Gal and Ghahramani 2016), so that a
+recurrent state cannot recover them from the next word; the reset gate acts after the recurrent product.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PRESETS: dict[str, ModelSettings] = {"han": HANSettings("han")}
 
 
 class HANLevel(nn.Module):
-    """Sequences in, one vector each: a GRU from both ends, then attention with a context vector."""
+    """One vector per sequence: a bidirectional GRU, then attention with a context vector."""
 
     def __init__(self, inputs: int, width: int, dropout: float, name: str):
         super().__init__()

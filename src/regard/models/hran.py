@@ -7,7 +7,7 @@ is guided from two sides: by the decoder's state, and by the utterance encoder's
 
 The source is one sequence in which a marker token closes every utterance but the last; HRAN finds them by its id.
 
-Departures: the reset gate acts after the recurrent product; the state after the last utterance is learnt, where the
+Departures: the reset gate acts after the recurrent product; the state after the last utterance is learned, where the
 paper draws it from a Gaussian; the decoder starts from the last word states of the last utterance; the readout is
 Bahdanau's maxout over state, last word and context, where the paper has state and last word; both directions of the
 word encoder together are as wide as the other states; the embeddings of both sides and the output may be one matrix.
@@ -76,17 +76,16 @@ class HRANSettings(ModelSettings):
 PRESETS: dict[str, ModelSettings] = {"hran": HRANSettings("hran")}
 
 
-# Looking at two levels of attention as though they were one: HRAN's words and utterances, for the taps.
-#
-# Every tool for looking inside knows weights over the tokens of the source. So both levels are laid out over these:
+# ---------------------------------------------------------------------------------------------------------------------
+# Recording two levels of attention. Every tool of analysis/ expects weights over the tokens of the source, so both
+# levels are written as such:
 #
 # "decoder.word"       the weights of the words in their utterances; they sum to 1 in each
 # "decoder.utterance"  the weights of the utterances, at the tokens that close them
-# "decoder.cross"      their product, which sums to 1; what replaces it is taken apart into the two again
+# "decoder.cross"      their product, which sums to 1; a replacement is split into the two levels again
 #
-# Utterances have other states at each step, so what is recorded as keys and values are the word states. Who listens
-# to
-# words is asked once an utterance, the weights of the others being 0.
+# The states of utterances differ from step to step, so the word states are recorded as keys and values. A hook on
+# words is called once per utterance, with weights of 0 for the words of the others.
 
 
 Context = Callable[[Tensor, AttentionHook, AttentionHook], Tensor]
@@ -94,7 +93,7 @@ Context = Callable[[Tensor, AttentionHook, AttentionHook], Tensor]
 
 
 class TwoLevelHooks(NamedTuple):
-    """What may be listened to."""
+    """The hooks of the two levels, and of their product."""
 
     word: AttentionHook
     utterance: AttentionHook
@@ -102,12 +101,12 @@ class TwoLevelHooks(NamedTuple):
 
     @property
     def idle(self) -> bool:
-        """Nobody looks."""
+        """Whether no hook is in use."""
         return all(tap.idle for tap in self)
 
 
 class TwoLevelAttentionRecorder:
-    """Runs the steps of one pass for those who look, and tells them when it is over."""
+    """Runs the decoder steps of one pass with hooks, and records the attention of all steps at the end."""
 
     def __init__(self, taps: TwoLevelHooks, context: Context, memory: EncoderOutput, places: Sequence[Tensor]):
         """`places` [B, L]: where the words of each utterance stand among the S source tokens; S for none."""
@@ -119,7 +118,7 @@ class TwoLevelAttentionRecorder:
         self._steps: dict[AttentionHook, list[Tensor]] = {tap: [] for tap in taps}
 
     def context(self, state_ND: Tensor) -> Tensor:
-        """One step, its weights shown and, if somebody wishes, replaced."""
+        """One step. Hooks receive its weights and may replace them."""
         words: list[Tensor] = []
         shares: list[Tensor] = []
         context_ND = self._run(state_ND, self._hear_words(words), self._hear_utterances(shares))
@@ -136,8 +135,8 @@ class TwoLevelAttentionRecorder:
         self._queries.append(state_ND.unflatten(0, (len(self._ends_BU), 1, -1)))
         return context_ND
 
-    def tell(self) -> None:
-        """The steps as one pass, for those who record."""
+    def record(self) -> None:
+        """Give all steps, as one pass, to the hooks that record."""
         states = self._memory.states_BSD.unsqueeze(1)
         query = torch.cat(self._queries, dim=-2)
         for tap, steps in self._steps.items():
@@ -343,24 +342,24 @@ class HRANDecoder(nn.Module):
     def forward(self, x_TNE: Tensor, state_ND: Tensor, memory: EncoderOutput) -> tuple[Tensor, Tensor]:
         """T readouts [T, N, D] after T embedded tokens, and the state from there."""
         turns, taps = self._hear(memory.extra.turns, len(state_ND)), self.taps
-        witness = None
+        recorder = None
         if not taps.idle:
             places = [turn.place_BL for turn in memory.extra.turns]
-            witness = TwoLevelAttentionRecorder(taps, partial(self.context, turns), memory, places)
+            recorder = TwoLevelAttentionRecorder(taps, partial(self.context, turns), memory, places)
         contexts, states = [], []
         for read_NG in self.cell.read(self.drop(x_TNE)).unbind(0):
-            context_ND = witness.context(state_ND) if witness else self.context(turns, state_ND)
+            context_ND = recorder.context(state_ND) if recorder else self.context(turns, state_ND)
             (state_ND,) = self.cell(self.cell.feed_in(read_NG, context_ND), (state_ND,))
             contexts.append(context_ND)
             states.append(state_ND)
-        if witness:
-            witness.tell()
+        if recorder:
+            recorder.record()
         read = torch.cat([torch.stack(states), x_TNE, torch.stack(contexts)], dim=-1)
         return torch.maximum(*self.maxout(read).chunk(2, dim=-1)), state_ND
 
     @property
     def taps(self) -> TwoLevelHooks:
-        """Where one can look: at words, at utterances, at both as one."""
+        """The hooks: on words, on utterances, on both as one."""
         return TwoLevelHooks(self.word_attention.tap, self.utterance_attention.tap, self.tap)
 
     def context(
@@ -373,7 +372,7 @@ class HRANDecoder(nn.Module):
         """What is seen of the context from this state, [N, D]. The taps are shown the weights of their level."""
         above_ND = self.initial_utterance_state.repeat(len(state_ND), 1)
         levels = []
-        for turn in turns:  # from the last utterance back: what was said later tells what mattered before
+        for turn in turns:  # from the last utterance to the first: later ones guide the attention to earlier ones
             guide_ND = torch.cat([state_ND, above_ND], dim=-1)
             seen_ND = self.word_attention(guide_ND, turn.words, turn.mask_BL, word)
             (next_ND,) = self.utterance_encoder(self.utterance_encoder.read(seen_ND), (above_ND,))

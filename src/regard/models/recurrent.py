@@ -1,21 +1,21 @@
 """Recurrent encoder-decoders, one family from 2014 to 2016: one encoder, three decoders.
 
-`PassOn`, without attention: "Sequence to Sequence Learning with Neural Networks", Sutskever et al. 2014. The last state
-of each encoder layer starts the decoder layer of the same height; the source is read from its end. Departures: the
+`NoAttentionDecoder`: "Sequence to Sequence Learning with Neural Networks", Sutskever et al. 2014. The last state of
+each encoder layer starts the decoder layer of the same height; the source is read from its end. Departures: the
 source's end token is read in reverse with the rest, and the target has a start token of its own.
 
-`Bahdanau`, attend and then step: "Neural Machine Translation by Jointly Learning to Align and Translate", Bahdanau et
-al. 2015. Departures: the reset gate acts after the recurrent product; the first state sees the last states of both
-directions, not of the backward one alone; the deep output reads the new state, as section 3.1 has it, where the
+`BahdanauDecoder`, attend and then step: "Neural Machine Translation by Jointly Learning to Align and Translate",
+Bahdanau et al. 2015. Departures: the reset gate acts after the recurrent product; the first state sees the last states
+of both directions, not of the backward one alone; the deep output reads the new state, as section 3.1 has it, where the
 appendix has the old one, and its maxout layer is as wide as the state instead of half as wide.
 
-`Luong`, step and then attend: "Effective Approaches to Attention-based Neural Machine Translation", Luong et al. 2015,
-global attention with input feeding. Departures: no local attention and no location score; a scaled dot product beside
-the paper's scores; the source is read forwards unless `reverse_source` is set.
+`LuongDecoder`, step and then attend: "Effective Approaches to Attention-based Neural Machine Translation", Luong et al.
+2015, global attention with input feeding. Departures: no local attention and no location score; a scaled dot product
+beside the paper's scores; the source is read forwards unless `reverse_source` is set.
 
-GNMT: "Google's Neural Machine Translation System", Wu et al. 2016. It is `Bahdanau` made deep: the bottom layer alone
-attends and every layer reads the context, so that only the bottom layer needs a loop with attention in it. Departures:
-the decoder starts from the encoder's last states; Bahdanau's deep output stands before the softmax.
+GNMT: "Google's Neural Machine Translation System", Wu et al. 2016. It is a deep `BahdanauDecoder`: the bottom layer
+alone attends and every layer reads the context, so that only the bottom layer needs a loop with attention in it.
+Departures: the decoder starts from the encoder's last states; Bahdanau's deep output stands before the softmax.
 
 In all of them: orthogonal recurrent weights (Bahdanau et al.), Glorot's spread elsewhere and a forget gate that starts
 open, instead of small random numbers; embeddings times the root of their width; dropout on what each layer and the
@@ -157,7 +157,7 @@ class RecurrentContext(NamedTuple):
 
 
 class RecurrentState(NamedTuple):
-    """Where a decoding stands: what each layer carries, and (Luong) the combined state that is fed back."""
+    """The state of decoding: the state of each layer, and (Luong) the output vector that is fed back."""
 
     layers: tuple[CellState, ...]
     fed: tuple[Tensor, ...] = ()
@@ -237,7 +237,7 @@ class Bridge(nn.Module):
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Decoders. Each takes a state and T embedded tokens [T, N, E] of N rows; it gives T readouts [T, N, D] and a new state.
-# Teacher forcing is one call with the whole target (N = B), search one call a token (T = 1, N = B W).
+# Teacher forcing is one call with the whole target (N = B), search one call per token (T = 1, N = B W).
 
 
 class RecurrentStack(nn.Module):
@@ -280,7 +280,7 @@ class NoAttentionDecoder(nn.Module):
 
 
 class BahdanauDecoder(nn.Module):
-    """Bahdanau et al.: the bottom cell's last state looks, then the cell reads [token; context].
+    """Bahdanau et al.: the bottom cell's last state is the query, then the cell reads [token; context].
 
     Layers above it read [state below; context] (Wu et al.).
     """
@@ -316,7 +316,7 @@ class BahdanauDecoder(nn.Module):
 
 
 class LuongDecoder(nn.Module):
-    """Luong et al.: the top state looks, tanh(W [context; state]) speaks and is fed to the bottom cell's next step."""
+    """Luong et al.: the top state is the query; tanh(W [context; state]) is the output, and input of the next step."""
 
     def __init__(self, settings: RecurrentSettings, memory_width: int):
         super().__init__()

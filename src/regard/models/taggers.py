@@ -1,10 +1,10 @@
-"""Taggers: a label for every word. Both read words from their pieces (layers/char_cnn.py), then each word among the
-others, and end in a chain over labels (layers/crf.py).
+"""Taggers: a label for every word. Both encode words from their pieces (layers/char_cnn.py), then words in their
+sentence, and end in a linear-chain CRF over labels (layers/crf.py).
 
-`RecurrentTagger` reads with GRUs from both ends: the bidirectional LSTM with a CRF of Huang et al. 2015, and the
-spelling of Ma and Hovy 2016. Departures: GRUs for LSTMs; vectors of whole words are found by hashing and learnt with
-the rest, not pretrained; they are hidden at random so that the spelling must do for unknown words. `EncoderTagger` has
-the Transformer's encoder blocks instead of GRUs, so that attention between words can be looked at.
+`BiGRUCRF` has bidirectional GRUs: the bidirectional LSTM with a CRF of Huang et al. 2015, and the spelling of Ma and
+Hovy 2016. Departures: GRUs for LSTMs; vectors of whole words are found by hashing and learned with the rest, not
+pretrained; they are hidden at random, so that the model can label unknown words by their spelling. `TransformerCRF` has
+Transformer encoder blocks instead of GRUs, so that attention between words can be inspected.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ PRESETS: dict[str, ModelSettings] = {
 
 
 class BiGRUCRF(TaggerModel):
-    """Spelling, GRUs from both ends, chain."""
+    """Word encoder, bidirectional GRUs, CRF."""
 
     def __init__(self, settings: BiGRUCRFSettings, vocabulary: int, labels: int):
         super().__init__()
@@ -115,7 +115,7 @@ class BiGRUCRF(TaggerModel):
 
 
 class TransformerCRF(TaggerModel):
-    """Spelling, encoder blocks, chain."""
+    """Word encoder, Transformer encoder blocks, CRF."""
 
     def __init__(self, settings: TransformerCRFSettings, vocabulary: int, labels: int):
         super().__init__()
@@ -130,7 +130,7 @@ class TransformerCRF(TaggerModel):
         self.crf = LinearChainCRF(labels)
 
     def encode(self, sentences: Words) -> Tensor:
-        """Read the words, then let them look at each other."""
+        """Read the words, then attend to each other."""
         mask_BT = visible(sentences.mask_BTS[:, :, 0])
         x_BTD = self.project(self.drop(self.word_encoder(sentences.ids_BTS, sentences.mask_BTS)))
         x_BTD = self.drop(self.positions(x_BTD))

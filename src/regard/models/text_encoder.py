@@ -1,7 +1,7 @@
-"""An encoder of questions and answers: the Transformer's encoder, its states pooled, one vector of length one a text.
+"""An encoder of questions and answers: the pooled states of a Transformer encoder, one vector of length 1 per text.
 
-The product of two vectors is the cosine of their angle, and says how near the texts are. Both sides of a pair are read
-by the same weights (Reimers and Gurevych 2019), for most are questions on both sides.
+The dot product of two vectors is the cosine of their angle, and measures how similar the texts are. Both sides of a
+pair are encoded by the same weights (Reimers and Gurevych 2019), because most pairs consist of two questions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from regard.models.transformer_settings import TextEncoderSettings
 
 
 class TextEncoder(Network):
-    """Encoder, pooling, direction."""
+    """Encoder, pooling, projection to a unit vector."""
 
     def __init__(self, settings: TextEncoderSettings, vocabulary: int):
         super().__init__()

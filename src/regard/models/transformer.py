@@ -1,10 +1,10 @@
 """The Transformer: "Attention Is All You Need", Vaswani et al. 2017.
 
-Departures from the paper, all by option: the norm may stand before each sub-layer, which trains without a long warm-up;
-GELU, Swish and SwiGLU beside ReLU; learned, rotary or no positions; positions concatenated instead of added; restricted
-self-attention in the encoder; encoder and decoder of different depth; fewer heads in some attentions than in others, or
-none, as pruning leaves them. Dropout is where section 5.4 of the paper puts it: on the embeddings and on the output of
-each sub-layer, not on the attention weights.
+Departures from the paper, all by option: pre-norm, which trains without a long warm-up; GELU, Swish and SwiGLU beside
+ReLU; learned, rotary or no positional encodings; encodings concatenated instead of added; restricted self-attention in
+the encoder; encoder and decoder of different depth; fewer heads in some attentions than in others, or none, as pruning
+leaves them. Dropout is where section 5.4 of the paper has it: on the embeddings and on the output of each sub-layer,
+not on the attention weights.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class FeedForward(nn.Module):
         elif self.activation == "swish":
             inner = F.silu(inner)
         else:
-            inner = F.relu(inner, inplace=True)  # its gradient needs the output alone
+            inner = F.relu(inner, inplace=True)  # its gradient needs only the output
         return self.down(inner)
 
 
 class Residual(nn.Module):
-    """What stands around a sub-layer: norm(x + drop(f(x))) as in the paper, or x + drop(f(norm(x)))."""
+    """Residual connection and norm of a sub-layer: norm(x + drop(f(x))) as in the paper, or x + drop(f(norm(x)))."""
 
     def __init__(self, settings: EncoderSettings):
         super().__init__()
@@ -62,19 +62,19 @@ class Residual(nn.Module):
         self.drop = Dropout(settings.dropout)
 
     def enter(self, x: Tensor) -> Tensor:
-        """What the sub-layer reads."""
+        """The input of the sub-layer."""
         return self.norm(x) if self.before else x
 
     def leave(self, x: Tensor, update: Tensor) -> Tensor:
-        """The stream after the sub-layer has spoken."""
+        """The residual stream with the output of the sub-layer added."""
         x = x + self.drop(update)
         return x if self.before else self.norm(x)
 
 
 def zero_init_residual(model: nn.Module) -> None:
-    """Let every sub-layer add nothing to the stream at first: what is learnt first is what the words say by themselves.
+    """Initialise the output of every sub-layer to zero, so that every block starts as the identity.
 
-    With norms before the sub-layers a small corpus is learnt in fewer updates (docs/log.md).
+    With pre-norm, a small corpus is learned in fewer steps (docs/log.md).
     """
     for part in model.modules():
         if isinstance(part, SelfAttention | CrossAttention):
@@ -211,7 +211,7 @@ class Embedding(nn.Module):
         """Vectors [B, T, D] of a sequence whose first token stands at position `start`."""
         x_BTD = self.tokens(ids_BT) * self.scale
         if self.training and self.hide.dropped:
-            x_BTD = x_BTD * self.hide(x_BTD.new_ones(*ids_BT.shape, 1))  # a token is there or not, as a whole
+            x_BTD = x_BTD * self.hide(x_BTD.new_ones(*ids_BT.shape, 1))  # a token is hidden as a whole
         return self.drop(self.positions(x_BTD, start))
 
 
@@ -223,12 +223,12 @@ def _placed_embedding(settings: TransformerSettings, vocabulary: int) -> Embeddi
 
 
 def last_norm(settings: EncoderSettings) -> nn.Module:
-    """Norms before the sub-layers leave the stream itself without one: it gets one at the end."""
+    """With pre-norm the residual stream itself is not normalised, so it gets a norm at the end."""
     return nn.LayerNorm(settings.width) if settings.norm == "pre" else nn.Identity()
 
 
 class Encoder(nn.Module):
-    """Embedding and encoder blocks: states for a translation, a classifier or a tagger to read."""
+    """Embedding and encoder blocks: states for a decoder, a classifier or a text encoder."""
 
     def __init__(self, embed: Embedding, settings: EncoderSettings):
         super().__init__()
@@ -247,7 +247,7 @@ class Encoder(nn.Module):
 
 
 class State(NamedTuple):
-    """Where a decoding stands: what each layer has seen so far."""
+    """The state of decoding: the KV cache of each layer."""
 
     caches: tuple[KVCache, ...]
 
@@ -316,7 +316,7 @@ class Transformer(Seq2Seq):
 
 
 class LanguageModel(Seq2Seq):
-    """The decoder alone: P(y) of the lectures. The source tells it only how many sentences there are."""
+    """The decoder alone: P(y) of the lectures. Of the source it uses only the number of sentences."""
 
     def __init__(self, settings: TransformerSettings, vocabulary: int):
         super().__init__()

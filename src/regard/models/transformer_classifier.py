@@ -1,8 +1,8 @@
-"""A classifier that reads with the Transformer's encoder and pools its states into one vector a document.
+"""A classifier that reads with the Transformer's encoder and pools its states into one vector per document.
 
-A long document is handed in as windows of whole sentences. Each window is read on its own, with positions of its own,
-which costs no more for a long document than its length says; the pooling then sees the tokens of all windows together.
-So nothing of a document is lost to a limit on positions, but words in different windows do not see each other.
+A long document is given as windows of whole sentences. Each window is encoded separately, with its own positions, so
+that the cost grows linearly with the length; pooling covers the tokens of all windows. No part of a document is lost to
+a limit on positions, but words in different windows do not attend to each other.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class WindowLayout(NamedTuple):
 
 
 class TransformerClassifier(ClassifierModel):
-    """Encoder, pooling, scores."""
+    """Encoder, pooling, scores of labels."""
 
     def __init__(self, settings: TransformerClassifierSettings, vocabulary: int, labels: int):
         super().__init__()
