@@ -1,11 +1,13 @@
 """Settings: names, types, defaults and help."""
 
 import dataclasses
+import re
 
 import pytest
 
-from regard import config
-from regard.config import Recipe
+from regard import config, registry
+from regard.config import ModelSettings, Recipe
+from regard.config.ranges import Share
 from regard.config.recipe import describe, load_recipe, make_recipe, to_table, with_overrides
 from regard.errors import SettingsError
 from regard.models import presets, settings_of
@@ -53,12 +55,19 @@ def test_tables_read_back_to_the_same_recipe(arch):
         ),
         ("model.widht=8", 'settings: transformer-small has no setting "model.widht"; did you mean "model.width"?'),
         ("model.width=100", "settings: model.width 100 is not a multiple of model.heads 3"),
+        ("model.head_width=-4", "settings: model.head_width must be at least 0 and at most 65,536, not -4"),
+        ("model.max_positions=-1", "settings: model.max_positions must be at least 1, not -1"),
+        ("model.encoder_layers=1000", "settings: model.encoder_layers must be at least 1 and at most 256, not 1000"),
+        ("model.width=31", "settings: model.width must be even, at least 2 and at most 65,536, not 31"),
+        ("search.beam_size=100000", "settings: search.beam_size must be at least 1 and at most 1,000, not 100000"),
+        ("train.adam_betas=[0.9, 1.0]", "settings: train.adam_betas must be at least 0 and below 1, not 1.0"),
+        ("train.learning_rate=nan", "settings: train.learning_rate must be a finite number"),
         ("train.batch_tokens=1", "settings: train.batch_tokens must be at least 16"),
         (f"train.seed={2**63}", "settings: train.seed must be a number of 64 bits"),
-        ("train.validation_sentences=-3", "settings: train.validation_sentences must not be negative"),
-        ("train.clip_norm=-1", "settings: train.clip_norm must not be negative"),
-        ("train.warmup_steps=-5", "settings: train.warmup_steps must not be negative"),
-        ("train.weight_decay=-1", "settings: train.weight_decay must not be negative"),
+        ("train.validation_sentences=-3", "settings: train.validation_sentences must be at least 0"),
+        ("train.clip_norm=-1", "settings: train.clip_norm must be at least 0"),
+        ("train.warmup_steps=-5", "settings: train.warmup_steps must be at least 0"),
+        ("train.weight_decay=-1", "settings: train.weight_decay must be at least 0"),
         ("train.adam_betas=[2,3]", "settings: train.adam_betas must be at least 0 and below 1"),
         ("train.adam_epsilon=0", "settings: train.adam_epsilon must be above 0"),
         ("train.learning_rate=inf", "settings: train.learning_rate must be a finite number"),
@@ -105,3 +114,43 @@ def test_every_setting_has_a_line_of_help(section):
 
 def test_every_preset_carries_its_own_name():
     assert all(preset.arch == name for name, preset in presets().items())
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("embedding_width=0", "model.embedding_width must be at least 1 and at most 65,536, not 0"),
+        ("residual_from_layer=-3", "model.residual_from_layer must be at least 0, not -3"),
+        ("dropout=1.0", "model.dropout must be at least 0 and below 1, not 1.0"),
+    ],
+)
+def test_ranges_of_a_recurrent_model(setting, message):
+    with pytest.raises(SettingsError, match=f"^settings: {re.escape(message)}$"):
+        make_recipe(with_overrides({}, ["model.arch=bahdanau", f"model.{setting}"]))
+
+
+@dataclasses.dataclass(frozen=True)
+class OptionalSettings(ModelSettings):
+    """A setting that may be absent."""
+
+    arch: str = "optional"
+    rate: Share | None = None
+    """A share, or nothing."""
+
+
+PRESETS = {"optional": OptionalSettings("optional")}
+
+
+def test_a_setting_may_be_optional(monkeypatch):
+    monkeypatch.setitem(registry.ARCHITECTURES, "optional", __name__)
+    assert make_recipe({"model": {"arch": "optional"}}).model == OptionalSettings("optional")
+    recipe = make_recipe({"model": {"arch": "optional", "rate": 0.5}})
+    assert recipe.model == OptionalSettings("optional", 0.5)
+    assert make_recipe(to_table(recipe)) == recipe
+    assert "rate" not in to_table(make_recipe({"model": {"arch": "optional"}}))["model"]
+    for rate, message in (
+        (1.5, "model.rate must be at least 0 and below 1, not 1.5"),
+        ("x", "model.rate must be a number"),
+    ):
+        with pytest.raises(SettingsError, match=message):
+            make_recipe({"model": {"arch": "optional", "rate": rate}})

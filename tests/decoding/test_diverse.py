@@ -70,7 +70,7 @@ def test_scores_are_the_models_own(model):
 
 
 def test_what_does_not_go_together_is_refused():
-    with pytest.raises(SettingsError, match=r"does not fall into search\.beam_groups 2"):
+    with pytest.raises(SettingsError, match=r"is not a multiple of search\.beam_groups 2"):
         SearchSettings(beam_size=5, beam_groups=2)
     with pytest.raises(SettingsError, match=r"search\.beam_groups cannot be combined"):
         check_search(SearchSettings(beam_size=4, beam_groups=2, sample=True), 1, False)

@@ -45,11 +45,6 @@ class Range:
         return ", ".join((["even"] if self.even else []) + [" and ".join(words)])
 
 
-def AtLeast(low: float) -> Range:
-    """Numbers from `low` up."""
-    return Range(low)
-
-
 Positive = Annotated[float, Range(above=0)]
 """A number above 0."""
 NotNegative = Annotated[float, Range(0)]
@@ -93,13 +88,6 @@ def require(condition: bool, message: str) -> None:
     """Raise a `SettingsError` unless the condition holds."""
     if not condition:
         raise SettingsError(message)
-
-
-def require_finite(settings: Any, section: str) -> None:
-    """Raise a `SettingsError` for a number that is infinite or not a number."""
-    for field in fields(settings):
-        value = getattr(settings, field.name)
-        require(not isinstance(value, float) or math.isfinite(value), f"{section}.{field.name} must be a finite number")
 
 
 @functools.cache

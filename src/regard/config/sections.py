@@ -1,32 +1,42 @@
-"""What to learn from, and how text becomes tokens."""
+"""The sections of a recipe that tasks share: data, tokenizer, train and search."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
 
-from regard.config.ranges import require, require_finite
+from regard.config.ranges import (
+    CheckedSettings,
+    Count,
+    CountOrZero,
+    NotNegative,
+    Positive,
+    Range,
+    Share,
+    require,
+)
 from regard.registry import TASKS
 
 
 @dataclass(frozen=True)
-class Corpus:
+class Corpus(CheckedSettings):
     """One corpus of sentence pairs."""
+
+    section: ClassVar[str] = "data"
 
     source: str = ""
     """File of source sentences; or one file with both sides (TSV, JSON lines, TMX, PO, Parquet); or "phrasebook"."""
     target: str = ""
     """File of target sentences, line by line beside the source; empty when `source` holds both sides."""
-    weight: float = 1.0
-    """How often each pair is seen in an epoch: 2 shows it twice, 0.5 shows another random half each epoch."""
-
-    def __post_init__(self) -> None:
-        require(self.weight > 0, f"data: the weight of {self.source} must be above 0, not {self.weight}")
+    weight: Positive = 1.0
+    """How often each pair is seen in an epoch: 2: twice; 0.5: another random half in each epoch."""
 
 
 @dataclass(frozen=True)
-class DataSettings:
+class DataSettings(CheckedSettings):
     """What to learn from."""
+
+    section: ClassVar[str] = "data"
 
     task: str = next(iter(TASKS))
     """What to learn: the name of a task, e.g. "tag"; `regard train --help` lists them."""
@@ -36,42 +46,39 @@ class DataSettings:
     """The corpora to validate on; empty: `valid_size` pairs are held out of the training data."""
     test: tuple[Corpus, ...] = ()
     """The corpora to score once, after training."""
-    valid_size: int = 1000
-    """How many pairs to hold out when `valid` is empty; at most a twentieth of the data, of documents a tenth."""
-    test_size: int = 1000
-    """How many pairs to hold out for the last score when `valid` and `test` are empty; at most as many as above."""
+    valid_size: CountOrZero = 1000
+    """Number of pairs to hold out when `valid` is empty; at most a twentieth of the data, of documents a tenth."""
+    test_size: CountOrZero = 1000
+    """Number of pairs to hold out for the final score when `valid` and `test` are empty; at most `valid_size`."""
     source_language: str = ""
     """Language code of the source, e.g. "en": names the run's card and finds the side of a TMX or PO file."""
     target_language: str = ""
     """Language code of the target."""
-    max_length: int = 250
-    """Pairs with more tokens than this on either side are left out of training and the validation loss, and counted."""
-
-    def __post_init__(self) -> None:
-        require(self.max_length >= 4, "data.max_length must be at least 4")
-        require(self.valid_size >= 0 and self.test_size >= 0, "data.valid_size and test_size cannot be negative")
+    max_length: Annotated[int, Range(4)] = 250
+    """Pairs with more tokens than this on either side are left out of training and of the validation loss."""
 
 
 @dataclass(frozen=True)
-class TokenizerSettings:
+class TokenizerSettings(CheckedSettings):
     """How text becomes tokens."""
 
+    section: ClassVar[str] = "tokenizer"
+
     kind: Literal["bpe", "unigram", "word", "character"] = "bpe"
-    """Subwords by BPE or unigram (SentencePiece, any text survives), whole words, or characters."""
-    vocab_size: int = 8000
-    """Number of tokens in the vocabulary, the four special ones included."""
+    """Subwords by BPE or unigram (SentencePiece; they can spell any text), whole words, or characters."""
+    vocab_size: Annotated[int, Range(8)] = 8000
+    """Number of tokens in the vocabulary, including the special ones."""
     joint: bool = True
     """One vocabulary for both sides (needed to tie source and target embeddings), or one for each."""
     lowercase: bool = False
-    """Fold case before tokenizing. The case of the output is lost."""
-    subword_regularization: float = 0.0
-    """Subword regularisation while training: share of BPE merges dropped, or 1 / temperature of unigram sampling."""
+    """Convert text to lower case before tokenizing. The case of the output is lost."""
+    subword_regularization: Share = 0.0
+    """Subword regularization in training: share of BPE merges dropped, or 1 / temperature of unigram sampling."""
     special_tokens: tuple[str, ...] = ()
-    """Texts that are one token each, wherever they stand; chat has the mark that closes a turn."""
+    """Texts that are one token each wherever they occur; chat uses one that closes a turn."""
 
-    def __post_init__(self) -> None:
-        require(self.vocab_size >= 8, "tokenizer.vocab_size must be at least 8")
-        require(0 <= self.subword_regularization < 1, "tokenizer.subword_regularization must be at least 0 and below 1")
+    def check(self) -> None:
+        """Only subwords can be regularized; a special token has a text."""
         require(
             not self.subword_regularization or self.kind in ("bpe", "unigram"),
             'tokenizer.subword_regularization needs subwords; set it to 0, or tokenizer.kind to "bpe" or "unigram"',
@@ -79,183 +86,146 @@ class TokenizerSettings:
         require(all(self.special_tokens), "tokenizer.special_tokens must not be empty")
 
 
-# How to learn.
-
-
 @dataclass(frozen=True)
-class TrainSettings:
+class TrainSettings(CheckedSettings):
     """How to learn."""
 
+    section: ClassVar[str] = "train"
+
     seed: int = 1
-    """The one seed: data order, initial weights and dropout all follow from it."""
-    max_steps: int = 100_000
+    """The seed of the data order, the initial weights and dropout."""
+    max_steps: Count = 100_000
     """Stop after this many steps."""
-    max_minutes: float = 0.0
-    """Stop after this many minutes of training and validating (reading the data comes on top); 0: no limit."""
-    batch_tokens: int = 4096
-    """Tokens in a batch: rows times the longer padded side."""
-    gradient_accumulation: int = 1
-    """Batches whose gradients are summed into one step."""
+    max_minutes: NotNegative = 0.0
+    """Stop after this many minutes of training and validation, not counting the reading of data; 0: no limit."""
+    batch_tokens: Annotated[int, Range(16)] = 4096
+    """Tokens per batch: rows times the length of the longer padded side."""
+    gradient_accumulation: Count = 1
+    """Number of batches whose gradients are summed into one step."""
     optimizer: Literal["adam", "muon"] = "adam"
     """Adam for all weights, or Muon for the matrices between hidden states and Adam for the rest."""
-    learning_rate: float = 1e-3
+    learning_rate: Positive = 1e-3
     """Peak learning rate, reached at the end of the warm-up."""
-    muon_learning_rate: float = 0.03
-    """Peak learning rate of Muon's matrices: how far a step moves an output, at most."""
-    warmup_steps: int = 400
-    """Updates over which the learning rate climbs to its peak."""
+    muon_learning_rate: Positive = 0.03
+    """Peak learning rate of Muon's matrices: the largest change of an output per step."""
+    warmup_steps: CountOrZero = 400
+    """Number of steps over which the learning rate increases to its peak."""
     schedule: Literal["inverse-sqrt", "cosine", "constant"] = "inverse-sqrt"
-    """How the learning rate falls after the warm-up."""
-    cooldown: float = 0.0
-    """Share of the training, at its end, over which the rate falls to zero and words are cut as usual; 0: none."""
+    """How the learning rate decreases after the warm-up."""
+    cooldown: Share = 0.0
+    """Share of the training, at its end, in which the learning rate and subword regularization fall to 0; 0: none."""
     zero_init_residual: bool = False
-    """Let the sub-layers of a Transformer add nothing before the first step; they find out what to add."""
-    regularization_warmup: int = 0
-    """Updates over which dropout and subword sampling climb from nothing to their full strength; 0: full at once."""
-    adam_betas: tuple[float, float] = (0.9, 0.98)
+    """Initialise the output of every Transformer sub-layer to zero, so that blocks start as the identity."""
+    regularization_warmup: CountOrZero = 0
+    """Number of steps over which dropout and subword regularization increase from zero to full strength."""
+    adam_betas: Annotated[tuple[float, float], Range(0, below=1)] = (0.9, 0.98)
     """Adam's decay rates."""
-    adam_epsilon: float = 1e-9
+    adam_epsilon: Positive = 1e-9
     """Adam's epsilon."""
-    weight_decay: float = 0.0
+    weight_decay: NotNegative = 0.0
     """Decoupled weight decay on matrices."""
-    label_smoothing: float = 0.1
-    """Share of probability spread over all tokens in the loss."""
-    r_drop: float = 0.0
-    """Weight of R-Drop: each batch is seen through two dropouts, and their predictions shall agree; 0: off."""
-    clip_norm: float = 1.0
+    label_smoothing: Share = 0.1
+    """Share of the probability that the loss spreads over all tokens."""
+    r_drop: NotNegative = 0.0
+    """Weight of R-Drop: each batch is computed with two dropout masks, and the two predictions should agree; 0: off."""
+    clip_norm: NotNegative = 1.0
     """Largest norm of the gradient; 0: no clipping."""
-    ema_decay: float = 0.998
-    """Decay of the moving average of weights that is validated and kept; 0: no averaging."""
-    average_checkpoints: int = 0
-    """Validate and keep the mean of the weights at the last so many validations, instead of the moving average."""
-    validate_every: int = 500
-    """Updates between validations."""
-    checkpoint_every: int = 500
-    """Updates between states to resume from."""
-    patience: int = 10
-    """Stop after this many validations without a better one, for models that write also by the loss; 0: never."""
+    ema_decay: Share = 0.998
+    """Decay of the exponential moving average of the weights, which is validated and saved; 0: no averaging."""
+    average_checkpoints: CountOrZero = 0
+    """Validate and save the mean of the weights at this many last validations, instead of the moving average."""
+    validate_every: Count = 500
+    """Number of steps between validations."""
+    checkpoint_every: Count = 500
+    """Number of steps between checkpoints to resume from."""
+    patience: CountOrZero = 10
+    """Stop after this many validations without improvement (models that write: of score or loss); 0: never."""
     metric: str = "loss"
     """The validation score that picks the best weights; each task has its own scores and its own default."""
-    validation_sentences: int = 500
-    """Translate this many validation sentences at each validation; 0: all."""
-    log_every: int = 20
-    """Updates between lines in the metrics file."""
+    validation_sentences: CountOrZero = 500
+    """Number of validation sentences to translate at each validation; 0: all."""
+    log_every: Count = 20
+    """Number of steps between lines in the metrics file."""
     tensorboard: bool = False
-    """Write TensorBoard events into the run folder as well."""
+    """Also write TensorBoard events into the run folder."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    """Where to train; auto: on an NVIDIA or AMD GPU if there is one. mps (the GPU of a Mac) has not been tested."""
+    """Where to train; auto: an NVIDIA or AMD GPU if there is one, else the CPU. mps (Apple GPUs) is not tested."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Of matrix products; weights stay in float32. auto: bfloat16 on a GPU that has it, else float32."""
+    """Precision of matrix products; weights stay in float32. auto: bfloat16 on a GPU that supports it, else float32."""
     fsdp: bool = False
-    """Under torchrun: spread weights and moments over the processes (FSDP2), for models that do not fit into one."""
+    """Under torchrun: shard weights and optimizer state over the processes (FSDP2), for models too large for one."""
 
-    def __post_init__(self) -> None:
-        require_finite(self, "train")
-        for name in ("max_steps", "gradient_accumulation", "validate_every", "checkpoint_every", "log_every"):
-            require(getattr(self, name) >= 1, f"train.{name} must be at least 1")
+    def check(self) -> None:
+        """The seed has 64 bits; Muon needs whole matrices."""
         require(-(2**63) <= self.seed < 2**63, "train.seed must be a number of 64 bits")
-        require(self.validation_sentences >= 0, "train.validation_sentences must not be negative")
-        require(self.batch_tokens >= 16, "train.batch_tokens must be at least 16")
-        require(self.learning_rate > 0, "train.learning_rate must be above 0")
-        require(self.muon_learning_rate > 0, "train.muon_learning_rate must be above 0")
-        for name in ("warmup_steps", "weight_decay", "clip_norm"):
-            require(getattr(self, name) >= 0, f"train.{name} must not be negative")
-        require(all(0 <= beta < 1 for beta in self.adam_betas), "train.adam_betas must be at least 0 and below 1")
-        require(self.adam_epsilon > 0, "train.adam_epsilon must be above 0")
-        require(0 <= self.ema_decay < 1, "train.ema_decay must be at least 0 and below 1")
-        require(self.average_checkpoints >= 0, "train.average_checkpoints must not be negative")
-        require(0 <= self.label_smoothing < 1, "train.label_smoothing must be at least 0 and below 1")
-        require(self.r_drop >= 0, "train.r_drop must not be negative")
-        require(0 <= self.cooldown < 1, "train.cooldown must be at least 0 and below 1")
-        require(self.regularization_warmup >= 0, "train.regularization_warmup must not be negative")
         require(
             not self.fsdp or self.optimizer == "adam",
             f'train.fsdp needs train.optimizer = "adam": {self.optimizer} works on whole matrices',
         )
-        require(
-            self.max_minutes >= 0 and self.patience >= 0, "train.max_minutes and train.patience must not be negative"
-        )
 
 
 @dataclass(frozen=True)
-class SearchSettings:
+class SearchSettings(CheckedSettings):
     """How to translate."""
 
-    beam_size: int = 5
-    """Hypotheses kept; 1 is greedy."""
+    section: ClassVar[str] = "search"
+
+    beam_size: Annotated[int, Range(1, 1000)] = 5
+    """Number of hypotheses kept per sentence; 1: greedy search."""
     length_penalty: float = 1.0
-    """Exponent of the length that a hypothesis' log-probability is divided by."""
+    """Exponent of the length by which the log-probability of a hypothesis is divided."""
     length_penalty_form: Literal["plain", "gnmt"] = "plain"
     """Divide by length ** length_penalty (plain), or by ((5 + length) / 6) ** length_penalty (Wu et al. 2016)."""
-    coverage_penalty: float = 0.0
-    """Weight of the penalty for source tokens that no output token looked at (Wu et al. 2016); 0: none."""
+    coverage_penalty: NotNegative = 0.0
+    """Weight of the penalty for source tokens that received little attention (Wu et al. 2016); 0: none."""
     stop: Literal["beam-full", "exact"] = "beam-full"
     """A sentence is done when `beam` hypotheses have ended, or only when no open hypothesis can still win (exact)."""
-    beam_groups: int = 1
-    """Groups into which the beam falls, each kept from writing what those before it write (Vijayakumar et al. 2016)."""
-    diversity_penalty: float = 0.5
-    """With groups: by how much a token's log-probability falls for each hypothesis that has it at the same place."""
+    beam_groups: Count = 1
+    """Number of groups of the beam; each is kept from repeating the groups before it (Vijayakumar et al. 2016)."""
+    diversity_penalty: NotNegative = 0.5
+    """With beam_groups: penalty on the log-probability of a token per hypothesis with it at the same position."""
     sample: bool = False
-    """Draw each token at random instead of searching for the best."""
-    temperature: float = 1.0
-    """When sampling: below 1 makes likely tokens likelier, 0 is greedy."""
-    top_k: int = 0
-    """When sampling: only from this many likeliest tokens; 0: all."""
-    top_p: float = 1.0
-    """When sampling: only from the likeliest tokens that together reach this probability."""
-    epsilon_cutoff: float = 0.0
-    """When sampling: only from tokens more probable than this."""
+    """Sample each token at random instead of searching for the best output."""
+    temperature: NotNegative = 1.0
+    """For sampling: values below 1 favour likely tokens; 0: greedy."""
+    top_k: CountOrZero = 0
+    """For sampling: only from this many most likely tokens; 0: all."""
+    top_p: Annotated[float, Range(above=0, high=1)] = 1.0
+    """For sampling: only from the most likely tokens that together reach this probability."""
+    epsilon_cutoff: Share = 0.0
+    """For sampling: only from tokens with a probability above this."""
     seed: int = 1
-    """When sampling: the same seed draws the same translation of a sentence, whatever is translated beside it."""
-    min_length: int = 0
-    """A translation has at least this many tokens."""
-    max_length_ratio: float = 2.0
-    """A translation may have this many tokens for each source token, plus `max_length_extra`."""
-    max_length_extra: int = 10
-    """Tokens allowed beyond `max_length_ratio` times the source length."""
-    no_repeat_ngram_size: int = 0
-    """No run of this many tokens stands twice in a translation; 0: any may."""
-    repetition_penalty: float = 1.0
-    """Factor on the log-probability of tokens that were written before; above 1 they become rarer."""
+    """For sampling: the same seed gives the same output for a sentence, whatever else is translated."""
+    min_length: CountOrZero = 0
+    """Smallest number of tokens of an output."""
+    max_length_ratio: Positive = 2.0
+    """Largest number of output tokens per source token; `max_length_extra` is added."""
+    max_length_extra: CountOrZero = 10
+    """Output tokens allowed beyond `max_length_ratio` times the source length."""
+    no_repeat_ngram_size: CountOrZero = 0
+    """No sequence of this many tokens occurs twice in an output; 0: no such limit."""
+    repetition_penalty: Annotated[float, Range(1)] = 1.0
+    """Factor on the log-probability of tokens that are already in the output; values above 1 make them less likely."""
     suppress_tokens: tuple[str, ...] = ()
-    """Tokens that are never written, as the vocabulary spells them."""
+    """Tokens that are never written, as spelled in the vocabulary."""
     replace_unknown: bool = False
-    """For word vocabularies: write unknown words, each replaced by the source word most looked at."""
+    """For word vocabularies: write unknown words, each replaced by the source word with the most attention."""
     ensemble_average: Literal["mean", "log-mean"] = "mean"
-    """An ensemble takes the mean of its members' probabilities, or of their logarithms."""
+    """An ensemble averages the probabilities of its members, or their logarithms."""
     retry_failures: bool = True
     """Try once more with safer settings when a translation loops or is empty."""
-    max_source_tokens: int = 250
-    """Texts of more tokens than this are long."""
+    max_source_tokens: Count = 250
+    """Texts with more tokens than this are long; see `long_lines`."""
     long_lines: Literal["split", "refuse"] = "split"
-    """Long texts are cut at sentence ends, translated in pieces and joined again; or refused."""
-    max_joined_tokens: int = 0
-    """Sentences on one line are translated together up to so many tokens; training sets it; 0: each alone."""
-    batch_tokens: int = 4096
-    """Source tokens translated at once."""
+    """Long texts are split at sentence ends, translated in pieces and joined again; or refused."""
+    max_joined_tokens: CountOrZero = 0
+    """Sentences of one line are translated together up to this many tokens; training sets it; 0: each alone."""
+    batch_tokens: Count = 4096
+    """Source tokens per batch."""
 
-    def __post_init__(self) -> None:
-        require_finite(self, "search")
-        require(self.beam_size >= 1, "search.beam_size must be at least 1")
+    def check(self) -> None:
+        """Groups of a beam have equal sizes."""
         require(
-            self.beam_groups >= 1 and self.beam_size % self.beam_groups == 0,
-            f"search.beam_size {self.beam_size} does not fall into search.beam_groups {self.beam_groups} of equal size",
+            self.beam_size % self.beam_groups == 0,
+            f"search.beam_size {self.beam_size} is not a multiple of search.beam_groups {self.beam_groups}",
         )
-        require(self.batch_tokens >= 1, "search.batch_tokens must be at least 1")
-        for name in (
-            "coverage_penalty",
-            "diversity_penalty",
-            "temperature",
-            "top_k",
-            "epsilon_cutoff",
-            "min_length",
-            "max_length_extra",
-            "no_repeat_ngram_size",
-            "max_joined_tokens",
-        ):
-            require(getattr(self, name) >= 0, f"search.{name} must not be negative")
-        require(self.max_length_ratio > 0, "search.max_length_ratio must be above 0")
-        require(self.max_source_tokens >= 1, "search.max_source_tokens must be at least 1")
-        require(0 < self.top_p <= 1, "search.top_p must be above 0 and at most 1")
-        require(self.epsilon_cutoff < 1, "search.epsilon_cutoff must be below 1")
-        require(self.repetition_penalty >= 1, "search.repetition_penalty must be at least 1")

@@ -103,7 +103,7 @@ def test_json_says_where_it_is_from(faq, monkeypatch, capsys):
 def test_settings_of_the_moment(faq, monkeypatch, capsys):
     sets = ["--set", "retrieve.threshold=0.9", "--set", "retrieve.fallback_text=No idea."]
     assert ask(monkeypatch, capsys, faq, "can I pay with a zebra?\n", *sets) == ["No idea."]
-    assert "retrieve.threshold must be" in refused(capsys, "chat", faq, "--set", "retrieve.threshold=2")
+    assert "at least 0 and at most 1" in refused(capsys, "chat", faq, "--set", "retrieve.threshold=2")
     assert "they are for a --fallback run" in refused(capsys, "chat", faq, "--beam", "3")
     assert "retrieve.threshhold" in refused(capsys, "chat", faq, "--set", "retrieve.threshhold=1")
     assert "has no encoder" in refused(capsys, "chat", faq, "--set", "retrieve.method=both")
@@ -185,7 +185,7 @@ def test_settings_of_a_run_that_exists(copy, capsys, monkeypatch):
     for setting in ("retrieve.method=dense", "retrieve.encoder=x", "model.width=8"):
         assert "cannot change in a run that exists" in refused(capsys, "index", copy, "--set", setting)
     for value in ("1.5", "-1"):
-        assert "retrieve.threshold must be" in refused(capsys, "index", copy, "--set", f"retrieve.threshold={value}")
+        assert "at least 0 and at most 1" in refused(capsys, "index", copy, "--set", f"retrieve.threshold={value}")
     assert Run.open(copy).recipe.task.threshold == 0.9
 
 

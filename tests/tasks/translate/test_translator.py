@@ -361,7 +361,7 @@ def test_options_are_checked_together_with_the_settings_of_the_run(runs, tmp_pat
     output(capsys, "score", run.folder, "--source", runs / "in.en", "--target", runs / "in.it", "--set",
            "search.beam_groups=3")  # fmt: skip
     assert main(["translate", str(run.folder), str(runs / "in.en"), "--set", "search.beam_groups=5"]) == 2
-    assert "options: search.beam_size 6 does not fall into search.beam_groups 5" in capsys.readouterr().err
+    assert "options: search.beam_size 6 is not a multiple of search.beam_groups 5" in capsys.readouterr().err
 
 
 def spoilt(runs, folder, content):

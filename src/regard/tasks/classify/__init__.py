@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from regard.config.ranges import AtLeast, CheckedSettings, Count, Positive, Range, Share, require
+from regard.config.ranges import CheckedSettings, Count, Positive, Range, Share, require
 from regard.tasks import Task
 
 
@@ -19,9 +19,9 @@ class ClassifySettings(CheckedSettings):
     """A document may have several labels, or none: each is decided on its own."""
     markup: Literal["remove", "keep"] = "remove"
     """Tags such as <br /> and entities such as &amp; are resolved to plain text, or taken as they stand."""
-    sentence_tokens: Annotated[int, AtLeast(4)] = 50
+    sentence_tokens: Annotated[int, Range(4)] = 50
     """A sentence of more tokens goes on as another one."""
-    max_tokens: int = 500
+    max_tokens: Count = 500
     """Of a longer document whole sentences are left out until it has no more tokens; it is counted."""
     truncate: Literal["middle", "end"] = "middle"
     """Which part of a long document is left out."""
@@ -37,8 +37,10 @@ class ClassifySettings(CheckedSettings):
     """Tokens classified at once."""
 
     def check(self) -> None:
-        """Sentences must fit into documents."""
-        require(self.max_tokens >= self.sentence_tokens, "classify.max_tokens must hold at least one sentence")
+        """A document holds at least one sentence."""
+        require(
+            self.max_tokens >= self.sentence_tokens, "classify.max_tokens must be at least classify.sentence_tokens"
+        )
 
 
 TASK = Task(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from regard.config.ranges import AtLeast, CheckedSettings, Count, Positive, Range, Share, require
+from regard.config.ranges import CheckedSettings, Count, Positive, Range, Share, require
 from regard.tasks import Task
 
 
@@ -35,13 +35,13 @@ class RetrieveSettings(CheckedSettings):
     """Dense scores are divided by this where they compete: in training, and between the texts of one answer."""
     word_dropout: Share = 0.1
     """Share of the tokens that are hidden each time a text is shown in training."""
-    max_tokens: Annotated[int, AtLeast(4)] = 64
+    max_tokens: Annotated[int, Range(4)] = 64
     """The encoder reads so many tokens of a text."""
     batch_tokens: Count = 8192
     """Tokens encoded at once."""
 
     def check(self) -> None:
-        """The text for questions without an answer must not be empty."""
+        """The fallback is an answer."""
         require(bool(self.fallback_text.strip()), "retrieve.fallback_text must not be empty")
 
 

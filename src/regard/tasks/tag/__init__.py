@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from regard.config.ranges import AtLeast, CheckedSettings, Count, CountOrZero
+from regard.config.ranges import CheckedSettings, Count, CountOrZero, Range
 from regard.tasks import Task
 
 
@@ -19,9 +19,9 @@ class TagSettings(CheckedSettings):
     """Column of a CoNLL file that holds the labels, counted from 1; 0: the last one (CoNLL-U: UPOS)."""
     scheme: Literal["BIO", "BIOES"] = "BIO"
     """How answers mark spans. They are learnt as BIOES, from files in BIO, IOB1 or BIOES."""
-    max_word_pieces: Annotated[int, AtLeast(2)] = 20
+    max_word_pieces: Annotated[int, Range(2)] = 20
     """Of a word with more pieces, the pieces in the middle are left out."""
-    max_words: Annotated[int, AtLeast(8)] = 150
+    max_words: Annotated[int, Range(8)] = 150
     """A sentence of more words is read in overlapping windows of this many words."""
     batch_words: Count = 4096
     """Words in a batch when a trained model labels sentences."""
