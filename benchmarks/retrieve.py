@@ -33,7 +33,7 @@ from regard.tasks.train import resolve, start
 
 SEED = 1
 STRANGERS = 2000
-METHODS = ("bm25", "dense", "both")
+METHODS = ("bm25", "dense", "hybrid")
 
 
 def main() -> None:

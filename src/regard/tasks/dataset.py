@@ -1,7 +1,8 @@
 """From files of examples to what training reads, for any task: held-out parts, vocabulary, store, stream of batches.
 
-A task reads its files into `Parts`, learns a vocabulary with `learn_tokenizer`, writes its store inside `new_store` and
-finds it again with `open_store_folder`. What is particular to it is how an example is read, encoded and batched.
+A task reads its files with `read_train` and `hold_out` into `Parts`, learns a vocabulary with `learn_tokenizer`, writes
+its store inside `new_store` and finds it again with `open_store_folder`. How an example is read, encoded and batched is
+its own.
 """
 
 from __future__ import annotations
@@ -68,26 +69,36 @@ def require_train(data: DataSettings, what: str) -> None:
         raise SettingsError(f"nothing to train on: give {what}, or [[data.train]] in a recipe")
 
 
-def read_parts(
+def read_train(
+    data: DataSettings, read: Callable[[Corpus], list[Example]], what: str, unit: str
+) -> list[list[Example]]:
+    """The examples of each training file. `what` and `unit` name a file and its examples in errors."""
+    require_train(data, what)
+    found = [read(corpus) for corpus in data.train]
+    total = sum(map(len, found))
+    if total < FEWEST:
+        few = f"1 {unit.removesuffix('s')} is" if total == 1 else f"{total} {unit} are"
+        raise CorpusError(data.train[0].source, f"{few} too few to train on; give at least {FEWEST}")
+    return found
+
+
+def hold_out(
     data: DataSettings,
+    found: Sequence[list[Example]],
     read: Callable[[Corpus], list[Example]],
     text_of: Callable[[Example], str],
-    unit: str,
     seed: int,
     adjust: Callable[[list[Example], bytes], bytes] | None = None,
 ) -> Parts[Example]:
-    """Read the files of all parts. Parts without a file get examples of the training files, no text in two of them.
+    """Read the files of the held-out parts. Parts without a file get some of the training examples in `found`.
 
-    `adjust` may change the assignment: it gets all training examples and the number in `PARTS` of each.
+    The same text is then never in two parts. `adjust` may change the assignment: it gets all training examples and
+    the number in `PARTS` of each.
     """
-    found = [read(corpus) for corpus in data.train]
-    examples = [example for corpus in found for example in corpus]
-    if len(examples) < FEWEST:
-        few = f"1 {unit.removesuffix('s')} is" if len(examples) == 1 else f"{len(examples)} {unit} are"
-        raise CorpusError(data.train[0].source, f"{few} too few to train on; give at least {FEWEST}")
     parts: Parts[Example] = Parts([])
     for name, held_out in parts.held_out.items():
         held_out += [example for corpus in getattr(data, name) for example in read(corpus)]
+    examples = [example for corpus in found for example in corpus]
     numbers = split_texts([text_of(example) for example in examples], data, seed)
     numbers = adjust(examples, numbers) if adjust else numbers
     for corpus, dealt in zip(data.train, deal(found, numbers), strict=True):

@@ -106,7 +106,7 @@ def test_settings_of_the_moment(faq, monkeypatch, capsys):
     assert "at least 0 and at most 1" in refused(capsys, "chat", faq, "--set", "retrieve.threshold=2")
     assert "they are for a --fallback run" in refused(capsys, "chat", faq, "--beam", "3")
     assert "retrieve.threshhold" in refused(capsys, "chat", faq, "--set", "retrieve.threshhold=1")
-    assert "has no encoder" in refused(capsys, "chat", faq, "--set", "retrieve.method=both")
+    assert "has no encoder" in refused(capsys, "chat", faq, "--set", "retrieve.method=hybrid")
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
@@ -262,7 +262,7 @@ def test_training_scores_every_method(trained, capsys):
     run = Run.open(trained)
     for part in ("valid", "test"):
         found = run.card["scores"][part]
-        assert found["methods"].keys() == {"bm25", "dense", "both"}
+        assert found["methods"].keys() == {"bm25", "dense", "hybrid"}
         assert found["recall_1"] > 0.7
         assert found["recall_1"] <= found["recall_5"] <= 1
         assert found["questions"] == len(questions()) // 10
@@ -290,8 +290,8 @@ def test_thresholds_belong_to_methods(trained):
 
     tuned = Run.open(trained).card["tuned"]
     both, dense = load(trained), load(trained, method="dense")
-    assert both.settings.threshold == tuned["both"]["threshold"]
-    assert both.settings.dense_weight == tuned["both"]["dense_weight"]
+    assert both.settings.threshold == tuned["hybrid"]["threshold"]
+    assert both.settings.dense_weight == tuned["hybrid"]["dense_weight"]
     assert dense.settings.threshold == tuned["dense"]["threshold"]
     assert load(trained, method="dense", threshold=0.9).settings.threshold == 0.9
 

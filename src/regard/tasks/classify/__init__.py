@@ -16,25 +16,25 @@ class ClassifySettings(CheckedSettings):
     section: ClassVar[str] = "classify"
 
     multi_label: bool = False
-    """A document may have several labels, or none: each is decided on its own."""
+    """A document may have several labels, or none; each label is decided independently."""
     markup: Literal["remove", "keep"] = "remove"
-    """Tags such as <br /> and entities such as &amp; are resolved to plain text, or taken as they stand."""
+    """Turn tags such as <br /> and entities such as &amp; into plain text, or keep them."""
     sentence_tokens: Annotated[int, Range(4)] = 50
-    """A sentence of more tokens goes on as another one."""
+    """A sentence with more tokens is read as several."""
     max_tokens: Count = 500
-    """Of a longer document whole sentences are left out until it has no more tokens; it is counted."""
+    """Whole sentences of a longer document are left out until it fits; they are reported."""
     truncate: Literal["middle", "end"] = "middle"
-    """Which part of a long document is left out."""
+    """Which part of a longer document is left out."""
     word_dropout: Share = 0.1
-    """Share of the words that are hidden each time a document is shown in training."""
+    """Share of the tokens that are replaced by UNK each time a document is shown in training."""
     class_weights: Literal["none", "balanced"] = "none"
-    """Every document counts the same, or every label does, however rare it is."""
+    """Every document has the same weight in the loss (none), or every label has (balanced)."""
     temperature: Positive = 1.0
-    """Scores are divided by this before they become probabilities; training finds it on the validation part."""
+    """Scores are divided by this before the softmax; training tunes it on the validation part."""
     threshold: Annotated[float, Range(above=0, below=1)] = 0.5
-    """Where there may be several labels: probability from which one is given."""
+    """With multi_label: the probability from which a label is assigned."""
     batch_tokens: Count = 8192
-    """Tokens classified at once."""
+    """Tokens per batch when documents are classified."""
 
     def check(self) -> None:
         """A document holds at least one sentence."""

@@ -24,12 +24,12 @@ from regard.tasks.classify.plan import DocumentFacts
 from regard.tasks.dataset import (
     Log,
     Parts,
+    hold_out,
     learn_tokenizer,
     new_store,
     open_store_folder,
     read_held_out,
-    read_parts,
-    require_train,
+    read_train,
     store_parts,
 )
 from regard.text.tokenizer import EOS, Piece, Tokenizer
@@ -229,8 +229,8 @@ class TrainingDocuments:
     """The labelled documents of all parts. Documents with the same text are never in two parts."""
 
     def __init__(self, data: DataSettings, seed: int):
-        require_train(data, "a file of labelled documents")
-        self.parts = read_parts(data, _read, lambda document: document.text, "documents", seed, _keep_rare_labels)
+        found = read_train(data, _read, "a file of labelled documents", "documents")
+        self.parts = hold_out(data, found, _read, lambda document: document.text, seed, _keep_rare_labels)
         self.labels = _labels(self.parts, data.train[0].source)
 
     def __len__(self) -> int:

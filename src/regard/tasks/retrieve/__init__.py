@@ -15,30 +15,30 @@ class RetrieveSettings(CheckedSettings):
 
     section: ClassVar[str] = "retrieve"
 
-    method: Literal["bm25", "dense", "both"] = "both"
-    """Questions are compared by their words (BM25), by the vectors of an encoder (dense), or by both, added up."""
+    method: Literal["bm25", "dense", "hybrid"] = "hybrid"
+    """Compare questions by words (BM25), by the vectors of an encoder (dense), or by the sum of both (hybrid)."""
     match_answers: bool = True
-    """A question is compared with the answers too, and not with the known questions alone."""
+    """Compare a question also with the answers, not only with the known questions."""
     dense_weight: Annotated[float, Range(0, 1)] = 0.5
-    """With both: the share of the dense score, both on one scale; training finds it on held-out questions."""
+    """Share of the dense score in the hybrid score; training tunes it on held-out questions."""
     threshold: Annotated[float, Range(0, 1)] = 0.27
-    """Where no score reaches this, the answer is `unknown`; training finds it on held-out questions."""
+    """If no score reaches this, the reply is `fallback_text`; training tunes it on held-out questions."""
     target_answer_rate: Annotated[float, Range(above=0, high=1)] = 0.95
-    """Share of the held-out questions that shall reach the threshold which training finds."""
+    """Share of the held-out questions that should reach the tuned threshold."""
     fallback_text: str = "I do not know."
-    """What is said to a question that is not known."""
+    """The reply to a question without an answer."""
     matches: Count = 5
-    """How many answers are looked at, the best first."""
+    """Number of answers that a search returns, best first."""
     encoder: str = ""
-    """Folder of a sentence-embedding model (Hugging Face) that is used instead of one trained here."""
+    """Folder of a sentence-embedding model (Hugging Face) to use instead of a trained one."""
     temperature: Positive = 0.05
-    """Dense scores are divided by this where they compete: in training, and between the texts of one answer."""
+    """Dense scores are divided by this in the contrastive loss."""
     word_dropout: Share = 0.1
-    """Share of the tokens that are hidden each time a text is shown in training."""
+    """Share of the tokens that are replaced by UNK each time a text is shown in training."""
     max_tokens: Annotated[int, Range(4)] = 64
-    """The encoder reads so many tokens of a text."""
+    """Number of tokens of a text that the encoder reads."""
     batch_tokens: Count = 8192
-    """Tokens encoded at once."""
+    """Tokens per batch when texts are encoded."""
 
     def check(self) -> None:
         """The fallback is an answer."""

@@ -1,11 +1,14 @@
-"""BM25 (Robertson et al. 1994) over short texts, by bm25s, with terms that serve any script.
+"""BM25 (Robertson et al. 1994) over short texts, by bm25s, and coverage: the share of a question that an entry covers.
 
-A term is a word, or a run of a few characters of one, so that "openings" still meets "opening". Where words are not
-divided by spaces, single characters and pairs of neighbours are the terms. The index is made anew when it is opened,
-which takes a moment; so nothing of it lies in a file.
+A term is a word, or a few consecutive characters of one, so that "openings" matches "opening". In scripts without
+spaces between words, single characters and pairs of neighbours are the terms. The index is built when it is opened,
+which is fast, so nothing of it is stored. A BM25 score is divided by the sum of the weights of the question's terms, so
+it is between 0 and 1, and words that no text has lower it.
 
-A score is divided by the sum of what the terms of the question weigh, which no text reaches: it is between 0 and 1, and
-words that no text has lower it. Whether it is good enough is judged by coverage.py.
+BM25 ranks entries; coverage decides whether the first ones are good enough. In a small collection the inverse document
+frequency cannot distinguish "your" from "oat": both are in few texts. So coverage lowers the weight of words by three
+signs that need no list of any language: the word is in many entries; it is short compared with the other words there;
+known questions begin with it. A word that no entry has counts in full, so that unrelated questions get a low coverage.
 """
 
 from __future__ import annotations
@@ -30,23 +33,23 @@ Scores = NDArray[np.float32]
 SATURATION, LENGTH = 1.2, 0.75
 """BM25's k1 and b."""
 RUN = 4
-"""Characters of a run."""
+"""Number of consecutive characters of a term."""
 
-# Thai, Lao, Myanmar, Khmer, kana, Chinese characters; Hangul, whose words have few characters and many endings.
+# Thai, Lao, Myanmar, Khmer, kana, Chinese characters; and Hangul, whose words have few characters and many endings.
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]"
 )
 
 
 class MatchedWord(NamedTuple):
-    """A word of a question and what it adds to a score."""
+    """A word of a question and its contribution to a score."""
 
     text: str
     share: float
 
 
 class WordIndex:
-    """Texts, by number, to be found by their words."""
+    """BM25 index of texts, by number."""
 
     def __init__(self, texts: Sequence[str]):
         found = [terms(text) for text in texts]
@@ -58,7 +61,7 @@ class WordIndex:
             self._index.index(found, show_progress=False)
 
     def scores(self, question: str) -> Scores:
-        """How well each text answers to the words of a question, from 0 to 1."""
+        """Score of each text for the words of a question, from 0 to 1."""
         asked = list(dict.fromkeys(terms(question)))
         if self._index is None or not asked:
             return np.zeros(self._size, np.float32)
@@ -67,7 +70,7 @@ class WordIndex:
         return scores
 
     def explain(self, question: str, place: int) -> list[MatchedWord]:
-        """The words of a question, each with what it adds to the score of a text; together they are the score."""
+        """The words of a question with their contributions to the score of a text; their sum is the score."""
         asked: set[str] = set()
         parts, most = [], 0.0
         for word in words(question):
@@ -79,19 +82,19 @@ class WordIndex:
         return [part._replace(share=part.share / most) for part in parts] if most else parts
 
     def _rarity(self, term: str) -> float:
-        """The inverse document frequency, as bm25s has it for "lucene"; a term that no text has is the rarest."""
+        """Inverse document frequency as in the "lucene" variant of bm25s; a term that no text has is the rarest."""
         texts = self._known[term]
         return math.log(1 + (self._size - texts + 0.5) / (texts + 0.5))
 
 
 def terms(text: str) -> list[str]:
-    """What a text is found by, in order and as often as it stands there."""
+    """The terms of a text, in order, with repetitions."""
     return [term for word in word_texts(text) for term in terms_of(word.casefold())]
 
 
 def terms_of(word: str) -> Iterator[str]:
-    """The terms of a word; punctuation has none, while a symbol such as $ or an emoji is one."""
-    if not any(map(_speaks, word)):
+    """The terms of a word; punctuation has none, a symbol such as $ or an emoji has one."""
+    if not any(map(_has_meaning, word)):
         return
     if is_unspaced(word):
         yield from word
@@ -103,11 +106,11 @@ def terms_of(word: str) -> Iterator[str]:
 
 
 def is_unspaced(word: str) -> bool:
-    """Whether it is of a script whose words are found by their characters."""
+    """Whether the word is in a script whose terms are characters."""
     return _UNSPACED.search(word) is not None
 
 
-def _speaks(character: str) -> bool:
+def _has_meaning(character: str) -> bool:
     return character.isalnum() or unicodedata.category(character).startswith("S")
 
 
@@ -118,32 +121,25 @@ def _bm25s() -> Any:
         raise SettingsError('BM25 needs bm25s, which is not installed: pip install "regard[retrieve]"') from None
 
 
-# How much of a question an entry covers, from 0 to 1: what a threshold can judge.
-#
-# In a small collection the inverse document frequency cannot tell "your" from "oat": both stand in few texts. So
-# words
-# count for less by three signs that need no list of any language: they stand in many entries; they are short,
-# compared
-# with the other words there; they are what known questions begin with. What no entry has counts in full, so that a
-# stranger's question is seen to be one. BM25 ranks, to which small words do matter; this judges the first few.
-
+# ---------------------------------------------------------------------------------------------------------------------
+# Coverage
 
 LONG = 5
-"""From so many letters on a word counts in full; from fewer where three quarters of the words there have fewer."""
+"""Words with at least so many letters count in full; fewer letters if three quarters of the words have fewer."""
 SHORT = 3
-"""A word that is so much shorter counts next to nothing."""
+"""A word that is so many letters shorter counts almost nothing."""
 LEAST = 0.02
-"""What a word counts at least: a question may have no other."""
+"""Smallest weight of a word: a question may have no other."""
 OPENER = 0.95
-"""What a word loses that stands nowhere but at the beginning of known questions."""
+"""Share of its weight that a word loses if it occurs only at the beginning of known questions."""
 A_SENTENCE = 3
-"""A question of fewer words, such as "Parking nearby?", may begin with what it is about."""
+"""A question with fewer words, such as "Parking nearby?", may begin with its topic."""
 KEPT = 4096
-"""Entries whose terms are kept at hand."""
+"""Number of entries whose terms are cached."""
 
 
 class QueryCoverage:
-    """Entries, by number, that questions are held against."""
+    """Computes the share of a question that an entry covers; entries are given by number."""
 
     def __init__(self, questions_E: Sequence[Sequence[str]], texts_E: Sequence[Sequence[str]]):
         """The known questions of each entry, and all its texts."""
@@ -163,25 +159,25 @@ class QueryCoverage:
             weight = 1.0 if is_name else self._weight(word)
             rarities = {term: self._rarity(term) for term in found_terms}
             met = sum(rarities[term] for term in found_terms if term in own) / sum(rarities.values())
-            # Half of a word's runs are much less than half of the word, but half of a sentence is half of it.
+            # Half of the terms of a word are much less than half of it. Without spaces, a "word" is a whole sentence.
             found += weight * (met if is_unspaced(word) else met**2)
             total += weight
         return found / total if total else 0.0
 
     def _weight(self, word: str) -> float:
-        """What a word counts: the less, the more entries have it, the shorter it is, the more it opens questions."""
+        """The weight of a word: lower if many entries have it, if it is short, and if it often begins questions."""
         spread = (self._rarity(word) / self._rarity("")) ** 2
         opening = min(self._openers[word] / self._known[word], 1.0) if self._known[word] else 0.0
         return max(spread * self._fullness(word) * (1 - OPENER * opening), LEAST)
 
     def _fullness(self, word: str) -> float:
-        """By length, from 0 to 1: in alphabets that write vowels, small words are short ones."""
+        """Weight by length, from 0 to 1: in alphabets that write vowels, function words are short."""
         if not word.isalpha() or not _writes_vowels(word):
             return 1.0
         return min(max((len(word) - self._long + SHORT) / SHORT, 0.0), 1.0) ** 2
 
     def _rarity(self, term: str) -> float:
-        """The inverse document frequency by entries; a term that none has is as rare as one of a single entry."""
+        """Inverse document frequency over entries; a term that none has counts as in one entry."""
         entries, holding = len(self._texts_E), max(self._known[term], 1)
         return math.log(1 + (entries - holding + 0.5) / (holding + 0.5))
 
@@ -190,7 +186,7 @@ class QueryCoverage:
 
 
 def _asked(question: str) -> dict[str, bool]:
-    """The words of a question, each once, and whether it is a name in capitals, such as TV, among small letters."""
+    """The distinct words of a question, and whether each is in capitals, such as TV, in a text that is not."""
     shouted = question.isupper()
     return {
         word.text.casefold(): not shouted and len(word.text) > 1 and word.text.isupper()
@@ -204,7 +200,7 @@ def _spoken(text: str) -> list[str]:
 
 
 def _opener(question: str) -> str:
-    """The word that a sentence begins with; none of a question that is hardly one."""
+    """The first word of a question; empty if it has too few words."""
     spoken = _spoken(question)
     return spoken[0] if len(spoken) >= A_SENTENCE else ""
 

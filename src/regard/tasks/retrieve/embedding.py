@@ -1,4 +1,4 @@
-"""Texts to vectors of length one: by an encoder trained here, or by a sentence-embedding model from a folder."""
+"""Text encoders: vectors of length one, by a trained encoder or by a sentence-embedding model in a folder."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ Vectors = NDArray[np.float32]
 
 
 class Embedder(Protocol):
-    """Whatever makes vectors of texts."""
+    """Turns texts into vectors."""
 
     @property
     def mark(self) -> str:
-        """Another one, or other weights, have another mark: vectors can be told to be out of date."""
+        """A hash of the encoder and its weights, by which outdated vectors are found."""
 
     def encode(self, texts: Sequence[str]) -> Vectors:
-        """One vector of length one a text, in order."""
+        """One vector of length one per text, in order."""
 
 
 def open_embedder(run: Run, settings: RetrieveSettings) -> Embedder:
-    """The encoder that a run compares texts with."""
+    """The encoder of a run."""
     if settings.encoder:
         return FolderEmbedder(Path(settings.encoder), settings)
     if not run.recipe.data.train:
-        raise RunError(f'{run.folder}: has no encoder; it was made without training, and compares by "bm25" alone')
+        raise RunError(f'{run.folder}: has no encoder; it was made without training, and its only method is "bm25"')
     model = run.load_network()
     mark = hashlib.sha256((run.folder / WEIGHTS).read_bytes()).hexdigest()
     return TrainedEmbedder(model, run.tokenizers[0], settings, mark)
 
 
 class TrainedEmbedder:
-    """An encoder trained here."""
+    """A trained encoder."""
 
     def __init__(self, model: Network, tokenizer: Tokenizer, settings: RetrieveSettings, mark: str = ""):
         self.model, self.tokenizer, self.settings, self.mark = model, tokenizer, settings, mark
 
     @torch.no_grad()
     def encode(self, texts: Sequence[str]) -> Vectors:
-        """Texts of similar length are read together."""
+        """Texts of similar length are in one batch."""
         device = self.model.output.weight.device
         ids = [one[: self.settings.max_tokens] for one in self.tokenizer.encode_many(list(texts))]
         vectors = np.zeros((len(texts), self.model.output.out_features), np.float32)
@@ -63,9 +63,9 @@ class TrainedEmbedder:
 
 
 class FolderEmbedder:
-    """A model in the layout of Hugging Face or sentence-transformers: its last states, their mean or the first of them.
+    """A model in the format of Hugging Face or sentence-transformers; the vector is the mean or the first last state.
 
-    Only safetensors are read, nothing is fetched, and no code of the folder is run.
+    Only safetensors are read, nothing is downloaded, and no code in the folder is run.
     """
 
     def __init__(self, folder: Path, settings: RetrieveSettings):
@@ -80,7 +80,7 @@ class FolderEmbedder:
 
     @torch.no_grad()
     def encode(self, texts: Sequence[str]) -> Vectors:
-        """Texts of similar length are read together."""
+        """Texts of similar length are in one batch."""
         most = self.settings.max_tokens
         made: dict[int, Vectors] = {}
         for places in in_batches([min(len(text) // 4 + 3, most) for text in texts], self.settings.batch_tokens):
@@ -105,14 +105,14 @@ def _open_folder(folder: Path) -> tuple[Any, Any]:
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(folder), **safe)
         model = AutoModel.from_pretrained(str(folder), use_safetensors=True, **safe)
-    except Exception as error:  # it raises errors of many kinds, for whatever a folder may lack
+    except Exception as error:  # transformers raises errors of many kinds
         reason = " ".join(str(error).split())[:200]
         raise SettingsError(f"retrieve.encoder: {folder} cannot be opened ({reason})") from None
     return tokenizer, model.eval().requires_grad_(False)
 
 
 def _pools_by_first(folder: Path) -> bool:
-    """Whether sentence-transformers' file says that the first state stands for the text; else it is their mean."""
+    """Whether the pooling file of sentence-transformers asks for the first state; otherwise the mean is used."""
     path = folder / "1_Pooling" / "config.json"
     if not path.is_file():
         return False

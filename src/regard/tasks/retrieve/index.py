@@ -272,7 +272,7 @@ def make_run(
     """Make a run that answers from these entries: by words only, or also by the model in the folder `encoder`."""
     retrieve: dict[str, Any] = {"method": "bm25", "match_answers": not are_names(entries)}
     if encoder:
-        retrieve |= {"method": "both", "encoder": str(Path(encoder).resolve())}
+        retrieve |= {"method": "hybrid", "encoder": str(Path(encoder).resolve())}
     table = {"data": {"task": "retrieve"}, "model": {"arch": "text-encoder"}, "retrieve": retrieve}
     recipe = make_recipe(with_overrides(table, overrides), where="options")
     if recipe.data != make_recipe(table).data:

@@ -22,18 +22,18 @@ LEAST_STEPS = 50  # between validations
 
 @dataclass(frozen=True)
 class KnowledgeFacts:
-    """What the plan knows of the training data."""
+    """What the plan needs to know of the training data."""
 
     texts: int
-    """Questions, and answers where they are compared too."""
+    """Number of questions, and of answers if they are compared too."""
     words: float
-    """Mean number of words of a text, as spaces divide it."""
+    """Mean number of words per text, separated by spaces."""
     names: bool
     """The answers are names, such as `card_arrival`, and not sentences."""
 
     @property
     def tokens(self) -> float:
-        """Of a text: punctuation and divided words count, and so does its end."""
+        """Mean number of tokens per text, with punctuation, split words and EOS."""
         return 1.5 * self.words + 1
 
 

@@ -1,4 +1,4 @@
-"""Retrieval: a question in, the nearest known ones with their answers out, or that it is not known."""
+"""The retriever: finds the entries of a knowledge base that answer a question, or replies that there is none."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from regard.text.words import ShadedSentence, ShadedWord, word_texts
 __all__ = ["Reply", "RetrievalMatch", "Retriever", "load"]
 
 FEW_WORDS = 4
-"""A turn of at most so many words may need the one before it to be understood: "And on Sundays?"."""
+"""A turn with at most so many words is also searched together with the turn before: "And on Sundays?"."""
 HINT = 0.4
-"""Its own words must lead to the answer as well: their score reaches this share of the threshold."""
+"""The answer is taken only if the short turn alone gives it at least this share of the threshold,"""
 RIVAL = 0.5
-"""And this share of the best score that they have alone, so that a new topic is not drawn back to the old one."""
+"""and at least this share of its best score alone, so that a new topic does not get the old answer."""
 
 
 @dataclass(frozen=True)
 class RetrievalMatch:
-    """A known question that is near to the one asked, and its answer."""
+    """A known question that is similar to the asked one, and its answer."""
 
     question: str
     answer: str
     score: float
     bm25: float | None
-    """By words alone; None where they were not compared."""
+    """Score by words; None if the method does not use them."""
     dense: float | None
-    """By vectors alone; None where they were not compared."""
+    """Score by vectors; None if the method does not use them."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -46,17 +46,17 @@ class RetrievalMatch:
 
 @dataclass(frozen=True)
 class Reply:
-    """What is said to a question, and where it is from."""
+    """The reply to a question, with its sources."""
 
     source: str
-    """What was looked for."""
+    """The text that was searched for."""
     text: str
-    """The answer, or that it is not known."""
+    """The answer, or the fallback text."""
     score: float
-    """Of the best match, whether it is good enough or not."""
+    """The score of the best match, also if it is below the threshold."""
     answered: bool
     matches: tuple[RetrievalMatch, ...]
-    """The best first, good enough or not."""
+    """Best first, also those below the threshold."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -64,13 +64,13 @@ class Reply:
 
 
 class Retriever:
-    """A knowledge base that answers. `regard.load` makes one from a run folder."""
+    """Answers questions from a knowledge base. `regard.load` makes one from a run folder."""
 
     turns = 3
-    """Turns of a conversation that are looked at: the last, and the one before it of the same speaker."""
+    """Turns of a conversation that are used: the last one, and the one before it of the same speaker."""
 
     def __init__(self, index: KnowledgeIndex, settings: RetrieveSettings | None = None):
-        """`settings`: how scores are weighed and judged, if not as the index has it."""
+        """`settings`: weight and threshold, by default those of the index."""
         self.index, self.settings = index, settings or index.settings
 
     def __repr__(self) -> str:
@@ -80,9 +80,9 @@ class Retriever:
         )
 
     def search(self, questions: str | Sequence[str], k: int = 0) -> list[list[RetrievalMatch]]:
-        """The best `k` answers to each question, in order, good enough or not; 0: as many as the run's settings say.
+        """The best `k` answers to each question, also below the threshold; 0: as many as `retrieve.matches`.
 
-        Fewer, where fewer have anything in common with it.
+        There are fewer if fewer have anything in common with the question.
         """
         questions = [questions] if isinstance(questions, str) else list(questions)
         size = max(TOGETHER // max(len(self.index.texts), 1), 1)
@@ -90,7 +90,7 @@ class Retriever:
         return [found for chunk in chunks for found in self._search(chunk, k or self.settings.matches)]
 
     def reply(self, turns: str | Sequence[str]) -> Reply:
-        """The answer to what was said last; if that is short, with what was said before, where this fits better."""
+        """The answer to the last turn. A short turn is also searched together with the one before it."""
         turns = [turns] if isinstance(turns, str) else list(turns)
         last = turns[-1] if turns else ""
         alone = self._reply(last)
@@ -101,13 +101,13 @@ class Retriever:
         return longer if self._fits_better(longer, alone) else alone
 
     def _fits_better(self, longer: Reply, alone: Reply) -> bool:
-        """Whether a turn is to be understood with the one before."""
+        """Whether the reply to both turns together is better than that to the last turn alone."""
         own = {match.answer: match.score for match in alone.matches}.get(longer.text, 0.0)
         is_hinted = own >= max(HINT * self.settings.threshold, RIVAL * alone.score) and own > 0
         return longer.answered and is_hinted and (not alone.answered or longer.score > alone.score)
 
     def explain(self, reply: Reply) -> list[ShadedSentence]:
-        """The words of a question that met those of the match, by their shares of its BM25 score: one part."""
+        """The words of a question with their shares of the BM25 score of the best match, as one sentence."""
         if self.index.settings.method == "dense" or not reply.matches:
             return []
         best = reply.matches[0]
@@ -121,12 +121,12 @@ class Retriever:
         return [ShadedSentence(reply.source, 1.0, tuple(ShadedWord(part.text, part.share / total) for part in parts))]
 
     def score(self, pairs: Sequence[Pair]) -> RetrievalScores:
-        """Compare with the right answers, all of which must be known."""
+        """Scores on questions with their correct answers, all of which must be in the knowledge base."""
         right = right_entries(self.index.entries, pairs)
         numbers = [number for number in right if number is not None]
         if len(numbers) < len(pairs):
             unknown = pairs[right.index(None)].target
-            raise RunError(f'the answer "{unknown[:60]}" is not in the knowledge base, so that no question can find it')
+            raise RunError(f'the answer "{unknown[:60]}" is not in the knowledge base')
         totals = compare_all(self.index, [pair.source for pair in pairs]).total(self.settings.dense_weight)
         return score(totals, numbers, self.settings.threshold)
 
@@ -159,14 +159,14 @@ class Retriever:
 
 
 def load(run: str | Path, *others: str | Path, **settings: Any) -> Retriever:
-    """Open a run folder for answering. Keywords override `retrieve` settings, e.g. method="bm25"."""
+    """Open the run folder of a retriever. Keywords override settings of [retrieve], e.g. method="bm25"."""
     opened = Run.open(run).require("retrieve")
     if others:
-        raise RunError(f"{others[0]}: knowledge bases do not join in an ensemble; give one run")
+        raise RunError(f"{others[0]}: knowledge bases cannot form an ensemble; give one run")
     return Retriever(open_index(opened, chosen(opened, settings)))
 
 
 def chosen(run: Run, given: dict[str, Any]) -> RetrieveSettings:
-    """The settings of a run with others on top; another method has the threshold that was found for it."""
+    """The settings of a run with overrides; another method gets the threshold that was tuned for it."""
     found = run.card.get("tuned", {}).get(given.get("method", ""), {})
     return replace(run.recipe.task, **(found | given))

@@ -37,7 +37,7 @@ class MatchScores(NamedTuple):
     dense: Scores | None
 
     def by(self, method: str) -> MatchScores:
-        """The scores of one method; "both" leaves all."""
+        """The scores of one method; "hybrid" leaves both."""
         return MatchScores(None if method == "dense" else self.bm25, None if method == "bm25" else self.dense)
 
     def total(self, weight: float) -> Scores:
@@ -131,10 +131,10 @@ def tune(index: KnowledgeIndex, pairs: Sequence[Pair]) -> dict[str, dict[str, fl
     compared = compare_all(index, [pair.source for pair, _ in numbered])
     right = [number for _, number in numbered]
     answered = index.settings.target_answer_rate
-    there = {"both": ("bm25", "dense", "both")}.get(index.settings.method, (index.settings.method,))
+    used = index.settings.method
     found = {}
-    for method in there:
-        weight = find_weight(compared.by(method), right) if method == "both" else None
+    for method in ("bm25", "dense", "hybrid") if used == "hybrid" else (used,):
+        weight = find_weight(compared.by(method), right) if method == "hybrid" else None
         best_Q = compared.by(method).total(weight or 0.0).max(1)
         quantile = float(np.quantile(best_Q, 1 - answered, method="lower"))
         threshold = math.floor(1e4 * quantile) / 1e4  # rounded down, so that the quantile itself reaches it

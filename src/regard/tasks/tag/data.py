@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,17 +25,26 @@ from torch import Tensor
 from regard.config import Corpus, DataSettings, Recipe
 from regard.data.batches import make_documents
 from regard.data.records import read_kept, read_objects
-from regard.data.split import deal, split_texts
 from regard.data.store import DocumentStore, Sentences, StorePart, open_documents, write_documents
-from regard.errors import CorpusError, RunError, SettingsError
+from regard.errors import CorpusError, SettingsError
 from regard.files import read_lines, split_suffix, write_atomically
 from regard.run import Run
+from regard.tasks.dataset import (
+    HELD_OUT,
+    Log,
+    Parts,
+    hold_out,
+    learn_tokenizer,
+    new_store,
+    open_store_folder,
+    read_held_out,
+    read_train,
+)
 from regard.tasks.tag import TagSettings
 from regard.tasks.tag.plan import SentenceFacts
 from regard.tasks.tag.spans import OUTSIDE, Scheme, find_scheme, learnt_scheme, merge, rewrite
 from regard.tasks.tag.words import find_clitics
-from regard.tasks.training import Log
-from regard.text.tokenizer import EOS, SOS, Tokenizer, train_tokenizer
+from regard.text.tokenizer import EOS, SOS, Tokenizer
 
 FORMATS = ".conll .txt .bio .tsv (a word and its label a line), .conllu, .jsonl (tokens and tags), also .gz .zst"
 FORM = 'a line is an object with "tokens" and "tags"'
@@ -194,11 +203,8 @@ def to_json(sentence: TaggedSentence) -> str:
     return json.dumps({"tokens": sentence.tokens, "tags": sentence.tags}, ensure_ascii=False)
 
 
-# Words as pieces: what a tagger reads, encoded and joined into tensors.
-#
-# A sentence is to its words what a document is to its sentences, so labelled sentences are stored as documents are
-# (`document_store.py`): a word is a row of pieces, and a sentence has as many labels as words.
-
+# ---------------------------------------------------------------------------------------------------------------------
+# Encoding: a sentence is stored like a document, a word like one of its sentences, with one label per word.
 
 OVERLAP = 5
 """Stretches of a long sentence share a part in so many of their words on each side, to be read in and not answered."""
@@ -282,10 +288,9 @@ def stretches(length: int, most: int) -> Iterator[WordWindow]:
         start, first = last - margin, last
 
 
-# From files of labelled words to what training reads: held-out parts, vocabulary, labels, pieces.
+# ---------------------------------------------------------------------------------------------------------------------
+# Training data
 
-
-FEWEST_SENTENCES = 20
 CLITICS = "clitics.jsonl"
 """File in the store with the English clitics that are words in the training data."""
 
@@ -308,48 +313,28 @@ class TrainingSentences:
     """The labelled sentences of all parts. The same sentence is never in two of them, unless the files say so."""
 
     def __init__(self, data: DataSettings, settings: TagSettings, seed: int):
-        if not data.train:
-            raise SettingsError("nothing to train on: give a file of labelled words, or [[data.train]] in a recipe")
-        read = [_read(corpus, settings) for corpus in data.train]
-        where, total = data.train[0].source, sum(map(len, read))
-        if total < FEWEST_SENTENCES:
-            few = "1 sentence is" if total == 1 else f"{total} sentences are"
-            raise CorpusError(where, f"{few} too few to train on; give at least {FEWEST_SENTENCES}")
-        self.scheme: Scheme = find_scheme(sentence.tags for found in read for sentence in found)
-        """As the training files have it; spans are learnt as BIOES, and held-out ones written as answers are."""
-        answers: Scheme = "plain" if self.scheme == "plain" else settings.scheme
-        self.held_out = {
-            part: [
-                _rewrite(sentence, answers) for corpus in getattr(data, part) for sentence in _read(corpus, settings)
-            ]
-            for part in ("valid", "test")
-        }
-        parts = split_texts([" ".join(sentence.tokens) for found in read for sentence in found], data, seed)
-        self.corpora: list[tuple[list[TaggedSentence], float]] = []
-        """The training sentences of each file, with its weight."""
-        self.mended = 0
-        """Training labels that break the rules of their scheme, such as an I- that nothing has begun."""
-        for corpus, dealt in zip(data.train, deal(read, parts), strict=True):
-            learnt = [_rewrite(one, learnt_scheme(self.scheme)) for one in dealt["train"]]
-            self.corpora.append((learnt, corpus.weight))
-            self.mended += sum(_mistakes(one, self.scheme) for one in dealt["train"])
-            for name, sentences in self.held_out.items():
-                sentences += [_rewrite(one, answers) for one in dealt[name]]
-        self.written = len({tag for found in read for sentence in found for tag in sentence.tags})
-        """Different labels in the training files, in whatever scheme these have."""
-        self.labels = _labels(self.train(), where)
+        read = partial(_read, settings=settings)
+        found = read_train(data, read, "a file of labelled words", "sentences")
+        self.scheme: Scheme = find_scheme(sentence.tags for corpus in found for sentence in corpus)
+        """The scheme of the training files. Spans are learned as BIOES; held-out ones are written as answers are."""
+        parts = hold_out(data, found, read, lambda sentence: " ".join(sentence.tokens), seed)
+        self.mended = sum(_mistakes(sentence, self.scheme) for sentence in parts.train())
+        """Number of training labels that break the rules of their scheme, such as an I- after O."""
+        learnt, answers = learnt_scheme(self.scheme), "plain" if self.scheme == "plain" else settings.scheme
+        self.parts = Parts(
+            [([_rewrite(one, learnt) for one in sentences], weight) for sentences, weight in parts.corpora],
+            {part: [_rewrite(one, answers) for one in sentences] for part, sentences in parts.held_out.items()},
+        )
+        self.written = len({tag for corpus in found for sentence in corpus for tag in sentence.tags})
+        """Number of different labels in the training files, in their own scheme."""
+        self.labels = _labels(self.parts.train(), data.train[0].source)
 
     def __len__(self) -> int:
-        return sum(len(sentences) for sentences, _ in self.corpora)
-
-    def train(self) -> Iterator[TaggedSentence]:
-        """All training sentences."""
-        return (sentence for sentences, _ in self.corpora for sentence in sentences)
+        return len(self.parts)
 
     def describe(self) -> str:
-        """How the sentences are shared out, for people."""
-        valid, test = (len(self.held_out[part]) for part in ("valid", "test"))
-        shared = f"{len(self):,} sentences to train on, {valid:,} for validation, {test:,} for the test"
+        """How many sentences each part has, and the labels."""
+        shared = self.parts.counts("sentences")
         kind = f"{self.written} labels"
         if self.scheme != "plain":
             kind += f" that mark spans ({self.scheme})"
@@ -360,7 +345,7 @@ class TrainingSentences:
     @cached_property
     def words(self) -> Counter[str]:
         """How often each word is in the training sentences."""
-        return Counter(token for sentence in self.train() for token in sentence.tokens)
+        return Counter(token for sentence in self.parts.train() for token in sentence.tokens)
 
     @cached_property
     def facts(self) -> SentenceFacts:
@@ -392,23 +377,22 @@ def prepare_sentences(
         label = merge(unknown[0], settings.scheme)
         raise SettingsError(f'the label "{label}" is unknown to the run that this one starts from')
     run.write_labels(labels)
-    if base:
-        tokenizer = base.tokenizers[0]
-    else:
-        log(f"learning a vocabulary of {recipe.tokenizer.vocab_size:,} pieces ({recipe.tokenizer.kind})")
-        texts = (" ".join(sentence.tokens) for sentence in sentences.train())
-        tokenizer = train_tokenizer(texts, recipe.tokenizer, recipe.train.seed)
-    run.write_tokenizers(tokenizer, tokenizer)
+    texts = (" ".join(sentence.tokens) for sentence in sentences.parts.train())
+    tokenizer = learn_tokenizer(run, recipe, texts, log, base, "pieces")
     run.write_sizes(vocabulary=tokenizer.size, labels=len(labels))
     _write_store(run, sentences, log)
 
 
 def open_sentences(run: Run, log: Log) -> PreparedSentences:
     """What `prepare_sentences` wrote. A finished run has put its store away: it is made again from the files."""
-    folder = run.folder / "store"
-    if not folder.is_dir():
-        _write_store(run, TrainingSentences(run.recipe.data, run.recipe.task, run.recipe.train.seed), log)
-    valid, test = (_read_kept(folder / f"{part}.jsonl") for part in ("valid", "test"))
+    recipe = run.recipe
+    folder = open_store_folder(
+        run, lambda: _write_store(run, TrainingSentences(recipe.data, recipe.task, recipe.train.seed), log)
+    )
+    valid, test = (
+        [TaggedSentence(tuple(one["tokens"]), tuple(one["tags"])) for one in read_held_out(folder, part, "sentences")]
+        for part in HELD_OUT
+    )
     [clitics] = read_kept(folder / CLITICS, "clitics")
     return PreparedSentences(
         run.tokenizers[0], run.labels, open_documents(folder / "train"), valid, test, tuple(clitics)
@@ -423,16 +407,15 @@ def _write_store(run: Run, sentences: TrainingSentences, log: Log) -> None:
     number = {label: place for place, label in enumerate(run.labels)}
     short: list[TaggedSentence] = []
     parts = []
-    for found, weight in sentences.corpora:
+    for found, weight in sentences.parts.corpora:
         pieces = (piece for sentence in found for piece in _cut(sentence, settings.max_words))
         short += [_rewrite(piece, learnt_scheme(sentences.scheme)) for piece in pieces]  # a cut may go through a span
         parts.append(StorePart(len(short), weight))
     words = encode_words([sentence.tokens for sentence in short], tokenizer, settings)
     numbered = ([number[tag] for tag in sentence.tags] for sentence in short)
-    with run.new_store() as folder:
+    held_out = {part: (one._asdict() for one in found) for part, found in sentences.parts.held_out.items()}
+    with new_store(run, held_out) as folder:
         write_documents(folder / "train", zip(words, numbered, strict=True), parts, tokenizer.size)
-        for part, held_out in sentences.held_out.items():
-            write_atomically(folder / f"{part}.jsonl", "".join(f"{to_json(one)}\n" for one in held_out).encode())
         write_atomically(folder / CLITICS, f"{json.dumps(find_clitics(sentences.words))}\n".encode())
 
 
@@ -443,12 +426,6 @@ def _cut(sentence: TaggedSentence, most: int) -> Iterator[TaggedSentence]:
     for part in range(parts):
         piece = slice(part * len(tokens) // parts, (part + 1) * len(tokens) // parts)
         yield TaggedSentence(tokens[piece], tags[piece])
-
-
-def _read_kept(path: Path) -> list[TaggedSentence]:
-    if not path.is_file():
-        raise RunError(f"{path}: the held-out sentences are gone; start the run anew")
-    return list(read_tagged(Corpus(str(path)))) if path.stat().st_size else []
 
 
 def _read(corpus: Corpus, settings: TagSettings) -> list[TaggedSentence]:
