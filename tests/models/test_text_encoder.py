@@ -92,7 +92,7 @@ def test_looking_changes_nothing(settings):
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("model.arch=text-encoder", 'model.arch = "text-encoder" writes no text; choose from transformer-tiny'),
+        ("model.arch=text-encoder", 'model.arch = "text-encoder" is not for data.task = "translate"; choose from'),
         ("tokenizer.joint=false", "needs one vocabulary: set tokenizer.joint = true"),
     ],
 )

@@ -87,8 +87,9 @@ def test_without_the_plugin_one_line_names_it(run: Path) -> None:
 def test_the_architecture_is_described(plugin: Path) -> None:
     done = regard("--plugin", plugin, "info", "--arch", "toy")
     assert done.returncode == 0, done.stderr
-    assert "toy: a toy" in done.stdout
     assert "Width of embeddings and states." in done.stdout
+    told = json.loads(regard("--plugin", plugin, "info", "--arch", "toy", "--json").stdout)
+    assert (told["about"], told["settings"]["width"]) == ("a toy", 32)
     assert regard("info", "--arch", "toy").returncode == 2
 
 
