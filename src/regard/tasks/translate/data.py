@@ -5,26 +5,22 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import chain, islice, repeat
-from pathlib import Path
 from typing import ClassVar
 
 from regard.config import Corpus, DataSettings, Recipe
 from regard.data.pairs import Pair, read_corpus
-from regard.data.records import read_kept
 from regard.data.split import PARTS, Split, held_out_sizes, plan_split
 from regard.data.store import build_store, open_store
-from regard.errors import CorpusError, SettingsError
-from regard.files import write_atomically
+from regard.errors import CorpusError
 from regard.run import Run
+from regard.tasks.dataset import FEWEST, new_store, open_store_folder, read_held_out, require_train
 from regard.tasks.seq2seq import PairData
 from regard.text.tokenizer import Tokenizer, train_tokenizer
 
-FEWEST_PAIRS = 20
 TRAIN = PARTS.index("train")
 HELD_OUT_SHARE = 20
 """At most one pair in this many is held out for each part."""
@@ -47,15 +43,12 @@ class PairExamples:
         self.counts = [0] * len(data.train)
         self.lengths: Counter[int] = Counter()
         self.parts = b""
-        if not data.train:
-            raise SettingsError("nothing to train on: give --source and --target, or [[data.train]] in a recipe")
+        require_train(data, "--source and --target")
         self._own = {part: self._read_own(part) for part in ("valid", "test")}
         self._count()
         total = sum(self.counts)
-        if total < FEWEST_PAIRS:
-            raise CorpusError(
-                data.train[0].source, f"{total} pairs are too few to train on; give at least {FEWEST_PAIRS}"
-            )
+        if total < FEWEST:
+            raise CorpusError(data.train[0].source, f"{total} pairs are too few to train on; give at least {FEWEST}")
         valid, test = held_out_sizes(data, max(total // HELD_OUT_SHARE, self.smallest))
         if valid or test:
             self.parts = self._split(valid, test, seed).parts
@@ -159,10 +152,10 @@ def prepare(
     write_store(run, recipe, examples, vocabularies, log)
 
 
-def open_data(run: Run) -> PairData:
-    """Read back what `prepare` has written."""
-    folder = run.folder / "store"
-    valid, test = (_read_pairs(folder / f"{part}.jsonl") for part in ("valid", "test"))
+def open_data(run: Run, remake: Callable[[], None]) -> PairData:
+    """Read back what `prepare` has written. A finished run has removed its store: then `remake` writes it again."""
+    folder = open_store_folder(run, remake)
+    valid, test = ([Pair(*pair) for pair in read_held_out(folder, part, "pairs")] for part in ("valid", "test"))
     return PairData(*run.tokenizers, open_store(folder / "train"), valid, test)
 
 
@@ -179,13 +172,10 @@ def write_store(
         has_loss = part == "valid" or examples.test_has_loss
         parts[part] = _leave_out_long(pairs, part, recipe.data, vocabularies, log, has_loss=has_loss) if pairs else []
     log(f"encoding {len(examples):,} pairs")
-    with run.new_store() as folder:
+    with new_store(run, parts) as folder:
         # The store is not kept: Windows cannot rename the folder while a file in it is mapped.
         if not len(build_store(folder / "train", examples.corpora(), source, target, recipe.data.max_length)):
             raise CorpusError("training data", f"no pair has text on both sides within {recipe.data.max_length} tokens")
-        for part, held_out in parts.items():
-            lines = "".join(json.dumps(pair, ensure_ascii=False) + "\n" for pair in held_out)
-            write_atomically(folder / f"{part}.jsonl", lines.encode())
 
 
 def _make_tokenizers(recipe: Recipe, examples: PairExamples, log: Log) -> tuple[Tokenizer, Tokenizer]:
@@ -224,7 +214,3 @@ def _leave_out_long(
     if no_loss and has_loss:
         log(f"{name}: {no_loss:,} of {len(pairs):,} pairs left out of the loss: more than {limit:,} tokens on a side")
     return [pair for pair, length in zip(pairs, lengths, strict=True) if length <= scored]
-
-
-def _read_pairs(path: Path) -> list[Pair]:
-    return [Pair(*pair) for pair in read_kept(path, "held-out pairs")]

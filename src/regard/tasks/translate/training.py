@@ -116,10 +116,8 @@ class TranslateTraining(Training[PairExamples, PairData]):
         run.write_sizes(source_vocabulary=source.size, target_vocabulary=target.size)
 
     def open_data(self, run: Run, log: Log) -> PairData:
-        """Read from the run folder; a finished run has removed its store, which is then built again."""
-        if not (run.folder / "store").is_dir():
-            write_store(run, run.recipe, self.read(run.recipe), run.tokenizers, log)
-        return open_data(run)
+        """Read from the run folder."""
+        return open_data(run, lambda: write_store(run, run.recipe, self.read(run.recipe), run.tokenizers, log))
 
     def train_unit(
         self, recipe: Recipe, data: PairData, model: Network, group: ProcessGroup | None = None

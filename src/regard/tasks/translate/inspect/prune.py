@@ -33,10 +33,10 @@ from regard.run import METRICS, WEIGHTS, Run
 from regard.tasks.seq2seq import PairData
 from regard.tasks.train import TrainingJob, finish, first_card, log
 from regard.tasks.translate import TASK
-from regard.tasks.translate.data import PairExamples, open_data, prepare
+from regard.tasks.translate.data import PairExamples, prepare
 from regard.tasks.translate.evaluate import quick_scores
 from regard.tasks.translate.inspect.heads import text_batches
-from regard.tasks.translate.training import TranslateTrainUnit
+from regard.tasks.translate.training import TRAINING, TranslateTrainUnit
 from regard.tasks.translate.translator import load, texts_of
 from regard.training.checkpoint import TrainingProgress
 from regard.training.device import choose_device
@@ -223,7 +223,7 @@ def prune_run(
         draft = Run.create(folder)
         draft.write_recipe(recipe)
         prepare(draft, recipe, pairs, log, run.tokenizers)
-        prepared = open_data(draft)
+        prepared = TRAINING.open_data(draft, log)
         model = run.load_model()
         log(f"choosing {left} of {sum(had.values())} heads by {by}")
         if by == "gates":
