@@ -244,7 +244,7 @@ REQUESTS = {
 UPDATE, VALIDATION, KIND = "step", "validation", "kind"
 CURVE = ("loss", "rate", "norm")
 """Fields of a step in metrics.jsonl; the loss is the running mean that is shown, which depends on every step."""
-TIMES = frozenset({"seconds", "tokens_per_second", "created", "started", "finished", "date", "speed", "milliseconds"})
+TIMES = frozenset({"seconds", "tokens_per_second", "created", "started", "date", "speed", "milliseconds"})
 """JSON fields that hold times."""
 STATES, WEIGHTS_OF_STATE = "checkpoints", "*.safetensors"
 
