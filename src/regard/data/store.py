@@ -100,22 +100,21 @@ class TokenStore:
 
     def __init__(self, header: StoreHeader, ids: Ragged):
         self.header = header
-        self._ids = ids
+        self._ids, self._offsets = ids
 
     def __len__(self) -> int:
         return self.header.items
 
     def __getitem__(self, index: int) -> tuple[Ids, Ids]:
         """Source and target ids of a pair, as views into the file."""
-        if not 0 <= index < len(self):
+        if not 0 <= index < self.header.items:
             raise IndexError(f"there is no pair {index} among {len(self)}")
-        ids, offsets = self._ids
-        start, middle, end = offsets[2 * index : 2 * index + 3].tolist()
-        return ids[start:middle], ids[middle:end]
+        start, middle, end = self._offsets[2 * index : 2 * index + 3].tolist()
+        return self._ids[start:middle], self._ids[middle:end]
 
     def close(self) -> None:
         """Release the files, so that every system can rename and remove them. No pair can be read afterwards."""
-        self._ids = NOTHING
+        self._ids, self._offsets = NOTHING
 
     @cached_property
     def lengths(self) -> tuple[Ids, Ids]:
@@ -123,7 +122,7 @@ class TokenStore:
         sides = np.empty((2, len(self)), np.uint16 if self.header.max_length < 1 << 16 else np.uint32)
         for start in range(0, len(self), 1 << 20):  # not all at once: a difference takes 8 bytes
             end = min(start + (1 << 20), len(self))
-            sides[:, start:end] = np.diff(self._ids.offsets[2 * start : 2 * end + 1]).reshape(-1, 2).T
+            sides[:, start:end] = np.diff(self._offsets[2 * start : 2 * end + 1]).reshape(-1, 2).T
         return sides[0], sides[1]
 
     @property
