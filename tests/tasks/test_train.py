@@ -142,7 +142,7 @@ def test_info_says_where_an_unfinished_run_stands(run, tmp_path, capsys):
     (copy / "card.json").write_text(json.dumps(card))
     last = max(int(state.stem) for state in (copy / "checkpoints").glob("*.json"))
     assert main(["info", str(copy)]) == 0
-    assert f'at step {last:,}; "regard resume {copy}" goes on' in capsys.readouterr().out
+    assert f'at step {last:,}; continue with "regard resume {copy}"' in capsys.readouterr().out
 
 
 def test_an_end_that_lies_behind_is_refused(run, capsys):
@@ -196,7 +196,7 @@ def test_a_finished_run_that_goes_on_and_is_stopped_is_not_finished(run, tmp_pat
     assert 'stopped at step 34; "regard resume' in capsys.readouterr().err
     monkeypatch.undo()
     assert main(["info", str(copy)]) == 0
-    assert 'at step 34; "regard resume' in capsys.readouterr().out
+    assert 'at step 34; continue with "regard resume' in capsys.readouterr().out
     assert main(["resume", str(copy)]) == 0
     assert Run.open(copy).card["training"]["step"] == 36
     assert Run.open(copy).is_finished

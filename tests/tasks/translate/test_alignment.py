@@ -198,7 +198,7 @@ def test_the_heads_of_the_card_are_used(run):
     try:
         assert regard.load(run).alignment == choice
         opened.write_card({"alignment": "best"})
-        with pytest.raises(regard.RegardError, match=r"card\.json: \"alignment\" does not name heads"):
+        with pytest.raises(regard.RegardError, match=r"card\.json: \"alignment\" does not list heads"):
             regard.load(run)
     finally:
         opened.write_card({})

@@ -69,8 +69,8 @@ def test_other_formats_and_standard_output(run, tmp_path, capsys):
 
 
 BAD = {
-    "lines only": (["a.html", "--json"], "--json is for lines of text, and"),
-    "nbest": (["a.html", "--nbest", "2"], "--nbest is for lines of text, and"),
+    "lines only": (["a.html", "--json"], "--json is for lines of text; a.html"),
+    "nbest": (["a.html", "--nbest", "2"], "--nbest is for lines of text; a.html"),
     "missing": (["b.html"], "b.html: no such file"),
     "damaged": (["a.srt"], "a.srt:1: no subtitles found"),
     "broken": (["a.po"], "a.po:1: broken PO syntax"),

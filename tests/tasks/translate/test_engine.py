@@ -158,7 +158,7 @@ def test_what_would_lose_text_or_mean_nothing_is_refused(run, tmp_path, capsys):
     bad = {
         ("--out", str(source)): "is the file to translate",
         ("--out", str(tmp_path / "." / "in.en")): "is the file to translate",
-        ("--top-k", "5"): "--top-k is about drawing: add --sample",
+        ("--top-k", "5"): "--top-k is for sampling: add --sample",
         ("--engine", "torch", "--quantization", "int8"): "--quantization is CTranslate2's",
     }
     for more, message in bad.items():
@@ -269,7 +269,7 @@ def test_sigterm_leaves_what_is_done_and_says_so(run, tmp_path, capsys):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TranslationFile, "write", lambda self, lines: os.kill(os.getpid(), signal.SIGTERM))
         assert main(arguments) == 143
-    assert "--resume goes on" in capsys.readouterr().err
+    assert "continue with the same command and --resume" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGTERM) == before
     assert main([*arguments, "--resume"]) == 0
 

@@ -5,12 +5,25 @@ import dataclasses
 import pytest
 
 from regard.config.recipe import make_recipe
-from regard.tasks.translate.plan import PairFacts, estimate, fit_memory, make_plan
+from regard.tasks.translate.plan import PairFacts, fit_memory, make_plan
+from regard.tasks.translate.training import TRAINING
 from regard.training.device import Machine
 from regard.training.plan import merge
 
 LAPTOP = Machine("cpu", cores=2, memory=8e9, peak=2e11)
 GPU = Machine("some GPU", cores=8, memory=24e9, peak=2e13)
+
+
+class Examples(list):
+    """As many examples as a corpus has pairs, with the facts that the plan measures."""
+
+    def __init__(self, corpus):
+        super().__init__(range(corpus.pairs))
+        self.mean_characters, self.long_characters = corpus.characters, corpus.long
+
+
+def estimate(recipe, corpus, machine):
+    return TRAINING.estimate(recipe, Examples(corpus), machine)
 
 
 def resolve(corpus, machine=LAPTOP, given=None):
