@@ -277,6 +277,7 @@ def _show_sentences(systems: Sequence[Json], chosen: Sequence[tuple[int, Json]])
             rows.append([number, line["source"], line["reference"], *cells])
         show_table(headings, rows)
         return
+    from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
@@ -293,7 +294,7 @@ def _show_sentences(systems: Sequence[Json], chosen: Sequence[tuple[int, Json]])
             flags = Text("".join(f" [{flag}]" for flag in made["flags"]), AMISS)
             text = _marked(made["translation"], line["reference"])
             table.add_row(Text(system["name"]), f"{made['chrf']:.1f}", text + flags)
-    console().print(table)
+    console().print(Padding(table, (0, 0, 0, 2)))
 
 
 def _made(line: Json) -> list[Json]:
