@@ -40,6 +40,11 @@ def toy(arch: str, **changes: Any) -> ModelSettings:
 
 
 TOYS = {arch: toy(arch) for arch in presets("seq2seq")}
+SOURCELESS = {
+    arch: dataclasses.replace(preset, layers=2, width=4 * preset.heads, ffn_width=8 * preset.heads)
+    for arch, preset in presets("language-model").items()
+}
+"""Models that write without a source."""
 
 VARIANTS = {
     "learned positions": toy("transformer-small", positional_encoding="learned", max_positions=32),
@@ -53,10 +58,19 @@ VARIANTS = {
 """Options of the Transformer that no preset takes."""
 
 
+VOCABULARIES = {"seq2seq": ("source_vocabulary", "target_vocabulary"), "language-model": ("vocabulary",)}
+"""Sizes that the constructors of each kind of model take."""
+
+
+def sizes(settings: ModelSettings, words: int = VOCABULARY) -> dict[str, int]:
+    """What a model is built with beside its settings."""
+    return dict.fromkeys(VOCABULARIES[settings.kind], words)
+
+
 def build(settings: ModelSettings, seed: int = 0) -> Seq2Seq:
     """A model in evaluation mode; noise on all weights, so that no bias is zero and no norm an identity."""
     torch.manual_seed(seed)
-    model = models.build(settings, source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY).eval()
+    model = models.build(settings, **sizes(settings)).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))

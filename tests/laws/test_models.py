@@ -16,15 +16,21 @@ from regard.config import ModelSettings
 from regard.layers.hooks import attention_hooks, listen, trace, without_heads
 from regard.models.base import Seq2Seq
 from regard.models.recurrent import RecurrentSettings
-from tests.toys import TOYS, VARIANTS, Sentences, build, close, map_tree, sentences, tokens, walk
+from tests.toys import SOURCELESS, TOYS, VARIANTS, Sentences, build, close, map_tree, sentences, tokens, walk
 
-CASES = TOYS | VARIANTS
+WITH_SOURCE = TOYS | VARIANTS
+CASES = WITH_SOURCE | SOURCELESS
 ATTENTIVE = {
-    name: case for name, case in CASES.items() if not (isinstance(case, RecurrentSettings) and case.attention == "none")
+    name: case
+    for name, case in WITH_SOURCE.items()
+    if not (isinstance(case, RecurrentSettings) and case.attention == "none")
 }
 
 every_model = pytest.mark.parametrize("settings", CASES.values(), ids=CASES.keys())
+every_model_with_source = pytest.mark.parametrize("settings", WITH_SOURCE.values(), ids=WITH_SOURCE.keys())
 every_attentive_model = pytest.mark.parametrize("settings", ATTENTIVE.values(), ids=ATTENTIVE.keys())
+OBSERVED = ATTENTIVE | SOURCELESS
+every_observed_model = pytest.mark.parametrize("settings", OBSERVED.values(), ids=OBSERVED.keys())
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -115,7 +121,7 @@ def test_a_sentence_alone_equals_its_row_in_any_batch(settings: ModelSettings, l
         close(model(alone, target_BT[row : row + 1])[0], together[row])
 
 
-@every_model
+@every_model_with_source
 @torch.no_grad()
 def test_the_source_matters(model: Seq2Seq, source: Sentences) -> None:
     """The other laws would hold for a model that is deaf."""
@@ -156,7 +162,7 @@ def test_every_weight_learns(model: Seq2Seq, source: Sentences) -> None:
 # Looking changes nothing
 
 
-@every_attentive_model
+@every_observed_model
 @torch.no_grad()
 def test_recording_changes_nothing(model: Seq2Seq, source: Sentences) -> None:
     target_BT = tokens(3, 5)
@@ -168,7 +174,7 @@ def test_recording_changes_nothing(model: Seq2Seq, source: Sentences) -> None:
     assert all(tap.idle for tap in attention_hooks(model).values())
 
 
-@every_attentive_model
+@every_observed_model
 @torch.no_grad()
 def test_listening_without_a_wish_changes_nothing(model: Seq2Seq, source: Sentences) -> None:
     target_BT = tokens(3, 5)

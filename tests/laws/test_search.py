@@ -18,9 +18,9 @@ from regard.decoding.forced_decoding import force
 from regard.decoding.greedy import Sample, SeededSampler, greedy, sample
 from regard.decoding.hypothesis import Hypothesis, Tokens, follow_beams, keep_rows
 from regard.models.base import Seq2Seq
-from tests.toys import TOYS, VARIANTS, VOCABULARY, Sentences, close, sentences, tokens
+from tests.toys import SOURCELESS, TOYS, VARIANTS, VOCABULARY, Sentences, close, sentences, sizes, tokens
 
-CASES = TOYS | VARIANTS
+CASES = TOYS | VARIANTS | SOURCELESS
 END, START = 0, 2
 SPECIAL = Tokens(START, END, never=(START, VOCABULARY - 1))
 
@@ -55,7 +55,7 @@ def test_a_wide_beam_equals_brute_force(settings: ModelSettings, penalty: float,
     """Five words: the end, the start that is never written, and three more. Outputs of up to four tokens."""
     words, start, longest = 5, 4, 4
     torch.manual_seed(3)
-    model = models.build(settings, source_vocabulary=words, target_vocabulary=words).eval()
+    model = models.build(settings, **sizes(settings, words)).eval()
     for weight in model.parameters():
         weight.add_(0.3 * torch.randn_like(weight))
     source = Sentences(torch.randint(words, (2, 3)), torch.tensor([[True] * 3, [True, True, False]]))

@@ -24,7 +24,7 @@ from regard.layers.init import glorot, zero_init
 from regard.layers.kv_cache import KVCache
 from regard.layers.positional_encoding import RotaryEncoding, position_layer
 from regard.models.base import EncoderOutput, LayerNames, Seq2Seq, Source, visible
-from regard.models.transformer_settings import EncoderSettings, TransformerSettings
+from regard.models.transformer_settings import BlockSettings, EncoderSettings, TransformerSettings
 
 
 class FeedForward(nn.Module):
@@ -55,7 +55,7 @@ class FeedForward(nn.Module):
 class Residual(nn.Module):
     """Residual connection and norm of a sub-layer: norm(x + drop(f(x))) as in the paper, or x + drop(f(norm(x)))."""
 
-    def __init__(self, settings: EncoderSettings):
+    def __init__(self, settings: BlockSettings):
         super().__init__()
         self.before = settings.norm == "pre"
         self.norm = nn.LayerNorm(settings.width)
@@ -119,7 +119,7 @@ class FullyPrunedAttention(nn.Module):
 class EncoderBlock(nn.Module):
     """Self-attention, then feed-forward: a layer of the encoder or, when causal, of a language model."""
 
-    def __init__(self, settings: EncoderSettings, name: str, *, causal: bool = False):
+    def __init__(self, settings: BlockSettings, name: str, *, causal: bool = False):
         super().__init__()
         self.self_attention = _self_attention(settings, name, causal)
         self.feed_forward = FeedForward(settings.width, settings.ffn_width, settings.activation)
@@ -146,7 +146,7 @@ Remembered = KeyValue | tuple[()]
 class DecoderBlock(nn.Module):
     """Masked self-attention, attention to the source, then feed-forward."""
 
-    def __init__(self, settings: EncoderSettings, name: str):
+    def __init__(self, settings: BlockSettings, name: str):
         super().__init__()
         self.self_attention = _self_attention(settings, name, causal=True)
         self.cross_attention = _cross_attention(settings, name)
@@ -171,7 +171,7 @@ class DecoderBlock(nn.Module):
         return self.feed_forward_residual.leave(x, self.feed_forward(self.feed_forward_residual.enter(x)))
 
 
-def _self_attention(settings: EncoderSettings, name: str, causal: bool) -> SelfAttention | FullyPrunedAttention:
+def _self_attention(settings: BlockSettings, name: str, causal: bool) -> SelfAttention | FullyPrunedAttention:
     heads = settings.heads_in(f"{name}.self")
     if not heads:
         return FullyPrunedAttention(settings.width)
@@ -186,7 +186,7 @@ def _self_attention(settings: EncoderSettings, name: str, causal: bool) -> SelfA
     )
 
 
-def _cross_attention(settings: EncoderSettings, name: str) -> CrossAttention | FullyPrunedAttention:
+def _cross_attention(settings: BlockSettings, name: str) -> CrossAttention | FullyPrunedAttention:
     heads = settings.heads_in(f"{name}.cross")
     return (
         CrossAttention(settings.width, heads, settings.head_size, f"{name}.cross")
@@ -198,7 +198,7 @@ def _cross_attention(settings: EncoderSettings, name: str) -> CrossAttention | F
 class Embedding(nn.Module):
     """Token vectors times sqrt(width), placed, dropped out."""
 
-    def __init__(self, vocabulary: int, settings: EncoderSettings, positions: nn.Module, word_dropout: float = 0.0):
+    def __init__(self, vocabulary: int, settings: BlockSettings, positions: nn.Module, word_dropout: float = 0.0):
         super().__init__()
         self.tokens = nn.Embedding(vocabulary, settings.width)
         nn.init.normal_(self.tokens.weight, std=settings.width**-0.5)
@@ -222,7 +222,7 @@ def _placed_embedding(settings: TransformerSettings, vocabulary: int) -> Embeddi
     return Embedding(vocabulary, settings, positions, settings.word_dropout)
 
 
-def last_norm(settings: EncoderSettings) -> nn.Module:
+def last_norm(settings: BlockSettings) -> nn.Module:
     """With pre-norm the residual stream itself is not normalised, so it gets a norm at the end."""
     return nn.LayerNorm(settings.width) if settings.norm == "pre" else nn.Identity()
 
@@ -312,46 +312,4 @@ class Transformer(Seq2Seq):
         x_BTD = self.stream.see("embed", self.embed(target_BT))
         for layer, (block, seen) in enumerate(zip(self.decoder, memory.extra, strict=True)):
             x_BTD = self.stream.see(layer, block(x_BTD, seen, mask_BS))
-        return self.stream.see("top", self.norm(x_BTD))
-
-
-class LanguageModel(Seq2Seq):
-    """The decoder alone: P(y) of the lectures. Of the source it uses only the number of sentences."""
-
-    def __init__(self, settings: TransformerSettings, vocabulary: int):
-        super().__init__()
-        self.embed = _placed_embedding(settings, vocabulary)
-        self.decoder = LayerNames(
-            EncoderBlock(settings, f"decoder.{layer}", causal=True) for layer in range(settings.decoder_layers)
-        )
-        self.norm = last_norm(settings)
-        self.output = nn.Linear(settings.width, vocabulary, bias=False)
-        self.output.weight = self.embed.tokens.weight
-        self.stream = HiddenStateHook("decoder")
-
-    def encode(self, source: Source) -> EncoderOutput:
-        """There is nothing to remember."""
-        rows = source.ids_BS.shape[0]
-        return EncoderOutput(self.output.weight.new_zeros(rows, 0, 0), source.mask_BS)
-
-    def start(self, memory: EncoderOutput) -> State:
-        """Nothing seen yet."""
-        return State(tuple(block.self_attention.start(memory.states_BSD.shape[0], 1) for block in self.decoder))
-
-    def step(self, token_BW: Tensor, state: State, memory: EncoderOutput) -> tuple[Tensor, State]:
-        """One token further."""
-        x_BWD = self.embed(token_BW.flatten()[:, None], state.length).view(*token_BW.shape, -1)
-        x_BWD = self.stream.see("embed", x_BWD)
-        caches = []
-        for layer, (block, cache) in enumerate(zip(self.decoder, state.caches, strict=True)):
-            x_BWD, cache = block.step(x_BWD, cache)
-            x_BWD = self.stream.see(layer, x_BWD)
-            caches.append(cache)
-        return self.output(self.stream.see("top", self.norm(x_BWD))), State(tuple(caches))
-
-    def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
-        """States with the whole text given."""
-        x_BTD = self.stream.see("embed", self.embed(target_BT))
-        for layer, block in enumerate(self.decoder):
-            x_BTD = self.stream.see(layer, block(x_BTD))
         return self.stream.see("top", self.norm(x_BTD))

@@ -15,11 +15,9 @@ from regard.errors import nearest
 
 
 @dataclass(frozen=True)
-class EncoderSettings(ModelSettings):
-    """A stack of Transformer encoder blocks: what every model built of them has."""
+class BlockSettings(ModelSettings):
+    """Transformer blocks: what every model built of them has."""
 
-    encoder_layers: Annotated[int, Range(0, 256)] = 6
-    """Number of encoder blocks."""
     width: EvenWidth = 512
     """d_model: width of the embeddings and of the residual stream."""
     heads: Count = 8
@@ -60,6 +58,14 @@ class EncoderSettings(ModelSettings):
     def heads_in(self, attention: str) -> int:
         """Number of heads of the attention of this name."""
         return self.heads
+
+
+@dataclass(frozen=True)
+class EncoderSettings(BlockSettings):
+    """A stack of Transformer encoder blocks."""
+
+    encoder_layers: Annotated[int, Range(0, 256)] = 6
+    """Number of encoder blocks."""
 
     def kept_per_token(self, length: float) -> float:
         """Numbers kept for the backward pass per token."""

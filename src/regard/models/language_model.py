@@ -1,0 +1,95 @@
+"""The decoder of the Transformer alone, as a language model: P(text) = product of P(token | tokens before it).
+
+It is a `Seq2Seq` whose source is empty, so that every search, and training by teacher forcing, work with it unchanged.
+Blocks have masked self-attention and a feed-forward network; there is no cross-attention (Radford et al. 2018).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from torch import Tensor, nn
+
+from regard.config.model import ACTIVATIONS_PER_UNIT, ModelSettings
+from regard.config.ranges import Count, EvenWidth, Layers, Share, Width
+from regard.layers.hooks import HiddenStateHook
+from regard.layers.positional_encoding import position_layer
+from regard.models.base import EncoderOutput, LayerNames, Seq2Seq, Source
+from regard.models.transformer import Embedding, EncoderBlock, State, last_norm
+from regard.models.transformer_settings import BlockSettings
+
+
+@dataclass(frozen=True)
+class LanguageModelSettings(BlockSettings):
+    """A decoder without a source; embeddings and output share one matrix."""
+
+    kind: ClassVar[str] = "language-model"
+    network: ClassVar[str] = "LanguageModel"
+    about: ClassVar[str] = (
+        "the decoder of Attention Is All You Need (Vaswani et al. 2017) as a language model (Radford et al. 2018)"
+    )
+
+    arch: str = "language-model"
+    layers: Layers = 4
+    """Number of decoder blocks."""
+    width: EvenWidth = 256
+    heads: Count = 4
+    ffn_width: Width = 1024
+    dropout: Share = 0.1
+    norm: Literal["post", "pre"] = "pre"
+    activation: Literal["relu", "gelu", "swish", "swiglu"] = "gelu"
+    positional_encoding: Literal["sinusoidal", "rotary", "none"] = "rotary"
+
+    def kept_per_token(self, length: float) -> float:
+        """Numbers kept for the backward pass per token."""
+        return ACTIVATIONS_PER_UNIT * self.layers * self.width
+
+
+PRESETS: dict[str, ModelSettings] = {
+    "language-model-tiny": LanguageModelSettings("language-model-tiny", layers=2, width=128, ffn_width=512),
+    "language-model": LanguageModelSettings(),
+}
+
+
+class LanguageModel(Seq2Seq):
+    """Masked self-attention over the text so far."""
+
+    def __init__(self, settings: LanguageModelSettings, vocabulary: int):
+        super().__init__()
+        positions = position_layer(settings.positional_encoding, "add", settings.width, 0)
+        self.embed = Embedding(vocabulary, settings, positions)
+        self.decoder = LayerNames(
+            EncoderBlock(settings, f"decoder.{layer}", causal=True) for layer in range(settings.layers)
+        )
+        self.norm = last_norm(settings)
+        self.output = nn.Linear(settings.width, vocabulary, bias=False)
+        self.output.weight = self.embed.tokens.weight
+        self.stream = HiddenStateHook("decoder")
+
+    def encode(self, source: Source) -> EncoderOutput:
+        """An empty memory: the source only says how many texts there are."""
+        rows = source.ids_BS.shape[0]
+        return EncoderOutput(self.output.weight.new_zeros(rows, 0, 0), source.mask_BS)
+
+    def start(self, memory: EncoderOutput) -> State:
+        """The state before the first token."""
+        return State(tuple(block.self_attention.start(memory.states_BSD.shape[0], 1) for block in self.decoder))
+
+    def step(self, token_BW: Tensor, state: State, memory: EncoderOutput) -> tuple[Tensor, State]:
+        """One token further, with cached keys and values."""
+        x_BWD = self.embed(token_BW.flatten()[:, None], state.length).view(*token_BW.shape, -1)
+        x_BWD = self.stream.see("embed", x_BWD)
+        caches = []
+        for layer, (block, cache) in enumerate(zip(self.decoder, state.caches, strict=True)):
+            x_BWD, cache = block.step(x_BWD, cache)
+            x_BWD = self.stream.see(layer, x_BWD)
+            caches.append(cache)
+        return self.output(self.stream.see("top", self.norm(x_BWD))), State(tuple(caches))
+
+    def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
+        """States [B, T, D] with the whole text given."""
+        x_BTD = self.stream.see("embed", self.embed(target_BT))
+        for layer, block in enumerate(self.decoder):
+            x_BTD = self.stream.see(layer, block(x_BTD))
+        return self.stream.see("top", self.norm(x_BTD))
