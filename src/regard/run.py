@@ -201,10 +201,10 @@ class Run:
             raise RunError(f'{self.folder} {task.does}; use "regard {task.command} {self.folder}"')
         return self
 
-    def require_writing(self) -> Run:
-        """The run itself, if its model writes text."""
+    def require_model_kind(self, kind: str) -> Run:
+        """The run itself, if its network is of this kind, e.g. "seq2seq"; else an error as in `require`."""
         task = find_task(self.recipe.data.task)
-        return self if task.writes else self.require()
+        return self if task.model_kind == kind else self.require()
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
@@ -231,11 +231,11 @@ class Run:
 
     def build_model(self) -> Seq2Seq:
         """The encoder-decoder of this run with fresh weights."""
-        return _sequences(self.require_writing().build_network())
+        return _sequences(self.require_model_kind("seq2seq").build_network())
 
     def load_model(self) -> Seq2Seq:
         """The trained encoder-decoder, ready to run."""
-        return _sequences(self.require_writing().load_network())
+        return _sequences(self.require_model_kind("seq2seq").load_network())
 
     def load_network(self) -> Network:
         """The trained network, ready to run."""
@@ -376,7 +376,7 @@ def _has_step(line: Mapping[str, Any]) -> bool:
 
 def open_together(run: str | Path, *others: str | Path) -> list[Run]:
     """Runs that translate, or talk, as one: all there, with weights, and with one vocabulary. Torch is not needed."""
-    first, *more = runs = [Run.open(folder).require_writing() for folder in (run, *others)]
+    first, *more = runs = [Run.open(folder).require_model_kind("seq2seq") for folder in (run, *others)]
     for member in runs:
         member.require_weights()
     for member in more:

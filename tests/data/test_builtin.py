@@ -3,7 +3,7 @@
 import pytest
 
 from regard.config import Corpus
-from regard.data.builtin import PARTS, corpus_of, part_names, part_of, read_conversations, read_phrases
+from regard.data.builtin import PARTS, corpus_of, part_names, part_of, read_conversations, read_phrases, read_texts
 from regard.data.pairs import content_hash
 from regard.errors import CorpusError
 from regard.registry import BUILTIN
@@ -27,6 +27,12 @@ def test_every_part_of_every_corpus_is_as_it_was():
 def test_sizes():
     assert [len(read_phrases(part)) for part in PARTS] == [24_000, 500, 1_000]
     assert [len(read_conversations(part)) for part in PARTS] == [3_000, 150, 300]
+
+
+def test_texts_are_the_source_side_of_pairs_or_the_turns_of_conversations():
+    assert list(read_texts("phrasebook:valid")) == [phrase.source for phrase in read_phrases("valid")]
+    turns = [turn for conversation in read_conversations("test") for turn in conversation]
+    assert list(read_texts("smalltalk:test")) == turns
 
 
 def test_a_phrase_has_its_alignment_and_roles():

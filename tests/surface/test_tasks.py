@@ -42,7 +42,7 @@ def test_a_task_states_its_facts(name):
 def test_every_setting_of_a_task_has_help(name):
     settings = tasks.find(name).settings
     if settings:
-        assert settings.__name__ == f"{name.capitalize()}Settings"
+        assert settings.__name__ == f"{name.title().replace('-', '')}Settings"
         assert all(describe(settings)[field.name] for field in dataclasses.fields(settings))
 
 

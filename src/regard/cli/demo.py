@@ -115,8 +115,7 @@ def show_conversation(run: Run) -> None:
 def perplexity_of_last_turn(chatbot: Chatbot, run: Run) -> float:
     """Perplexity of the replies of the test part, each given only the turn before it."""
     from regard.tasks.chat.data import make_pairs, read_dialogues
-    from regard.tasks.chat.training import perplexity
-    from regard.tasks.seq2seq import mean_loss
+    from regard.tasks.seq2seq import mean_loss, perplexity
 
     dialogues = (dialogue for corpus in run.recipe.data.test for dialogue in read_dialogues(corpus))
     pairs = [pair for dialogue in dialogues for pair in make_pairs(dialogue, 1)]

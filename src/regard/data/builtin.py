@@ -94,6 +94,14 @@ def read_conversations(part: str = "train") -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(row["turns"]) for row in _rows("smalltalk") if row["part"] == part)
 
 
+def read_texts(name: str) -> Iterator[str]:
+    """The texts of one part in one language: the source side of pairs, or the turns of conversations."""
+    part = part_of(name)
+    for row in _rows(corpus_of(name)):
+        if row["part"] == part:
+            yield from row["turns"] if "turns" in row else [row["source"]]
+
+
 def part_hash(name: str) -> str:
     """SHA-256 of the text of one part: of "source, tab, target" lines, or of the turns as JSON lists."""
     part, digest = part_of(name), hashlib.sha256()

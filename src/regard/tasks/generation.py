@@ -7,7 +7,7 @@ decoding, for the coverage penalty and for replacing unknown words.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -246,6 +246,20 @@ class Searcher:
         return tuple(chosen)
 
 
+def spell(ids: Iterable[int], tokenizer: Tokenizer) -> Iterator[str]:
+    """The text of tokens as they arrive. An incomplete character (some of its bytes) is held back."""
+    written: list[int] = []
+    given = ""
+    for id in ids:
+        written.append(id)
+        text = tokenizer.decode(written)
+        if len(text) > len(given) and not text.endswith("\ufffd"):
+            yield text[len(given) :]
+            given = text
+    if rest := tokenizer.decode(written)[len(given) :]:
+        yield rest
+
+
 def check_search(settings: SearchSettings, nbest: int, tree: bool) -> None:
     """Refuse options that do not go together."""
     if nbest < 1:
@@ -274,5 +288,5 @@ def _token_id(tokenizer: Tokenizer, token: str) -> int:
 
 
 def _seed(given: SearchInput, seed: int) -> int:
-    """A seed per text: its sample does not depend on the other texts of the batch."""
-    return (zlib.crc32(repr(given.ids).encode()) << 31) + seed % (1 << 31)
+    """A seed per text and given beginning: its sample does not depend on the other texts of the batch."""
+    return (zlib.crc32(repr([*given.ids, *given.target]).encode()) << 31) + seed % (1 << 31)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import torch
 from regard.config import DataSettings, Recipe
 from regard.data.batches import Batch, TokenSource, cut, make_batch
 from regard.data.pairs import Pair
-from regard.data.store import TokenStore
+from regard.data.store import Ids, StorePart, TokenStore
 from regard.errors import TrainingError
 from regard.layers.dropout import Rows
 from regard.models.base import Seq2Seq
@@ -24,6 +25,8 @@ from regard.training.distributed import ProcessGroup
 from regard.training.flops import count_cost, pair_amounts
 from regard.training.loss import Loss, smoothed_cross_entropy
 
+MAX_LOSS = 700.0
+"""Larger losses have a perplexity that is not a finite number."""
 VALID_BATCH_PAIRS = 64
 VALID_BATCH_TOKENS = 16_384
 """Limit of pairs times the longer padded side; batches of usual sentences are far below."""
@@ -40,13 +43,50 @@ class PairData:
     test: list[Pair]
 
 
-class Seq2SeqTrainUnit(StreamTrainUnit):
-    """Batches and loss of an encoder-decoder. A task adds `validate`."""
+class TeacherForcing(StreamTrainUnit):
+    """Loss and cost of a model that predicts each next token. A task adds `batch`, `largest` and `validate`."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        lengths: tuple[Ids, Ids],
+        weights: Sequence[StorePart],
+        model: Seq2Seq,
+        group: ProcessGroup | None = None,
+    ):
+        """`lengths` and `weights` as `BatchStream` takes them."""
+        super().__init__(recipe.train, lengths, weights)
+        self.recipe, self.group = recipe, group or ProcessGroup()
+        self.cost = count_cost(model)
+
+    def rows(self, batch: Batch, first: int, every: int) -> tuple[Batch, Rows]:
+        """The rows of one process: every `every`-th row from `first` on, with the padding of the whole batch."""
+        rows = Rows.deal(len(batch.index_B), first, every)
+        return take_rows(batch, rows.index_R), rows
+
+    def loss(self, model: Seq2Seq, batch: Batch) -> Loss:
+        """Cross-entropy; while training, with label smoothing and R-Drop if the settings say so."""
+        settings = self.recipe.train
+        if not model.training:
+            return batch_loss(model, batch)
+        if not settings.r_drop:
+            return batch_loss(model, batch, settings.label_smoothing)
+        both = batch_loss(model, batch.twice(), settings.label_smoothing, settings.r_drop)
+        return Loss(both.smoothed / 2, both.plain / 2, both.tokens // 2)
+
+    def flops(self, batch: Batch) -> float:
+        """Floating-point operations of one step on this batch."""
+        rows, source_length = batch.source.ids_BS.shape
+        passes = 2 if self.recipe.train.r_drop else 1
+        return passes * self.cost.training(**pair_amounts(rows, source_length, batch.target_input_BT.shape[1]))
+
+
+class Seq2SeqTrainUnit(TeacherForcing):
+    """Batches of pairs of texts. A task adds `validate`."""
 
     def __init__(self, recipe: Recipe, data: PairData, model: Seq2Seq, group: ProcessGroup | None = None):
-        super().__init__(recipe.train, data.train.lengths, data.train.weights)
-        self.recipe, self.data, self.group = recipe, data, group or ProcessGroup()
-        self.cost = count_cost(model)
+        super().__init__(recipe, data.train.lengths, data.train.weights, model, group)
+        self.data = data
 
     def batch(self, position: int) -> Batch:
         """The pairs at this position of the stream, with sampled subwords if the settings say so.
@@ -72,27 +112,6 @@ class Seq2SeqTrainUnit(StreamTrainUnit):
         data, (source, target) = self.data, self.lengths
         index = self.largest_of(lambda index: len(index) * (int(source[index].max()) + int(target[index].max()) + 2))
         return make_batch([data.train[place] for place in index], data.source.pad, data.target.pad, index)
-
-    def rows(self, batch: Batch, first: int, every: int) -> tuple[Batch, Rows]:
-        """The rows of one process: every `every`-th row from `first` on, with the padding of the whole batch."""
-        rows = Rows.deal(len(batch.index_B), first, every)
-        return take_rows(batch, rows.index_R), rows
-
-    def loss(self, model: Seq2Seq, batch: Batch) -> Loss:
-        """Cross-entropy; while training, with label smoothing and R-Drop if the settings say so."""
-        settings = self.recipe.train
-        if not model.training:
-            return batch_loss(model, batch)
-        if not settings.r_drop:
-            return batch_loss(model, batch, settings.label_smoothing)
-        both = batch_loss(model, batch.twice(), settings.label_smoothing, settings.r_drop)
-        return Loss(both.smoothed / 2, both.plain / 2, both.tokens // 2)
-
-    def flops(self, batch: Batch) -> float:
-        """Floating-point operations of one step on this batch."""
-        rows, source_length = batch.source.ids_BS.shape
-        passes = 2 if self.recipe.train.r_drop else 1
-        return passes * self.cost.training(**pair_amounts(rows, source_length, batch.target_input_BT.shape[1]))
 
     def valid_loss(self, model: Seq2Seq) -> float:
         """Mean loss per token of the validation targets."""
@@ -140,6 +159,11 @@ def _in_batches(pairs: list[tuple[list[int], list[int]]]) -> Iterator[list[tuple
     """Encoded pairs in their order, in batches of bounded size."""
     longest = np.array([max(map(len, sides)) + 1 for sides in pairs], np.int64)
     return (pairs[start:end] for start, end in pairwise(cut(longest, VALID_BATCH_TOKENS)))
+
+
+def perplexity(loss: float) -> float:
+    """From the mean negative log-likelihood per token."""
+    return math.exp(min(loss, MAX_LOSS))
 
 
 def take_rows(batch: Batch, index_R: torch.Tensor) -> Batch:

@@ -12,10 +12,11 @@ import torch
 import regard
 from regard.cli import main
 from regard.run import Run
-from regard.tasks.chat.chatbot import Chatbot, spell
+from regard.tasks.chat.chatbot import Chatbot
 from regard.tasks.chat.data import TURN, split_turns
-from regard.tasks.chat.training import distinct, perplexity
-from regard.tasks.seq2seq import mean_loss
+from regard.tasks.chat.training import distinct
+from regard.tasks.generation import spell
+from regard.tasks.seq2seq import mean_loss, perplexity
 from regard.tasks.translate import translator as translate
 from tests.small_chats import chat_arguments, write_dialogues
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +16,10 @@ from regard.models.base import Seq2Seq
 from regard.run import Run
 from regard.tasks.chat import TURN, ChatSettings
 from regard.tasks.chat.data import fit, join_turns
-from regard.tasks.generation import Searcher, SearchInput, check_search
+from regard.tasks.generation import Searcher, SearchInput, check_search, spell
 from regard.tasks.translate import translator as translate
 from regard.tasks.translate.translation import Flag, Translation
 from regard.tasks.translate.translator import Translator
-from regard.text.tokenizer import Tokenizer
 from regard.text.words import ShadedSentence, ShadedWord
 
 __all__ = ["Chatbot", "load"]
@@ -108,20 +107,6 @@ def load(run: str | Path, *others: str | Path) -> Chatbot:
     """Open a run folder for chat; several runs with one vocabulary become an ensemble."""
     opened = Run.open(run).require("chat")
     return Chatbot(translate.load(run, *others), opened.recipe.task.context_turns, opened.recipe.data.max_length)
-
-
-def spell(ids: Iterable[int], tokenizer: Tokenizer) -> Iterator[str]:
-    """The text of tokens as they arrive. An incomplete character (some of its bytes) is held back."""
-    written: list[int] = []
-    given = ""
-    for id in ids:
-        written.append(id)
-        text = tokenizer.decode(written)
-        if len(text) > len(given) and not text.endswith("\ufffd"):
-            yield text[len(given) :]
-            given = text
-    if rest := tokenizer.decode(written)[len(given) :]:
-        yield rest
 
 
 def _reply(found: Translation) -> Translation:

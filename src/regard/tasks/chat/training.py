@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,7 +18,7 @@ from regard.run import Run
 from regard.tasks.chat import TURN
 from regard.tasks.chat.chatbot import Chatbot
 from regard.tasks.chat.data import Dialogue, fit, make_pairs, read_dialogues, readable, split_turns
-from regard.tasks.seq2seq import PairData, mean_loss
+from regard.tasks.seq2seq import PairData, mean_loss, perplexity
 from regard.tasks.training import Json, Log, Scored
 from regard.tasks.translate.data import PairExamples
 from regard.tasks.translate.evaluate import quick_scores
@@ -29,9 +28,6 @@ from regard.text.tokenizer import Tokenizer
 from regard.text.words import word_texts
 from regard.training.distributed import ProcessGroup
 from regard.training.trainer import Validation
-
-MAX_LOSS = 700.0
-"""Larger losses have a perplexity that is not a finite number."""
 
 
 class DialogueExamples(PairExamples):
@@ -154,11 +150,6 @@ class ChatTraining(TranslateTraining):
     def folder(self, recipe: Recipe) -> Path:
         """E.g. runs/hran: both sides have the same language."""
         return Path("runs") / recipe.model.arch
-
-
-def perplexity(loss: float) -> float:
-    """From the mean negative log-likelihood per token."""
-    return math.exp(min(loss, MAX_LOSS))
 
 
 def distinct(texts: Iterable[str], size: int) -> float:
