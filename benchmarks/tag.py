@@ -20,7 +20,7 @@ from multi30k import HERE, OUT
 from regard.config import Corpus
 from regard.models import presets
 from regard.tasks import load
-from regard.tasks.tag.data import read_tagged
+from regard.tasks.tag.conll import read_tagged
 from regard.tasks.tag.tagger import Tagger
 from regard.tasks.train import resolve, start
 

@@ -14,9 +14,9 @@ from regard.registry import TASKS
 from regard.tasks.training import Training, training_of
 from tests.surface.test_closures import ROOT, closure, ours
 
-MOST_MODULES = 60
+MOST_MODULES = 59
 """Of ours, that importing the training of a task may import. Lower it when it falls."""
-MORE_MODULES = {"translate": 84, "chat": 88, "retrieve": 61}
+MORE_MODULES = {"translate": 83, "chat": 87}
 """The same for tasks that need more: those that validate by a search import decoding and alignment too."""
 BUILD_ON = {"chat": {"translate"}}
 """Tasks that may import others."""

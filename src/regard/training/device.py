@@ -23,7 +23,6 @@ from regard.config import TrainSettings
 from regard.errors import SettingsError, TrainingError
 from regard.layers.attention import CrossAttention, SelfAttention
 from regard.models.base import Network
-from regard.models.transformer import FeedForward
 from regard.system import free_memory, usable_cores
 from regard.training.distributed import ProcessGroup
 from regard.training.loss import Loss
@@ -123,6 +122,8 @@ def parallelize(model: Network, loss: LossFunction, settings: TrainSettings, gro
 def _shard(model: Network, module: LossModule) -> ParallelModel:
     """Shard a model by FSDP2: attention and feed-forward layers are gathered one at a time, the rest at once."""
     from torch.distributed.fsdp import fully_shard
+
+    from regard.models.transformer import FeedForward
 
     # The warning is about changing a layer's output in place, which no layer here does.
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")

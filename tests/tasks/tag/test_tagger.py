@@ -12,7 +12,7 @@ import regard
 from regard.cli import main
 from regard.config import Corpus
 from regard.run import Run
-from regard.tasks.tag.data import TaggedSentence, read_tagged, read_words, write_conll
+from regard.tasks.tag.conll import TaggedSentence, read_tagged, read_words, write_conll
 from regard.tasks.tag.spans import rewrite
 from regard.tasks.tag.tagger import Tagger
 from tests.tagged import chunks, train_arguments, write_chunks
@@ -331,7 +331,7 @@ def test_what_does_not_fit_is_one_line(folder, capsys, arguments, message):
 def test_files_that_cannot_be_scored(folder, tmp_path, capsys):
     (tmp_path / "odd.txt").write_text("He PRON\n")
     assert main(["tag", str(folder / "run"), str(tmp_path / "odd.txt"), "--score"]) == 2
-    assert "no label there is known to this run" in capsys.readouterr().err
+    assert "this run knows none of the labels" in capsys.readouterr().err
     (tmp_path / "odd.txt").write_bytes(b"He B-NP\n\xff O\n")
     assert main(["tag", str(folder / "run"), str(tmp_path / "odd.txt"), "--score"]) == 2
     assert "odd.txt:2: not UTF-8" in capsys.readouterr().err
@@ -456,7 +456,7 @@ def test_the_encoder_learns_parts_of_speech_and_shows_its_attention(tmp_path, ca
 
 
 def test_schemes_are_learnt_soundly(tmp_path, capsys):
-    """As BIOES, whatever the file has; strays are mended and told. Answers are BIO, or BIOES where the file is."""
+    """As BIOES, whatever the file has; stray labels are corrected and reported. Answers are in BIO, or as the file."""
     data = write_chunks(tmp_path / "bio.txt", 60)
     iob1 = tmp_path / "iob1.txt"
     iob1.write_text(data.read_text().replace("B-", "I-"))
@@ -468,7 +468,7 @@ def test_schemes_are_learnt_soundly(tmp_path, capsys):
     for file, told, answers in (
         (data, "5 labels that mark spans (BIO)", "BIO"),
         (iob1, "4 labels that mark spans (IOB1)", "BIO"),
-        (stray, "broke its rules and were mended", "BIO"),
+        (stray, "broke its rules and were corrected", "BIO"),
         (bioes, "that mark spans (BIOES)", "BIOES"),
     ):
         out = tmp_path / f"run-{file.stem}"

@@ -13,7 +13,7 @@ from regard.config import Corpus
 from regard.errors import CorpusError, SettingsError
 from regard.files import STDIN, first_of, is_typed, read_input_lines, read_lines, split_suffix
 from regard.run import Run
-from regard.tasks.tag.data import (
+from regard.tasks.tag.conll import (
     FORMATS,
     LOOKED_AT,
     OF_WORDS,

@@ -1,21 +1,14 @@
-"""Sentences whose words have labels: CoNLL files of columns, CoNLL-U, and JSON lines, in and out.
-
-A CoNLL file has a word a line, its columns between tabs or spaces, and an empty line after each sentence; the shared
-tasks on chunks (2000), names (2002, 2003) and later ones all come in it. The first column is the word, and the label is
-in the last one unless another is asked for.
-"""
+"""Training data of taggers: sentences as tensors of word pieces, held-out parts, and the store in the run folder."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import chain, groupby
-from pathlib import Path
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -24,10 +17,10 @@ from torch import Tensor
 
 from regard.config import Corpus, DataSettings, Recipe
 from regard.data.batches import make_documents
-from regard.data.records import read_kept, read_objects
+from regard.data.records import read_kept
 from regard.data.store import DocumentStore, Sentences, StorePart, open_documents, write_documents
 from regard.errors import CorpusError, SettingsError
-from regard.files import read_lines, split_suffix, write_atomically
+from regard.files import write_atomically
 from regard.run import Run
 from regard.tasks.dataset import (
     HELD_OUT,
@@ -41,204 +34,48 @@ from regard.tasks.dataset import (
     read_train,
 )
 from regard.tasks.tag import TagSettings
+from regard.tasks.tag.conll import TaggedSentence, read_tagged
 from regard.tasks.tag.plan import SentenceFacts
 from regard.tasks.tag.spans import OUTSIDE, Scheme, find_scheme, learnt_scheme, merge, rewrite
 from regard.tasks.tag.words import find_clitics
 from regard.text.tokenizer import EOS, SOS, Tokenizer
 
-FORMATS = ".conll .txt .bio .tsv (a word and its label a line), .conllu, .jsonl (tokens and tags), also .gz .zst"
-FORM = 'a line is an object with "tokens" and "tags"'
-COLUMNS = ("", ".conll", ".txt", ".bio", ".iob", ".iob2", ".tsv", ".dat", ".data")
-"""Suffixes of files of columns."""
-OF_WORDS = (".conll", ".conllu", ".bio", ".iob", ".iob2", ".jsonl")
-"""Suffixes of files that hold words and never plain text."""
-LOOKED_AT = 100
-"""Lines at the beginning of a file that tell whether it is columns."""
-DOCUMENT = "-DOCSTART-"
-"""A line that begins with this begins a document, and is no word."""
-UPOS = 3
-"""Column of CoNLL-U with the universal part of speech."""
-FIELDS = 10
-_SEPARATORS = " \t\n\r"
-_SEPARATOR_RUN = re.compile(f"[{_SEPARATORS}]+")
-_COLUMN = re.compile(r"[^ \t]+")  # other spaces, such as a no-break space, belong to words
-
-
-class TaggedSentence(NamedTuple):
-    """Words and their labels; a file of words alone has none."""
-
-    tokens: tuple[str, ...]
-    tags: tuple[str, ...]
-
-
-class _Row(NamedTuple):
-    line: int
-    fields: list[str]
-
-
-def read_tagged(corpus: Corpus, column: int = 0) -> Iterator[TaggedSentence]:
-    """Stream the sentences of a file. `column`, counted from 1, holds the labels; 0: the last one."""
-    if not corpus.source:
-        raise CorpusError("--source", "no file given")
-    if corpus.target:
-        raise CorpusError(corpus.target, "words and their labels stand in one file; leave out --target")
-    path = Path(corpus.source)
-    suffix = split_suffix(path)[0]
-    if suffix == ".jsonl":
-        return _read_jsonl(path)
-    if suffix == ".conllu":
-        return _read_conllu(path, column or UPOS + 1)
-    if suffix not in COLUMNS:
-        raise CorpusError(path, f"not a file of labelled words; they come as {FORMATS}")
-    return _read_columns(path, column, read_lines(path))
-
-
-def read_tagged_lines(lines: Iterable[str], where: str, column: int = 0) -> Iterator[TaggedSentence]:
-    """The same of lines of columns that come from elsewhere; mistakes are told of `where`."""
-    return _read_columns(where, column, lines)
-
-
-def read_words(path: str | Path) -> Iterator[tuple[str, ...]]:
-    """The words of each sentence of a file, whatever else it holds: labels may be there or not."""
-    path = Path(path)
-    suffix = split_suffix(path)[0]
-    if suffix == ".jsonl":
-        return (
-            tokens for number, record in read_objects(path, FORM) if (tokens := _texts(record, "tokens", path, number))
-        )
-    if suffix == ".conllu":
-        return (sentence.tokens for sentence in _read_conllu(path, UPOS + 1))
-    return words_of_lines(read_lines(path))
-
-
-def words_of_lines(lines: Iterable[str]) -> Iterator[tuple[str, ...]]:
-    """The words of each sentence in lines of columns, as many as there are: the first is the word."""
-    return (tuple(row.fields[0] for row in rows) for rows in _sentences(lines))
-
-
-def looks_like_columns(lines: Sequence[str]) -> bool:
-    """Whether the first lines of a file are rather columns than text: nearly all have as many, and some are empty."""
-    counts = Counter(len(_COLUMN.findall(line)) for line in lines)
-    empty = counts.pop(0, 0)
-    if not 0 < empty <= counts.total() / 2 or counts.total() < 3:  # paragraphs have an empty line after each
-        return False
-    [(columns, rows)] = counts.most_common(1)
-    return 2 <= columns <= FIELDS and rows >= 0.9 * counts.total()
-
-
-def write_conll(sentences: Iterator[TaggedSentence] | Sequence[TaggedSentence]) -> Iterator[str]:
-    """Lines of a CoNLL file: word, space, label; an empty line after each sentence."""
-    for tokens, tags in sentences:
-        for token, tag in zip(tokens, tags, strict=True):
-            yield f"{_SEPARATOR_RUN.sub('_', token.strip(_SEPARATORS))} {tag}"
-        yield ""
-
-
-def _sentences(lines: Iterable[str]) -> Iterator[list[_Row]]:
-    """The rows of each sentence. Comments and lines that begin a document are left out."""
-    numbered = (_Row(number, _COLUMN.findall(line)) for number, line in enumerate(lines, 1))
-    for has_words, rows in groupby(numbered, key=lambda row: bool(row.fields) and row.fields[0] != DOCUMENT):
-        found = list(rows) if has_words else []
-        first = next((place for place, row in enumerate(found) if not _is_comment(row, found[-1])), len(found))
-        if found[first:]:
-            yield found[first:]
-
-
-def _is_comment(row: _Row, last: _Row) -> bool:
-    """Before the first word, a line such as "# text = ..."; "#" in as many columns as the last word has is a word."""
-    fields = row.fields
-    return fields[0].startswith("#") and (len(fields) != len(last.fields) or fields[2:3] == ["="])
-
-
-def _read_columns(path: str | Path, column: int, lines: Iterable[str]) -> Iterator[TaggedSentence]:
-    least = max(column, 2)
-    for rows in _sentences(lines):
-        for row in rows:
-            if len(row.fields) < least:
-                problem = f"{len(row.fields)} column{'s' * (len(row.fields) > 1)} in this row, not at least {least}"
-                raise CorpusError(path, f"{problem}; a row is a word and its label", line=row.line)
-        tags = tuple(row.fields[column - 1] for row in rows)  # column 0 gives the last one
-        yield TaggedSentence(tuple(row.fields[0] for row in rows), tags)
-
-
-def _read_conllu(path: Path, column: int) -> Iterator[TaggedSentence]:
-    """Syntactic words: what is written as one ("du") is given in its parts, what is not written is left out."""
-    if column > FIELDS:
-        raise CorpusError(path, f"CoNLL-U has {FIELDS} columns, so tag.column cannot be {column}")
-    numbered = (_Row(number, line.split("\t")) for number, line in enumerate(read_lines(path), 1))
-    for has_words, rows in groupby(numbered, key=lambda row: bool(row.fields[0].strip())):
-        kept = [row for row in rows if not row.fields[0].startswith("#")] if has_words else []
-        for row in kept:
-            if len(row.fields) != FIELDS:
-                problem = f"{len(row.fields)} columns between tabs, not the {FIELDS} of CoNLL-U"
-                raise CorpusError(path, problem, line=row.line)
-        words = [row.fields for row in kept if row.fields[0].isdecimal()]
-        if words:
-            yield TaggedSentence(tuple(word[1] for word in words), tuple(word[column - 1] for word in words))
-
-
-def _read_jsonl(path: Path) -> Iterator[TaggedSentence]:
-    """Objects with "tokens" and "tags", lists of the same length."""
-    for number, record in read_objects(path, FORM):
-        tokens, tags = (_texts(record, key, path, number) for key in ("tokens", "tags"))
-        if len(tokens) != len(tags):
-            raise CorpusError(path, f"{len(tokens)} tokens, but {len(tags)} tags", line=number)
-        if tokens:
-            yield TaggedSentence(tokens, tags)
-
-
-def _texts(record: dict[str, Any], key: str, path: Path, number: int) -> tuple[str, ...]:
-    values = record.get(key)
-    if not isinstance(values, list) or not all(
-        # A no-break space is a word, as in CoNLL files. The first test is the faster one, and nearly always enough.
-        isinstance(value, str) and (value.strip() or value.strip(_SEPARATORS))
-        for value in values
-    ):
-        raise CorpusError(path, f'no list of texts under "{key}"; {FORM}', line=number)
-    return tuple(values)
-
-
-def to_json(sentence: TaggedSentence) -> str:
-    """A line of JSON that `read_tagged` reads back."""
-    return json.dumps({"tokens": sentence.tokens, "tags": sentence.tags}, ensure_ascii=False)
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # Encoding: a sentence is stored like a document, a word like one of its sentences, with one label per word.
 
 OVERLAP = 5
-"""Stretches of a long sentence share a part in so many of their words on each side, to be read in and not answered."""
+"""Neighbouring windows of a long sentence overlap by one word in this many, on each side: context without answers."""
 
 
 @dataclass(frozen=True)
 class TagBatch:
-    """Sentences of words of pieces, and the words' labels if they have any."""
+    """Sentences as words of pieces, and the labels of the words if there are any."""
 
     ids_BTS: Tensor
     mask_BTS: Tensor
     target_BT: Tensor
-    """Number of each word's label; 0 on padding, and where there are none."""
+    """The number of the label of each word; 0 for padding, and without labels."""
     index_B: Tensor
-    """Which sentences these are."""
+    """Numbers of the sentences."""
 
     @property
     def mask_BT(self) -> Tensor:
-        """True where a word is real."""
+        """True for words, False for padding."""
         return self.mask_BTS[:, :, 0]
 
     @property
     def target_tokens(self) -> int:
-        """What the loss is summed over: words."""
+        """Number of words, over which the loss is summed."""
         return int(self.mask_BT.sum())
 
     def to(self, device: torch.device | str) -> TagBatch:
-        """The same on another device."""
+        """The batch on another device."""
         return TagBatch(
             self.ids_BTS.to(device), self.mask_BTS.to(device), self.target_BT.to(device), self.index_B.to(device)
         )
 
     def rows(self, index_R: Tensor) -> TagBatch:
-        """Some of the sentences, padded as before."""
+        """Some of the sentences, with the same padding."""
         return TagBatch(self.ids_BTS[index_R], self.mask_BTS[index_R], self.target_BT[index_R], self.index_B[index_R])
 
 
@@ -246,7 +83,7 @@ def make_words(
     sentences: Sequence[Sentences], pad: int, labels: Sequence[Sequence[int]] = (),
     index: NDArray[np.int64] | None = None,
 ) -> TagBatch:  # fmt: skip
-    """Join sentences, each a list of words as pieces, into tensors. `labels` are numbers, one a word."""
+    """Join sentences, each a list of words as pieces, into tensors. `labels` has one number per word."""
     made = make_documents(sentences, pad, index=index)
     target_BT = torch.zeros(made.mask_BUS.shape[:2], dtype=torch.int64)
     if labels:
@@ -257,7 +94,7 @@ def make_words(
 def encode_words(
     sentences: Sequence[Sequence[str]], tokenizer: Tokenizer, settings: TagSettings
 ) -> list[list[list[int]]]:
-    """The pieces of each word of each sentence, between marks of its beginning and its end."""
+    """The pieces of each word of each sentence, with a start and an end token around each word."""
     distinct = list(dict.fromkeys(chain.from_iterable(sentences)))
     pieces = dict(zip(distinct, tokenizer.encode_many(distinct), strict=True))
     words = {word: [SOS, *_without_middle(ids, settings.max_word_pieces), EOS] for word, ids in pieces.items()}
@@ -269,7 +106,7 @@ def _without_middle(ids: list[int], most: int) -> list[int]:
 
 
 class WordWindow(NamedTuple):
-    """Words `start` to `end` of a sentence are read together; labels are taken for those from `first` to `last`."""
+    """Words `start` to `end` are read together; only the labels of words `first` to `last` are used."""
 
     start: int
     end: int
@@ -277,8 +114,8 @@ class WordWindow(NamedTuple):
     last: int
 
 
-def stretches(length: int, most: int) -> Iterator[WordWindow]:
-    """How a sentence of so many words is read with at most so many at a time. Each word is answered once."""
+def windows(length: int, most: int) -> Iterator[WordWindow]:
+    """The windows of at most `most` words in which a sentence is read. Each word is labelled in exactly one."""
     margin = 0 if length <= most else most // OVERLAP
     start = first = 0
     while first < length:
@@ -297,12 +134,12 @@ CLITICS = "clitics.jsonl"
 
 @dataclass(frozen=True)
 class PreparedSentences:
-    """Everything that training reads."""
+    """What training reads."""
 
     tokenizer: Tokenizer
     labels: tuple[str, ...]
     train: DocumentStore
-    """A word is a row of pieces, and a sentence has a label for each."""
+    """Each word is a row of pieces; each sentence has one label per word."""
     valid: list[TaggedSentence]
     test: list[TaggedSentence]
     clitics: tuple[str, ...]
@@ -310,7 +147,7 @@ class PreparedSentences:
 
 
 class TrainingSentences:
-    """The labelled sentences of all parts. The same sentence is never in two of them, unless the files say so."""
+    """The labelled sentences of all parts. A sentence is never in two parts, unless the files have it so."""
 
     def __init__(self, data: DataSettings, settings: TagSettings, seed: int):
         read = partial(_read, settings=settings)
@@ -339,17 +176,17 @@ class TrainingSentences:
         if self.scheme != "plain":
             kind += f" that mark spans ({self.scheme})"
         if self.mended:
-            kind += f"; {self.mended:,} broke its rules and {'was' if self.mended == 1 else 'were'} mended"
+            kind += f"; {self.mended:,} broke its rules and {'was' if self.mended == 1 else 'were'} corrected"
         return f"{shared}; {kind}"
 
     @cached_property
     def words(self) -> Counter[str]:
-        """How often each word is in the training sentences."""
+        """How often each word occurs in the training sentences."""
         return Counter(token for sentence in self.parts.train() for token in sentence.tokens)
 
     @cached_property
     def facts(self) -> SentenceFacts:
-        """What the plan must know."""
+        """What the plan needs to know of the data."""
         words, characters = self.words, Counter[str]()
         for word, count in words.items():
             for character in word:
@@ -384,7 +221,7 @@ def prepare_sentences(
 
 
 def open_sentences(run: Run, log: Log) -> PreparedSentences:
-    """What `prepare_sentences` wrote. A finished run has put its store away: it is made again from the files."""
+    """Read back what `prepare_sentences` wrote. The store of a finished run is made again from the files."""
     recipe = run.recipe
     folder = open_store_folder(
         run, lambda: _write_store(run, TrainingSentences(recipe.data, recipe.task, recipe.train.seed), log)
@@ -420,7 +257,7 @@ def _write_store(run: Run, sentences: TrainingSentences, log: Log) -> None:
 
 
 def _cut(sentence: TaggedSentence, most: int) -> Iterator[TaggedSentence]:
-    """A sentence that is too long is learnt as several of about equal length."""
+    """Divide a sentence that is too long into parts of about equal length."""
     tokens, tags = sentence
     parts = -(-len(tokens) // most)
     for part in range(parts):
@@ -440,14 +277,14 @@ def _rewrite(sentence: TaggedSentence, scheme: Scheme) -> TaggedSentence:
 
 
 def _mistakes(sentence: TaggedSentence, scheme: Scheme) -> int:
-    """Labels that are not as the scheme would write the same spans. In IOB1 there is nothing to break."""
+    """Number of labels that differ from how the scheme writes the same spans. IOB1 has no such rules."""
     return 0 if scheme == "IOB1" else sum(map(str.__ne__, rewrite(sentence.tags, scheme), sentence.tags))
 
 
 def _labels(train: Iterator[TaggedSentence], where: str) -> tuple[str, ...]:
-    """The labels that can be learnt, sorted. Held-out ones that are not among them count as mistakes when scored."""
+    """The labels of the training data, sorted. Other labels in held-out data count as mistakes."""
     labels = sorted({tag for sentence in train for tag in sentence.tags})
     if len(labels) < 2:
-        hint = "; the words' labels are in another column (tag.column)?" if labels != [OUTSIDE] else ""
+        hint = "; are the labels in another column? (tag.column)" if labels != [OUTSIDE] else ""
         raise CorpusError(where, f'every word is labelled "{labels[0]}"; there must be at least two labels{hint}')
     return tuple(labels)

@@ -15,7 +15,8 @@ from regard.errors import CorpusError
 from regard.files import read_lines, split_suffix
 from regard.layers.hooks import trace
 from regard.run import Run
-from regard.tasks.tag.data import LOOKED_AT, OF_WORDS, encode_words, looks_like_columns, make_words, read_words
+from regard.tasks.tag.conll import LOOKED_AT, OF_WORDS, looks_like_columns, read_words
+from regard.tasks.tag.data import encode_words, make_words
 from regard.tasks.tag.spans import mark
 from regard.tasks.tag.tagger import LONGEST_EXPLAINED, Sentence, TaggedText, Tagger, load
 from regard.terminal import text_or_file

@@ -7,7 +7,8 @@ from typing import Any
 
 from regard.run import Run
 from regard.tasks.report import PART_NAMES, figures, last_part
-from regard.tasks.tag.data import PreparedSentences, TaggedSentence
+from regard.tasks.tag.conll import TaggedSentence
+from regard.tasks.tag.data import PreparedSentences
 from regard.tasks.tag.scores import type_of
 from regard.tasks.tag.spans import mark
 from regard.tasks.tag.tagger import Tagger
@@ -15,7 +16,7 @@ from regard.tasks.tag.tagger import Tagger
 LOOKED_AT, SHOWN = 200, 30
 """Number of held-out sentences that are tagged for the page, and how many of them it shows."""
 LONGEST_SHOWN = 40
-"""Words."""
+"""Number of words."""
 
 
 def report(run: Run, tagger: Tagger, data: PreparedSentences, answers: None = None) -> dict[str, Any]:

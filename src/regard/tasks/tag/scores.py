@@ -1,6 +1,6 @@
-"""How good labels of words are: F1 of spans as the CoNLL shared tasks count it, accuracy, and what is taken for what.
+"""Scores of labelled words: F1 of spans as in the CoNLL shared tasks, accuracy, confusion, calibration.
 
-A span counts as found where its type and both of its ends are right, as in conlleval; tests compare with seqeval's.
+A span is right if its type and both ends are right, as in conlleval; tests compare with seqeval.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from regard.tasks.tag.spans import OUTSIDE, Scheme, Span, find_spans
 
 @dataclass(frozen=True)
 class TagScores:
-    """Scores over a set of sentences. Labels mark spans, or are plain, such as parts of speech."""
+    """Scores over a set of sentences. Labels mark spans, or are plain, e.g. parts of speech."""
 
     accuracy: float
-    """Share of the words whose label is right."""
+    """Share of words with the right label."""
     f1: float
-    """Mean of the types' F1, or of the labels', each counting the same however rare it is."""
+    """Macro F1: the mean over the types of spans, or over the labels."""
     words: int
     sentences: int
     span_f1: float | None = None
-    """Of all spans together; None where labels are plain."""
+    """F1 of all spans together; None if labels are plain."""
     precision: float | None = None
-    """Share of the spans given that are right."""
+    """Share of the predicted spans that are right."""
     recall: float | None = None
-    """Share of the right spans that were given."""
+    """Share of the right spans that were predicted."""
     by_label: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Precision, recall, F1 and number of spans of each type; where labels are plain, of the words of each label."""
+    """Precision, recall, F1 and count of each type of span; if labels are plain, of each label."""
     names: tuple[str, ...] = ()
-    """Types, O among them; or the labels."""
+    """The types of spans and O; or the labels."""
     confusion: list[list[int]] = field(default_factory=list)
-    """Words by their right type (row) and the one given (column), in the order of `names`."""
+    """Number of words by right type (row) and predicted type (column), in the order of `names`."""
     calibration_error: float = 0.0
-    """Mean gap between how sure the model was of a word's label and how often it was right."""
+    """Mean difference between the probability of a label and how often such labels are right (ECE)."""
     reliability: list[dict[str, float]] = field(default_factory=list)
-    """Bins of probability: mean confidence, share that was right, number of words."""
+    """Bins of probability: mean probability, share of right labels, number of words."""
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON, without what does not apply."""
+        """For JSON, without scores that do not apply."""
         return {key: value for key, value in asdict(self).items() if value is not None} | {"names": list(self.names)}
 
 
@@ -52,12 +52,11 @@ def score_tags(
     right: Sequence[Sequence[str]],
     given: Sequence[Sequence[str]],
     scheme: Scheme,
-    sure: Sequence[Sequence[float]] = (),
+    probabilities: Sequence[Sequence[float]] = (),
 ) -> TagScores:
     """Compare labels of sentences with the right ones.
 
-    `scheme` is the run's own: the right labels of a small part may hold no span. `sure`: the probability of each
-    label given.
+    `scheme` is that of the run, because a small part may have no span at all. `probabilities`: of the given labels.
     """
     marks_spans = scheme != "plain"
     counts = _count(right, given, find_spans if marks_spans else _single)
@@ -67,7 +66,7 @@ def score_tags(
     hits = np.array([one == other for one, other in pairs], np.bool_)
     types = [(type_of(one), type_of(other)) for one, other in pairs] if marks_spans else pairs
     names = tuple(sorted({name for pair in types for name in pair}))
-    error, bins = reliability(np.array([p for row in sure for p in row]), hits) if sure else (0.0, [])
+    error, bins = reliability(np.array([p for row in probabilities for p in row]), hits) if probabilities else (0.0, [])
     return TagScores(
         accuracy=float(hits.mean()) if len(hits) else 0.0,
         f1=sum(one["f1"] for one in by_label.values()) / max(len(by_label), 1),
@@ -85,19 +84,19 @@ def score_tags(
 
 
 def type_of(label: str) -> str:
-    """What a label of a span says beside its place in it: of B-NP and I-NP, NP."""
+    """The type of the span of a label: NP for B-NP and I-NP."""
     return OUTSIDE if label == OUTSIDE else label.partition("-")[2] or label
 
 
 def _single(labels: Sequence[str]) -> list[Span]:
-    """Plain labels, as spans of a word each."""
+    """Plain labels as spans of one word each."""
     return [Span(label, place, place + 1) for place, label in enumerate(labels)]
 
 
 def _count(
     right: Sequence[Sequence[str]], given: Sequence[Sequence[str]], read: Callable[[Sequence[str]], list[Span]]
 ) -> dict[str, tuple[int, int, int]]:
-    """Of each type: spans given that are right, spans given, right spans."""
+    """For each type: predicted spans that are right, predicted spans, right spans."""
     hits, found, wanted = Counter[str](), Counter[str](), Counter[str]()
     for one, other in zip(right, given, strict=True):
         spans, others = set(read(one)), set(read(other))
@@ -107,7 +106,7 @@ def _count(
 
 
 def _figures(hits: int, found: int, wanted: int) -> dict[str, float]:
-    """0 where there is nothing to divide by."""
+    """A score without anything to divide by is 0."""
     return {
         "precision": hits / max(found, 1),
         "recall": hits / max(wanted, 1),

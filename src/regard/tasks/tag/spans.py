@@ -1,8 +1,8 @@
-"""Spans in labels of words: "B-NP I-NP O" is a noun phrase of two words. How they are read, and how they are written.
+"""Spans in labels of words, read and written: "B-NP I-NP O" is a noun phrase of two words.
 
-One reading serves all schemes: IOB1 (Ramshaw and Marcus 1995), BIO (IOB2) and BIOES; it takes malformed labels as the
-CoNLL shared tasks' conlleval does, so that an I- without a beginning begins a span. Labels of another form, such as
-parts of speech, are plain: they mark no spans.
+One function reads all schemes: IOB1 (Ramshaw and Marcus 1995), BIO (IOB2) and BIOES. Malformed labels are read as by
+conlleval of the CoNLL shared tasks: an I- without a B- starts a span. Labels of another form, e.g. parts of speech, are
+plain: they mark no spans.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LABEL = re.compile(r"(?P<prefix>[BIES])(?:-(?P<type>.+))?")
 
 
 class Span(NamedTuple):
-    """Words `start` to `end` (not included) that are one thing, and what it is."""
+    """A unit of the words `start` to `end` (not included), and its type."""
 
     type: str
     start: int
@@ -25,7 +25,7 @@ class Span(NamedTuple):
 
 
 def find_scheme(sentences: Iterable[Sequence[str]]) -> Scheme:
-    """The scheme that labels keep to."""
+    """The scheme of labels."""
     prefixes: set[str] = set()
     begun_by_i = begun_by_b = False
     for labels in sentences:
@@ -47,7 +47,7 @@ def find_scheme(sentences: Iterable[Sequence[str]]) -> Scheme:
 
 
 def find_spans(labels: Sequence[str]) -> list[Span]:
-    """The spans that labels mark, in order. A label that is of no scheme ends a span and begins none."""
+    """The spans that labels mark, in order. A label of no scheme ends a span and starts none."""
     found: list[Span] = []
     start, before = -1, _part(OUTSIDE)
     for place, label in enumerate([*labels, OUTSIDE]):
@@ -63,7 +63,7 @@ def find_spans(labels: Sequence[str]) -> list[Span]:
 
 
 def write_spans(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
-    """The labels of a sentence of so many words."""
+    """The labels of a sentence of `length` words."""
     labels = [OUTSIDE] * length
     for span in spans:
         kind = f"-{span.type}" if span.type else ""
@@ -75,29 +75,29 @@ def write_spans(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]
 
 
 def learnt_scheme(found: Scheme) -> Scheme:
-    """How spans are written while they are learnt: with their ends, which helps (Ratinov and Roth 2009)."""
+    """The scheme for training: BIOES, which marks the ends too and gives better scores (Ratinov and Roth 2009)."""
     return "plain" if found == "plain" else "BIOES"
 
 
 def all_labels(some: Iterable[str], scheme: Scheme) -> tuple[str, ...]:
-    """These labels and all others that spans of the same types may have, sorted."""
+    """These labels and all others of spans of the same types, sorted."""
     prefixes = {"plain": "", "BIOES": "BIES"}.get(scheme, "BI")
     found = set(some)
     return tuple(sorted(found | {prefix + label[1:] for label in found - {OUTSIDE} for prefix in prefixes}))
 
 
 def merge(label: str, scheme: Scheme) -> str:
-    """A label of BIOES as one of another scheme: BIO does not tell the last word of a span."""
+    """A BIOES label in another scheme: BIO does not mark the last word of a span."""
     return {"S": "B", "E": "I"}.get(label[0], label[0]) + label[1:] if scheme == "BIO" else label
 
 
 def rewrite(labels: Sequence[str], scheme: Scheme) -> tuple[str, ...]:
-    """The same spans in a scheme, well formed; plain labels as they are."""
+    """The same spans as well-formed labels of a scheme; plain labels unchanged."""
     return tuple(labels if scheme == "plain" else write_spans(find_spans(labels), len(labels), scheme))
 
 
 def mark(tokens: Sequence[str], labels: Sequence[str], scheme: Scheme) -> str:
-    """A sentence with its spans in brackets, "[NP He ] took"; of plain labels, with each behind its word, "He/PRON"."""
+    """A sentence with spans in brackets, "[NP He ] took", or with plain labels after the words, "He/PRON"."""
     if scheme == "plain":
         return " ".join(f"{token}/{label}" for token, label in zip(tokens, labels, strict=True))
     marked = list(tokens)

@@ -14,10 +14,10 @@ from regard.layers.dropout import Rows
 from regard.models.base import Network, TaggerModel
 from regard.run import Run
 from regard.tasks.dataset import StreamTrainUnit
+from regard.tasks.tag.conll import TaggedSentence
 from regard.tasks.tag.data import (
     PreparedSentences,
     TagBatch,
-    TaggedSentence,
     TrainingSentences,
     encode_words,
     make_words,
@@ -41,7 +41,7 @@ HELD_OUT_SENTENCES = 200
 
 
 class TagTrainUnit(StreamTrainUnit):
-    """What the loop must know of tagging."""
+    """Batches of sentences, their loss, and validation."""
 
     def __init__(
         self, recipe: Recipe, prepared: PreparedSentences, model: TaggerModel, group: ProcessGroup | None = None
@@ -53,7 +53,7 @@ class TagTrainUnit(StreamTrainUnit):
         self.labelling = LabelScheme(prepared.labels, recipe.task)
 
     def batch(self, position: int) -> TagBatch:
-        """The sentences at this place of the stream."""
+        """The sentences at this position of the stream."""
         return self._join(self.stream.at(position))
 
     def largest(self) -> TagBatch:
@@ -61,12 +61,12 @@ class TagTrainUnit(StreamTrainUnit):
         return self._join(self.largest_of(lambda index: len(index) * int(self.lengths[0][index].max())))
 
     def rows(self, batch: TagBatch, first: int, every: int) -> tuple[TagBatch, Rows]:
-        """Every so many sentences, from the first on."""
+        """Every n-th sentence, starting with the first given."""
         rows = Rows.deal(len(batch.index_B), first, every)
         return batch.rows(rows.index_R), rows
 
     def loss(self, model: TaggerModel, batch: TagBatch) -> Loss:
-        """Of the words' labels."""
+        """Negative log-likelihood of the labels under the CRF."""
         smoothing = self.recipe.train.label_smoothing if model.training else 0.0
         logits_BTL = model(batch)
         smoothed = model.crf.negative_log_likelihood(logits_BTL, batch.target_BT, batch.mask_BT, smoothing).sum()
@@ -77,7 +77,7 @@ class TagTrainUnit(StreamTrainUnit):
         return Loss(smoothed, plain, batch.target_tokens)
 
     def flops(self, batch: TagBatch) -> float:
-        """Arithmetic of one step on this batch."""
+        """Operations of one step on this batch."""
         rows, words = batch.mask_BT.shape
         pieces = int(batch.mask_BTS.sum())
         return self.cost.training(piece=pieces, word=int(batch.mask_BT.sum()), pair=rows * words**2)
@@ -98,7 +98,7 @@ class TagTrainUnit(StreamTrainUnit):
         return Validation(scores, -scores["loss"] if counts == "loss" else scores[counts])
 
     def _valid_loss(self, model: TaggerModel, sentences: Sequence[TaggedSentence]) -> float:
-        """Over all words of sentences whose labels are all known."""
+        """Mean loss per word of sentences whose labels are all known."""
         number = {label: place for place, label in enumerate(self.data.labels)}
         learnt = learnt_scheme(self.labelling.scheme)
         short = (one for one in sentences if len(one.tags) <= self.recipe.task.max_words)

@@ -1,7 +1,7 @@
-"""Text divided into words as treebanks and CoNLL files have them: what a tagger that learnt from such words must read.
+"""Text divided into words as in treebanks and CoNLL files, for taggers that were trained on such words.
 
-Beside `words.py`, which shares its words with translations: here numbers, abbreviations, compounds and addresses stay
-whole, and English clitics are parted ("did n't") where the training data parts them.
+Unlike in `text/words.py`, numbers, abbreviations, compounds and addresses stay whole, and English clitics are separated
+("did n't") if the training data separates them.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from itertools import pairwise
 from regard.text.words import ABBREVIATIONS, Word, words
 
 CLITICS = ("n't", "'s", "'ll", "'re", "'ve", "'d", "'m")
-"""English words that are written onto the word before."""
+"""English words that are written without a space after the word before."""
 MOST_CLITICS = 3
-"""At the end of one word."""
+"""Number of clitics at the end of one word."""
 _SHORT = (
     f"{ABBREVIATIONS} Inc Corp Co Cos Ltd Bros Messrs Sen Rep Reps Pres Maj Cpl Ft Ave Blvd Rd Dept Univ Assn approx "
     "Jan Feb Apr Aug Sept Oct Nov Dec Calif Mass Conn Ariz Fla Mich Ill Colo Ky Pa Md Okla Tenn Va Wash Ont"
 )
 _CLOSING = " \t\"'”’»)]"
 _PART, _LETTER, _APOSTROPHE = r"[^\W_]", r"[^\W\d_]", "['’]"
-# Lengths are limited where nothing else keeps the time from growing with the square of the text.
+# Lengths are limited where the time would otherwise grow with the square of the length of the text.
 _ADDRESS = (
     r"(?:[A-Za-z][A-Za-z0-9+.-]{1,15}://|www\.)\S*[^\s.,;:!?'\"’”»)\]}>]"  # not the punctuation that follows it
     r"|[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+"
 )
-# Where a word of another script stands, only these are kept whole.
+# In text with letters of other scripts, only these are kept whole.
 _ANYWHERE = re.compile(rf"{_ADDRESS}|(?<!\d)\d++(?:[.,:/-]\d++)+")
 
 
 def treebank_words(text: str, clitics: Sequence[str] = ()) -> list[Word]:
-    """The words of `text`, in order; together they cover every character that is not a space, once.
+    """The words of `text`, in order. Every character that is not a space is in exactly one of them.
 
-    `clitics`, some of `CLITICS`, are parted from their words. Where there are any, the text is English, in which other
-    apostrophes do not end a word ("O'Brien"); else they do, as in `words` ("l'", "amico").
+    `clitics`, some of `CLITICS`, are separated from their words. If there are any, the text is English, where other
+    apostrophes do not end a word ("O'Brien"); otherwise they do, as in `text/words.py` ("l'", "amico").
     """
     last = len(text.rstrip(_CLOSING))
     found: list[Word] = []
@@ -50,7 +50,7 @@ def treebank_words(text: str, clitics: Sequence[str] = ()) -> list[Word]:
 
 
 def find_clitics(counts: Mapping[str, int]) -> tuple[str, ...]:
-    """The clitics that are mostly words of their own among these words, which were counted."""
+    """The clitics that are mostly separate words, from the counts of words."""
     alone, attached = dict.fromkeys(CLITICS, 0), dict.fromkeys(CLITICS, 0)
     for word, count in counts.items():
         plain = word.lower().replace("’", "'")
@@ -62,7 +62,7 @@ def find_clitics(counts: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def _needs_other_rules(chunk: str) -> bool:
-    """Whether there are letters other than Latin, Greek and Cyrillic ones, or marks that join what is before them."""
+    """Whether there are letters other than Latin, Greek and Cyrillic, or combining marks."""
     return not chunk.isascii() and any(
         (c.isalpha() and not (c < "\u0530" or "\u1e00" <= c < "\u2000"))
         or unicodedata.category(c) in ("Mn", "Mc", "Me", "Cf")
@@ -71,7 +71,7 @@ def _needs_other_rules(chunk: str) -> bool:
 
 
 def _between(text: str, start: int, end: int) -> Iterator[Word]:
-    """Addresses and numbers, and the usual words of what is between them."""
+    """Addresses and numbers, and the words of `text/words.py` between them."""
     for match in _ANYWHERE.finditer(text, start, end):
         yield from _moved(text[start : match.start()], start)
         yield Word(match.group(), *match.span())
@@ -84,11 +84,11 @@ def _moved(text: str, start: int) -> Iterator[Word]:
 
 
 def _divide(text: str, start: int, end: int, clitics: tuple[str, ...], last: int) -> Iterator[Word]:
-    """The words of a stretch without spaces. `last`: where the text ends but for what closes."""
+    """The words of a part without spaces. `last`: end of the text without closing punctuation."""
     for match in _pattern(clitics).finditer(text, start, end):
         cuts = [*match.span()]
         if match.lastgroup == "short" and (match.end() >= last or not _is_short(match)):
-            cuts.insert(1, match.end() - 1)  # the last period ends the sentence, too: treebanks then give it to that
+            cuts.insert(1, match.end() - 1)  # the last period also ends the sentence: treebanks count it as punctuation
         elif match.lastgroup == "word":
             cuts[1:1] = _clitic_starts(match, clitics)
         for one, other in pairwise(cuts):
@@ -96,16 +96,16 @@ def _divide(text: str, start: int, end: int, clitics: tuple[str, ...], last: int
 
 
 def _is_short(match: re.Match[str]) -> bool:
-    """Whether the period shortens a word: "No." is one only before a number."""
+    """Whether the word is an abbreviation: "No." is one only before a number."""
     return match.group() != "No." or match.string[match.end() : match.end() + 2].strip().isdecimal()
 
 
 def _clitic_starts(match: re.Match[str], clitics: tuple[str, ...]) -> list[int]:
-    """Where the clitics at the end of a word begin: should|n't|'ve."""
+    """The starts of the clitics at the end of a word: should|n't|'ve."""
     starts: list[int] = []
     end = match.end()
     rest = match.group().lower().replace("’", "'") if clitics else ""
-    if len(rest) != end - match.start():  # a few letters are longer when small
+    if len(rest) != end - match.start():  # a few letters are longer in lower case
         return starts
     for _ in range(MOST_CLITICS):
         ending = next((clitic for clitic in clitics if rest.endswith(clitic) and rest != clitic), "")
@@ -118,7 +118,7 @@ def _clitic_starts(match: re.Match[str], clitics: tuple[str, ...]) -> list[int]:
 
 @functools.lru_cache(maxsize=16)
 def _pattern(clitics: tuple[str, ...]) -> re.Pattern[str]:
-    """One word at a time, from the left."""
+    """The pattern of one word."""
     joined = [
         f"-{_PART}++",  # long-term, 2024-01-15
         rf"(?<=\d)[.,:/](?=\d){_PART}++",  # 3,000.50, 10:30, 1/2

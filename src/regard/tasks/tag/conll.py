@@ -1,0 +1,171 @@
+"""Files of labelled words: CoNLL columns, CoNLL-U and JSON lines, read and written.
+
+A CoNLL file has one word per line with columns separated by tabs or spaces, and an empty line after each sentence. It
+is the format of the shared tasks on chunks (2000), names (2002, 2003) and others. The first column is the word; the
+label is in the last column, unless another one is requested.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from regard.config import Corpus
+from regard.data.records import read_objects
+from regard.errors import CorpusError
+from regard.files import read_lines, split_suffix
+
+FORMATS = ".conll .txt .bio .tsv (one word and its label per line), .conllu, .jsonl (tokens and tags), also .gz .zst"
+FORM = 'a line is an object with "tokens" and "tags"'
+COLUMNS = ("", ".conll", ".txt", ".bio", ".iob", ".iob2", ".tsv", ".dat", ".data")
+"""Suffixes of files of columns."""
+OF_WORDS = (".conll", ".conllu", ".bio", ".iob", ".iob2", ".jsonl")
+"""Suffixes of files that always hold words, never plain text."""
+LOOKED_AT = 100
+"""Number of lines at the beginning of a file that decide whether it has columns."""
+DOCUMENT = "-DOCSTART-"
+"""First column of a line that starts a document; it is not a word."""
+UPOS = 3
+"""Column of CoNLL-U with the universal part of speech."""
+FIELDS = 10
+_SEPARATORS = " \t\n\r"
+_SEPARATOR_RUN = re.compile(f"[{_SEPARATORS}]+")
+_COLUMN = re.compile(r"[^ \t]+")  # other spaces, such as a no-break space, belong to words
+
+
+class TaggedSentence(NamedTuple):
+    """Words and their labels."""
+
+    tokens: tuple[str, ...]
+    tags: tuple[str, ...]
+
+
+class _Row(NamedTuple):
+    line: int
+    fields: list[str]
+
+
+def read_tagged(corpus: Corpus, column: int = 0) -> Iterator[TaggedSentence]:
+    """Stream the sentences of a file. `column`, counted from 1, has the labels; 0: the last one."""
+    if not corpus.source:
+        raise CorpusError("--source", "no file given")
+    if corpus.target:
+        raise CorpusError(corpus.target, "words and labels are in one file; leave out --target")
+    path = Path(corpus.source)
+    suffix = split_suffix(path)[0]
+    if suffix == ".jsonl":
+        return _read_jsonl(path)
+    if suffix == ".conllu":
+        return _read_conllu(path, column or UPOS + 1)
+    if suffix not in COLUMNS:
+        raise CorpusError(path, f"not a file of labelled words; the formats are {FORMATS}")
+    return _read_columns(path, column, read_lines(path))
+
+
+def read_tagged_lines(lines: Iterable[str], where: str, column: int = 0) -> Iterator[TaggedSentence]:
+    """The sentences of lines in columns, e.g. from standard input. `where` names them in errors."""
+    return _read_columns(where, column, lines)
+
+
+def read_words(path: str | Path) -> Iterator[tuple[str, ...]]:
+    """The words of each sentence of a file, with or without labels."""
+    path = Path(path)
+    suffix = split_suffix(path)[0]
+    if suffix == ".jsonl":
+        return (
+            tokens for number, record in read_objects(path, FORM) if (tokens := _texts(record, "tokens", path, number))
+        )
+    if suffix == ".conllu":
+        return (sentence.tokens for sentence in _read_conllu(path, UPOS + 1))
+    return words_of_lines(read_lines(path))
+
+
+def words_of_lines(lines: Iterable[str]) -> Iterator[tuple[str, ...]]:
+    """The words of each sentence in lines of one or more columns: the first is the word."""
+    return (tuple(row.fields[0] for row in rows) for rows in _sentences(lines))
+
+
+def looks_like_columns(lines: Sequence[str]) -> bool:
+    """Whether the first lines of a file look like columns: nearly all have the same number, and some are empty."""
+    counts = Counter(len(_COLUMN.findall(line)) for line in lines)
+    empty = counts.pop(0, 0)
+    if not 0 < empty <= counts.total() / 2 or counts.total() < 3:  # paragraphs have an empty line after each
+        return False
+    [(columns, rows)] = counts.most_common(1)
+    return 2 <= columns <= FIELDS and rows >= 0.9 * counts.total()
+
+
+def write_conll(sentences: Iterator[TaggedSentence] | Sequence[TaggedSentence]) -> Iterator[str]:
+    """The lines of a CoNLL file: word, space, label; an empty line after each sentence."""
+    for tokens, tags in sentences:
+        for token, tag in zip(tokens, tags, strict=True):
+            yield f"{_SEPARATOR_RUN.sub('_', token.strip(_SEPARATORS))} {tag}"
+        yield ""
+
+
+def _sentences(lines: Iterable[str]) -> Iterator[list[_Row]]:
+    """The rows of each sentence, without comments and lines that start a document."""
+    numbered = (_Row(number, _COLUMN.findall(line)) for number, line in enumerate(lines, 1))
+    for has_words, rows in groupby(numbered, key=lambda row: bool(row.fields) and row.fields[0] != DOCUMENT):
+        found = list(rows) if has_words else []
+        first = next((place for place, row in enumerate(found) if not _is_comment(row, found[-1])), len(found))
+        if found[first:]:
+            yield found[first:]
+
+
+def _is_comment(row: _Row, last: _Row) -> bool:
+    """Whether a line before the first word is a comment, e.g. "# text = ...", and not the word "#"."""
+    fields = row.fields
+    return fields[0].startswith("#") and (len(fields) != len(last.fields) or fields[2:3] == ["="])
+
+
+def _read_columns(path: str | Path, column: int, lines: Iterable[str]) -> Iterator[TaggedSentence]:
+    least = max(column, 2)
+    for rows in _sentences(lines):
+        for row in rows:
+            if len(row.fields) < least:
+                problem = f"{len(row.fields)} column{'s' * (len(row.fields) > 1)} in this row, not at least {least}"
+                raise CorpusError(path, f"{problem}; a row is a word and its label", line=row.line)
+        tags = tuple(row.fields[column - 1] for row in rows)  # column 0 gives the last one
+        yield TaggedSentence(tuple(row.fields[0] for row in rows), tags)
+
+
+def _read_conllu(path: Path, column: int) -> Iterator[TaggedSentence]:
+    """Syntactic words: contractions such as "du" are read as their parts, empty nodes are left out."""
+    if column > FIELDS:
+        raise CorpusError(path, f"CoNLL-U has {FIELDS} columns, so tag.column cannot be {column}")
+    numbered = (_Row(number, line.split("\t")) for number, line in enumerate(read_lines(path), 1))
+    for has_words, rows in groupby(numbered, key=lambda row: bool(row.fields[0].strip())):
+        kept = [row for row in rows if not row.fields[0].startswith("#")] if has_words else []
+        for row in kept:
+            if len(row.fields) != FIELDS:
+                problem = f"{len(row.fields)} columns between tabs, not the {FIELDS} of CoNLL-U"
+                raise CorpusError(path, problem, line=row.line)
+        words = [row.fields for row in kept if row.fields[0].isdecimal()]
+        if words:
+            yield TaggedSentence(tuple(word[1] for word in words), tuple(word[column - 1] for word in words))
+
+
+def _read_jsonl(path: Path) -> Iterator[TaggedSentence]:
+    """Objects with "tokens" and "tags", lists of the same length."""
+    for number, record in read_objects(path, FORM):
+        tokens, tags = (_texts(record, key, path, number) for key in ("tokens", "tags"))
+        if len(tokens) != len(tags):
+            raise CorpusError(path, f"{len(tokens)} tokens, but {len(tags)} tags", line=number)
+        if tokens:
+            yield TaggedSentence(tokens, tags)
+
+
+def _texts(record: dict[str, Any], key: str, path: Path, number: int) -> tuple[str, ...]:
+    values = record.get(key)
+    if not isinstance(values, list) or not all(
+        # A no-break space is a word, as in CoNLL files. The first test is the faster one, and nearly always enough.
+        isinstance(value, str) and (value.strip() or value.strip(_SEPARATORS))
+        for value in values
+    ):
+        raise CorpusError(path, f'no list of texts under "{key}"; {FORM}', line=number)
+    return tuple(values)
