@@ -159,7 +159,7 @@ def test_what_would_lose_text_or_mean_nothing_is_refused(run, tmp_path, capsys):
         ("--out", str(source)): "is the file to translate",
         ("--out", str(tmp_path / "." / "in.en")): "is the file to translate",
         ("--top-k", "5"): "--top-k is for sampling: add --sample",
-        ("--engine", "torch", "--quantization", "int8"): "--quantization is CTranslate2's",
+        ("--engine", "torch", "--quantization", "int8"): "--quantization is for CTranslate2",
     }
     for more, message in bad.items():
         assert main([*start, *more]) == 2
