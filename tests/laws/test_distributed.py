@@ -274,7 +274,7 @@ def test_torchrun_starts_it_again_and_nothing_is_lost(corpus, one, tmp_path, ran
     os.kill(worker(process, rank), signal.SIGKILL)
     code, errors = finish(process)
     assert code == 0, errors
-    assert f"started again: going on in {run}" in errors
+    assert f"restarted: continuing in {run}" in errors
     assert re.search(r"continuing from step \d0", errors)
     assert_close(run, one())
 

@@ -3,6 +3,9 @@
 import json
 import random
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -110,3 +113,22 @@ def test_without_the_plugin_its_run_is_one_line(trained, tmp_path, monkeypatch, 
     assert main(["translate", str(tmp_path / "run")]) == 2
     assert 'there is no task "toy-language"' in capsys.readouterr().err
     assert json.loads((tmp_path / "run" / "card.json").read_text())["task"] == "toy-language"
+
+
+def test_on_the_command_line_it_comes_with_plugin(data, tmp_path):
+    """In processes of their own, which import nothing but the given file."""
+    file = Path(shutil.copy(Path(__file__).with_name("toy_task.py"), tmp_path / "my_task.py"))
+    settings = [part for one in SETTINGS for part in ("--set", one)]
+    command = ["train", "--task", "toy-language", data, "--out", tmp_path / "run", *settings]
+    done = in_own_process("--plugin", file, *command)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "run" / "card.json").read_text())["plugins"] == ["my_task"]
+    assert in_own_process("--plugin", file, "toy-language", tmp_path / "run", "abab").stdout == "ab\n"
+    refused = in_own_process("translate", tmp_path / "run")
+    assert refused.returncode == 2
+    assert 'needs the plugin "my_task"' in refused.stderr
+
+
+def in_own_process(*arguments):
+    command = [sys.executable, "-m", "regard", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)

@@ -148,7 +148,7 @@ def test_info_says_where_an_unfinished_run_stands(run, tmp_path, capsys):
 def test_an_end_that_lies_behind_is_refused(run, capsys):
     before = (run / "recipe.toml").read_text()
     assert main(["resume", str(run), "--set", "train.max_steps=1"]) == 2
-    assert "name a later end" in capsys.readouterr().err
+    assert "give a larger number" in capsys.readouterr().err
     assert (run / "recipe.toml").read_text() == before
 
 
@@ -179,7 +179,7 @@ def test_a_metric_of_another_task_is_told_before_training(run, tmp_path, capsys)
 
 def test_a_finished_run_says_what_would_go_on(run, capsys):
     assert main(["resume", str(run)]) == 0
-    assert "finished already (30 steps done); --set train.max_steps=60 goes on" in capsys.readouterr().err
+    assert "finished already (30 steps done); --set train.max_steps=60 continues it" in capsys.readouterr().err
 
 
 def test_a_finished_run_that_goes_on_and_is_stopped_is_not_finished(run, tmp_path, capsys, monkeypatch):
@@ -287,7 +287,7 @@ def test_a_finished_run_without_states_is_not_trained_anew(run, tmp_path, capsys
     before = (tmp_path / "run" / "weights.safetensors").read_bytes()
     for more in ([], ["--set", "train.max_steps=40"]):
         assert main(["resume", str(tmp_path / "run"), *more]) == 2
-        assert 'its states were removed; "regard finetune" goes on from its weights' in capsys.readouterr().err
+        assert 'its checkpoints were removed; "regard finetune" continues from its weights' in capsys.readouterr().err
     assert (tmp_path / "run" / "weights.safetensors").read_bytes() == before
 
 
@@ -295,7 +295,7 @@ def test_a_run_from_elsewhere_cannot_be_resumed(run, tmp_path, capsys):
     shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoints"))
     (tmp_path / "run" / "card.json").write_text(json.dumps({"imported": {"from": "there", "format": "marian"}}))
     assert main(["resume", str(tmp_path / "run"), "--set", "train.max_steps=40"]) == 2
-    assert 'was trained elsewhere, and came without a state; "regard finetune" goes on' in capsys.readouterr().err
+    assert 'was imported without a checkpoint; "regard finetune" continues' in capsys.readouterr().err
 
 
 def test_long_held_out_pairs_are_bounded_and_counted(tmp_path, capsys):

@@ -145,7 +145,7 @@ def overview() -> str:
             "Regard trains, runs and explains attention models.",
             "",
             "usage: regard COMMAND [options]        regard COMMAND --help for options and examples",
-            "       regard --plugin FILE COMMAND    with architectures from a Python file (docs/architecture.md)",
+            "       regard --plugin FILE COMMAND    with tasks or architectures from a file (docs/architecture.md)",
             "",
             *lines,
             "Start with:  regard demo",

@@ -128,7 +128,7 @@ def given_table(options: argparse.Namespace) -> dict[str, Any]:
 
 def follow(job: TrainingJob, options: argparse.Namespace) -> int:
     """Print the plan and, without --dry-run, train."""
-    from regard.tasks.train import log, start, tell_result
+    from regard.tasks.train import log, log_result, start
     from regard.training.device import choose_device
     from regard.training.plan import table
 
@@ -142,7 +142,7 @@ def follow(job: TrainingJob, options: argparse.Namespace) -> int:
     for note in job.training.notes(job.recipe):
         log(note)
     if not options.dry_run:
-        tell_result(start(job, options.out or ""))
+        log_result(start(job, options.out or ""))
     return 0
 
 
@@ -203,9 +203,9 @@ def configure_resume(parser: Parser) -> None:
 
 def run_resume(options: argparse.Namespace) -> int:
     """Resume."""
-    from regard.tasks.train import resume, tell_result
+    from regard.tasks.train import log_result, resume
 
-    tell_result(resume(options.run, options.set))
+    log_result(resume(options.run, options.set))
     return 0
 
 

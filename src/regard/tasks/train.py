@@ -40,9 +40,9 @@ from regard.training.signals import StopRequest
 from regard.training.trainer import Trainer, TrainingLog
 
 MOST_SIZES = 4
-"""Sizes of a vocabulary that are tried: each side may find the size too small, then too large."""
+"""Number of other vocabulary sizes to try: each side may find the size too small, then too large."""
 LAUNCH = ".launch"
-"""File in a run folder with the name of torchrun's launch that made it."""
+"""File in a run folder with the name of the torchrun launch that made it."""
 
 
 def train(
@@ -73,7 +73,7 @@ class TrainingJob:
 
     recipe: Recipe
     examples: Examples | None
-    """None in all processes but the first, which alone prepares them."""
+    """None in all processes except the first one, which prepares them."""
     plan: list[PlannedSetting]
     base: Run | None = None
     """The run whose vocabulary and weights this one starts from."""
@@ -84,17 +84,17 @@ class TrainingJob:
         return training_of(self.recipe.data.task)
 
     def estimate(self) -> Estimate:
-        """What it will take on this machine; for the first process."""
+        """What training will take on this machine. Only the first process may call it."""
         return self.training.estimate(self.recipe, self.examples, measure_machine(self.recipe.train.device))
 
     def with_vocabulary(self, error: VocabularySizeError) -> TrainingJob:
-        """The same with a vocabulary that the data supports, if it was the plan that chose its size."""
+        """The job with a vocabulary size that the data supports, if the size was chosen by the plan."""
         planned = self.recipe.tokenizer.vocab_size
         if not any(choice.name == "tokenizer.vocab_size" for choice in self.plan):
             raise error
         size = PlannedSetting("tokenizer.vocab_size", error.possible, "the largest that the data supports")
         if isinstance(error, VocabularyTooSmallError):
-            reason = f"every character of the text, and {planned:,} subwords"
+            reason = f"all characters of the text and {planned:,} subwords"
             size = PlannedSetting("tokenizer.vocab_size", error.possible + planned, reason)
         plan = [size if choice.name == size.name else choice for choice in self.plan]
         tokenizer = dataclasses.replace(self.recipe.tokenizer, vocab_size=size.value)
@@ -104,8 +104,8 @@ class TrainingJob:
 P = ParamSpec("P")
 
 
-def _by_the_first(make: Callable[P, TrainingJob]) -> Callable[P, TrainingJob]:
-    """A function that the first process carries out. The others get its job without the examples."""
+def _in_first_process(make: Callable[P, TrainingJob]) -> Callable[P, TrainingJob]:
+    """Run a function in the first process only; the others get its job without the examples."""
 
     @functools.wraps(make)
     def call(*arguments: P.args, **named: P.kwargs) -> TrainingJob:
@@ -122,9 +122,9 @@ def _by_the_first(make: Callable[P, TrainingJob]) -> Callable[P, TrainingJob]:
     return call
 
 
-@_by_the_first
+@_in_first_process
 def resolve(table: Mapping[str, Any], recipe: str | Path | None = None, overrides: Iterable[str] = ()) -> TrainingJob:
-    """Decide every setting. A recipe file stands as it is; without one, the plan fills in what was not said."""
+    """Decide all settings. Without a recipe file, the plan chooses those that are not given."""
     given = with_overrides(join_tables(read_table(recipe), table) if recipe else table, overrides)
     where = str(recipe) if recipe else "settings"
     checked = make_recipe(given, where=where)
@@ -154,11 +154,12 @@ def check(recipe: Recipe) -> None:
     training_of(task.name).check(recipe)
 
 
-@_by_the_first
+@_in_first_process
 def resolve_finetune(base: str | Path, table: Mapping[str, Any], overrides: Iterable[str] = ()) -> TrainingJob:
-    """Decide the settings of a run that goes on from another one's weights with other data: its architecture, tokenizer
-    and search stay; the schedule starts anew, with a third of the learning rates and a short warm-up. When to validate
-    and to stop is planned for the new data, and the precision for this machine.
+    """Decide the settings of a run that starts from the weights of another one and trains on other data.
+
+    Architecture, tokenizer and search settings stay. The learning-rate schedule starts again with a third of the rates
+    and a short warm-up. Validation, the end of training and the precision are planned for the new data and machine.
     """
     run = Run.open(base)
     task, training = tasks.find(run.recipe.data.task), training_of(run.recipe.data.task)
@@ -168,39 +169,39 @@ def resolve_finetune(base: str | Path, table: Mapping[str, Any], overrides: Iter
             raise SettingsError(f"{section}. settings come from {base} and cannot change when it is fine-tuned")
     below = to_table(run.recipe)
     below["data"] = {key: below["data"][key] for key in ("task", *task.kept)}
-    before, third = run.recipe.train, f"a third of what trained {base}"
+    before, third = run.recipe.train, f"a third of the rate of {base}"
     chosen = {
         "learning_rate": (before.learning_rate / 3, third),
         **({"muon_learning_rate": (before.muon_learning_rate / 3, third)} if before.optimizer == "muon" else {}),
-        "warmup_steps": (100, "the weights are good already"),
+        "warmup_steps": (100, "the weights are already trained"),
         **(
-            {"regularization_warmup": (0, "what knows something can learn by heart at once")}
+            {"regularization_warmup": (0, "a trained model can overfit from the first step")}
             if before.regularization_warmup
             else {}
         ),
-        **({"r_drop": (0.0, "one pass a batch: the weights are good already")} if before.r_drop else {}),
+        **({"r_drop": (0.0, "one pass per batch: the weights are already trained")} if before.r_drop else {}),
     }
-    below["train"] = {key: value for key, value in below["train"].items() if key not in PLANNED_ANEW}
+    below["train"] = {key: value for key, value in below["train"].items() if key not in PLANNED_AGAIN}
     below["train"] |= {key: value for key, (value, _) in chosen.items()}
     tables = join_tables(below, given)
     if tables["data"]["task"] != task.name:
         raise SettingsError(f"data.task comes from {base} and cannot change when it is fine-tuned")
     checked = make_recipe(tables)
     check(checked)
-    examples, said = training.read(checked), given.get("train", {})
-    plan = [PlannedSetting(f"train.{key}", value, why) for key, (value, why) in chosen.items() if key not in said]
-    anew = training.plan(examples, measure_machine(checked.train.device), tables, str(base))
-    return TrainingJob(make_recipe(merge(anew, tables)), examples, [*plan, *anew], run)
+    examples, own = training.read(checked), given.get("train", {})
+    plan = [PlannedSetting(f"train.{key}", value, why) for key, (value, why) in chosen.items() if key not in own]
+    again = training.plan(examples, measure_machine(checked.train.device), tables, str(base))
+    return TrainingJob(make_recipe(merge(again, tables)), examples, [*plan, *again], run)
 
 
-PLANNED_ANEW = ("max_minutes", "max_steps", "validate_every", "checkpoint_every", "patience", "precision")
-"""Settings of training that belong to the data and the machine, not to the weights."""
+PLANNED_AGAIN = ("max_minutes", "max_steps", "validate_every", "checkpoint_every", "patience", "precision")
+"""Settings of training that depend on the data and the machine, not on the weights."""
 
 
 def start(job: TrainingJob, out: str | Path = "") -> Run:
-    """Make the run folder, prepare the data and train. Bad input leaves no folder behind.
+    """Make the run folder, prepare the data and train. After bad input the folder is removed.
 
-    Started again by torchrun after a failure, it goes on in the folder that it had made.
+    If torchrun restarts the processes after a failure, training continues in the folder of the first start.
     """
     with this_group() as group:
         ready = _for_all(group, lambda: _make(job, Path(out or job.training.folder(job.recipe))))
@@ -209,16 +210,16 @@ def start(job: TrainingJob, out: str | Path = "") -> Run:
 
 
 class PreparedRun(NamedTuple):
-    """What training starts from."""
+    """A run folder with all that training reads, its data opened, and the initial model."""
 
     run: Run
     data: Any
-    """What the training of its task opened."""
+    """As `open_data` of the task gives it."""
     model: Network
 
 
 def _for_all(group: ProcessGroup, make: Callable[[], PreparedRun]) -> PreparedRun:
-    """What the first process makes ready; the others open it then."""
+    """Prepare a run in the first process, then open it in the others."""
     if group.is_first:
         ready = make()
         group.once(lambda: ready.run.folder)
@@ -232,11 +233,11 @@ def _training(run: Run) -> Training[Any, Any]:
 
 
 def _make(job: TrainingJob, folder: Path) -> PreparedRun:
-    """A new run; or the one that this launch had made before it was started again."""
+    """Make a new run, or reopen the one that this launch made before it was restarted."""
     if _made_by_this_launch(job, folder):
         run = Run(folder)
         if run.card and not (folder / PREPARING).is_file():
-            log(f"started again: going on in {folder}")
+            log(f"restarted: continuing in {folder}")
             return _reopen(run, ())
         with run.locked():
             shutil.rmtree(folder)  # the launch was interrupted while it prepared the data
@@ -259,7 +260,7 @@ def _make(job: TrainingJob, folder: Path) -> PreparedRun:
 
 
 def _prepare(run: Run, job: TrainingJob) -> TrainingJob:
-    """Write the data of a job into its run. The job with the size of vocabulary that the data supports."""
+    """Write the data of a job into its run. Returns the job with a vocabulary size that the data supports."""
     for attempt in range(MOST_SIZES + 1):
         try:
             run.write_recipe(job.recipe)
@@ -273,7 +274,7 @@ def _prepare(run: Run, job: TrainingJob) -> TrainingJob:
 
 
 def _made_by_this_launch(job: TrainingJob, folder: Path) -> bool:
-    """Whether torchrun started this process for the same job before."""
+    """Whether the folder was made by an earlier start of the same torchrun launch, for the same job."""
     launch, mark = _launch(), folder / LAUNCH
     if not launch or not mark.is_file() or mark.read_text(encoding="utf-8") != launch:
         return False
@@ -282,15 +283,13 @@ def _made_by_this_launch(job: TrainingJob, folder: Path) -> bool:
 
 
 def _launch() -> str:
-    """What tells torchrun's launches apart: their name; without one, the process that started this one and may start
-    it again. Empty where there is no torchrun.
-    """
+    """Identifies a torchrun launch: its name, or else the process that started this one. Empty without torchrun."""
     name = os.environ.get("TORCHELASTIC_RUN_ID", "")
     return f"none {platform.node()} {os.getppid()}" if name == "none" else name
 
 
 def _agree(job: TrainingJob, recipe: Recipe) -> bool:
-    """Whether a recipe is that of the job, but for what the plan chose: it may choose otherwise another time."""
+    """Whether a recipe has the settings of the job, except planned ones, which may differ between two starts."""
     planned = {choice.name for choice in job.plan}
     wanted, found = to_table(job.recipe), to_table(recipe)
     return wanted.keys() == found.keys() and all(
@@ -302,7 +301,7 @@ def _agree(job: TrainingJob, recipe: Recipe) -> bool:
 
 
 def resume(folder: str | Path, overrides: Iterable[str] = ()) -> Run:
-    """Continue a run. `overrides` may change how training goes on, e.g. its end, but not what the model is."""
+    """Continue a run. `overrides` may change settings of training and search, e.g. the end, but not the model."""
     changed = list(overrides)
     with this_group() as group:
         run = Run.open(folder)
@@ -311,27 +310,27 @@ def resume(folder: str | Path, overrides: Iterable[str] = ()) -> Run:
                 raise SettingsError(
                     f"--set {override}: only train. and search. settings can change in a run that exists"
                 )
-        if lacking := group.once(lambda: _why_stateless(run)):
-            raise RunError(f'{run.folder}: {lacking}; "regard finetune" goes on from its weights')
+        if lacking := group.once(lambda: _no_checkpoint(run)):
+            raise RunError(f'{run.folder}: {lacking}; "regard finetune" continues from its weights')
         if not changed and group.once(lambda: run.is_finished):
             reason = run.card["training"]["stopped"]
-            log(f"{run.folder}: finished already ({reason}); --set {_later_end(run.recipe.train, reason)} goes on")
+            log(f"{run.folder}: finished already ({reason}); --set {_later_end(run.recipe.train, reason)} continues it")
             return run
         _fit(group, _for_all(group, lambda: _reopen(run, changed)))
         return run
 
 
-def _why_stateless(run: Run) -> str:
-    """Why there is no state to go on from and never will be; empty if there is one, or may be."""
+def _no_checkpoint(run: Run) -> str:
+    """Why a run has no checkpoint to continue from; empty if it has one, or was stopped before the first."""
     if has_checkpoint(run.folder / "checkpoints"):
         return ""
     if "imported" in run.card:
-        return "was trained elsewhere, and came without a state"
-    return "is finished, and its states were removed" if run.is_finished else ""
+        return "was imported without a checkpoint"
+    return "is finished, and its checkpoints were removed" if run.is_finished else ""
 
 
 def _later_end(settings: TrainSettings, reason: str) -> str:
-    """A setting that lets a finished run go on, by what ended it."""
+    """A setting that continues a finished run, by the reason why it ended."""
     if "minutes" in reason:
         return f"train.max_minutes={2 * settings.max_minutes:g}"
     if "no better" in reason:
@@ -339,24 +338,26 @@ def _later_end(settings: TrainSettings, reason: str) -> str:
     return f"train.max_steps={2 * settings.max_steps}"
 
 
-LASTING = ("seed", "optimizer", "metric", "ema_decay", "average_checkpoints")
-"""Settings of training that what was trained so far hangs on: its order, its moments, its averages, its best score."""
+FIXED = ("seed", "optimizer", "metric", "ema_decay", "average_checkpoints")
+"""Settings of training that cannot change: order of the data, moments, averages and best score depend on them."""
 
 
 def _reopen(run: Run, changed: Iterable[str]) -> PreparedRun:
-    """A run as it was left, but for the changed settings."""
+    """Open an interrupted or finished run to continue it, with changed settings."""
     with run.locked():
         before, recipe = run.recipe, make_recipe(with_overrides(to_table(run.recipe), changed))
-        for name in LASTING:
+        for name in FIXED:
             if getattr(recipe.train, name) != getattr(before.train, name):
-                raise SettingsError(f'train.{name} cannot change in a run that exists; "regard finetune" starts anew')
+                raise SettingsError(
+                    f'train.{name} cannot change in a run that exists; "regard finetune" makes a new run'
+                )
         if recipe != before:
             check(recipe)
         made, end = last_step(run.folder / "checkpoints"), recipe.train.max_steps
         if end != before.train.max_steps and end <= made:
-            raise SettingsError(f"train.max_steps={end}: {run.folder} has made {made:,} steps; name a later end")
+            raise SettingsError(f"train.max_steps={end}: {run.folder} has made {made:,} steps; give a larger number")
         if not run.card:
-            raise RunError(f"{run.folder}: was stopped while its data was prepared; remove it and train anew")
+            raise RunError(f"{run.folder}: was stopped while its data was prepared; remove it and train again")
         if not (run.folder / "store").is_dir():
             _refuse_changed_data(run)
         if recipe != before:
@@ -365,30 +366,32 @@ def _reopen(run: Run, changed: Iterable[str]) -> PreparedRun:
 
 
 def _refuse_changed_data(run: Run) -> None:
-    """The data of a finished run is read anew: were it another, what was held out might now be trained on."""
+    """The data of a finished run is read again. If it changed, held-out examples could become training examples."""
     data = run.recipe.data
     known = {(one["source"], one["target"]): one["sha256"] for one in run.card.get("data", ())}
     for corpus in (*data.train, *data.valid, *data.test):
         if content_hash(corpus) != known.get((corpus.source, corpus.target)):
-            raise RunError(f'{corpus.source}: has changed since {run.folder} was trained; "regard finetune" takes it')
+            raise RunError(
+                f'{corpus.source}: has changed since {run.folder} was trained; "regard finetune" trains on it'
+            )
 
 
-def tell_result(run: Run) -> None:
-    """Log how good a finished run is and what to do with it."""
+def log_result(run: Run) -> None:
+    """Log the scores of a finished run, where it is and how to use it."""
     for part, scores in run.card.get("scores", {}).items():
         log(f"{part}: {_training(run).result_line(part, scores)}")
     command = tasks.find(run.recipe.data.task).command
-    log(f'the run is in {run.folder}; look at {run.folder / REPORT}, or "regard {command} {run.folder}"')
+    log(f'the run is in {run.folder}; open {run.folder / REPORT}, or use "regard {command} {run.folder}"')
 
 
 def log(message: str) -> None:
-    """A line about what is going on, from the first process."""
+    """Print a line on standard error, in the first process only."""
     if os.environ.get("RANK", "0") == "0":
         print(message, file=sys.stderr, flush=True)
 
 
 def _first_model(run: Run) -> Network:
-    """The model before the first step. A state, if there is one, replaces its weights."""
+    """The model before the first step. A checkpoint, if there is one, replaces its weights later."""
     device = choose_device(run.recipe.train, this_group().local_rank)
     if run.card.get("base") and not has_checkpoint(run.folder / "checkpoints"):
         return run.load_network().requires_grad_(True).to(device)
@@ -404,14 +407,17 @@ def _fit(group: ProcessGroup, ready: PreparedRun) -> None:
     settings, training = run.recipe.train, _training(run)
     unit = training.train_unit(run.recipe, data, model, group)
     logs = _logs(run, group) if group.is_first else []
-    group.advise(f'"regard resume {run.folder}" goes on from the last checkpoint, torchrun --max-restarts 1 by itself')
-    # The group once more, inside: torchrun asks the survivors of a failure to stop, which must not end them too early.
+    group.advise(
+        f'"regard resume {run.folder}" continues from the last checkpoint; torchrun --max-restarts 1 does so by itself'
+    )
+    # The group is entered again inside: after a failure torchrun asks the other processes to stop, which must not end
+    # them too early.
     with run.locked() if group.is_first else nullcontext(), StopRequest() as stop, group:
         trainer = Trainer(model, unit, settings, run.folder / "checkpoints", logs, group)
         trainer.progress.first_loss = training.expected_initial_loss(run.recipe, data)
         progress = trainer.fit(run.write_weights, stop)
         if not progress.stopped:
-            log(f'stopped at step {progress.step:,}; "regard resume {run.folder}" goes on from there')
+            log(f'stopped at step {progress.step:,}; "regard resume {run.folder}" continues from there')
             group.leave()
             raise stop.interruption() if group.is_first else SystemExit(143 if stop.terminated else 130)
         log(f"finished: {progress.stopped}; best at step {progress.best_step:,}")
@@ -424,7 +430,7 @@ def _logs(run: Run, group: ProcessGroup) -> list[TrainingLog]:
 
 
 def finish(run: Run, data: Any, progress: TrainingProgress) -> None:
-    """Tune and score the trained weights, complete the card, write the report, put the training data away."""
+    """Tune and score the trained model, complete the card, write the report, remove the store."""
     training = _training(run)
     run.write_held_out(training.held_out(data))
     tuned = training.tune(run, data, log)
@@ -449,7 +455,7 @@ def _count_parameters(run: Run) -> int:
 
 
 def first_card(job: TrainingJob, data: Any) -> dict[str, Any]:
-    """What is known before the first step."""
+    """The card before the first step."""
     recipe = job.recipe
     return {
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
