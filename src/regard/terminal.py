@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from regard.config.recipe import setting_type
+from regard.config import SearchSettings
+from regard.config.recipe import make_recipe, setting_type, to_table, with_overrides
 from regard.errors import SettingsError, nearest
 
 if TYPE_CHECKING:
@@ -147,6 +148,54 @@ def brief(text: str) -> str:
     first = re.split(r"(?<!e\.g)\.\s|; ", text, maxsplit=1)[0].rstrip(".")
     is_word = re.match(r"(A|[A-Z][a-z]+)[ ,]", first)
     return first[:1].lower() + first[1:] if is_word else first
+
+
+# Search options, for every command that writes text
+
+
+def add_scoring(parser: Parser) -> argparse._ArgumentGroup:
+    """Add the options that change scores, --set for all search settings, and --ensemble."""
+    search = parser.add_argument_group("search")
+    search.add_argument(
+        "--ensemble",
+        action="append",
+        default=[],
+        metavar="RUN",
+        help="average with the predictions of this run; repeatable",
+    )
+    add_setting(search, "--length-penalty", "search.length_penalty", "X")
+    add_setting(search, "--coverage-penalty", "search.coverage_penalty", "X")
+    add_setting(search, "--batch-tokens", "search.batch_tokens", "N")
+    add_set(search, "search.beam_groups=5")
+    parser.epilog = "regard settings search lists all search settings."
+    return search
+
+
+def add_search(parser: Parser) -> argparse._ArgumentGroup:
+    """Add the same, and options for the most used settings of the search itself."""
+    search = add_scoring(parser)
+    add_setting(search, "--beam", "search.beam_size", "N")
+    add_setting(search, "--min-length", "search.min_length", "N")
+    add_setting(search, "--no-repeat-ngram-size", "search.no_repeat_ngram_size", "N")
+    add_setting(search, "--sample", "search.sample")
+    add_setting(search, "--temperature", "search.temperature", "X")
+    add_setting(search, "--top-k", "search.top_k", "N")
+    add_setting(search, "--top-p", "search.top_p", "X")
+    add_setting(search, "--seed", "search.seed", "N")
+    add_setting(search, "--replace-unknown", "search.replace_unknown")
+    return search
+
+
+def search_settings(options: argparse.Namespace, *own: SearchSettings) -> dict[str, Any]:
+    """The search settings that were given, checked together with those of each run in `own`, or with the defaults."""
+    table = with_overrides(given_settings(options), options.set)
+    for section in table:
+        if section != "search":
+            raise SettingsError(f"--set {section}: a trained run takes only search settings, e.g. search.beam_size=8")
+    given = table.get("search", {})
+    for base in own or (SearchSettings(),):
+        checked = make_recipe({"search": to_table(base) | given}, where="options").search
+    return {name: getattr(checked, name) for name in given}
 
 
 TEXT_FILES = (".txt", ".md", ".html", ".tsv", ".jsonl", ".csv", ".conll", ".conllu")

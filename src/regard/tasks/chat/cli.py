@@ -17,8 +17,17 @@ from regard.files import is_typed, read_input_lines
 from regard.run import Run
 from regard.tasks import find, load, names, part
 from regard.tasks.chat import TASK
-from regard.tasks.translate.cli import add_search, search_settings
-from regard.terminal import QUIET, Command, Parser, console, for_people, show_weights, show_words
+from regard.terminal import (
+    QUIET,
+    Command,
+    Parser,
+    add_search,
+    console,
+    for_people,
+    search_settings,
+    show_weights,
+    show_words,
+)
 
 SHOWN_WORDS, LEAST_SHOWN = 5, 0.005
 """Words that are named, at most, and the share from which a word is named."""

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.config import Corpus, SearchSettings
-from regard.config.recipe import make_recipe, to_table, with_overrides
 from regard.data.pairs import read_corpus
 from regard.documents import FORMAT_NAMES, Document, parse
 from regard.errors import SettingsError
@@ -35,7 +34,14 @@ from regard.files import (
 from regard.registry import FORMATS
 from regard.run import Run, open_together
 from regard.tasks.translate.output import TranslationFile, chunks, chunks_as_they_come
-from regard.terminal import Command, Parser, add_set, add_setting, given_settings, progress
+from regard.terminal import (
+    Command,
+    Parser,
+    add_scoring,
+    add_search,
+    progress,
+    search_settings,
+)
 from regard.training.signals import interruptible
 
 if TYPE_CHECKING:
@@ -126,56 +132,6 @@ def translate_into(
         sys.stdout.buffer.write(content)
         sys.stdout.flush()
     return 0
-
-
-# Search options, for every command that writes text
-
-
-def add_scoring(parser: Parser) -> argparse._ArgumentGroup:
-    """Add the options that change scores, --set for all search settings, and --ensemble."""
-    search = parser.add_argument_group("search")
-    search.add_argument(
-        "--ensemble",
-        action="append",
-        default=[],
-        metavar="RUN",
-        help="average with the predictions of this run; repeatable",
-    )
-    add_setting(search, "--length-penalty", "search.length_penalty", "X")
-    add_setting(search, "--coverage-penalty", "search.coverage_penalty", "X")
-    add_setting(search, "--batch-tokens", "search.batch_tokens", "N")
-    add_set(search, "search.beam_groups=5")
-    parser.epilog = "regard settings search lists all search settings."
-    return search
-
-
-def add_search(parser: Parser) -> argparse._ArgumentGroup:
-    """Add the same, and options for the most used settings of the search itself."""
-    search = add_scoring(parser)
-    add_setting(search, "--beam", "search.beam_size", "N")
-    add_setting(search, "--min-length", "search.min_length", "N")
-    add_setting(search, "--no-repeat-ngram-size", "search.no_repeat_ngram_size", "N")
-    add_setting(search, "--sample", "search.sample")
-    add_setting(search, "--temperature", "search.temperature", "X")
-    add_setting(search, "--top-k", "search.top_k", "N")
-    add_setting(search, "--top-p", "search.top_p", "X")
-    add_setting(search, "--seed", "search.seed", "N")
-    add_setting(search, "--replace-unknown", "search.replace_unknown")
-    return search
-
-
-def search_settings(options: argparse.Namespace, *own: SearchSettings) -> dict[str, Any]:
-    """The search settings that were given, checked together with a run's `own`, or those of several runs; without any,
-    with the defaults.
-    """
-    table = with_overrides(given_settings(options), options.set)
-    for section in table:
-        if section != "search":
-            raise SettingsError(f"--set {section}: a trained run takes only search settings, e.g. search.beam_size=8")
-    given = table.get("search", {})
-    for base in own or (SearchSettings(),):
-        checked = make_recipe({"search": to_table(base) | given}, where="options").search
-    return {name: getattr(checked, name) for name in given}
 
 
 # `regard translate`

@@ -16,15 +16,16 @@ from regard.data.pairs import Languages, Pair, read_corpus
 from regard.errors import CorpusError, SettingsError
 from regard.files import read_lines, write_atomically
 from regard.run import Run
-from regard.tasks.translate.cli import add_search, search_settings
 from regard.terminal import (
     QUIET,
     Command,
     Parser,
+    add_search,
     console,
     for_people,
     printable,
     progress,
+    search_settings,
     show_note,
     show_table,
     show_title,
