@@ -8,7 +8,7 @@ import pytest
 from regard import config, registry
 from regard.config import ModelSettings, Recipe
 from regard.config.ranges import Share
-from regard.config.recipe import describe, load_recipe, make_recipe, to_table, with_overrides
+from regard.config.recipe import describe, make_recipe, read_table, to_table, with_overrides
 from regard.errors import SettingsError
 from regard.models import presets, settings_of
 from regard.models.recurrent import RecurrentSettings
@@ -18,7 +18,7 @@ from regard.models.transformer_settings import TransformerSettings
 def test_a_recipe_holds_differences_only(tmp_path):
     path = tmp_path / "recipe.toml"
     path.write_text('[train]\nseed = 7\n[data]\nsource_language = "no"\n[model]\narch = "bahdanau"\nwidth = 64\n')
-    recipe = load_recipe(path, ["train.warmup_steps=10", "model.dropout=0"])
+    recipe = make_recipe(with_overrides(read_table(path), ["train.warmup_steps=10", "model.dropout=0"]))
     assert (recipe.train.seed, recipe.train.warmup_steps, recipe.data.source_language) == (7, 10, "no")
     assert recipe.model == dataclasses.replace(settings_of("bahdanau"), width=64, dropout=0.0)
     assert recipe.search == Recipe().search
@@ -86,11 +86,11 @@ def test_what_does_not_fit_is_told_in_one_line(override, message):
 
 def test_a_missing_or_broken_recipe_is_told(tmp_path):
     with pytest.raises(SettingsError, match="cannot read the recipe"):
-        load_recipe(tmp_path / "none.toml")
+        read_table(tmp_path / "none.toml")
     broken = tmp_path / "broken.toml"
     broken.write_text("[train\n")
     with pytest.raises(SettingsError, match=r"broken\.toml: not valid TOML"):
-        load_recipe(broken)
+        read_table(broken)
 
 
 @pytest.mark.parametrize(

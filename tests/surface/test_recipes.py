@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.config.recipe import find_task, load_recipe
+from regard.config.recipe import find_task, make_recipe, read_table
 from regard.models import presets
 from regard.models.transformer_settings import TransformerSettings
 
@@ -15,7 +15,7 @@ RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_a_recipe_loads_and_names_a_preset(path: Path) -> None:
-    recipe = load_recipe(path)
+    recipe = make_recipe(read_table(path), where=str(path))
     task = find_task(recipe.data.task)
     assert recipe.model.arch in presets(task.model_kind)
     assert recipe.data.train
@@ -31,13 +31,13 @@ def test_a_recipe_says_how_to_run_it(path: Path) -> None:
 
 @pytest.mark.parametrize("arch", presets("seq2seq"))
 def test_every_architecture_has_a_recipe(arch: str) -> None:
-    assert load_recipe(Path(__file__).parents[2] / "recipes" / f"{arch}.toml").model.arch == arch
+    assert make_recipe(read_table(Path(__file__).parents[2] / "recipes" / f"{arch}.toml")).model.arch == arch
 
 
 @pytest.mark.parametrize("arch", ["transformer-base", "transformer-big"])
 def test_the_papers_models_are_trained_as_in_the_paper(arch: str) -> None:
     """Vaswani et al. 2017, sections 5.1 to 5.4 and 6.1."""
-    recipe = load_recipe(Path(__file__).parents[2] / "recipes" / f"{arch}.toml")
+    recipe = make_recipe(read_table(Path(__file__).parents[2] / "recipes" / f"{arch}.toml"))
     assert recipe.model == presets("seq2seq")[arch]
     assert isinstance(recipe.model, TransformerSettings)
     assert recipe.tokenizer.vocab_size == 37_000

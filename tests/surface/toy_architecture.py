@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from regard import registry
-from regard.config.model import ModelSettings
+from regard.config import ModelSettings
 from regard.config.ranges import Share, Width
 from regard.models.base import EncoderOutput, Seq2Seq, Source
 

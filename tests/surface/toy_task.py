@@ -19,8 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from regard import registry
-from regard.config import Recipe
-from regard.config.model import ModelSettings
+from regard.config import ModelSettings, Recipe
 from regard.config.ranges import CheckedSettings, Share, Width
 from regard.data.records import read_kept
 from regard.data.split import deal, split_texts

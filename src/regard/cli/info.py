@@ -102,7 +102,8 @@ def _build(settings: ModelSettings, vocabulary: int) -> tuple[Network, dict[str,
 def show_arch(facts: dict[str, Any]) -> None:
     """Print an architecture: settings, layers and cost."""
     show_title(facts["arch"], facts["about"])
-    texts = describe(type(settings_of(facts["arch"])))
+    kind: type = type(settings_of(facts["arch"]))
+    texts = describe(kind)
     settings = [(key, str(value), texts[key]) for key, value in facts["settings"].items() if key != "arch"]
     show_table(["setting", "value", "meaning"], settings)
     print()

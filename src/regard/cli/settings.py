@@ -10,9 +10,8 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from regard import registry
-from regard.config import DEFAULT_ARCH, Corpus, ModelSettings
-from regard.config.model import presets
-from regard.config.model import settings_of as settings_of_arch
+from regard.config import DEFAULT_ARCH, Corpus, ModelSettings, presets
+from regard.config import settings_of as settings_of_arch
 from regard.config.recipe import all_sections, describe, find_task, join_tables
 from regard.errors import SettingsError, nearest
 from regard.terminal import Command, Parser, brief, for_people, listed, show_table, show_title

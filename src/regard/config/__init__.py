@@ -1,33 +1,288 @@
-"""Settings: frozen dataclasses that are the only home of a default, by section.
+"""Settings: frozen dataclasses, the only place of a default. Data, tokenizer, train and search are shared by all tasks.
 
-The text under a field is its help, in `--help` and in the documentation. `recipe.py` reads TOML into these.
+The text under a field is its help, in `--help` and in the documentation. `recipe.py` reads TOML into these classes.
+The settings of an architecture are in its file in `models/`, with its presets: `registry.py` maps every preset to that
+file, so nothing here imports an architecture before it is needed. The settings of a task are in its folder.
 """
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
-from regard.config.model import DEFAULT_ARCH, ModelSettings, settings_of
-from regard.config.sections import (
-    Corpus,
-    DataSettings,
-    SearchSettings,
-    TokenizerSettings,
-    TrainSettings,
-)
+from regard import registry
+from regard.config.ranges import CheckedSettings, Count, CountOrZero, NotNegative, Positive, Range, Share, require
+from regard.errors import SettingsError, nearest
 
-__all__ = [
-    "DEFAULT_ARCH",
-    "Corpus",
-    "DataSettings",
-    "ModelSettings",
-    "Recipe",
-    "SearchSettings",
-    "TokenizerSettings",
-    "TrainSettings",
-    "settings_of",
-]
+DEFAULT_ARCH = "transformer-small"
+"""The architecture of a recipe that names none."""
+ACTIVATIONS_PER_UNIT = 14
+"""Numbers that training keeps for the backward pass per layer, token and unit of width, as measured."""
+
+
+@dataclass(frozen=True)
+class Corpus(CheckedSettings):
+    """One corpus of sentence pairs."""
+
+    section: ClassVar[str] = "data"
+
+    source: str = ""
+    """File of source sentences; or one file with both sides (TSV, JSON lines, TMX, PO, Parquet); or "phrasebook"."""
+    target: str = ""
+    """File of target sentences, line by line beside the source; empty when `source` holds both sides."""
+    weight: Positive = 1.0
+    """How often each pair is seen in an epoch: 2: twice; 0.5: another random half in each epoch."""
+
+
+@dataclass(frozen=True)
+class DataSettings(CheckedSettings):
+    """What to learn from."""
+
+    section: ClassVar[str] = "data"
+
+    task: str = next(iter(registry.TASKS))
+    """What to learn: the name of a task, e.g. "tag"; `regard train --help` lists them."""
+    train: tuple[Corpus, ...] = ()
+    """The corpora to train on, as [[data.train]] tables."""
+    valid: tuple[Corpus, ...] = ()
+    """The corpora to validate on; empty: `valid_size` pairs are held out of the training data."""
+    test: tuple[Corpus, ...] = ()
+    """The corpora to score once, after training."""
+    valid_size: CountOrZero = 1000
+    """Number of pairs to hold out when `valid` is empty; at most a twentieth of the data, of documents a tenth."""
+    test_size: CountOrZero = 1000
+    """Number of pairs to hold out for the final score when `valid` and `test` are empty; at most `valid_size`."""
+    source_language: str = ""
+    """Language code of the source, e.g. "en": names the run's card and finds the side of a TMX or PO file."""
+    target_language: str = ""
+    """Language code of the target."""
+    max_length: Annotated[int, Range(4)] = 250
+    """Pairs with more tokens than this on either side are left out of training and of the validation loss."""
+
+
+@dataclass(frozen=True)
+class TokenizerSettings(CheckedSettings):
+    """How text becomes tokens."""
+
+    section: ClassVar[str] = "tokenizer"
+
+    kind: Literal["bpe", "unigram", "word", "character"] = "bpe"
+    """Subwords by BPE or unigram (SentencePiece; they can spell any text), whole words, or characters."""
+    vocab_size: Annotated[int, Range(8)] = 8000
+    """Number of tokens in the vocabulary, including the special ones."""
+    joint: bool = True
+    """One vocabulary for both sides (needed to tie source and target embeddings), or one for each."""
+    lowercase: bool = False
+    """Convert text to lower case before tokenizing. The case of the output is lost."""
+    subword_regularization: Share = 0.0
+    """Subword regularization in training: share of BPE merges dropped, or 1 / temperature of unigram sampling."""
+    special_tokens: tuple[str, ...] = ()
+    """Texts that are one token each wherever they occur; chat uses one that closes a turn."""
+
+    def check(self) -> None:
+        require(
+            not self.subword_regularization or self.kind in ("bpe", "unigram"),
+            'tokenizer.subword_regularization needs subwords; set it to 0, or tokenizer.kind to "bpe" or "unigram"',
+        )
+        require(all(self.special_tokens), "tokenizer.special_tokens must not be empty")
+
+
+@dataclass(frozen=True)
+class TrainSettings(CheckedSettings):
+    """How to learn."""
+
+    section: ClassVar[str] = "train"
+
+    seed: int = 1
+    """The seed of the data order, the initial weights and dropout."""
+    max_steps: Count = 100_000
+    """Stop after this many steps."""
+    max_minutes: NotNegative = 0.0
+    """Stop after this many minutes of training and validation, not counting the reading of data; 0: no limit."""
+    batch_tokens: Annotated[int, Range(16)] = 4096
+    """Tokens per batch: rows times the length of the longer padded side."""
+    gradient_accumulation: Count = 1
+    """Number of batches whose gradients are summed into one step."""
+    optimizer: Literal["adam", "muon"] = "adam"
+    """Adam for all weights, or Muon for the matrices between hidden states and Adam for the rest."""
+    learning_rate: Positive = 1e-3
+    """Peak learning rate, reached at the end of the warm-up."""
+    muon_learning_rate: Positive = 0.03
+    """Peak learning rate of Muon's matrices: the largest change of an output per step."""
+    warmup_steps: CountOrZero = 400
+    """Number of steps over which the learning rate increases to its peak."""
+    schedule: Literal["inverse-sqrt", "cosine", "constant"] = "inverse-sqrt"
+    """How the learning rate decreases after the warm-up."""
+    cooldown: Share = 0.0
+    """Share of the training, at its end, in which the learning rate and subword regularization fall to 0; 0: none."""
+    zero_init_residual: bool = False
+    """Initialise the output of every Transformer sub-layer to zero, so that blocks start as the identity."""
+    regularization_warmup: CountOrZero = 0
+    """Number of steps over which dropout and subword regularization increase from zero to full strength."""
+    adam_betas: Annotated[tuple[float, float], Range(0, below=1)] = (0.9, 0.98)
+    """Adam's decay rates."""
+    adam_epsilon: Positive = 1e-9
+    """Adam's epsilon."""
+    weight_decay: NotNegative = 0.0
+    """Decoupled weight decay on matrices."""
+    label_smoothing: Share = 0.1
+    """Share of the probability that the loss spreads over all tokens."""
+    r_drop: NotNegative = 0.0
+    """Weight of R-Drop: each batch is computed with two dropout masks, and the two predictions should agree; 0: off."""
+    clip_norm: NotNegative = 1.0
+    """Largest norm of the gradient; 0: no clipping."""
+    ema_decay: Share = 0.998
+    """Decay of the exponential moving average of the weights, which is validated and saved; 0: no averaging."""
+    average_checkpoints: CountOrZero = 0
+    """Validate and save the mean of the weights at this many last validations, instead of the moving average."""
+    validate_every: Count = 500
+    """Number of steps between validations."""
+    checkpoint_every: Count = 500
+    """Number of steps between checkpoints to resume from."""
+    patience: CountOrZero = 10
+    """Stop after this many validations without improvement (models that write: of score or loss); 0: never."""
+    metric: str = "loss"
+    """The validation score that picks the best weights; each task has its own scores and its own default."""
+    validation_sentences: CountOrZero = 500
+    """Number of validation sentences to translate at each validation; 0: all."""
+    log_every: Count = 20
+    """Number of steps between lines in the metrics file."""
+    tensorboard: bool = False
+    """Also write TensorBoard events into the run folder."""
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """Where to train; auto: an NVIDIA or AMD GPU if there is one, else the CPU. mps (Apple GPUs) is not tested."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Precision of matrix products; weights stay in float32. auto: bfloat16 on a GPU that supports it, else float32."""
+    fsdp: bool = False
+    """Under torchrun: shard weights and optimizer state over the processes (FSDP2), for models too large for one."""
+
+    def check(self) -> None:
+        require(-(2**63) <= self.seed < 2**63, "train.seed must be a number of 64 bits")
+        require(
+            not self.fsdp or self.optimizer == "adam",
+            f'train.fsdp needs train.optimizer = "adam": {self.optimizer} works on whole matrices',
+        )
+
+
+@dataclass(frozen=True)
+class SearchSettings(CheckedSettings):
+    """How to translate."""
+
+    section: ClassVar[str] = "search"
+
+    beam_size: Annotated[int, Range(1, 1000)] = 5
+    """Number of hypotheses kept per sentence; 1: greedy search."""
+    length_penalty: float = 1.0
+    """Exponent of the length by which the log-probability of a hypothesis is divided."""
+    length_penalty_form: Literal["plain", "gnmt"] = "plain"
+    """Divide by length ** length_penalty (plain), or by ((5 + length) / 6) ** length_penalty (Wu et al. 2016)."""
+    coverage_penalty: NotNegative = 0.0
+    """Weight of the penalty for source tokens that received little attention (Wu et al. 2016); 0: none."""
+    stop: Literal["beam-full", "exact"] = "beam-full"
+    """A sentence is done when `beam` hypotheses have ended, or only when no open hypothesis can still win (exact)."""
+    beam_groups: Count = 1
+    """Number of groups of the beam; each is kept from repeating the groups before it (Vijayakumar et al. 2016)."""
+    diversity_penalty: NotNegative = 0.5
+    """With beam_groups: penalty on the log-probability of a token per hypothesis with it at the same position."""
+    sample: bool = False
+    """Sample each token at random instead of searching for the best output."""
+    temperature: NotNegative = 1.0
+    """For sampling: values below 1 favour likely tokens; 0: greedy."""
+    top_k: CountOrZero = 0
+    """For sampling: only from this many most likely tokens; 0: all."""
+    top_p: Annotated[float, Range(above=0, high=1)] = 1.0
+    """For sampling: only from the most likely tokens that together reach this probability."""
+    epsilon_cutoff: Share = 0.0
+    """For sampling: only from tokens with a probability above this."""
+    seed: int = 1
+    """For sampling: the same seed gives the same output for a sentence, whatever else is translated."""
+    min_length: CountOrZero = 0
+    """Smallest number of tokens of an output."""
+    max_length_ratio: Positive = 2.0
+    """Largest number of output tokens per source token; `max_length_extra` is added."""
+    max_length_extra: CountOrZero = 10
+    """Output tokens allowed beyond `max_length_ratio` times the source length."""
+    no_repeat_ngram_size: CountOrZero = 0
+    """No sequence of this many tokens occurs twice in an output; 0: no such limit."""
+    repetition_penalty: Annotated[float, Range(1)] = 1.0
+    """Factor on the log-probability of tokens that are already in the output; values above 1 make them less likely."""
+    suppress_tokens: tuple[str, ...] = ()
+    """Tokens that are never written, as spelled in the vocabulary."""
+    replace_unknown: bool = False
+    """For word vocabularies: write unknown words, each replaced by the source word with the most attention."""
+    ensemble_average: Literal["mean", "log-mean"] = "mean"
+    """An ensemble averages the probabilities of its members, or their logarithms."""
+    retry_failures: bool = True
+    """Try once more with safer settings when a translation loops or is empty."""
+    max_source_tokens: Count = 250
+    """Texts with more tokens than this are long; see `long_lines`."""
+    long_lines: Literal["split", "refuse"] = "split"
+    """Long texts are split at sentence ends, translated in pieces and joined again; or refused."""
+    max_joined_tokens: CountOrZero = 0
+    """Sentences of one line are translated together up to this many tokens; training sets it; 0: each alone."""
+    batch_tokens: Count = 4096
+    """Source tokens per batch."""
+
+    def check(self) -> None:
+        require(
+            self.beam_size % self.beam_groups == 0,
+            f"search.beam_size {self.beam_size} is not a multiple of search.beam_groups {self.beam_groups}",
+        )
+
+
+@dataclass(frozen=True)
+class ModelSettings(CheckedSettings):
+    """What the rest of Regard may know of an architecture."""
+
+    section: ClassVar[str] = "model"
+    kind: ClassVar[str] = ""
+    """What the network is: "seq2seq", "classifier", "tagger", "text-encoder" or "language-model"."""
+    network: ClassVar[str] = ""
+    """Name of the network's class. It is in the module of the settings, unless the name has a module in front."""
+    about: ClassVar[str] = ""
+    """The paper, for `regard info --arch`."""
+
+    arch: str = ""
+    """Name of the preset that the settings below start from."""
+
+    @property
+    def needs_joint_vocabulary(self) -> bool:
+        """Whether source and target must share one vocabulary."""
+        return False
+
+    @property
+    def attends(self) -> bool:
+        """Whether the output can be traced to words of the input by attention."""
+        return True
+
+    @property
+    def document_window(self) -> int:
+        """A classifier reads documents in windows of at most this many tokens; 0: sentence by sentence."""
+        return 0
+
+    def paper(self) -> str:
+        """The paper of this preset."""
+        return self.about
+
+    def kept_per_token(self, length: float) -> float:
+        """Numbers kept for the backward pass per token of sequences of `length` tokens; 0: not known."""
+        return 0.0
+
+
+def settings_of(arch: str, where: str = "--arch") -> ModelSettings:
+    """The preset of this name."""
+    if arch not in registry.ARCHITECTURES:
+        guess = nearest(str(arch), registry.ARCHITECTURES) or f"; choose from {', '.join(registry.ARCHITECTURES)}"
+        raise SettingsError(f'{where}: there is no architecture "{arch}"{guess}')
+    preset: ModelSettings = importlib.import_module(registry.ARCHITECTURES[arch]).PRESETS[arch]
+    return preset
+
+
+def presets(kind: str = "") -> dict[str, ModelSettings]:
+    """All presets by name, or those of one kind. Imports their modules, most of which import torch."""
+    every = {name: settings_of(name) for name in registry.ARCHITECTURES}
+    return {name: preset for name, preset in every.items() if kind in ("", preset.kind)}
 
 
 @dataclass(frozen=True)

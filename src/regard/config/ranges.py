@@ -1,6 +1,6 @@
 """Ranges of settings, written as types: `width: Annotated[int, Range(1, 65_536)]`.
 
-`CheckedSettings` compares every value with the range of its type, so that a settings class checks only what concerns
+`CheckedSettings` compares every value with the range of its type, so a settings class checks only what concerns
 several settings at once. Every floating-point number must be finite, with or without a range.
 """
 
@@ -17,18 +17,14 @@ from regard.errors import SettingsError
 
 @dataclass(frozen=True)
 class Range:
-    """The values that a number may have; of a tuple, those of each element."""
+    """The values that a number may have, or that each element of a tuple may have."""
 
     low: float | None = None
-    """The smallest value."""
     high: float | None = None
-    """The largest value."""
     above: float | None = None
-    """Every value is larger than this."""
     below: float | None = None
-    """Every value is smaller than this."""
+    """Limits that the value may not reach itself."""
     even: bool = False
-    """Only even numbers."""
 
     def __contains__(self, value: float) -> bool:
         return (
@@ -46,21 +42,15 @@ class Range:
 
 
 Positive = Annotated[float, Range(above=0)]
-"""A number above 0."""
 NotNegative = Annotated[float, Range(0)]
-"""A number that is 0 or more."""
 Share = Annotated[float, Range(0, below=1)]
 """A part of a whole, but not the whole: dropout, decay."""
 Count = Annotated[int, Range(1)]
-"""At least one."""
 CountOrZero = Annotated[int, Range(0)]
-"""None, or some."""
 Width = Annotated[int, Range(1, 65_536)]
-"""Units of a layer."""
 EvenWidth = Annotated[int, Range(2, 65_536, even=True)]
 """Units of a layer that falls into two halves: sines and cosines, or two directions."""
 Layers = Annotated[int, Range(1, 256)]
-"""Layers of a network."""
 
 
 class CheckedSettings:

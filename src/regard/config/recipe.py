@@ -16,8 +16,9 @@ import tomllib
 import types
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from regard.config import DEFAULT_ARCH, DataSettings, ModelSettings, Recipe, settings_of
 from regard.errors import SettingsError, nearest
@@ -26,17 +27,10 @@ from regard.registry import TASKS
 if TYPE_CHECKING:
     from regard.tasks import Task
 
-Settings = TypeVar("Settings")
-
 FORMAT = 1
 """Version of recipe.toml in a run folder. Newer ones are refused, older ones go through MIGRATIONS."""
 MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 """From each older format to the next one: tables of recipe.toml in, changed tables out."""
-
-
-def load_recipe(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
-    """Read a recipe file, then apply `section.key=value` overrides."""
-    return make_recipe(with_overrides(read_table(path), overrides), where=str(path))
 
 
 def read_table(path: str | Path) -> dict[str, Any]:
@@ -66,28 +60,39 @@ def migrate(table: dict[str, Any], where: str) -> dict[str, Any]:
 
 def with_overrides(table: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
     """Nested tables with `section.key=value` overrides on top."""
-    merged = {key: dict(value) if isinstance(value, Mapping) else value for key, value in table.items()}
+    merged = join_tables(table, {})
     for override in overrides:
-        section, key, value = _parse_override(override)
+        name, sign, raw = override.partition("=")
+        section, dot, key = name.strip().partition(".")
+        if not (sign and dot and section and key):
+            raise SettingsError(f'--set {override}: write it as section.key=value, e.g. "--set train.seed=2"')
         home = merged.setdefault(section, {})
         if not isinstance(home, dict):
             raise SettingsError(f"--set {override}: {section} is not a table of settings")
-        home[key] = value
+        try:
+            home[key] = tomllib.loads(f"value = {raw}")["value"]
+        except tomllib.TOMLDecodeError:
+            home[key] = raw.strip()  # a bare word is a string
     return merged
 
 
 def make_recipe(table: Mapping[str, Any], *, where: str = "settings") -> Recipe:
     """Build a recipe from nested tables, checking every name and every value.
 
-    What the tables leave open has the defaults of the task, then the general ones.
+    Settings that the tables do not have get the defaults of the task, then the general ones.
     """
-    task = find_task(_task_name(table, where), where)
+    data = table.get("data", {})
+    name = data.get("task", DataSettings.task) if isinstance(data, Mapping) else DataSettings.task
+    if not isinstance(name, str):
+        raise SettingsError(f"{where}: data.task must be a string, not {name!r}")
+    task = find_task(name, where)
     given = {name: section for name, section in table.items() if name not in ("format", "sizes")}
     _refuse_other_sections(given, task, where)
-    below = {"train": {"metric": task.metrics[0]}}
+    kinds = get_type_hints(Recipe) | {task.name: task.settings}
+    below = join_tables({"train": {"metric": task.metrics[0]}}, task.defaults)
     values = {
-        "task" if name == task.name else name: _convert(section, _section_type(name, task), where, name)
-        for name, section in join_tables(join_tables(below, task.defaults), given).items()
+        "task" if name == task.name else name: _convert(section, kinds[name], where, name)
+        for name, section in join_tables(below, given).items()
     }
     if task.settings and "task" not in values:
         values["task"] = task.settings()
@@ -116,7 +121,7 @@ def join_tables(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str,
 def to_table(settings: Any) -> dict[str, Any]:
     """Settings as nested tables that `make_recipe` reads back. Those of a recipe have only the sections it uses."""
     if not isinstance(settings, Recipe):
-        return _plain(dataclasses.asdict(settings))
+        return dataclasses.asdict(settings, dict_factory=lambda items: {key: v for key, v in items if v is not None})
     task = find_task(settings.data.task)
     shared = {name: to_table(getattr(settings, name)) for name in _shared_sections(task)}
     return shared | ({task.name: to_table(settings.task)} if task.settings else {})
@@ -129,22 +134,8 @@ def all_sections() -> dict[str, type]:
     return shared | {name: task.settings for name in TASKS if (task := find_task(name)).settings}
 
 
-def _task_name(table: Mapping[str, Any], where: str) -> str:
-    """The task that the tables name; it decides how the rest is read."""
-    data = table.get("data", {})
-    if not isinstance(data, Mapping) or "task" not in data:
-        return DataSettings.task
-    if not isinstance(data["task"], str):
-        raise SettingsError(f"{where}: data.task must be a string, not {data['task']!r}")
-    return data["task"]
-
-
 def _shared_sections(task: Task) -> tuple[str, ...]:
     return ("data", "tokenizer", "model", "train", *(("search",) if task.writes else ()))
-
-
-def _section_type(name: str, task: Task) -> Any:
-    return task.settings if name == task.name else get_type_hints(Recipe)[name]
 
 
 def _refuse_other_sections(table: Mapping[str, Any], task: Task, where: str) -> None:
@@ -160,12 +151,17 @@ def _refuse_other_sections(table: Mapping[str, Any], task: Task, where: str) -> 
         raise SettingsError(f'{where}: unknown setting "{name}"{nearest(name, own)}')
 
 
-def describe(settings: type) -> dict[str, str]:
+@functools.cache
+def describe(settings: type) -> Mapping[str, str]:
     """The help text of each field: the string under it in the source, of the class or of its bases."""
     texts: dict[str, str] = {}
-    for cls in reversed(settings.__mro__):
-        if dataclasses.is_dataclass(cls):
-            texts |= dict(_field_texts(cls))
+    for cls in filter(dataclasses.is_dataclass, reversed(settings.__mro__)):
+        body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+        assert isinstance(body, ast.ClassDef)
+        for statement, following in pairwise(body.body):
+            match statement, following:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    texts[name] = " ".join(text.split())
     return {field.name: texts[field.name] for field in dataclasses.fields(settings)}
 
 
@@ -176,42 +172,30 @@ def setting_type(path: str) -> tuple[Any, str]:
     return get_type_hints(home)[key], describe(home)[key]
 
 
-def _parse_override(text: str) -> tuple[str, str, Any]:
-    name, sign, raw = text.partition("=")
-    section, dot, key = name.strip().partition(".")
-    if not (sign and dot and section and key):
-        raise SettingsError(f'--set {text}: write it as section.key=value, e.g. "--set train.seed=2"')
-    try:
-        value = tomllib.loads(f"value = {raw}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = raw.strip()  # a bare word is a string
-    return section, key, value
-
-
-def _build(cls: type[Settings], table: Any, where: str, prefix: str) -> Settings:
-    """Make the dataclass `cls` from a table, checking every name and type."""
+def _build(kind: Any, table: Any, where: str, section: str) -> Any:
+    """Settings of this class from a table, checking every name and type. Those of a model start from its preset."""
     if not isinstance(table, Mapping):
-        raise SettingsError(f"{where}: {prefix.rstrip('.') or 'recipe'} must be a table of settings")
-    hints = _field_types(cls)
+        raise SettingsError(f"{where}: {section} must be a table of settings")
+    base = settings_of(table.get("arch", DEFAULT_ARCH), where) if kind is ModelSettings else kind()
+    hints = get_type_hints(type(base))
+    names = [f"{section}.{field.name}" for field in dataclasses.fields(base)]
     for key in table:
-        if key not in hints:
-            guess = nearest(prefix + key, (prefix + name for name in hints))
-            raise SettingsError(f'{where}: unknown setting "{prefix}{key}"{guess}')
-    values = {key: _convert(value, hints[key], where, prefix + key) for key, value in table.items()}
+        if f"{section}.{key}" not in names:
+            problem = f"{base.arch} has no setting" if kind is ModelSettings else "unknown setting"
+            raise SettingsError(f'{where}: {problem} "{section}.{key}"{nearest(f"{section}.{key}", names)}')
+    values = {key: _convert(value, hints[key], where, f"{section}.{key}") for key, value in table.items()}
     try:
-        return cls(**values)
+        return dataclasses.replace(base, **values)
     except SettingsError as error:
         raise SettingsError(f"{where}: {error}") from None
 
 
 def _convert(value: Any, hint: Any, where: str, name: str) -> Any:
     origin = get_origin(hint)
-    if hint is ModelSettings:
-        return _build_model(value, where)
     if origin in (Union, types.UnionType):  # `float | None`: TOML has no None, so a setting left out keeps it
         return _convert(value, next(kind for kind in get_args(hint) if kind is not type(None)), where, name)
     if dataclasses.is_dataclass(hint):
-        return _build(hint, value, where, name + ".")  # type: ignore[arg-type]
+        return _build(hint, value, where, name)
     if origin is Literal:
         if value not in get_args(hint):
             choices = ", ".join(str(choice) for choice in get_args(hint))
@@ -236,50 +220,3 @@ def _convert_tuple(value: Any, kinds: tuple[Any, ...], where: str, name: str) ->
     if len(value) != len(kinds):
         raise SettingsError(f"{where}: {name} must hold {len(kinds)} values, not {len(value)}")
     return tuple(_convert(item, kind, where, name) for item, kind in zip(value, kinds, strict=True))
-
-
-def _build_model(table: Any, where: str) -> ModelSettings:
-    if not isinstance(table, Mapping):
-        raise SettingsError(f"{where}: model must be a table of settings")
-    arch = table.get("arch", DEFAULT_ARCH)
-    preset = settings_of(arch, where)
-    hints = _field_types(type(preset))
-    for key in table:
-        if key not in hints:
-            guess = nearest(f"model.{key}", (f"model.{name}" for name in hints))
-            raise SettingsError(f'{where}: {arch} has no setting "model.{key}"{guess}')
-    changes = {key: _convert(value, hints[key], where, f"model.{key}") for key, value in table.items()}
-    try:
-        return dataclasses.replace(preset, **changes)
-    except SettingsError as error:
-        raise SettingsError(f"{where}: {error}") from None
-
-
-def _field_types(settings: type) -> dict[str, Any]:
-    """The type of each field, without its range."""
-    hints = get_type_hints(settings)
-    return {field.name: hints[field.name] for field in dataclasses.fields(settings)}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
-
-
-@functools.cache
-def _field_texts(settings: type) -> tuple[tuple[str, str], ...]:
-    body = ast.parse(textwrap.dedent(inspect.getsource(settings))).body[0]
-    assert isinstance(body, ast.ClassDef)
-    texts = []
-    for statement, following in zip(body.body, body.body[1:], strict=False):
-        if (
-            isinstance(statement, ast.AnnAssign)
-            and isinstance(statement.target, ast.Name)
-            and isinstance(following, ast.Expr)
-            and isinstance(following.value, ast.Constant)
-        ):
-            texts.append((statement.target.id, " ".join(str(following.value.value).split())))
-    return tuple(texts)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from regard.config.model import ModelSettings, presets, settings_of
+from regard.config import ModelSettings, presets, settings_of
 
 if TYPE_CHECKING:
     from regard.models.base import Network

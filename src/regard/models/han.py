@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from regard.config.model import ACTIVATIONS_PER_UNIT, ModelSettings
+from regard.config import ACTIVATIONS_PER_UNIT, ModelSettings
 from regard.config.ranges import Share, Width
 from regard.layers.dropout import Dropout
 from regard.layers.hooks import AttentionRecord

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.config.model import ModelSettings
+from regard.config import ModelSettings
 from regard.config.ranges import EvenWidth, Range, Share, Width, require
 from regard.errors import SettingsError
 from regard.layers.attention import KeyValue

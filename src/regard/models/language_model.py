@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
-from regard.config.model import ACTIVATIONS_PER_UNIT, ModelSettings
+from regard.config import ACTIVATIONS_PER_UNIT, ModelSettings
 from regard.config.ranges import Count, EvenWidth, Layers, Share, Width
 from regard.layers.hooks import HiddenStateHook
 from regard.layers.positional_encoding import position_layer

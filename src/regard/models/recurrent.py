@@ -32,7 +32,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.config.model import ModelSettings
+from regard.config import ModelSettings
 from regard.config.ranges import EvenWidth, Layers, Range, Share, Width, require
 from regard.errors import SettingsError
 from regard.layers.attention import KeyValue

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
-from regard.config.model import ACTIVATIONS_PER_UNIT, ModelSettings
+from regard.config import ACTIVATIONS_PER_UNIT, ModelSettings
 from regard.config.ranges import Count, EvenWidth, Layers, Share, Width
 from regard.layers.char_cnn import CharacterWordEncoder
 from regard.layers.crf import LinearChainCRF

@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from torch import Tensor, nn
 
-from regard.config.model import ModelSettings
+from regard.config import ModelSettings
 from regard.config.ranges import Count, EvenWidth, Layers, Range, Share, Width
 from regard.layers.dropout import Dropout
 from regard.layers.hooks import AttentionRecord

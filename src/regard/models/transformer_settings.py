@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from regard.config.model import ACTIVATIONS_PER_UNIT, ModelSettings
+from regard.config import ACTIVATIONS_PER_UNIT, ModelSettings
 from regard.config.ranges import Count, EvenWidth, Layers, Range, Share, Width, require
 from regard.errors import nearest
 
