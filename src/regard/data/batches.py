@@ -71,6 +71,20 @@ class Batch:
             2 * self.target_tokens,
         )
 
+    def rows(self, index_R: Tensor) -> Batch:
+        """Some of the pairs, padded as before."""
+        source = TokenSource(self.source.ids_BS[index_R], self.source.mask_BS[index_R])
+        target_mask_RT = self.target_mask_BT[index_R]
+        return Batch(
+            source,
+            self.target_input_BT[index_R],
+            self.target_output_BT[index_R],
+            target_mask_RT,
+            self.index_B[index_R],
+            int(source.mask_BS.sum()),
+            int(target_mask_RT.sum()),
+        )
+
     def to(self, device: torch.device | str) -> Batch:
         """A copy on another device."""
         return Batch(

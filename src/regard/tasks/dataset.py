@@ -21,6 +21,7 @@ from regard.data.split import deal, split_texts
 from regard.data.store import Ids, StorePart
 from regard.errors import CorpusError, SettingsError
 from regard.files import write_atomically
+from regard.layers.dropout import Rows
 from regard.run import Run
 from regard.text.tokenizer import Tokenizer, train_tokenizer
 from regard.training.schedule import ScheduleStage
@@ -178,6 +179,11 @@ class StreamTrainUnit:
     def mark(self, position: int) -> tuple[int, int]:
         """The epoch of a position, and the position of the first batch of that epoch."""
         return self.stream.mark(position)
+
+    def rows(self, batch: Any, first: int, every: int) -> tuple[Any, Rows | None]:
+        """The part of a batch that one process computes: every `every`-th example from `first` on, padded as before."""
+        rows = Rows.deal(len(batch.index_B), first, every)
+        return batch.rows(rows.index_R), rows
 
     def largest_of(self, size: Callable[[Index], int]) -> Index:
         """The numbers of the items of the largest batch of the first epoch."""

@@ -12,11 +12,10 @@ import numpy as np
 import torch
 
 from regard.config import DataSettings, Recipe
-from regard.data.batches import Batch, TokenSource, cut, make_batch
+from regard.data.batches import Batch, cut, make_batch
 from regard.data.pairs import Pair
 from regard.data.store import Ids, StorePart, TokenStore
 from regard.errors import TrainingError
-from regard.layers.dropout import Rows
 from regard.models.base import Seq2Seq
 from regard.tasks.dataset import StreamTrainUnit
 from regard.text.subword_regularization import resample
@@ -58,11 +57,6 @@ class TeacherForcing(StreamTrainUnit):
         super().__init__(recipe.train, lengths, weights)
         self.recipe, self.group = recipe, group or ProcessGroup()
         self.cost = count_cost(model)
-
-    def rows(self, batch: Batch, first: int, every: int) -> tuple[Batch, Rows]:
-        """The rows of one process: every `every`-th row from `first` on, with the padding of the whole batch."""
-        rows = Rows.deal(len(batch.index_B), first, every)
-        return take_rows(batch, rows.index_R), rows
 
     def loss(self, model: Seq2Seq, batch: Batch) -> Loss:
         """Cross-entropy; while training, with label smoothing and R-Drop if the settings say so."""
@@ -164,18 +158,3 @@ def _in_batches(pairs: list[tuple[list[int], list[int]]]) -> Iterator[list[tuple
 def perplexity(loss: float) -> float:
     """From the mean negative log-likelihood per token."""
     return math.exp(min(loss, MAX_LOSS))
-
-
-def take_rows(batch: Batch, index_R: torch.Tensor) -> Batch:
-    """Some rows of a batch."""
-    source = TokenSource(batch.source.ids_BS[index_R], batch.source.mask_BS[index_R])
-    target_mask_RT = batch.target_mask_BT[index_R]
-    return Batch(
-        source=source,
-        target_input_BT=batch.target_input_BT[index_R],
-        target_output_BT=batch.target_output_BT[index_R],
-        target_mask_BT=target_mask_RT,
-        index_B=batch.index_B[index_R],
-        source_tokens=int(source.mask_BS.sum()),
-        target_tokens=int(target_mask_RT.sum()),
-    )

@@ -1,7 +1,7 @@
 """The plan: settings chosen from the amount of data and the machine, each with its reason.
 
-A task's plan (`tasks/<task>/plan.py`) chooses what depends on its data. What is chosen in the same way for every task
-stands here: learning rate, validation, checkpoints and the end of training. What the user has set is never changed.
+The plan of a task (`Training.plan`) chooses what depends on its data. What is chosen in the same way for every task is
+here: batches, learning rate, validation, checkpoints and the end of training. Settings of the user are never changed.
 """
 
 from __future__ import annotations
@@ -90,6 +90,18 @@ def choose_length(epoch: int, *, validate_every: int, patience: int, max_steps: 
     if max_steps:
         yield PlannedSetting("train.max_steps", max_steps, f"at most {round(max_steps / epoch)} epochs")
     yield PlannedSetting("train.patience", patience, "validations without improvement; then the cooldown, then the end")
+
+
+def choose_batch(
+    given: Tables, wanted: float, *, least: int, examples: int, length: float, unit: str, filled: float = 0.9
+) -> tuple[PlannedSetting, int]:
+    """Batches of about `wanted` tokens, unless their size is given; and the number of batches per epoch.
+
+    `length` is the mean number of tokens per example, `unit` the plural name of the examples.
+    """
+    batch = given.get("train", {}).get("batch_tokens") or batch_size(wanted, least)
+    chosen = PlannedSetting("train.batch_tokens", batch, f"about {max(round(batch / length), 1)} {unit}")
+    return chosen, steps_per_epoch(examples * length, batch, filled)
 
 
 def steps_per_epoch(tokens: float, batch_tokens: float, filled: float = 0.9) -> int:

@@ -12,20 +12,19 @@ from regard.config.recipe import make_recipe
 from regard.models.han import HANSettings
 from regard.models.transformer_classifier import TransformerClassifierSettings
 from regard.tasks.classify import ClassifySettings
-from regard.tasks.classify.plan import DocumentFacts, make_document_plan
-from regard.training.device import Machine
+from regard.tasks.classify.data import DocumentFacts
+from regard.tasks.classify.training import make_document_plan
 from regard.training.flops import count_cost
 from regard.training.plan import merge
 from tests.reviews import CASES, LABELS, VOCABULARY
 
-LAPTOP = Machine("cpu", 2, 8e9, 1e11)
 IMDB = DocumentFacts(24_000, 231.0, 590, 4.6, 2, 0.5, False)
 BANKING = DocumentFacts(9_000, 12.0, 28, 4.4, 77, 0.0035, False)
 
 
 def resolve(data, given=None):
     given = {"data": {"task": "classify"}} | (given or {})
-    return make_recipe(merge(make_document_plan(data, LAPTOP, given), given))
+    return make_recipe(merge(make_document_plan(data, given), given))
 
 
 def test_reviews_and_short_questions_get_what_suits_them():
@@ -56,10 +55,10 @@ def test_what_was_said_stands():
     assert isinstance(recipe.model, TransformerClassifierSettings)
     assert recipe.task.max_tokens == 64
     assert recipe.train.batch_tokens == 999
-    names = [choice.name for choice in make_document_plan(IMDB, LAPTOP, given)]
+    names = [choice.name for choice in make_document_plan(IMDB, given)]
     assert len(names) == len(set(names))
     assert not {"model.arch", "classify.max_tokens", "train.batch_tokens"} & set(names)
-    assert all(choice.reason for choice in make_document_plan(IMDB, LAPTOP, {}))
+    assert all(choice.reason for choice in make_document_plan(IMDB, {}))
 
 
 def test_settings_are_checked():

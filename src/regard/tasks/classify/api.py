@@ -33,7 +33,7 @@ def answer(classifier: Classifier, requests: Sequence[Request]) -> list[dict[str
 
 def inspect(classifier: Classifier, run: Run, request: InspectRequest) -> dict[str, Any]:
     """The labels of one document, and the attention weights of its sentences and words."""
-    from regard.tasks.classify.classifier import inspect_document
+    from regard.tasks.classify.inspect import inspect as inspect_document
 
     request.require_text_only()
     return inspect_document(run, request.text, classifier)

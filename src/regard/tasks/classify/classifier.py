@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard import __version__
 from regard.analysis.label_attribution import attribute_label
 from regard.config import Recipe
 from regard.data.batches import in_batches, make_documents
@@ -19,6 +18,7 @@ from regard.errors import RunError, nearest
 from regard.layers.hooks import trace
 from regard.models.base import ClassifierModel
 from regard.run import Run
+from regard.tasks.classify import ClassifySettings
 from regard.tasks.classify.data import LabelledDocument, ShownWindow, encode_document, show_document
 from regard.tasks.labels import LabelScores, score_labels, to_probabilities
 from regard.text.tokenizer import Tokenizer
@@ -47,22 +47,13 @@ class Classification:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON. Sentences are included only if an explanation was asked for."""
-        made: dict[str, Any] = {
-            "text": self.text,
-            "label": self.label,
-            "probability": self.probability,
-            "probabilities": self.probabilities,
-            "labels": list(self.labels),
-            "truncated_tokens": self.truncated_tokens,
-        }
-        if self.sentences is not None:
-            made["sentences"] = [sentence.as_dict() for sentence in self.sentences]
-        return made
+        made = vars(self) | {"labels": list(self.labels)}
+        shaded = made.pop("sentences")
+        return made if shaded is None else made | {"sentences": [sentence.as_dict() for sentence in shaded]}
 
     def shares(self) -> list[tuple[ShadedWord, float]]:
         """Every word of an explained document with its share of the whole, in the order of the text."""
-        found = self.sentences or ()
-        return [(word, sentence.weight * word.weight) for sentence in found for word in sentence.words]
+        return [(word, one.weight * word.weight) for one in self.sentences or () for word in one.words]
 
 
 class Classifier:
@@ -85,11 +76,22 @@ class Classifier:
         else:
             logits_BL, explained = score_documents(self.model, documents, self.tokenizer.pad, self.recipe), []
         settings = self.recipe.task
-        shares = to_probabilities(logits_BL, settings.temperature, several=settings.multi_label).tolist()
-        return [
-            self._label(text, shares[place], encoded[place].truncated_tokens, explained[place] if explain else None)
-            for place, text in enumerate(texts)
-        ]
+        results = []
+        for place, shares in enumerate(
+            to_probabilities(logits_BL, settings.temperature, several=settings.multi_label).tolist()
+        ):
+            probabilities = dict(zip(self.labels, shares, strict=True))
+            ranked = sorted(self.labels, key=lambda label: -probabilities[label])
+            likely = [label for label in ranked if probabilities[label] >= settings.threshold]
+            given = likely if settings.multi_label else ranked[:1]
+            label = given[0] if given else ""
+            truncated, sentences = encoded[place].truncated_tokens, explained[place] if explain else None
+            results.append(
+                Classification(
+                    texts[place], label, probabilities[ranked[0]], probabilities, tuple(given), truncated, sentences
+                )
+            )
+        return results
 
     def attribute(self, text: str, label: str = "", method: str = "integrated") -> list[ShadedWord]:
         """The words that were read, each with its effect on the log-probability of a label, by default the most likely.
@@ -101,7 +103,7 @@ class Classifier:
         if label and label not in self.labels:
             raise RunError(f'the label "{label}" is unknown to this run{nearest(label, self.labels)}')
         sentences = encode_document(text, self.tokenizer, settings).sentences
-        document = make_documents([sentences], self.tokenizer.pad, window_of(self.recipe))
+        document = make_documents([sentences], self.tokenizer.pad, self.recipe.model.document_window)
         document = document.to(self.model.output.weight.device)
         with torch.no_grad():
             number = self.labels.index(label) if label else int(self.model(document)[0].argmax())
@@ -119,24 +121,8 @@ class Classifier:
         unknown = sorted({label for document in documents for label in document.labels} - set(self.labels))
         if unknown:
             raise RunError(f'the label "{unknown[0]}" is unknown to this run; it knows {", ".join(self.labels[:8])}')
-        settings = self.recipe.task
         logits_BL = self.logits([document.text for document in documents])
-        probability_BL = to_probabilities(logits_BL, settings.temperature, several=settings.multi_label).numpy()
-        target_BL = target_of(documents, self.labels).numpy() > 0
-        return score_labels(
-            probability_BL, target_BL, self.labels, several=settings.multi_label, threshold=settings.threshold
-        )
-
-    def _label(
-        self, text: str, shares: list[float], truncated: int, sentences: tuple[ShadedSentence, ...] | None
-    ) -> Classification:
-        settings = self.recipe.task
-        probabilities = dict(zip(self.labels, shares, strict=True))
-        ranked = sorted(self.labels, key=lambda label: -probabilities[label])
-        likely = [label for label in ranked if probabilities[label] >= settings.threshold]
-        given = likely if settings.multi_label else ranked[:1]
-        label = given[0] if given else ""
-        return Classification(text, label, probabilities[ranked[0]], probabilities, tuple(given), truncated, sentences)
+        return score_logits(logits_BL, documents, self.labels, self.recipe.task)
 
     @torch.no_grad()
     def _explain(
@@ -148,7 +134,7 @@ class Classifier:
         explained: list[tuple[ShadedSentence, ...]] = [()] * len(texts)
         for places in in_batches([sum(map(len, one)) for one in documents], self.recipe.task.batch_tokens):
             chosen = [documents[place] for place in places]
-            batch = make_documents(chosen, self.tokenizer.pad, window_of(self.recipe)).to(device)
+            batch = make_documents(chosen, self.tokenizer.pad, self.recipe.model.document_window).to(device)
             with trace(self.model) as tape:
                 logits_BL[places] = self.model(batch).float().cpu()
             shares_BUS = self.model.shading(tape, batch).float().cpu()
@@ -196,11 +182,6 @@ def load(run: str | Path, *others: str | Path) -> Classifier:
     return Classifier(model, opened.tokenizers[0], opened.labels, opened.recipe)
 
 
-def window_of(recipe: Recipe) -> int:
-    """Number of tokens of the windows that the architecture reads; 0: it reads sentences."""
-    return recipe.model.document_window
-
-
 def target_of(documents: Sequence[LabelledDocument], labels: Sequence[str]) -> Tensor:
     """1 for each label that a document has, [B, L]."""
     target_BL = torch.zeros(len(documents), len(labels))
@@ -216,22 +197,16 @@ def score_documents(model: ClassifierModel, documents: Sequence[Sentences], pad:
     device = model.output.weight.device
     logits_BL = torch.zeros(len(documents), model.output.out_features)
     for places in in_batches([sum(map(len, one)) for one in documents], recipe.task.batch_tokens):
-        batch = make_documents([documents[place] for place in places], pad, window_of(recipe))
+        batch = make_documents([documents[place] for place in places], pad, recipe.model.document_window)
         logits_BL[places] = model(batch.to(device)).float().cpu()
     return logits_BL
 
 
-def inspect_document(run: Run, text: str, classifier: Classifier | None = None) -> dict[str, Any]:
-    """Label one document and explain the label. The result is ready for JSON.
-
-    `classifier`: the run's model, if it is loaded already.
-    """
-    [found] = (classifier or load(run.folder)).classify([text], explain=True)
-    title = " and ".join(found.labels) or "no label"
-    return {
-        "title": title[:1].upper() + title[1:],
-        "run": run.folder.name,
-        "version": __version__,
-        "model": {"arch": run.recipe.model.arch},
-        "verdict": found.as_dict(),
-    }
+def score_logits(
+    logits_BL: Tensor, documents: Sequence[LabelledDocument], labels: Sequence[str], settings: ClassifySettings
+) -> LabelScores:
+    """Compare the labels that these scores give with the labels of the documents."""
+    several = settings.multi_label
+    probability_BL = to_probabilities(logits_BL, settings.temperature, several=several).numpy()
+    target_BL = target_of(documents, labels).numpy() > 0
+    return score_labels(probability_BL, target_BL, labels, several=several, threshold=settings.threshold)

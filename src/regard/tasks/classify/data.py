@@ -12,30 +12,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.config import Corpus, DataSettings, Recipe
+from regard.config import Corpus, DataSettings
 from regard.data.records import read_objects, read_table
 from regard.data.store import DocumentStore, write_documents
-from regard.data.store import open_documents as open_document_store
-from regard.errors import CorpusError, SettingsError, nearest
+from regard.errors import CorpusError, nearest
 from regard.files import split_suffix
 from regard.run import Run
 from regard.tasks.classify import ClassifySettings
-from regard.tasks.classify.plan import DocumentFacts
-from regard.tasks.dataset import (
-    Log,
-    Parts,
-    hold_out,
-    learn_tokenizer,
-    new_store,
-    open_store_folder,
-    read_held_out,
-    read_train,
-    store_parts,
-)
+from regard.tasks.dataset import Log, hold_out, new_store, read_train, store_parts
 from regard.text.tokenizer import EOS, Piece, Tokenizer
 from regard.text.words import split_sentences
+from regard.training.plan import CHARACTERS_PER_TOKEN
 
 LABEL_COLUMNS = ("label", "labels", "category")
+LONG_WORD = 15.0
+"""Mean number of characters between spaces. Languages without spaces have many more."""
 FORMATS = ".tsv (label, tab, text), .jsonl (label and text), .csv (with a header), also .gz .zst"
 
 # A tag that ends a line of the shown text, and any tag. "<3" and "a < b" are not tags.
@@ -114,20 +105,20 @@ def plain(text: str) -> str:
 
 
 def sentences_of(text: str, settings: ClassifySettings) -> list[str]:
-    """The sentences of a document; a line end also ends a sentence."""
-    text = plain(text) if settings.markup == "remove" else text
-    return [sentence for line in text.splitlines() for sentence in _join_short(split_sentences(line))]
+    """The sentences of a document; a line end also ends a sentence.
 
-
-def _join_short(sentences: list[str]) -> list[str]:
-    """Join a single word with the next sentence: it is probably an abbreviation before a name ("Dr. Jones")."""
-    joined: list[str] = []
-    for sentence in sentences:
-        if joined and " " not in joined[-1]:
-            joined[-1] += f" {sentence}"
-        else:
-            joined.append(sentence)
-    return joined
+    A single word is joined with the next sentence: it is probably an abbreviation before a name ("Dr. Jones").
+    """
+    found: list[str] = []
+    for line in (plain(text) if settings.markup == "remove" else text).splitlines():
+        joined: list[str] = []
+        for sentence in split_sentences(line):
+            if joined and " " not in joined[-1]:
+                joined[-1] += f" {sentence}"
+            else:
+                joined.append(sentence)
+        found += joined
+    return found
 
 
 class Window(NamedTuple):
@@ -143,17 +134,14 @@ def arrange(lengths: Sequence[int], settings: ClassifySettings) -> tuple[list[Wi
 
     A sentence that is too long is read as several windows of about equal length.
     """
-    windows = [window for number, length in enumerate(lengths) for window in _cut(number, length, settings)]
+    windows = []
+    for number, length in enumerate(lengths):
+        parts = -(-length // settings.sentence_tokens)
+        windows += [Window(number, part * length // parts, (part + 1) * length // parts) for part in range(parts)]
     if sum(lengths) <= settings.max_tokens:
         return windows, 0
     kept = _from_both_ends(windows, settings.max_tokens, only_start=settings.truncate == "end")
     return kept, sum(lengths) - sum(window.end - window.start for window in kept)
-
-
-def _cut(number: int, length: int, settings: ClassifySettings) -> Iterator[Window]:
-    parts = -(-length // settings.sentence_tokens)
-    for part in range(parts):
-        yield Window(number, part * length // parts, (part + 1) * length // parts)
 
 
 def _from_both_ends(windows: list[Window], room: int, *, only_start: bool) -> list[Window]:
@@ -201,13 +189,13 @@ def show_document(text: str, tokenizer: Tokenizer, settings: ClassifySettings) -
     sentences = [tokenizer.normalize(sentence) for sentence in sentences_of(text, settings)]
     pieces = [tokenizer.pieces(sentence) for sentence in sentences]
     windows, _ = arrange([len(found) for found in pieces], settings)
-    return [_show(sentences[number], pieces[number][start:end]) for number, start, end in windows]
-
-
-def _show(sentence: str, pieces: list[Piece]) -> ShownWindow:
-    start, end = pieces[0].start, pieces[-1].end
-    moved = [piece._replace(start=piece.start - start, end=piece.end - start) for piece in pieces]
-    return ShownWindow(sentence[start:end], moved)
+    shown = []
+    for number, start, end in windows:
+        found = pieces[number][start:end]
+        first = found[0].start
+        moved = [piece._replace(start=piece.start - first, end=piece.end - first) for piece in found]
+        shown.append(ShownWindow(sentences[number][first : found[-1].end], moved))
+    return shown
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -215,14 +203,36 @@ def _show(sentence: str, pieces: list[Piece]) -> ShownWindow:
 
 
 @dataclass(frozen=True)
-class PreparedDocuments:
-    """Everything that training reads."""
+class DocumentFacts:
+    """What the plan knows of the training data."""
 
-    tokenizer: Tokenizer
-    labels: tuple[str, ...]
-    train: DocumentStore
-    valid: list[LabelledDocument]
-    test: list[LabelledDocument]
+    documents: int
+    words: float
+    """Mean number of words per document, separated by spaces."""
+    long: float
+    """Number of words that one document in twenty exceeds."""
+    word_length: float
+    """Mean number of characters of such a word."""
+    labels: int
+    rarest: float
+    """Share of the documents that the rarest label has."""
+    several: bool
+    """Some documents have several labels, or none."""
+
+    @property
+    def by_words(self) -> bool:
+        """Whether spaces divide the text into words."""
+        return self.word_length < LONG_WORD
+
+    @property
+    def tokens_per_word(self) -> float:
+        """Punctuation marks are tokens too; text without spaces is divided into subwords."""
+        return 1.2 if self.by_words else (self.word_length + 1) / CHARACTERS_PER_TOKEN
+
+    @property
+    def tokens(self) -> float:
+        """Mean number of tokens per document."""
+        return self.words * self.tokens_per_word
 
 
 class TrainingDocuments:
@@ -231,7 +241,7 @@ class TrainingDocuments:
     def __init__(self, data: DataSettings, seed: int):
         found = read_train(data, _read, "a file of labelled documents", "documents")
         self.parts = hold_out(data, found, _read, lambda document: document.text, seed, _keep_rare_labels)
-        self.labels = _labels(self.parts, data.train[0].source)
+        self.labels = self._find_labels(data.train[0].source)
 
     def __len__(self) -> int:
         return len(self.parts)
@@ -263,52 +273,18 @@ class TrainingDocuments:
             several=several,
         )
 
-
-def prepare_documents(run: Run, recipe: Recipe, documents: TrainingDocuments, log: Log, base: Run | None) -> None:
-    """Make vocabulary and labels, or take those of `base`; encode; write everything into the run."""
-    labels = base.labels if base else documents.labels
-    _check_labels(documents, labels, recipe.task)
-    run.write_labels(labels)
-    texts = (line for one in documents.parts.train() for line in sentences_of(one.text, recipe.task))
-    tokenizer = learn_tokenizer(run, recipe, texts, log, base)
-    run.write_sizes(vocabulary=tokenizer.size, labels=len(labels))
-    _write_store(run, documents, log)
-
-
-def open_documents(run: Run, log: Log) -> PreparedDocuments:
-    """Read back what `prepare_documents` wrote. The store of a finished run is made again from the files."""
-    recipe = run.recipe
-    folder = open_store_folder(run, lambda: _write_store(run, TrainingDocuments(recipe.data, recipe.train.seed), log))
-    valid, test = (
-        [LabelledDocument(tuple(one["labels"]), one["text"]) for one in read_held_out(folder, part, "documents")]
-        for part in ("valid", "test")
-    )
-    return PreparedDocuments(run.tokenizers[0], run.labels, open_document_store(folder / "train"), valid, test)
-
-
-def _write_store(run: Run, documents: TrainingDocuments, log: Log) -> None:
-    """Encode the documents, and write them into the run."""
-    log(f"encoding {len(documents):,} documents")
-    settings: ClassifySettings = run.recipe.task
-    tokenizer = run.tokenizers[0]
-    number = {label: place for place, label in enumerate(run.labels)}
-    encoded = [encode_document(document.text, tokenizer, settings) for document in documents.parts.train()]
-    cut = sum(one.truncated_tokens > 0 for one in encoded)
-    if cut:
-        lost = sum(one.truncated_tokens for one in encoded)
-        share = lost / (lost + sum(len(sentence) for one in encoded for sentence in one.sentences))
-        log(f"{cut:,} documents are longer than {settings.max_tokens} tokens; {share:.1%} of all tokens is left out")
-    numbered = ([number[label] for label in document.labels] for document in documents.parts.train())
-    rows = zip((one.sentences for one in encoded), numbered, strict=True)
-    parts = store_parts((len(found), weight) for found, weight in documents.parts.corpora)
-    held_out = {part: map(as_record, found) for part, found in documents.parts.held_out.items()}
-    with new_store(run, held_out) as folder:
-        write_documents(folder / "train", rows, parts, tokenizer.size)
-
-
-def as_record(document: LabelledDocument) -> dict[str, Any]:
-    """A document as it is stored in JSON lines."""
-    return {"labels": document.labels, "text": document.text}
+    def _find_labels(self, where: str) -> tuple[str, ...]:
+        """The labels of the training documents, sorted. Labels that only held-out documents have are an error."""
+        labels = sorted({label for document in self.parts.train() for label in document.labels})
+        if len(labels) < 2:
+            only = f'every document is labelled "{labels[0]}"' if labels else "no document has a label"
+            raise CorpusError(where, f"{only}; there must be at least two labels to tell apart")
+        for part, documents in self.parts.held_out.items():
+            unknown = sorted({label for document in documents for label in document.labels} - set(labels))
+            if unknown:
+                guess = nearest(unknown[0], labels)
+                raise CorpusError(where, f'no training document has the label "{unknown[0]}" of the {part} data{guess}')
+        return tuple(labels)
 
 
 def _read(corpus: Corpus) -> list[LabelledDocument]:
@@ -324,27 +300,32 @@ def _keep_rare_labels(documents: list[LabelledDocument], parts: bytes) -> bytes:
     return bytes(part if learnt.issuperset(one.labels) else 0 for one, part in zip(documents, parts, strict=True))
 
 
-def _labels(parts: Parts[LabelledDocument], where: str) -> tuple[str, ...]:
-    """The labels of the training documents, sorted. Labels that only held-out documents have are an error."""
-    labels = sorted({label for document in parts.train() for label in document.labels})
-    if len(labels) < 2:
-        only = f'every document is labelled "{labels[0]}"' if labels else "no document has a label"
-        raise CorpusError(where, f"{only}; there must be at least two labels to tell apart")
-    for part, documents in parts.held_out.items():
-        unknown = sorted({label for document in documents for label in document.labels} - set(labels))
-        if unknown:
-            guess = nearest(unknown[0], labels)
-            raise CorpusError(where, f'no training document has the label "{unknown[0]}" of the {part} data{guess}')
-    return tuple(labels)
+@dataclass(frozen=True)
+class PreparedDocuments:
+    """Everything that training reads."""
+
+    tokenizer: Tokenizer
+    labels: tuple[str, ...]
+    train: DocumentStore
+    valid: list[LabelledDocument]
+    test: list[LabelledDocument]
 
 
-def _check_labels(documents: TrainingDocuments, labels: Sequence[str], settings: ClassifySettings) -> None:
-    for document in documents.parts.train():
-        unknown = set(document.labels) - set(labels)
-        if unknown:
-            known = ", ".join(labels[:8])
-            raise SettingsError(f'the label "{min(unknown)}" is unknown to the run that this one starts from ({known})')
-        if len(document.labels) != 1 and not settings.multi_label:
-            raise SettingsError(
-                f"a document has {len(document.labels)} labels; classify.multi_label = true lets it have any number"
-            )
+def write_store(run: Run, documents: TrainingDocuments, log: Log) -> None:
+    """Encode the documents with the vocabulary and the labels of a run, and write them into it."""
+    log(f"encoding {len(documents):,} documents")
+    settings: ClassifySettings = run.recipe.task
+    tokenizer = run.tokenizers[0]
+    number = {label: place for place, label in enumerate(run.labels)}
+    encoded = [encode_document(document.text, tokenizer, settings) for document in documents.parts.train()]
+    cut = sum(one.truncated_tokens > 0 for one in encoded)
+    if cut:
+        lost = sum(one.truncated_tokens for one in encoded)
+        share = lost / (lost + sum(len(sentence) for one in encoded for sentence in one.sentences))
+        log(f"{cut:,} documents are longer than {settings.max_tokens} tokens; {share:.1%} of all tokens is left out")
+    numbered = ([number[label] for label in document.labels] for document in documents.parts.train())
+    rows = zip((one.sentences for one in encoded), numbered, strict=True)
+    parts = store_parts((len(found), weight) for found, weight in documents.parts.corpora)
+    held_out = {part: (one._asdict() for one in found) for part, found in documents.parts.held_out.items()}
+    with new_store(run, held_out) as folder:
+        write_documents(folder / "train", rows, parts, tokenizer.size)

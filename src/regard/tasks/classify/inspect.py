@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from regard import __version__
 from regard.run import Run
-from regard.tasks.classify.classifier import inspect_document
+from regard.tasks.classify.classifier import Classifier, load
 from regard.terminal import text_or_file as read
 
 __all__ = ["OPTIONS", "PAGE", "inspect", "read", "summary"]
@@ -15,10 +16,23 @@ PAGE = "document"
 OPTIONS: tuple[str, ...] = ()
 
 
-def inspect(run: Run, text: str, *, log: Callable[[str], None] = lambda doing: None) -> dict[str, Any]:
-    """Label and shade one document."""
+def inspect(
+    run: Run, text: str, classifier: Classifier | None = None, *, log: Callable[[str], None] = lambda doing: None
+) -> dict[str, Any]:
+    """Label one document and explain the label. The result is ready for JSON.
+
+    `classifier`: the run's model, if it is loaded already.
+    """
     log("loading the model")
-    return inspect_document(run, text)
+    [found] = (classifier or load(run.folder)).classify([text], explain=True)
+    title = " and ".join(found.labels) or "no label"
+    return {
+        "title": title[:1].upper() + title[1:],
+        "run": run.folder.name,
+        "version": __version__,
+        "model": {"arch": run.recipe.model.arch},
+        "verdict": found.as_dict(),
+    }
 
 
 def summary(data: dict[str, Any]) -> str:

@@ -1,10 +1,10 @@
-"""Training of classifiers: batches of documents, their loss, validation and calibration."""
+"""Training of classifiers: batches of documents, their loss, validation and calibration; the plan."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -12,35 +12,39 @@ from torch import Tensor
 
 from regard.config import Recipe
 from regard.data.batches import DocumentBatch, make_documents
-from regard.layers.dropout import Rows
+from regard.data.store import open_documents
+from regard.errors import SettingsError
 from regard.models.base import ClassifierModel, Network
 from regard.run import Run
 from regard.tasks.classify import ClassifySettings
-from regard.tasks.classify.classifier import Classifier, load, score_documents, target_of, window_of
+from regard.tasks.classify.classifier import Classifier, load, score_documents, score_logits, target_of
 from regard.tasks.classify.data import (
+    DocumentFacts,
     LabelledDocument,
     PreparedDocuments,
     TrainingDocuments,
-    as_record,
     encode_document,
-    open_documents,
-    prepare_documents,
+    sentences_of,
+    write_store,
 )
-from regard.tasks.classify.plan import make_document_plan
-from regard.tasks.dataset import StreamTrainUnit
-from regard.tasks.labels import balanced, find_temperature, label_loss, score_labels, to_probabilities
+from regard.tasks.dataset import HELD_OUT, StreamTrainUnit, learn_tokenizer, open_store_folder, read_held_out
+from regard.tasks.labels import balanced, find_temperature, label_loss
 from regard.tasks.training import Json, Log, Scored, Tables, Training, Workload
 from regard.text.tokenizer import EOS, UNK
 from regard.training.device import Machine
 from regard.training.distributed import ProcessGroup
 from regard.training.flops import count_cost
 from regard.training.loss import Loss
-from regard.training.plan import PlannedSetting
+from regard.training.plan import PlannedSetting, choose_batch, choose_learning_rate, choose_length, leave_given
 from regard.training.trainer import Validation
 
 HELD_OUT_DOCUMENTS = 200
 """Held-out documents that stay in a finished run."""
 TUNED = "classify.temperature"
+LEAST_STEPS = 50
+"""Between validations."""
+EPOCHS = 12
+"""At most; a model of a small corpus has overfitted long before."""
 
 
 class ClassifyTrainUnit(StreamTrainUnit):
@@ -53,7 +57,7 @@ class ClassifyTrainUnit(StreamTrainUnit):
         super().__init__(recipe.train, (store.tokens, np.zeros_like(store.tokens)), store.weights)
         self.recipe, self.data, self.group = recipe, prepared, group or ProcessGroup()
         self.cost = count_cost(model)
-        self.window = window_of(recipe)
+        self.window = recipe.model.document_window
         self.valid = [encode_document(one.text, prepared.tokenizer, recipe.task) for one in prepared.valid]
         self.weights_L: Tensor | None = None
         if recipe.task.class_weights == "balanced":
@@ -75,11 +79,6 @@ class ClassifyTrainUnit(StreamTrainUnit):
         """The largest batch of the first epoch, padding included."""
         return self._join(self.largest_of(lambda index: len(index) * int(self.lengths[0][index].max())))
 
-    def rows(self, batch: DocumentBatch, first: int, every: int) -> tuple[DocumentBatch, Rows]:
-        """Every n-th document, from the first on."""
-        rows = Rows.deal(len(batch.index_B), first, every)
-        return batch.rows(rows.index_R), rows
-
     def loss(self, model: ClassifierModel, batch: DocumentBatch) -> Loss:
         """Cross-entropy of the labels."""
         classify, smoothing = self.recipe.task, self.recipe.train.label_smoothing if model.training else 0.0
@@ -90,7 +89,7 @@ class ClassifyTrainUnit(StreamTrainUnit):
         )
 
     def flops(self, batch: DocumentBatch) -> float:
-        """Arithmetic of one step on this batch. A window is computed with its padding, sentences without."""
+        """Operations of one step on this batch. A window is computed with its padding, sentences without."""
         documents, segments, size = batch.mask_BUS.shape
         if self.window:
             pairs = documents * segments * size**2
@@ -99,24 +98,15 @@ class ClassifyTrainUnit(StreamTrainUnit):
         return self.cost.training(document=documents, sentence=sentences, token=tokens)
 
     def validate(self, model: ClassifierModel) -> Validation:
-        """Loss, accuracy and F1 over the validation documents."""
-        settings, labels = self.recipe.task, self.data.labels
-        logits_BL = self._gather_logits(model)
-        probability_BL = to_probabilities(logits_BL, 1.0, several=settings.multi_label).numpy()
-        target_BL = target_of(self.data.valid, labels).numpy() > 0
-        found = score_labels(
-            probability_BL, target_BL, labels, several=settings.multi_label, threshold=settings.threshold
-        )
+        """Loss, accuracy and F1 over the validation documents; each process computes the scores of a share of them."""
+        documents = [self.valid[place].sentences for place in self.group.share(range(len(self.valid)))]
+        mine = score_documents(model, documents, self.data.tokenizer.pad, self.recipe)
+        logits_BL = torch.tensor(self.group.join(mine.tolist()), dtype=torch.float64)
+        settings = dataclasses.replace(self.recipe.task, temperature=1.0)
+        found = score_logits(logits_BL, self.data.valid, self.data.labels, settings)
         scores = {"loss": found.loss, "accuracy": found.accuracy, "f1": found.f1}
         metric = self.recipe.train.metric
         return Validation(scores, -found.loss if metric == "loss" else scores[metric])
-
-    def _gather_logits(self, model: ClassifierModel) -> Tensor:
-        """Scores of all validation documents; each process computes a share of them."""
-        share = self.group.share(range(len(self.valid)))
-        documents = [self.valid[place].sentences for place in share]
-        mine = score_documents(model, documents, self.data.tokenizer.pad, self.recipe)
-        return torch.tensor(self.group.join(mine.tolist()), dtype=torch.float64)
 
     def _join(self, index: np.ndarray) -> DocumentBatch:
         store = self.data.train
@@ -128,15 +118,13 @@ class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
     """From files of labelled documents to a classifier."""
 
     def read(self, recipe: Recipe) -> TrainingDocuments:
-        """Read the files."""
         return TrainingDocuments(recipe.data, recipe.train.seed)
 
     def plan(self, examples: TrainingDocuments, machine: Machine, given: Tables, where: str) -> list[PlannedSetting]:
         """By the number of documents, their lengths and labels."""
-        return make_document_plan(examples.facts, machine, given)
+        return make_document_plan(examples.facts, given)
 
     def sizes(self, recipe: Recipe, examples: TrainingDocuments) -> dict[str, int]:
-        """The vocabulary has the size that the settings ask for."""
         return {"vocabulary": recipe.tokenizer.vocab_size, "labels": examples.facts.labels}
 
     def workload(self, recipe: Recipe, examples: TrainingDocuments) -> Workload:
@@ -148,17 +136,35 @@ class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
         return Workload({unit: data.documents * count for unit, count in amounts.items()}, tokens)
 
     def prepare(self, run: Run, recipe: Recipe, examples: TrainingDocuments, log: Log, base: Run | None) -> None:
-        """Vocabulary, labels, token ids and held-out documents."""
-        prepare_documents(run, recipe, examples, log, base)
+        """Vocabulary and labels, or those of `base`; token ids and held-out documents."""
+        labels = base.labels if base else examples.labels
+        for document in examples.parts.train():
+            if unknown := set(document.labels) - set(labels):
+                known = ", ".join(labels[:8])
+                raise SettingsError(
+                    f'the label "{min(unknown)}" is unknown to the run that this one starts from ({known})'
+                )
+            if len(document.labels) != 1 and not recipe.task.multi_label:
+                raise SettingsError(
+                    f"a document has {len(document.labels)} labels; classify.multi_label = true lets it have any number"
+                )
+        run.write_labels(labels)
+        texts = (line for one in examples.parts.train() for line in sentences_of(one.text, recipe.task))
+        tokenizer = learn_tokenizer(run, recipe, texts, log, base)
+        run.write_sizes(vocabulary=tokenizer.size, labels=len(labels))
+        write_store(run, examples, log)
 
     def open_data(self, run: Run, log: Log) -> PreparedDocuments:
-        """From the run's own folder."""
-        return open_documents(run, log)
+        folder = open_store_folder(run, lambda: write_store(run, self.read(run.recipe), log))
+        valid, test = (
+            [LabelledDocument(tuple(one["labels"]), one["text"]) for one in read_held_out(folder, part, "documents")]
+            for part in HELD_OUT
+        )
+        return PreparedDocuments(run.tokenizers[0], run.labels, open_documents(folder / "train"), valid, test)
 
     def train_unit(
         self, recipe: Recipe, data: PreparedDocuments, model: Network, group: ProcessGroup | None = None
     ) -> ClassifyTrainUnit:
-        """Batches of documents."""
         assert isinstance(model, ClassifierModel)
         return ClassifyTrainUnit(recipe, data, model, group)
 
@@ -168,7 +174,6 @@ class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
         return 2.0 + (count * math.log(2) if recipe.task.multi_label else math.log(count))
 
     def card(self, recipe: Recipe, data: PreparedDocuments, base: Run | None) -> Json:
-        """Labels and numbers of documents."""
         counts = data.train.label_counts(len(data.labels)).tolist()
         return {
             "vocabulary": data.tokenizer.size,
@@ -195,23 +200,80 @@ class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
         return {TUNED: changed.temperature}
 
     def score(self, predictor: Classifier, examples: Sequence[LabelledDocument]) -> Scored:
-        """Accuracy, F1 and calibration."""
         return Scored(predictor.score(examples).as_dict())
 
     def held_out(self, data: PreparedDocuments) -> list[Json]:
-        """Of the test part, if there is one."""
-        return [as_record(one) for one in (data.test or data.valid)[:HELD_OUT_DOCUMENTS]]
+        return [one._asdict() for one in (data.test or data.valid)[:HELD_OUT_DOCUMENTS]]
 
     def result_line(self, part: str, scores: Json) -> str:
-        """Accuracy, F1 and calibration."""
         return (
             f"accuracy {scores['accuracy']:.2%}  macro F1 {scores['f1']:.2%}  calibration error"
             f" {scores['calibration_error']:.2%}  on {scores['documents']:,} documents"
         )
 
     def complete(self, run: Run, data: PreparedDocuments) -> None:
-        """Close the store."""
         data.train.close()
+
+
+def make_document_plan(data: DocumentFacts, given: Tables) -> list[PlannedSetting]:
+    """Choose the settings that `given` leaves open."""
+    arch = given.get("model", {}).get("arch", "han")
+    choices = [*_reading(data), *_vocabulary(data), *_model(data, arch), *_learning(data, arch)]
+    chosen = {choice.name: choice.value for choice in choices}
+    longest = given.get("classify", {}).get("max_tokens", chosen["classify.max_tokens"])
+    documents = 32 if data.documents >= 2_000 else 16  # so that an epoch of a small collection has enough steps
+    wanted = documents * min(data.tokens, longest)
+    batch, epoch = choose_batch(given, wanted, least=256, examples=data.documents, length=data.tokens, unit="documents")
+    growing = "dropout grows: a model that has learned nothing cannot overfit"
+    warmup = PlannedSetting("train.regularization_warmup", min(max(2 * epoch, 200), 1500), growing)
+    every = min(max(epoch // 2, LEAST_STEPS), 2000)
+    most = max(EPOCHS * epoch, 20 * every)
+    choices += [batch, warmup, *choose_length(epoch, validate_every=every, patience=6, max_steps=most)]
+    return leave_given(choices, given)
+
+
+def _reading(data: DocumentFacts) -> Iterator[PlannedSetting]:
+    if data.several:
+        yield PlannedSetting("classify.multi_label", True, "some documents have several labels, or none")
+    wanted = data.long * data.tokens_per_word
+    longest = min(max(50 * math.ceil(wanted / 50), 100), 600)
+    share = "19 of 20 documents are shorter" if longest >= wanted else "the middle of longer documents is left out"
+    yield PlannedSetting("classify.max_tokens", longest, share)
+    if not data.several and data.rarest < 0.5 / data.labels:
+        yield PlannedSetting("classify.class_weights", "balanced", f"the rarest of {data.labels} labels is infrequent")
+
+
+def _vocabulary(data: DocumentFacts) -> Iterator[PlannedSetting]:
+    if not data.by_words:
+        yield PlannedSetting("tokenizer.kind", "bpe", "subwords: spaces do not divide this text into words")
+        yield PlannedSetting("tokenizer.vocab_size", 8000, "few enough that each subword is seen often")
+        return
+    words = data.documents * data.words
+    size = int(min(max(12 * math.sqrt(words), 500), 50_000)) // 100 * 100
+    count = f"{words / 1e6:.1f} million" if words >= 1e6 else f"{round(words, -3):,.0f}"
+    yield PlannedSetting("tokenizer.kind", "word", "attention weights are shown per word")
+    yield PlannedSetting("tokenizer.lowercase", True, "the first word of a sentence is the same word")
+    yield PlannedSetting("tokenizer.vocab_size", size, f"{count} words: those that occur about five times")
+
+
+def _model(data: DocumentFacts, arch: str) -> Iterator[PlannedSetting]:
+    yield PlannedSetting("model.arch", arch, "attention over words and over sentences, and both can be shown")
+    small, large = data.documents < 5_000, data.documents >= 200_000
+    if arch == "han":
+        reason = f"{data.documents:,} documents"
+        yield PlannedSetting("model.embedding_width", 64 if small else 200 if large else 128, reason)
+        yield PlannedSetting("model.width", 32 if small else 100 if large else 64, reason)
+    dropout = 0.2 if large else 0.5 if arch == "han" else 0.3
+    yield PlannedSetting("model.dropout", dropout, "the less data, the more dropout")
+
+
+def _learning(data: DocumentFacts, arch: str) -> Iterator[PlannedSetting]:
+    metric = "f1" if data.several or data.rarest < 0.5 / data.labels else "accuracy"
+    reason = "rare labels count as much as others" if metric == "f1" else "labels are about equally frequent"
+    yield PlannedSetting("train.metric", metric, reason)
+    yield from choose_learning_rate(3e-3, 100, 0.2, muon=arch == "transformer-classifier")
+    share = 0.2 if data.words >= 30 else 0.1
+    yield PlannedSetting("classify.word_dropout", share, "so that no single word decides alone")
 
 
 TRAINING = ClassifyTraining()
