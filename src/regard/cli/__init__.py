@@ -10,6 +10,7 @@ import os
 import sys
 from importlib import import_module
 
+from regard import __version__, plugins
 from regard.errors import RegardError, SettingsError, Terminated, nearest
 from regard.registry import TASKS
 from regard.system import keep_memory, use_utf8_output
@@ -34,26 +35,22 @@ OWN = {
         "serve": ("regard.cli.serve", "serve runs with a web page and a REST API"),
         "export": ("regard.cli.export", "convert a run for other programs, e.g. CTranslate2, Marian, ONNX"),
         "import": ("regard.cli.export", "make a run of a published Marian model"),
-        "verify": ("regard.cli.verify", "check the files of a run against their checksums"),
+        "verify": ("regard.cli.info", "check the files of a run against their checksums"),
     },
 }
 """Commands that belong to no task, by group: the module that holds them and their help in one line."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""Errors of the system where no more can be written."""
-
-
-def task_commands() -> dict[str, tuple[str, str]]:
-    """The commands of all tasks: the module that holds them and their help in one line."""
-    return {
-        command: (part_name(task, "cli"), text) for task in TASKS for command, text in find_task(task).commands.items()
-    }
+"""Errors of the operating system after which nothing more can be written."""
 
 
 def groups() -> dict[str, dict[str, tuple[str, str]]]:
     """All commands by group, in the order of `regard --help`."""
+    of_tasks = {
+        command: (part_name(task, "cli"), text) for task in TASKS for command, text in find_task(task).commands.items()
+    }
     first, *others = OWN
-    return {first: OWN[first], "Use": task_commands()} | {name: OWN[name] for name in others}
+    return {first: OWN[first], "Use": of_tasks} | {name: OWN[name] for name in others}
 
 
 def commands() -> dict[str, tuple[str, str]]:
@@ -74,23 +71,30 @@ def find_command(name: str) -> Command:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; returns 0 when all went well, 2 for bad input, 130 when interrupted, 143 after SIGTERM."""
+    """Run one command; returns 0 after success, 2 for bad input, 130 when interrupted, 143 after SIGTERM."""
     # Waiting threads should sleep soon instead of spinning: on a busy machine, spinning threads take the cores from
     # the threads they wait for (docs/log.md). This must be set before torch is first imported.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     use_utf8_output()
-    arguments, plugins = _split_plugins(list(sys.argv[1:] if argv is None else argv))
+    arguments, files = list(sys.argv[1:] if argv is None else argv), []
+    while arguments and arguments[0].partition("=")[0] == "--plugin":
+        _, equals, file = arguments.pop(0).partition("=")
+        files.append(file if equals else arguments.pop(0) if arguments else "")
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(overview())
         return 0
     if arguments[0] in ("-V", "--version"):
-        from regard import __version__
-
         print(f"regard {__version__}")
         return 0
     try:
-        _load_plugins(plugins)
-        return _run(arguments[0], arguments[1:])
+        for file in files:
+            plugins.load(file)
+        name, *words = arguments
+        command = find_command(name)
+        options = command.parser(f"regard {name}", words).parse(words)
+        if name != "serve":  # the server does this itself for the runs that it opens with torch
+            keep_memory()
+        return command.run(options)
     except RegardError as error:
         print(f"regard: {error}", file=sys.stderr)
         return 2
@@ -106,32 +110,6 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         print(f"regard: cannot write the output ({error.strerror})", file=sys.stderr)
         return 2
-
-
-def _split_plugins(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """The arguments from the command on, and the files given before it with --plugin."""
-    plugins = []
-    while arguments and arguments[0].partition("=")[0] == "--plugin":
-        _, equals, file = arguments.pop(0).partition("=")
-        plugins.append(file if equals else arguments.pop(0) if arguments else "")
-    return arguments, plugins
-
-
-def _load_plugins(files: list[str]) -> None:
-    if not files:
-        return
-    from regard.plugins import load
-
-    for file in files:
-        load(file)
-
-
-def _run(name: str, arguments: list[str]) -> int:
-    command = find_command(name)
-    options = command.parser(f"regard {name}", arguments).parse(arguments)
-    if name != "serve":  # the server does this itself for the runs that it opens with torch
-        keep_memory()
-    return command.run(options)
 
 
 def overview() -> str:

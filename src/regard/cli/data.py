@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, get_type_hints
+from typing import get_type_hints
 
 from regard.config import Corpus
 from regard.config.recipe import describe
@@ -32,23 +32,21 @@ from regard.terminal import (
     watch,
 )  # fmt: skip
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-
-# Options
-
 
 def configure(parser: Parser) -> None:
-    """Add the actions and their options."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=_ActionParser)
-    for name, (purpose, add_options, _) in ACTIONS.items():
-        one = actions.add_parser(name, help=purpose)
-        assert isinstance(one, Parser)
-        examples = "\n".join(f"  {example}" for example in EXAMPLES[name])
-        one.description = f"{purpose[0].upper()}{purpose[1:]}.\n\n{examples}"
-        _add_corpus(one)
-        add_options(one)
+    for name, action in ACTIONS.items():
+        one = actions.add_parser(name, help=action.help[0].lower() + action.help[1:].rstrip("."))
+        one.description = "\n".join([action.help, "", *(f"  {example}" for example in action.examples)])
+        one.add_argument(
+            "--source", metavar="FILE", required=True, help="source sentences, or one file with both sides"
+        )
+        one.add_argument("--target", metavar="FILE", default="", help="target sentences, line by line")
+        for option, side in (("--from", "source"), ("--to", "target")):
+            text = f"language code of the {side}: finds it in files with several languages, and its script"
+            one.add_argument(option, dest=f"{side}_language", metavar="CODE", default="", help=text)
+        one.add_argument("--json", action="store_true", help="print JSON")
+        action.configure(one)
 
 
 class _ActionParser(Parser):
@@ -57,17 +55,7 @@ class _ActionParser(Parser):
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the action."""
-    return ACTIONS[options.action][2](options)
-
-
-def _add_corpus(parser: Parser) -> None:
-    parser.add_argument("--source", metavar="FILE", required=True, help="source sentences, or one file with both sides")
-    parser.add_argument("--target", metavar="FILE", default="", help="target sentences, line by line")
-    for option, side in (("--from", "source"), ("--to", "target")):
-        text = f"language code of the {side}: finds it in files with several languages, and its script"
-        parser.add_argument(option, dest=f"{side}_language", metavar="CODE", default="", help=text)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    return ACTIONS[options.action].run(options)
 
 
 def _configure_clean(parser: Parser) -> None:
@@ -114,6 +102,7 @@ def _amount(text: str) -> int | float:
         raise argparse.ArgumentTypeError(f'"{text}" is neither a number of pairs nor a share such as 0.05') from None
 
 
+# ---------------------------------------------------------------------------------------------------------------------
 # Actions
 
 
@@ -121,9 +110,8 @@ def _run_stats(options: argparse.Namespace) -> int:
     statistics = measure(watch(_read(options), "pairs", doing="measuring"))
     if options.json:
         _print_json(dataclasses.asdict(statistics))
-        return 0
-
-    show_statistics(statistics, _title(options), _side_names(options))
+    else:
+        show_statistics(statistics, _title(options), _side_names(options))
     return 0
 
 
@@ -139,13 +127,16 @@ def _run_clean(options: argparse.Namespace) -> int:
             if files:
                 writer.write(pair)
     if options.json:
-        _print_json(
-            {**_report_table(report), "flattened": writer.flattened, "outputs": [str(path) for path in outputs]}
-        )
-        return 0
-
-    show_report(report, _title(options))
-    show_written(outputs, writer.flattened)
+        examples = {
+            rule: [{"number": number, "source": pair.source, "target": pair.target} for number, pair in found]
+            for rule, found in report.examples.items()
+            if found
+        }
+        counts = {"read": report.read, "kept": report.kept, "removed": report.removed}
+        _print_json({**counts, "examples": examples, **_written(outputs, writer.flattened)})
+    else:
+        show_report(report, _title(options))
+        show_written(outputs, writer.flattened)
     return 0
 
 
@@ -155,24 +146,21 @@ def _run_split(options: argparse.Namespace) -> int:
     refuse_existing(outputs, force=options.force)  # now, not after minutes of reading
     pairs = watch(_read(options), "pairs", doing="comparing")
     split = plan_split(pairs, options.valid, options.test, options.seed, options.source)
-    _make_folder(options.out)
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(f"--out {options.out}: cannot make this folder ({error.strerror})") from None
     with atomic_files(outputs, force=options.force) as files:
         writers = {part: PairWriter(files[2 * place : 2 * place + 2]) for place, part in enumerate(asked)}
         for part, pair in split.deal(watch(_read(options), "pairs", len(split.parts), doing="writing"), options.source):
             writers[part].write(pair)
     flattened = sum(writer.flattened for writer in writers.values())
     if options.json:
-        answer = {
-            "sizes": split.sizes,
-            "wanted": split.wanted,
-            "components": split.components,
-            "largest": split.largest,
-        }
-        _print_json({**answer, "flattened": flattened, "outputs": [str(path) for path in outputs]})
-        return 0
-
-    show_split(split, _title(options))
-    show_written(outputs, flattened)
+        answer = {name: getattr(split, name) for name in ("sizes", "wanted", "components", "largest")}
+        _print_json(answer | _written(outputs, flattened))
+    else:
+        show_split(split, _title(options))
+        show_written(outputs, flattened)
     return 0
 
 
@@ -195,13 +183,6 @@ def _clean_outputs(options: argparse.Namespace) -> list[Path]:
     return [path for path in (options.out, options.out_source, options.out_target) if path]
 
 
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SettingsError(f"--out {folder}: cannot make this folder ({error.strerror})") from None
-
-
 def _side_names(options: argparse.Namespace) -> tuple[str, str]:
     source, target = options.source_language, options.target_language
     return (source, target) if source and target and source != target else ("source", "target")
@@ -211,23 +192,16 @@ def _title(options: argparse.Namespace) -> str:
     return " | ".join(Path(name).name for name in (options.source, options.target) if name)
 
 
-# Results
-
-
-def _report_table(report: CleaningReport) -> dict[str, object]:
-    examples = {
-        rule: [{"number": number, "source": pair.source, "target": pair.target} for number, pair in found]
-        for rule, found in report.examples.items()
-        if found
-    }
-    return {"read": report.read, "kept": report.kept, "removed": report.removed, "examples": examples}
+def _written(outputs: Sequence[Path], flattened: int) -> dict[str, object]:
+    return {"flattened": flattened, "outputs": [str(path) for path in outputs]}
 
 
 def _print_json(answer: object) -> None:
     print(json.dumps(answer, ensure_ascii=False, indent=2))
 
 
-# What people see: source and target face each other, as on the pages of a bilingual book.
+# ---------------------------------------------------------------------------------------------------------------------
+# Results: for people, source and target are side by side with the labels between them
 
 
 SOURCE, TARGET = "cyan", "magenta"
@@ -252,15 +226,17 @@ def show_statistics(statistics: CorpusStatistics, title: str, names: tuple[str, 
     if not for_people():
         show_table([], _plain_rows(statistics, counts))
         return
-    screen = console()
     show_title(title, counted(statistics.pairs, "pair"))
-    _print_facing(screen, [(names[0], "", names[1])], style="bold")
-    _print_facing(screen, [(f"{left:,}", label, f"{right:,}") for left, label, right in counts])
+    _print_facing([(names[0], "", names[1])], style="bold")
+    _print_facing([(f"{left:,}", label, f"{right:,}") for left, label, right in counts])
     for what in ("words", "characters"):
         print()
-        _print_histogram(screen, what, getattr(source, what), getattr(target, what))
+        _print_histogram(what, getattr(source, what), getattr(target, what))
     print()
-    show_note(f"{_repetition(statistics)}\n{_ratio(statistics)}\n")
+    repeated = statistics.duplicates
+    show_note(f"{counted(repeated, 'pair')} occurred before, exactly the same" if repeated else "no pair occurs twice")
+    between = f"{statistics.ratio_p05:.2f} to {statistics.ratio_p95:.2f} in 9 of 10 pairs"
+    show_note(f"{statistics.ratio:.2f} target characters per source character; {between}\n")
 
 
 def show_report(report: CleaningReport, title: str) -> None:
@@ -322,10 +298,10 @@ def show_written(outputs: Sequence[Path], flattened: int) -> None:
         show_note(f"sentences in which line ends or tabs became spaces: {flattened:,}")
 
 
-def _print_facing(screen: Console, rows: Sequence[Row], style: str = "") -> None:
+def _print_facing(rows: Sequence[Row], style: str = "") -> None:
     from rich.text import Text
 
-    side = _side_width(screen)
+    screen, side = console(), _side_width()
     for source, label, target in rows:
         line = Text.assemble(
             " " * _MARGIN,
@@ -336,39 +312,35 @@ def _print_facing(screen: Console, rows: Sequence[Row], style: str = "") -> None
         screen.print(line)
 
 
-def _print_histogram(screen: Console, what: str, source: LengthStatistics, target: LengthStatistics) -> None:
+def _side_width() -> int:
+    return (min(console().width, _WIDEST) - _GUTTER) // 2 - _MARGIN
+
+
+def _print_histogram(what: str, source: LengthStatistics, target: LengthStatistics) -> None:
     """Bars that grow outwards from the middle, one line per bucket; empty buckets at the ends are left out."""
     names = _filled_buckets(source, target)
     counts = [source.buckets[name] for name in names] + [target.buckets[name] for name in names]
     most, digits = max(counts), max(len(f"{count:,}") for count in counts)
-    room = _side_width(screen) - digits - 1
-    rows: list[Row] = []
+    room = _side_width() - digits - 1
+    rows: list[Row] = [("", f"{what} per sentence", "")]
     for name in names:
         left, right = source.buckets[name], target.buckets[name]
         left_bar = bar(left / most if most else 0, room, grows_left=True).rjust(room)
         right_bar = bar(right / most if most else 0, room)
         rows.append((f"{left_bar} {left:>{digits},}", name, f"{right:<{digits},} {right_bar}"))
-    _print_facing(screen, [("", f"{what} per sentence", "")])
-    _print_facing(screen, rows)
-    _print_facing(screen, [("", "", ""), *_spread(source, target)])
+    rows += [
+        ("", "", ""),
+        (f"{source.mean:.1f}", "mean", f"{target.mean:.1f}"),
+        (f"{source.p95:,}", "95 % have at most", f"{target.p95:,}"),
+        (f"{source.longest:,}", "longest", f"{target.longest:,}"),
+    ]
+    _print_facing(rows)
 
 
 def _filled_buckets(source: LengthStatistics, target: LengthStatistics) -> list[str]:
     names = list(source.buckets)
     filled = [place for place, name in enumerate(names) if source.buckets[name] or target.buckets[name]]
     return names[filled[0] : filled[-1] + 1] if filled else names
-
-
-def _spread(source: LengthStatistics, target: LengthStatistics) -> list[Row]:
-    return [
-        (f"{source.mean:.1f}", "mean", f"{target.mean:.1f}"),
-        (f"{source.p95:,}", "95 % have at most", f"{target.p95:,}"),
-        (f"{source.longest:,}", "longest", f"{target.longest:,}"),
-    ]
-
-
-def _side_width(screen: Console) -> int:
-    return (min(screen.width, _WIDEST) - _GUTTER) // 2 - _MARGIN
 
 
 def _plain_rows(statistics: CorpusStatistics, counts: Sequence[tuple[int, str, int]]) -> Iterator[Sequence[object]]:
@@ -385,38 +357,37 @@ def _plain_rows(statistics: CorpusStatistics, counts: Sequence[tuple[int, str, i
             yield f"sentences with {name} {what}", left.buckets[name], right.buckets[name]
 
 
-def _repetition(statistics: CorpusStatistics) -> str:
-    repeated = statistics.duplicates
-    return f"{counted(repeated, 'pair')} occurred before, exactly the same" if repeated else "no pair occurs twice"
-
-
-def _ratio(statistics: CorpusStatistics) -> str:
-    between = f"{statistics.ratio_p05:.2f} to {statistics.ratio_p95:.2f} in 9 of 10 pairs"
-    return f"{statistics.ratio:.2f} target characters per source character; {between}"
-
-
 def _percent(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f} %" if whole else "0 %"
 
 
-Action = tuple[str, Callable[[Parser], None], Callable[[argparse.Namespace], int]]
-ACTIONS: dict[str, Action] = {
-    "stats": ("count sentences, words and repetitions, and draw their lengths", lambda parser: None, _run_stats),
-    "clean": ("remove pairs that would harm training, and report why", _configure_clean, _run_clean),
-    "split": ("divide into train, valid and test, with no sentence in two of them", _configure_split, _run_split),
-}
-EXAMPLES = {
-    "stats": (
-        "regard data stats --source a.en --target a.de",
-        "regard data stats --source memory.tmx --from en --to de --json",
+ACTIONS = {
+    "stats": Command(
+        "Count sentences, words and repetitions, and draw their lengths.",
+        lambda parser: None,
+        _run_stats,
+        examples=(
+            "regard data stats --source a.en --target a.de",
+            "regard data stats --source memory.tmx --from en --to de --json",
+        ),
     ),
-    "clean": (
-        "regard data clean --source a.tsv.gz --from en --to es --report",
-        "regard data clean --source a.tsv.gz --from en --to es --out clean.tsv.gz",
+    "clean": Command(
+        "Remove pairs that would harm training, and report why.",
+        _configure_clean,
+        _run_clean,
+        examples=(
+            "regard data clean --source a.tsv.gz --from en --to es --report",
+            "regard data clean --source a.tsv.gz --from en --to es --out clean.tsv.gz",
+        ),
     ),
-    "split": (
-        "regard data split --source a.en --target a.de --valid 1000 --out parts",
-        "regard data split --source memory.tmx --from en --to de --valid 1000 --test 0.05 --out parts",
+    "split": Command(
+        "Divide into train, valid and test, with no sentence in two of them.",
+        _configure_split,
+        _run_split,
+        examples=(
+            "regard data split --source a.en --target a.de --valid 1000 --out parts",
+            "regard data split --source memory.tmx --from en --to de --valid 1000 --test 0.05 --out parts",
+        ),
     ),
 }
 COMMANDS = {
@@ -424,6 +395,6 @@ COMMANDS = {
         "Measure, clean and split a corpus of sentence pairs. `regard data ACTION --help` shows the options.",
         configure,
         run,
-        examples=tuple(lines[0] for lines in EXAMPLES.values()),
+        examples=tuple(action.examples[0] for action in ACTIONS.values()),
     )
 }

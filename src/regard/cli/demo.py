@@ -17,7 +17,6 @@ from regard.terminal import Command, Parser, console, show_table
 
 if TYPE_CHECKING:
     from regard.run import Run
-    from regard.tasks.chat.chatbot import Chatbot
 
 SHOWN, LONGEST_SHOWN = 12, 42
 SAID = (
@@ -35,7 +34,6 @@ SAID = (
 
 
 def configure(parser: Parser) -> None:
-    """Add the options."""
     parser.add_argument("what", nargs="?", choices=list(DEMOS), metavar="|".join(DEMOS), default=next(iter(DEMOS)),
                         help="the task (default: translate)")  # fmt: skip
     parser.add_argument("--out", metavar="DIR", help="the run folder (default: runs/demo, or runs/demo-chat)")
@@ -60,7 +58,10 @@ def run(options: argparse.Namespace) -> int:
             table = read_table(recipe)
         opened = start(resolve(table), folder)
     demo.show(opened)
-    _show_next(opened, demo)
+    command = "regard" if shutil.which("regard") else os.path.relpath(sys.argv[0])
+    print(f"The report is {opened.folder / 'report.html'}; open it in a browser. Then try:\n")
+    for line in demo.next:
+        print("  " + line.format(regard=command, run=opened.folder))
     return 0
 
 
@@ -95,6 +96,8 @@ def show_conversation(run: Run) -> None:
     from rich.markup import escape
 
     from regard.tasks.chat.chatbot import load
+    from regard.tasks.chat.data import make_pairs, read_dialogues
+    from regard.tasks.seq2seq import mean_loss, perplexity
 
     screen, chatbot = console(), load(run.folder)
     turns: list[str] = []
@@ -103,38 +106,22 @@ def show_conversation(run: Run) -> None:
         turns.append(said)
         turns.append(chatbot.reply(turns).text)
         screen.print(f"  [dim]you[/]    {escape(said)}\n  [dim]model[/]  [cyan]{escape(turns[-1])}[/]", soft_wrap=True)
-    scores = run.card["scores"]["test"]
+    scores, model = run.card["scores"]["test"], chatbot.translator
+    dialogues = (dialogue for corpus in run.recipe.data.test for dialogue in read_dialogues(corpus))
+    pairs = [pair for dialogue in dialogues for pair in make_pairs(dialogue, 1)]  # each reply, given one turn
+    of_last_turn = perplexity(mean_loss(model.model, model.source, model.target, pairs))
     screen.print(
         f"\nPerplexity [bold]{scores['perplexity']:.2f}[/] on {scores['sentences']:,} replies in conversations that "
         f"are not in the training data, after {_minutes(run)} of training.\nThe same model, given only the last turn: "
-        f"[bold]{perplexity_of_last_turn(chatbot, run):.2f}[/]. Earlier turns help.\n",
+        f"[bold]{of_last_turn:.2f}[/]. Earlier turns help.\n",
         soft_wrap=True,
     )
-
-
-def perplexity_of_last_turn(chatbot: Chatbot, run: Run) -> float:
-    """Perplexity of the replies of the test part, each given only the turn before it."""
-    from regard.tasks.chat.data import make_pairs, read_dialogues
-    from regard.tasks.seq2seq import mean_loss, perplexity
-
-    dialogues = (dialogue for corpus in run.recipe.data.test for dialogue in read_dialogues(corpus))
-    pairs = [pair for dialogue in dialogues for pair in make_pairs(dialogue, 1)]
-    translator = chatbot.translator
-    return perplexity(mean_loss(translator.model, translator.source, translator.target, pairs))
 
 
 def _minutes(run: Run) -> str:
     from regard.training.plan import duration
 
     return duration(run.card["training"]["seconds"])
-
-
-def _show_next(run: Run, demo: Demo) -> None:
-    """Print where the report is and what to try next."""
-    command = "regard" if shutil.which("regard") else os.path.relpath(sys.argv[0])
-    print(f"The report is {run.folder / 'report.html'}; open it in a browser. Then try:\n")
-    for line in demo.next:
-        print("  " + line.format(regard=command, run=run.folder))
 
 
 class Demo(NamedTuple):

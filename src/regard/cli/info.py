@@ -1,4 +1,4 @@
-"""`regard info`: the card of a run, or the layers of an architecture."""
+"""`regard info`: the card of a run, or the layers of an architecture. `regard verify`: checksums of a run's files."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 from regard.config import DataSettings, ModelSettings
 from regard.config.recipe import describe, find_task
 from regard.errors import SettingsError
+from regard.export.folder import MARK, check_export
 from regard.models import build, settings_of
+from regard.run import CHECKED, Run
 from regard.terminal import Command, Parser, show_table, show_title
 
 if TYPE_CHECKING:
     from regard.models.base import Network
-    from regard.run import Run
 
 
 SHOWN_OF_TRAINING = ("step", "best_step", "seconds", "tokens", "flops", "stopped")
 
 
 def configure(parser: Parser) -> None:
-    """Add the options."""
     parser.add_argument("run", metavar="RUN", nargs="?", help="the run folder")
     parser.add_argument(
         "--arch", metavar="NAME", help="an architecture, e.g. transformer-small (list: regard settings model)"
@@ -34,7 +34,6 @@ def configure(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show."""
     if bool(options.run) == bool(options.arch):
         raise SettingsError("info needs either a run folder or --arch NAME")
     facts = arch_facts(options.arch, options.vocabulary) if options.arch else run_facts(options.run)
@@ -48,19 +47,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def run_facts(folder: str) -> dict[str, Any]:
-    """The card of a run, with its folder."""
-    from regard.run import Run
-
+    """The card of a run, with its folder and, if training is not finished, how far it has come."""
     opened = Run.open(folder)
-    return {"run": str(opened.folder), **_unfinished(opened), **opened.card}
-
-
-def _unfinished(opened: Run) -> dict[str, str]:
-    """How far an unfinished training has come."""
+    facts: dict[str, Any] = {"run": str(opened.folder)}
     states = sorted((opened.folder / "checkpoints").glob("*.json"))
-    if opened.is_finished or not states:
-        return {}
-    return {"unfinished": f'at step {int(states[-1].stem):,}; continue with "regard resume {opened.folder}"'}
+    if states and not opened.is_finished:
+        facts["unfinished"] = f'at step {int(states[-1].stem):,}; continue with "regard resume {opened.folder}"'
+    return facts | opened.card
 
 
 def arch_facts(arch: str, vocabulary: int) -> dict[str, Any]:
@@ -107,17 +100,13 @@ def show_arch(facts: dict[str, Any]) -> None:
     settings = [(key, str(value), texts[key]) for key, value in facts["settings"].items() if key != "arch"]
     show_table(["setting", "value", "meaning"], settings)
     print()
-    layers = [
-        (layer["name"], f"x{layer['count']}", _shapes(layer["shapes"]), f"{layer['parameters']:,}")
-        for layer in facts["layers"]
-    ]
+    layers = []
+    for layer in facts["layers"]:
+        shapes = " ".join("x".join(map(str, shape)) for shape in layer["shapes"])
+        layers.append((layer["name"], f"x{layer['count']}", shapes, f"{layer['parameters']:,}"))
     show_table(["layer", "", "weights", "parameters"], [*layers, ("all", "", "", f"{facts['parameters']:,}")])
     flops = ", ".join(f"{value / 1e6:.1f} MFLOP per {name.replace('_', ' ')}" for name, value in facts["flops"].items())
     print(f"\nforward pass: {flops}; a training step takes three times that")
-
-
-def _shapes(shapes: list[tuple[int, ...]]) -> str:
-    return " ".join("x".join(map(str, shape)) for shape in shapes)
 
 
 def show_card(card: dict[str, Any]) -> None:
@@ -154,11 +143,42 @@ def _flat(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
+# `regard verify`
+
+
+def configure_verify(parser: Parser) -> None:
+    parser.add_argument("run", metavar="RUN", help="the run folder")
+    parser.add_argument(
+        "--accept", action="store_true", help="store new checksums: you have changed the files of the run yourself"
+    )
+
+
+def run_verify(options: argparse.Namespace) -> int:
+    opened = Run.open(options.run)
+    if options.accept:
+        opened.checksums.accept(CHECKED)
+    found = opened.checksums.check_all()
+    for mark in sorted(opened.folder.glob(f"*/{MARK}")):
+        found |= {f"{mark.parent.name}/{name}": wrong for name, wrong in check_export(mark.parent).items()}
+    for name, wrong in found.items():
+        print(f"{wrong or 'ok':<8} {name}")
+    if not found:
+        print(f"{opened.folder}: has no checksums")
+    return 2 if any(found.values()) else 0
+
+
 COMMANDS = {
     "info": Command(
         "Show the card of a run: data, sizes, cost, scores with signatures. Or the layers of an architecture.",
         configure,
         run,
         examples=("regard info runs/demo", "regard info --arch transformer-base --vocabulary 37000"),
-    )
+    ),
+    "verify": Command(
+        "Compare the files of a run, and of the exports in its folder, with the checksums that were stored when they\n"
+        "were written. Prints one line per file; the exit code is 2 if a file is damaged or missing.",
+        configure_verify,
+        run_verify,
+        examples=("regard verify runs/en-de", "regard verify runs/en-de --accept"),
+    ),
 }

@@ -1,4 +1,8 @@
-"""`regard inspect`: one page that shows how a model reached a result. The task of the run makes its content."""
+"""`regard inspect`: one page that shows how a model reached a result. The task of the run makes its content.
+
+The inspect.py of a task has OPTIONS, PAGE, read(argument), inspect(run, input, log=..., **options), summary(data) and,
+if "measure" is one of its options, measure(run, pairs, sentences, log).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from regard.tasks import has_part, part
 from regard.terminal import Command, Parser, status
 
 FEWEST = 20
-"""Sentences below which a comparison says nothing."""
+"""Fewest sentences on which explanations are compared."""
 OF_ONE_TASK = {
     "target": "looks at a given translation",
     "context": "gives the turns before the last one of a conversation",
@@ -26,7 +30,6 @@ OF_ONE_TASK = {
 
 
 def configure(parser: Parser) -> None:
-    """Add the options."""
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument(
         "sentence", metavar="TEXT", nargs="?", help="the sentence to translate, or the text to label (or its file)"
@@ -52,15 +55,14 @@ def configure(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Inspect."""
     opened = Run.open(options.run)  # a wrong name is reported before anything is loaded
     task = opened.recipe.data.task
-    content = _find(opened, task)
+    if not has_part(task, "inspect"):
+        raise SettingsError(f"{opened.folder}: there is nothing to inspect in a run of the task {task}")
+    content = part(task, "inspect")
     for name, purpose in OF_ONE_TASK.items():
         if getattr(options, name) and name not in content.OPTIONS:
-            raise SettingsError(
-                f"--{name.replace('_', '-')} {purpose}; {opened.folder} is a run of the task {task}: leave it out"
-            )
+            raise SettingsError(f"--{name} {purpose}; {opened.folder} is a run of the task {task}: leave it out")
     if options.measure:
         return _measure(content, opened, options)
     if not (options.sentence or "").strip():
@@ -80,15 +82,6 @@ def run(options: argparse.Namespace) -> int:
     print(content.summary(data))
     print(f"\nOpen {out} in a browser ({out.stat().st_size / 1e6:.1f} MB, needs no network).")
     return 0
-
-
-def _find(opened: Run, task: str) -> ModuleType:
-    """The part of a task that inspects: OPTIONS, PAGE, read(argument), inspect(run, input, log=..., **options),
-    summary(data) and, if it has the option, measure(run, pairs, sentences, log).
-    """
-    if not has_part(task, "inspect"):
-        raise SettingsError(f"{opened.folder}: there is nothing to inspect in a run of the task {task}")
-    return part(task, "inspect")
 
 
 def _measure(content: ModuleType, opened: Run, options: argparse.Namespace) -> int:

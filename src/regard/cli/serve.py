@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-from dataclasses import MISSING, fields
+from dataclasses import asdict, fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from regard.config.recipe import describe
@@ -18,40 +18,33 @@ NEEDED = ("fastapi", "uvicorn", "prometheus_client", "python_multipart")
 
 
 def configure(parser: Parser) -> None:
-    """Add the options."""
+    """Add the options; one for each server setting. An option that is not given leaves the setting's default."""
     parser.add_argument("runs", metavar="RUN", nargs="*", help="run folders; chosen by language pair or by name")
     parser.add_argument("--new-key", metavar="FILE", help="make an API key, add it to this file, print it, and exit")
-    helps, hints, plain = describe(ServerSettings), get_type_hints(ServerSettings), ServerSettings()
-    for setting in fields(ServerSettings):
-        name = setting.name
-        add_option(parser, name, hints[name], helps[name], getattr(plain, name))
-
-
-def add_option(parser: Parser, name: str, kind: Any, text: str, default: Any) -> None:
-    """Add an option for a server setting; an option that is not given leaves the setting's default."""
-    flag = f"--{name.replace('_', '-')}"
-    shown = "" if default in ("", (), False) else f" (default: {default})"
-    text = (brief(text) + shown).replace("%", "%%")
-    how: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS, "help": text}
-    if kind is bool:
-        parser.add_argument(flag, action="store_true", **how)
-    elif get_origin(kind) is Literal:
-        parser.add_argument(flag, choices=get_args(kind), metavar="|".join(get_args(kind)), **how)
-    elif get_origin(kind) is tuple:
-        parser.add_argument(flag, action="append", metavar="NAME", **how)
-    else:
-        parser.add_argument(flag, type=kind, metavar={int: "N", float: "SECONDS"}.get(kind, name.upper()), **how)
+    helps, hints = describe(ServerSettings), get_type_hints(ServerSettings)
+    for name, default in asdict(ServerSettings()).items():
+        flag, kind = f"--{name.replace('_', '-')}", hints[name]
+        shown = "" if default in ("", (), False) else f" (default: {default})"
+        text = (brief(helps[name]) + shown).replace("%", "%%")
+        how: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS, "help": text}
+        if kind is bool:
+            parser.add_argument(flag, action="store_true", **how)
+        elif get_origin(kind) is Literal:
+            parser.add_argument(flag, choices=get_args(kind), metavar="|".join(get_args(kind)), **how)
+        elif get_origin(kind) is tuple:
+            parser.add_argument(flag, action="append", metavar="NAME", **how)
+        else:
+            parser.add_argument(flag, type=kind, metavar={int: "N", float: "SECONDS"}.get(kind, name.upper()), **how)
 
 
 def given_settings(options: argparse.Namespace) -> ServerSettings:
     """The settings, with the options that were given."""
-    given = {setting.name: getattr(options, setting.name, MISSING) for setting in fields(ServerSettings)}
-    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
-    return ServerSettings(**{name: value for name, value in values.items() if value is not MISSING})
+    names = {setting.name for setting in fields(ServerSettings)}
+    given: dict[str, Any] = {name: value for name, value in vars(options).items() if name in names}
+    return ServerSettings(**given | {name: tuple(value) for name, value in given.items() if isinstance(value, list)})
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve."""
     if options.new_key:
         from regard.server.api_keys import add_key
 

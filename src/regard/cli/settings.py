@@ -14,7 +14,7 @@ from regard.config import DEFAULT_ARCH, Corpus, ModelSettings, presets
 from regard.config import settings_of as settings_of_arch
 from regard.config.recipe import all_sections, describe, find_task, join_tables
 from regard.errors import SettingsError, nearest
-from regard.terminal import Command, Parser, brief, for_people, listed, show_table, show_title
+from regard.terminal import Command, Parser, brief, console, for_people, listed, show_table, show_title
 
 TYPES = {int: "integer", float: "number", bool: "true or false", str: "text"}
 
@@ -36,21 +36,12 @@ class Setting:
     """The values that it may have, if they are few."""
 
 
-def sections() -> dict[str, type]:
-    """The sections of a recipe and their dataclasses, without that of the model."""
-    return all_sections()
-
-
 def model_sections() -> dict[str, type]:
     """The section of the model, once for each kind of architecture."""
     named: dict[type, list[str]] = {}
     for name, model in presets().items():
         named.setdefault(type(model), []).append(name)
     return {f"model ({', '.join(names)})": kind for kind, names in named.items()}
-
-
-def _all() -> dict[str, type]:
-    return sections() | model_sections()
 
 
 def settings_of(section: type, arch: str = "") -> list[Setting]:
@@ -85,11 +76,7 @@ def _type_text(hint: Any) -> str:
     return TYPES.get(hint, str(hint))
 
 
-# The command
-
-
 def configure(parser: Parser) -> None:
-    """Add the options."""
     parser.add_argument(
         "what", metavar="SECTION|TASK", nargs="?", help="a section (e.g. train, search), a task or an architecture"
     )
@@ -98,28 +85,38 @@ def configure(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show."""
     if options.markdown:
         print(settings_page(), end="")
         return 0
-    chosen = _choose(options.what) if options.what else None
+    chosen = _choose(options.what) if options.what else all_sections() | model_sections()
     arch = options.what if options.what in registry.ARCHITECTURES else ""
     if options.json:
-        found = chosen if chosen is not None else _all()
-        facts = {name: [asdict(one) for one in settings_of(kind, arch)] for name, kind in found.items()}
+        facts = {name: [asdict(one) for one in settings_of(kind, arch)] for name, kind in chosen.items()}
         print(json.dumps(facts, indent=2, ensure_ascii=False))
-    elif chosen is None:
-        _show_sections()
-    else:
+    elif options.what:
         for name, kind in chosen.items():
             _show_section(name, kind, arch)
-        _show_defaults(options.what)
+        if options.what in registry.TASKS and (defaults := task_defaults(options.what)):
+            show_title(f"Defaults of the task {options.what}")
+            show_table(["setting", "default"], defaults.items())
+    else:
+        rows = [(name, len(settings_of(kind)), _meaning(kind)) for name, kind in chosen.items()]
+        show_title("Sections of a recipe", "regard settings SECTION shows one")
+        show_table(["section", "settings", "meaning"], rows)
+        if for_people():
+            print(
+                '\n  Change a setting with --set, e.g. "regard train ... --set train.seed=2", or in a recipe (TOML).\n'
+            )
     return 0
+
+
+def _meaning(section: type) -> str:
+    return " ".join(str(section.__doc__).split())
 
 
 def _choose(what: str) -> dict[str, type]:
     """The sections meant by the name of a section, a task or an architecture."""
-    known = sections()
+    known = all_sections()
     if what in known:
         return {what: known[what]}
     if what == "model":
@@ -133,16 +130,8 @@ def _choose(what: str) -> dict[str, type]:
     raise SettingsError(f'there is no section "{what}"{guess or others}')
 
 
-def _show_sections() -> None:
-    rows = [(name, len(settings_of(kind)), " ".join(str(kind.__doc__).split())) for name, kind in _all().items()]
-    show_title("Sections of a recipe", "regard settings SECTION shows one")
-    show_table(["section", "settings", "meaning"], rows)
-    if for_people():
-        print('\n  Change a setting with --set, e.g. "regard train ... --set train.seed=2", or in a recipe (TOML).\n')
-
-
 def _show_section(name: str, kind: type, arch: str) -> None:
-    show_title(name, " ".join(str(kind.__doc__).split()))
+    show_title(name, _meaning(kind))
     prefix = name.partition(" ")[0]
     found = settings_of(kind, arch)
     if not for_people():
@@ -152,8 +141,6 @@ def _show_section(name: str, kind: type, arch: str) -> None:
         show_table(["setting", "default", "type", "meaning"], shown)
         return
     from rich.text import Text
-
-    from regard.terminal import console
 
     screen = console()
     for one in found:
@@ -165,16 +152,6 @@ def _show_section(name: str, kind: type, arch: str) -> None:
             screen.print(Text.assemble(" " * 6, (f"{preset:<18} ", "dim"), (value, "cyan")))
 
 
-def _show_defaults(what: str) -> None:
-    """What a task has in place of the general defaults."""
-    if what in registry.TASKS and (rows := list(task_defaults(what).items())):
-        show_title(f"Defaults of the task {what}")
-        show_table(["setting", "default"], rows)
-
-
-# Tasks
-
-
 def task_defaults(task: str) -> dict[str, str]:
     """The defaults that a task has in place of the general ones, as TOML."""
     facts = find_task(task)
@@ -184,21 +161,16 @@ def task_defaults(task: str) -> dict[str, str]:
 
 def task_help(task: str) -> str:
     """The settings of a task, for the end of `regard train --task TASK --help`."""
-    known = sections()
     lines = []
-    if task in known:
-        shown = {f"{task}.{one.name} = {one.default}": brief(one.help) for one in settings_of(known[task])}
+    if section := all_sections().get(task):
+        shown = {f"{task}.{one.name} = {one.default}": brief(one.help) for one in settings_of(section)}
         lines = [f"settings of {task} (for --set):", *(line[:100] for line in listed(shown)), ""]
     return "\n".join([*lines, "regard settings lists every setting."]).replace("%", "%%")
 
 
-# docs/settings.md
-
-
 def settings_page() -> str:
-    """All settings as a Markdown page."""
-    known = _all()
-    known = {"data": known["data"], "data.train": Corpus} | known
+    """All settings as a Markdown page: docs/settings.md."""
+    known = {"data": all_sections()["data"], "data.train": Corpus} | all_sections() | model_sections()
     parts = [
         "# Settings",
         "",
@@ -209,14 +181,17 @@ def settings_page() -> str:
         "Without a recipe, `regard train` chooses many of them from the data ([training.md](training.md)); some tasks",
         "have [defaults of their own](#defaults-of-the-tasks).",
         "",
-        *_wrapped(
+        *textwrap.wrap(
             "`model.arch` names the preset that the other settings of the model start from: "
             f"{_listed(registry.ARCHITECTURES)}. A recipe without it has `{DEFAULT_ARCH}`, or the default of its task. "
-            "`regard info --arch NAME` shows one."
+            "`regard info --arch NAME` shows one.",
+            width=120,
+            break_long_words=False,
+            break_on_hyphens=False,
         ),
     ]
     for name, section in known.items():
-        parts += ["", f"## {name}", "", " ".join(str(section.__doc__).split()), "", *_section_table(section)]
+        parts += ["", f"## {name}", "", _meaning(section), "", *_section_table(section)]
     return "\n".join([*parts, "", "## Defaults of the tasks", "", *_task_table()]) + "\n"
 
 
@@ -248,10 +223,6 @@ def _task_table() -> Iterator[str]:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False)
 
 
 COMMANDS = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
 def configure(parser: Parser) -> None:
     """Add the options; with `--task TASK --help`, only those of the task are shown, and its settings."""
     parser.add_argument("recipe", nargs="?", metavar="FILE", help="a recipe (TOML), or the training data of a task")
-    task = _asked_task(parser.arguments)
+    words = [part for word in parser.arguments for part in word.split("=", 1)]
+    task = next((after for word, after in pairwise(words) if word == "--task"), None)
     parser.add_argument("--task", dest="data.task", choices=TASKS, metavar="NAME", help=f"one of {', '.join(TASKS)}")
     add_data(parser, pairs=task in (None, DataSettings.task))
-    run = add_run(parser)
-    run.add_argument("--arch", metavar="NAME", dest="model.arch", help="architecture, e.g. transformer-small, bahdanau")
+    add_run(parser).add_argument(
+        "--arch", metavar="NAME", dest="model.arch", help="architecture, e.g. transformer-small, bahdanau"
+    )
     parser.epilog = "regard settings lists every setting; regard train --task NAME --help shows the options of a task."
     if task and "--help" in parser.arguments:
         from regard.cli.settings import task_help
@@ -34,21 +37,11 @@ def configure(parser: Parser) -> None:
         parser.epilog = task_help(task)
 
 
-def _asked_task(arguments: Sequence[str]) -> str | None:
-    """The task on the command line, before it is parsed."""
-    for place, word in enumerate(arguments):
-        if word == "--task":
-            return next(iter(arguments[place + 1 :]), None)
-        if word.startswith("--task="):
-            return word.removeprefix("--task=")
-    return None
-
-
 def add_data(parser: Parser, *, pairs: bool = True) -> None:
     """Add the options that name corpora; the help shows those for sentence pairs if the task has pairs."""
 
-    def text(said: str) -> str:
-        return said if pairs else argparse.SUPPRESS
+    def text(shown: str) -> str:
+        return shown if pairs else argparse.SUPPRESS
 
     data = parser.add_argument_group("data")
     data.add_argument(
@@ -69,7 +62,6 @@ def add_data(parser: Parser, *, pairs: bool = True) -> None:
 
 
 def add_run(parser: Parser) -> argparse._ArgumentGroup:
-    """The options of a run."""
     run = parser.add_argument_group("run")
     run.add_argument(
         "--out", metavar="DIR", help="the run folder to make (default: runs/ and the languages, file or model)"
@@ -82,35 +74,31 @@ def add_run(parser: Parser) -> argparse._ArgumentGroup:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Train."""
     task = getattr(options, "data.task") or DataSettings.task
-    is_data = task != DataSettings.task and Path(options.recipe or "").suffix != ".toml"
-    if options.recipe and is_data:
+    if options.recipe and task != DataSettings.task and Path(options.recipe).suffix != ".toml":
         options.source.append(options.recipe)
         options.recipe = None
     table = given_table(options)
     if not options.recipe and "train" not in table["data"]:
         raise SettingsError('nothing to train on: give --source and --target, or a recipe (see "regard train --help")')
-
-    if options.out and not started_by_torchrun():
-        Run.refuse_existing(options.out)
+    _refuse_existing(options.out)
 
     from regard.tasks.train import resolve
 
     return follow(resolve(table, options.recipe, options.set), options)
 
 
-def started_by_torchrun() -> bool:
-    """Whether torchrun started this process; it may be a restart, in a folder that already exists."""
-    return "TORCHELASTIC_RUN_ID" in os.environ
+def _refuse_existing(out: str) -> None:
+    """Refuse a run folder that exists, unless torchrun started this process: it may be a restart in that folder."""
+    if out and "TORCHELASTIC_RUN_ID" not in os.environ:
+        Run.refuse_existing(out)
 
 
 def given_table(options: argparse.Namespace) -> dict[str, Any]:
     """The settings given by the options, as nested tables."""
     table = given_settings(options)
     data = table.setdefault("data", {})
-    corpora = pair_up(options.source, options.target)
-    if corpora:
+    if corpora := pair_up(options.source, options.target):
         data["train"] = corpora
     for part in ("valid", "test"):
         source, target = getattr(options, f"{part}_source"), getattr(options, f"{part}_target")
@@ -165,35 +153,24 @@ def guess_languages(data: dict[str, Any]) -> None:
             data.setdefault(f"{side}_language", code)
 
 
-# `regard finetune`
-
-
 def configure_finetune(parser: Parser) -> None:
-    """Add the options."""
     parser.add_argument("base", metavar="RUN", help="the run to start from")
     add_data(parser)
     add_run(parser)
 
 
 def run_finetune(options: argparse.Namespace) -> int:
-    """Fine-tune."""
     table = given_table(options)
     if "train" not in table["data"]:
         raise SettingsError('nothing to train on: give --source and --target (see "regard finetune --help")')
-
-    if options.out and not started_by_torchrun():
-        Run.refuse_existing(options.out)
+    _refuse_existing(options.out)
 
     from regard.tasks.train import resolve_finetune
 
     return follow(resolve_finetune(options.base, table, options.set), options)
 
 
-# `regard resume`
-
-
 def configure_resume(parser: Parser) -> None:
-    """Add the options."""
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument(
         "--set", action="append", default=[], metavar="A.B=C",
@@ -202,7 +179,6 @@ def configure_resume(parser: Parser) -> None:
 
 
 def run_resume(options: argparse.Namespace) -> int:
-    """Resume."""
     from regard.tasks.train import log_result, resume
 
     log_result(resume(options.run, options.set))
