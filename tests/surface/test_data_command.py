@@ -94,7 +94,7 @@ class TestClean:
         assert (found["read"], found["kept"], found["outputs"]) == (6, 3, [])
         removed = found["removed"]
         assert isinstance(removed, dict)
-        assert list(removed) == [rule.name for rule in RULES]
+        assert list(removed) == list(RULES)
         assert {rule: count for rule, count in removed.items() if count} == {"empty": 1, "html": 1, "duplicate": 1}
         assert found["examples"] == {
             "empty": [{"number": 3, "source": "", "target": "vuoto"}],

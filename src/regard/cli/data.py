@@ -252,13 +252,13 @@ def show_report(report: CleaningReport, title: str) -> None:
     show_title(title, counted(report.read, "pair"))
     print(f"  {report.kept:,} kept, {removed:,} removed ({_percent(removed, report.read)})\n")
     width = max(len(f"{count:,}") for count in report.removed.values())
-    for rule in RULES:
-        count = report.removed[rule.name]
-        line = Text.assemble("  ", (f"{rule.name:<10}", "bold"), f"{count:>{width},}  ", (rule.meaning, QUIET))
+    for rule, meaning in RULES.items():
+        count = report.removed[rule]
+        line = Text.assemble("  ", (f"{rule:<10}", "bold"), f"{count:>{width},}  ", (meaning, QUIET))
         if not count:
             line.stylize(QUIET)
         console().print(line)
-        for number, pair in report.examples[rule.name]:
+        for number, pair in report.examples[rule]:
             for start, side, style in ((f"{number:>10,}  ", pair.source, SOURCE), (" " * 12, pair.target, TARGET)):
                 shown = Text.assemble((start, QUIET), (printable(side), style))
                 console().print(shown, no_wrap=True, overflow="ellipsis", crop=True)

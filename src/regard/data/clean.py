@@ -6,12 +6,12 @@ pairs add up to the pairs that were read.
 
 from __future__ import annotations
 
-import dataclasses
 import html.entities
 import itertools
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from regard.data.pairs import Pair
@@ -61,17 +61,17 @@ class CleaningSettings:
             raise SettingsError("min_script must be between 0 and 1")
 
 
-Check = Callable[[Pair], bool]
-"""True for a pair to remove."""
-
-
-class CleaningRule(NamedTuple):
-    """One reason to remove a pair."""
-
-    name: str
-    meaning: str
-    make: Callable[[CleaningSettings, Sequence[Pair]], Check | None]
-    """Makes the check from the settings and the first pairs of the corpus; None if the settings turn it off."""
+RULES = {
+    "empty": "one side is empty",
+    "control": "control characters, or U+FFFD in place of a lost character",
+    "html": "HTML tags or entities left in the text",
+    "long": "too many words or characters",
+    "ratio": "one side much longer than the other",
+    "copy": "the target is a copy of the source",
+    "script": "letters of a script that the language does not use",
+    "duplicate": "the same pair occurred before",  # last: it remembers every pair it sees
+}
+"""Reasons to remove a pair, in the order in which they are tried."""
 
 
 class RemovedExample(NamedTuple):
@@ -87,11 +87,9 @@ class CleaningReport:
 
     read: int = 0
     kept: int = 0
-    removed: dict[str, int] = dataclasses.field(default_factory=lambda: {rule.name: 0 for rule in RULES})
+    removed: dict[str, int] = field(default_factory=lambda: dict.fromkeys(RULES, 0))
     """Pairs by the first rule that matched them, in the order of the table."""
-    examples: dict[str, list[RemovedExample]] = dataclasses.field(
-        default_factory=lambda: {rule.name: [] for rule in RULES}
-    )
+    examples: dict[str, list[RemovedExample]] = field(default_factory=lambda: {name: [] for name in RULES})
     """The first few removed pairs of each rule."""
 
 
@@ -100,22 +98,22 @@ def clean(
 ) -> tuple[Iterator[Pair], CleaningReport]:
     """The pairs that pass every rule, as a stream, and a report that is filled while they are read."""
     report = CleaningReport()
-    return _keep(iter(pairs), settings, examples, report), report
 
+    def keep(pairs: Iterator[Pair]) -> Iterator[Pair]:
+        head = list(itertools.islice(pairs, SAMPLE))
+        checks = _make_checks(settings, head)
+        for number, pair in enumerate(itertools.chain(head, pairs), 1):
+            report.read = number
+            name = next((name for name, check in checks.items() if check(pair)), None)
+            if name is None:
+                report.kept += 1
+                yield pair
+                continue
+            report.removed[name] += 1
+            if len(report.examples[name]) < examples:
+                report.examples[name].append(RemovedExample(number, pair))
 
-def _keep(pairs: Iterator[Pair], settings: CleaningSettings, examples: int, report: CleaningReport) -> Iterator[Pair]:
-    head = list(itertools.islice(pairs, SAMPLE))
-    checks = [(rule.name, check) for rule in RULES if (check := rule.make(settings, head))]
-    for number, pair in enumerate(itertools.chain(head, pairs), 1):
-        report.read = number
-        name = next((name for name, check in checks if check(pair)), None)
-        if name is None:
-            report.kept += 1
-            yield pair
-            continue
-        report.removed[name] += 1
-        if len(report.examples[name]) < examples:
-            report.examples[name].append(RemovedExample(number, pair))
+    return keep(iter(pairs)), report
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -134,99 +132,54 @@ _TAG = re.compile(
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|([A-Za-z][A-Za-z0-9]{1,30}));")
 
 
-def _empty(settings: CleaningSettings, head: Sequence[Pair]) -> Check:
-    return lambda pair: not (pair.source.strip() and pair.target.strip())
+def _make_checks(settings: CleaningSettings, head: Sequence[Pair]) -> dict[str, Callable[[Pair], bool]]:
+    """The checks that the settings turn on, in the order of `RULES`: True for a pair to remove.
 
-
-def _control(settings: CleaningSettings, head: Sequence[Pair]) -> Check | None:
-    if not settings.drop_control:
-        return None
-    return lambda pair: any(map(_CONTROL.search, pair))
-
-
-def _html(settings: CleaningSettings, head: Sequence[Pair]) -> Check | None:
-    return (lambda pair: any(map(_has_html, pair))) if settings.drop_html else None
-
-
-def _has_html(text: str) -> bool:
-    if "<" in text and _TAG.search(text):
-        return True
-    if "&" not in text:
-        return False
-    return any(name is None or f"{name};" in html.entities.html5 for name in _entity_names(text))
-
-
-def _entity_names(text: str) -> Iterator[str | None]:
-    """The name of each entity; None for a numeric one."""
-    return (match[1] for match in _ENTITY.finditer(text))
-
-
-def _too_long(settings: CleaningSettings, head: Sequence[Pair]) -> Check | None:
-    words, characters = settings.max_words or float("inf"), settings.max_characters or float("inf")
+    For an unknown language, the scripts are those of `head`, the first pairs of the corpus.
+    """
+    words, characters = settings.max_words or math.inf, settings.max_characters or math.inf
 
     def is_too_long(text: str) -> bool:
         return len(text) > characters or (len(text) > words and len(text.split()) > words)
-
-    return lambda pair: any(map(is_too_long, pair))
-
-
-def _unbalanced(settings: CleaningSettings, head: Sequence[Pair]) -> Check | None:
-    """The lengths differ too much both in characters and in UTF-8 bytes.
-
-    Chinese needs a third of the characters of English, Russian twice the bytes: no good pair differs much in both.
-    """
-    if not settings.max_length_ratio:
-        return None
 
     def is_far(one: int, other: int) -> bool:
         return max(one, other) > settings.max_length_ratio * (min(one, other) + SHORT_ALLOWANCE)
 
     def is_unbalanced(pair: Pair) -> bool:
+        # Chinese needs a third of the characters of English, Russian twice the bytes: no good pair differs in both.
         source, target = pair
         return is_far(len(source), len(target)) and is_far(len(source.encode()), len(target.encode()))
 
-    return is_unbalanced
+    def is_copied(pair: Pair) -> bool:  # a number or a date may be copied; a sentence may not
+        source, target = (side.casefold().split() for side in pair)
+        return source == target and any(map(str.isalpha, pair.source))
+
+    checks: dict[str, Callable[[Pair], bool]] = {
+        "empty": lambda pair: not (pair.source.strip() and pair.target.strip())
+    }
+    if settings.drop_control:
+        checks["control"] = lambda pair: any(map(_CONTROL.search, pair))
+    if settings.drop_html:
+        checks["html"] = lambda pair: any(map(_has_html, pair))
+    checks["long"] = lambda pair: any(map(is_too_long, pair))
+    if settings.max_length_ratio:
+        checks["ratio"] = is_unbalanced
+    if settings.drop_copies:
+        checks["copy"] = is_copied
+    if settings.min_script:
+        source = language_scripts(settings.source_language) or common_scripts(pair.source for pair in head)
+        target = language_scripts(settings.target_language) or common_scripts(pair.target for pair in head)
+        checks["script"] = lambda pair: (
+            min(share_in(pair.source, source), share_in(pair.target, target)) < settings.min_script
+        )
+    if settings.drop_duplicates:
+        seen = SeenTexts()
+        checks["duplicate"] = lambda pair: not seen.is_new(pair_text(*pair))
+    return checks
 
 
-def _copied(settings: CleaningSettings, head: Sequence[Pair]) -> Check | None:
-    if not settings.drop_copies:
-        return None
-    # A number or a date may be copied; a sentence may not.
-    return lambda pair: _folded_words(pair.source) == _folded_words(pair.target) and any(map(str.isalpha, pair.source))
-
-
-def _folded_words(text: str) -> list[str]:
-    return text.casefold().split()
-
-
-def _wrong_script(settings: CleaningSettings, head: Sequence[Pair]) -> Check | None:
-    """Too many letters of another script. For an unknown language, the scripts are those of the first pairs."""
-    if not settings.min_script:
-        return None
-    source = language_scripts(settings.source_language) or common_scripts(pair.source for pair in head)
-    target = language_scripts(settings.target_language) or common_scripts(pair.target for pair in head)
-
-    def is_foreign(pair: Pair) -> bool:
-        return min(share_in(pair.source, source), share_in(pair.target, target)) < settings.min_script
-
-    return is_foreign
-
-
-def _duplicate(settings: CleaningSettings, head: Sequence[Pair]) -> Check | None:
-    if not settings.drop_duplicates:
-        return None
-    seen = SeenTexts()
-    return lambda pair: not seen.is_new(pair_text(*pair))
-
-
-RULES: tuple[CleaningRule, ...] = (
-    CleaningRule("empty", "one side is empty", _empty),
-    CleaningRule("control", "control characters, or U+FFFD in place of a lost character", _control),
-    CleaningRule("html", "HTML tags or entities left in the text", _html),
-    CleaningRule("long", "too many words or characters", _too_long),
-    CleaningRule("ratio", "one side much longer than the other", _unbalanced),
-    CleaningRule("copy", "the target is a copy of the source", _copied),
-    CleaningRule("script", "letters of a script that the language does not use", _wrong_script),
-    CleaningRule("duplicate", "the same pair occurred before", _duplicate),  # last: it remembers every pair it sees
-)
-"""All rules, in the order in which they are tried."""
+def _has_html(text: str) -> bool:
+    if "<" in text and _TAG.search(text):
+        return True
+    entities = _ENTITY.finditer(text) if "&" in text else ()
+    return any(entity[1] is None or f"{entity[1]};" in html.entities.html5 for entity in entities)  # None: a number

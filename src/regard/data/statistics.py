@@ -127,6 +127,10 @@ class _SideCounter:
 
 
 def _lengths(counts: Counter[int], edges: tuple[int, ...]) -> LengthStatistics:
+    names = ["0", *(f"{low + 1}-{high}" for low, high in itertools.pairwise(edges)), f"{edges[-1] + 1}+"]
+    buckets = dict.fromkeys(names, 0)
+    for length, count in counts.items():
+        buckets[names[bisect.bisect_left(edges, length)]] += count
     return LengthStatistics(
         total=_total(counts),
         mean=round(_total(counts) / max(1, counts.total()), 2),
@@ -135,16 +139,8 @@ def _lengths(counts: Counter[int], edges: tuple[int, ...]) -> LengthStatistics:
         p95=_quantile(counts, 0.95),
         p99=_quantile(counts, 0.99),
         longest=max(counts, default=0),
-        buckets=_fill_buckets(counts, edges),
+        buckets=buckets,
     )
-
-
-def _fill_buckets(counts: Counter[int], edges: tuple[int, ...]) -> dict[str, int]:
-    names = ["0", *(f"{low + 1}-{high}" for low, high in itertools.pairwise(edges)), f"{edges[-1] + 1}+"]
-    buckets = dict.fromkeys(names, 0)
-    for length, count in counts.items():
-        buckets[names[bisect.bisect_left(edges, length)]] += count
-    return buckets
 
 
 def _total(counts: Counter[int]) -> int:
