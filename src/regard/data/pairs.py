@@ -11,6 +11,7 @@ import re
 import tempfile
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
@@ -19,6 +20,7 @@ from regard.data import records
 from regard.data.builtin import corpus_of, part_hash, part_of, read_phrases
 from regard.errors import CorpusError
 from regard.files import opened, read_lines, require, split_suffix
+from regard.languages import normalize_code
 
 
 class Pair(NamedTuple):
@@ -37,16 +39,12 @@ class Languages(NamedTuple):
 
 def find_language(asked: str, codes: Iterable[str]) -> str | None:
     """The code that `asked` refers to: itself, or a longer one ("en" finds "EN-US"); letter case does not matter."""
-    wanted, codes = _fold(asked), list(codes)
+    wanted, codes = normalize_code(asked), list(codes)
     if not wanted:
         return None
-    exact = (code for code in codes if _fold(code) == wanted)
-    longer = (code for code in codes if _fold(code).startswith(f"{wanted}-"))
-    return next(exact, None) or next(longer, None)
-
-
-def _fold(code: str) -> str:
-    return code.lower().replace("_", "-")
+    exact = (code for code in codes if normalize_code(code) == wanted)
+    longer = (code for code in codes if normalize_code(code).startswith(f"{wanted}-"))
+    return next(chain(exact, longer), None)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -59,15 +57,21 @@ def read_corpus(corpus: Corpus, source_language: str = "", target_language: str 
     The language codes select the sides in files that name languages: TMX, PO, TSV, JSON lines and Parquet.
     """
     if corpus_of(corpus.source) == "phrasebook":
-        return _read_phrasebook(corpus)
+        if corpus.target:
+            raise CorpusError(corpus.source, "the phrasebook holds both sides; give it without --target")
+        return (Pair(phrase.source, phrase.target) for phrase in read_phrases(part_of(corpus.source)))
     if not corpus.source:
         raise CorpusError("--source", "no file given")
     if corpus.target:
-        return _read_parallel(_one_sided(corpus.source), _one_sided(corpus.target))
+        for name in (corpus.source, corpus.target):
+            if split_suffix(name)[0] in READERS:
+                raise CorpusError(name, "a file of this kind holds both sides; give it as --source, without --target")
+        return _read_parallel(Path(corpus.source), Path(corpus.target))
     path = Path(corpus.source)
     suffix, compression = split_suffix(path)
     if suffix not in READERS:
-        return _refuse_lone_text(path)
+        with opened(path):  # reports a mistyped name first
+            raise CorpusError(path, f"text has one side only; give its target too (both in one: {', '.join(READERS)})")
     if suffix == ".parquet" and compression:
         raise CorpusError(path, f"Parquet is packed inside already; unpack the {compression} first")
     return READERS[suffix](path, Languages(source_language, target_language))
@@ -87,38 +91,12 @@ def content_hash(corpus: Corpus) -> str:
 
 def _read_parallel(source: Path, target: Path) -> Iterator[Pair]:
     sources, targets = read_lines(source), read_lines(target)
-    count = 0
-    for line in sources:
-        translation = next(targets, None)
-        if translation is None:
-            raise _uneven(target, count, source, count + 1 + sum(1 for _ in sources))
-        count += 1
+    for number, (line, translation) in enumerate(zip_longest(sources, targets), 1):
+        if line is None or translation is None:
+            short, long, rest = (source, target, targets) if line is None else (target, source, sources)
+            counts = f"{number - 1:,} lines, but {long} has {number + sum(1 for _ in rest):,}"
+            raise CorpusError(short, f"ends here with {counts}; the two must match line by line", line=number - 1)
         yield Pair(line, translation)
-    more = sum(1 for _ in targets)
-    if more:
-        raise _uneven(source, count, target, count + more)
-
-
-def _uneven(short: Path, fewer: int, long: Path, more: int) -> CorpusError:
-    problem = f"ends here with {fewer:,} lines, but {long} has {more:,}; the two must match line by line"
-    return CorpusError(short, problem, line=fewer)
-
-
-def _one_sided(name: str) -> Path:
-    if split_suffix(name)[0] in READERS:
-        raise CorpusError(name, "a file of this kind holds both sides; give it as --source, without --target")
-    return Path(name)
-
-
-def _refuse_lone_text(path: Path) -> Iterator[Pair]:
-    with opened(path):  # reports a mistyped name first
-        raise CorpusError(path, f"text has one side only; give its target too (both in one: {', '.join(READERS)})")
-
-
-def _read_phrasebook(corpus: Corpus) -> Iterator[Pair]:
-    if corpus.target:
-        raise CorpusError(corpus.source, "the phrasebook holds both sides; give it without --target")
-    return (Pair(phrase.source, phrase.target) for phrase in read_phrases(part_of(corpus.source)))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -127,23 +105,20 @@ def _read_phrasebook(corpus: Corpus) -> Iterator[Pair]:
 
 def read_tsv(path: Path, languages: Languages) -> Iterator[Pair]:
     """The first two columns, or those that a header names like the keys of JSON lines; others are ignored."""
-    rows = records.read_tsv(path, ("source", "target"), functools.partial(_find_columns, languages), keep_empty=True)
+
+    def find(cells: list[str]) -> list[int] | None:
+        keys = _find_keys(tuple(cells), languages)
+        return [cells.index(key) for key in keys] if keys and keys[0] != keys[1] else None
+
+    rows = records.read_tsv(path, ("source", "target"), find, keep_empty=True)
     return (Pair(source, target) for _, (source, target) in rows)
-
-
-def _find_columns(languages: Languages, cells: list[str]) -> list[int] | None:
-    keys = _find_keys(tuple(cells), languages)
-    return [cells.index(key) for key in keys] if keys and keys[0] != keys[1] else None
 
 
 def read_jsonl(path: Path, languages: Languages) -> Iterator[Pair]:
     """An object per line. An empty line is a pair with two empty sides, as it is in text."""
     form, empty = "a line is an object that holds both sides", {"source": "", "target": ""}
     for number, record in records.read_objects(path, form, empty):
-        yield _EMPTY if record is empty else _pair_from_record(record, languages, path, number)
-
-
-_EMPTY = Pair("", "")
+        yield _pair_from_record(record, languages, path, number)
 
 
 def _pair_from_record(record: Mapping[str, Any], languages: Languages, path: Path, number: int) -> Pair:
@@ -151,13 +126,21 @@ def _pair_from_record(record: Mapping[str, Any], languages: Languages, path: Pat
     holder = inner if isinstance(inner, dict) else record
     keys = _find_keys(tuple(holder), languages)
     if keys is None:
-        raise CorpusError(path, _describe_missing_keys(holder, languages), line=number)
+        has = ", ".join(f'"{key}"' for key in holder) or "nothing"
+        problem = f'no "source" and "target" here, but {has}; name the languages with --from and --to'
+        if all(languages):
+            asked = f'neither "{languages.source}" and "{languages.target}" nor "source" and "target"'
+            problem = f"{asked} here, but {has}"
+        raise CorpusError(path, problem, line=number)
     sides = [holder[key] for key in keys]
     for key, side in zip(keys, sides, strict=True):
         if not isinstance(side, str | None):
             raise CorpusError(path, f'"{key}" is not text', line=number)
-        if side and not _is_encodable(side):
-            raise CorpusError(path, f'"{key}" holds half a surrogate pair, which is not a character', line=number)
+        try:
+            (side or "").encode()
+        except UnicodeEncodeError:
+            problem = f'"{key}" holds half a surrogate pair, which is not a character'
+            raise CorpusError(path, problem, line=number) from None
     return Pair(*(side or "" for side in sides))
 
 
@@ -167,21 +150,6 @@ def _find_keys(keys: tuple[str, ...], languages: Languages) -> tuple[str, str] |
     if source is not None and target is not None:
         return source, target
     return ("source", "target") if {"source", "target"} <= set(keys) else None
-
-
-def _describe_missing_keys(keys: Iterable[str], languages: Languages) -> str:
-    has = ", ".join(f'"{key}"' for key in keys) or "nothing"
-    if all(languages):
-        return f'neither "{languages.source}" and "{languages.target}" nor "source" and "target" here, but {has}'
-    return f'no "source" and "target" here, but {has}; name the languages with --from and --to'
-
-
-def _is_encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -258,25 +226,13 @@ def _segments(unit: ElementTree.Element) -> dict[str, str]:
             continue
         code = variant.get(_XML_LANGUAGE) or variant.get("lang") or "?"
         segment = next((child for child in variant if _local_name(child) == "seg"), None)
-        segments.setdefault(code, "" if segment is None else "".join(_plain_text(segment)))
+        for element in [] if segment is None else list(segment.iter()):
+            if _local_name(element) in _CODE_TAGS:
+                tail = element.tail
+                element.clear()
+                element.tail = tail
+        segments.setdefault(code, "" if segment is None else "".join(segment.itertext()))
     return segments
-
-
-def _plain_text(element: ElementTree.Element) -> Iterator[str]:
-    """The text of an element without the markup of other programs. Not recursive: nesting may be deep."""
-    yield element.text or ""
-    inside = [(element, iter(element))]
-    while inside:
-        child = next(inside[-1][1], None)
-        if child is None:
-            closed, _ = inside.pop()
-            if inside:
-                yield closed.tail or ""
-        elif _local_name(child) in _CODE_TAGS:
-            yield child.tail or ""
-        else:
-            yield child.text or ""
-            inside.append((child, iter(child)))
 
 
 def _local_name(element: ElementTree.Element) -> str:
@@ -297,23 +253,29 @@ def read_po(path: Path, languages: Languages) -> Iterator[Pair]:
     swapped. The whole file is held in memory, since polib does so; catalogues are small.
     """
     catalogue = _parse_po(path)
-    backwards = _is_backwards(catalogue.metadata.get("Language", ""), languages, path)
-    any_pair = False
-    for entry in catalogue:
-        if entry.translated():
-            any_pair = True
-            for original, translation in _po_sentences(entry):
-                yield Pair(translation, original) if backwards else Pair(original, translation)
-    if not any_pair:
+    code, backwards = catalogue.metadata.get("Language", ""), False
+    if code and languages.target and not find_language(languages.target, [code]):
+        if not find_language(languages.source, [code]):
+            raise CorpusError(path, f'translated into "{code}", not into "{languages.target}"')
+        backwards = True
+    finished = [entry for entry in catalogue if entry.translated()]
+    if not finished:
         raise CorpusError(path, f"no finished translation among its {len(catalogue)} entries")
+    for entry in finished:
+        pairs = [(entry.msgid, entry.msgstr)]
+        if entry.msgid_plural:
+            first, *others = (form for _, form in sorted(entry.msgstr_plural.items()))
+            pairs = [(entry.msgid, first), *((entry.msgid_plural, form) for form in others or [first])]
+        for original, translation in pairs:
+            yield Pair(translation, original) if backwards else Pair(original, translation)
 
 
 def _parse_po(path: Path) -> Any:
     polib = require("polib", path, "reading .po")
+    lines = list(read_lines(path))
     # polib splits a string at characters such as U+2028, but not a file, so it gets a copy in plain UTF-8.
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "catalogue.po"
-        lines = list(read_lines(path))
         copy.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
         try:
             catalogue = polib.pofile(str(copy), encoding="utf-8")
@@ -322,39 +284,15 @@ def _parse_po(path: Path) -> Any:
             reason = f" ({place[2]})" if place and place[2] else ""
             line = int(place[1]) if place else None
             raise CorpusError(path, f"broken PO syntax{reason}", line=line) from None
-    _refuse_cut(lines, path)
-    return catalogue
-
-
-def _refuse_cut(lines: Sequence[str], path: Path) -> None:
-    """Refuse a file that ends within an entry: polib would take what is left of it, without its last character."""
+    # Of a file that ends within an entry, polib would take what is left of it, without its last character.
     texts = [(number, text) for number, line in enumerate(lines, 1) if (text := line.strip()) and text[0] != "#"]
     keywords = [text for _, text in texts if text.startswith("msg")]
     if texts and not (keywords and keywords[-1].startswith("msgstr") and _CLOSED.search(texts[-1][1])):
         raise CorpusError(path, "ends within an entry; the file may be cut off", line=texts[-1][0])
+    return catalogue
 
 
-def _is_backwards(code: str, languages: Languages, path: Path) -> bool:
-    if not code or not languages.target or find_language(languages.target, [code]):
-        return False
-    if find_language(languages.source, [code]):
-        return True
-    raise CorpusError(path, f'translated into "{code}", not into "{languages.target}"')
-
-
-def _po_sentences(entry: Any) -> Iterator[tuple[str, str]]:
-    if not entry.msgid_plural:
-        yield entry.msgid, entry.msgstr
-        return
-    first, *others = (entry.msgstr_plural[number] for number in sorted(entry.msgstr_plural))
-    yield entry.msgid, first
-    for form in others or [first]:
-        yield entry.msgid_plural, form
-
-
-Reader = Callable[[Path, Languages], Iterator[Pair]]
-
-READERS: Mapping[str, Reader] = {
+READERS: Mapping[str, Callable[[Path, Languages], Iterator[Pair]]] = {
     ".tsv": read_tsv,
     ".jsonl": read_jsonl,
     ".tmx": read_tmx,
@@ -382,14 +320,8 @@ class PairWriter:
         """Number of sentences that were changed in this way."""
 
     def write(self, pair: Pair) -> None:
-        source, target = map(self._flatten, pair)
-        if len(self._files) == 2:
-            self._files[0].write(source + "\n")
-            self._files[1].write(target + "\n")
-        else:
-            self._files[0].write(f"{source}\t{target}\n")
-
-    def _flatten(self, sentence: str) -> str:
-        flat = self._breaking.sub(" ", sentence)
-        self.flattened += flat != sentence
-        return flat
+        flat = [self._breaking.sub(" ", sentence) for sentence in pair]
+        self.flattened += sum(line != sentence for line, sentence in zip(flat, pair, strict=True))
+        lines = flat if len(self._files) == 2 else ["\t".join(flat)]
+        for file, line in zip(self._files, lines, strict=True):
+            file.write(line + "\n")

@@ -1,4 +1,4 @@
-"""Rows of TSV, CSV, JSON lines and Parquet files, each with its line number.
+"""Rows of TSV, CSV, JSON lines and Parquet files, each with its line number; dependency trees of CoNLL-U files.
 
 A table gives the cells of the wanted columns, in the wanted order. A CSV file must name its columns in a header; a TSV
 file may. Letter case does not matter in names of columns, and all other columns are ignored.
@@ -10,12 +10,15 @@ import csv
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from regard.errors import CorpusError, RunError
 from regard.files import opened, read_lines, require, split_suffix
+from regard.text.tokenizer import normalize
 
 Find = Callable[[list[str]], Sequence[int] | None]
 """Takes the cells of a first row, stripped and in lower case, and gives the indices of the wanted columns, or None."""
@@ -103,10 +106,20 @@ def read_table(
 def read_json_lines(path: Path, empty: Any = None) -> Iterator[tuple[int, Any]]:
     """Line number and value of each line. `empty` is the value of a line without text; None: the line is skipped."""
     for number, line in enumerate(read_lines(path), 1):
-        if line and not line.isspace():
-            yield number, _parse(line, path, number)
-        elif empty is not None:
-            yield number, empty
+        if not line or line.isspace():
+            if empty is not None:
+                yield number, empty
+            continue
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            reason = "a number has too many digits"  # Python limits them, since converting takes quadratic time
+            if isinstance(error, json.JSONDecodeError):
+                reason = f"{error.msg}, column {error.colno}"
+            elif isinstance(error, RecursionError):
+                reason = "too deep"
+            raise CorpusError(path, f"broken JSON ({reason})", line=number) from None
+        yield number, value
 
 
 def read_objects(path: Path, form: str, empty: Any = None) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -122,18 +135,6 @@ def read_kept(path: Path, what: str) -> list[Any]:
     if not path.is_file():
         raise RunError(f"{path}: the {what} are gone; start the run anew")
     return [value for _, value in read_json_lines(path)] if path.stat().st_size else []
-
-
-def _parse(line: str, path: Path, number: int) -> Any:
-    try:
-        return json.loads(line)
-    except json.JSONDecodeError as error:
-        reason = f"{error.msg}, column {error.colno}"
-    except RecursionError:
-        reason = "too deep"
-    except ValueError:
-        reason = "a number has too many digits"  # Python bounds them, since converting takes quadratic time
-    raise CorpusError(path, f"broken JSON ({reason})", line=number)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -158,3 +159,75 @@ def read_parquet(path: Path, choose: Callable[[list[str]], Sequence[str]]) -> It
             raise CorpusError(path, f"not a Parquet file, or a damaged one ({reason})") from None
     if not number:
         raise CorpusError(path, "the file holds no row")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# CoNLL-U, the format of Universal Dependencies
+
+FIELDS = 10
+ID, FORM, HEAD, RELATION, MISC = 0, 1, 6, 7, 9
+
+
+class DependencyArc(NamedTuple):
+    """A relation, e.g. "nsubj", from a word to its head; both are indices of words of the sentence."""
+
+    dependent: int
+    head: int
+    relation: str
+
+
+@dataclass(frozen=True)
+class Parse:
+    """A sentence and its dependency arcs."""
+
+    text: str
+    spans: tuple[tuple[int, int], ...]
+    """Start and end of each word in the text. Words that are written as one ("du", "didn't") have the same span."""
+    arcs: tuple[DependencyArc, ...]
+    """Without the arc of the root."""
+
+
+def read_conllu(path: str | Path) -> Iterator[Parse]:
+    """The sentences of a file, in order. Their texts are joined from their words and normalised as for tokenizers."""
+    rows = ((number, line.split("\t")) for number, line in enumerate(read_lines(path), 1))
+    for is_sentence, group in groupby(rows, key=lambda row: bool(row[1][0].strip())):
+        words = [(line, fields) for line, fields in group if not fields[0].startswith("#")] if is_sentence else []
+        if words:
+            yield _parse_sentence(words, path)
+
+
+def _parse_sentence(rows: list[tuple[int, list[str]]], path: str | Path) -> Parse:
+    text, glued = "", True
+    together, covered_until = (0, 0), 0
+    spans: list[tuple[int, int]] = []
+    places: dict[str, int] = {}
+    arcs: list[tuple[int, str, str, str]] = []
+    for line, fields in rows:
+        if len(fields) != FIELDS:
+            raise CorpusError(path, f"{len(fields)} columns between tabs, not the {FIELDS} of CoNLL-U", line=line)
+        if "." in fields[ID]:  # an empty node: a word that is not in the text
+            continue
+        first, _, last = fields[ID].partition("-")
+        number = _whole(first, path, line)
+        if number > covered_until:  # not part of a multiword token
+            start = len(text) + (not glued)
+            text = f"{text}{'' if glued else ' '}{normalize(fields[FORM])}"
+            together, covered_until = (start, len(text)), _whole(last or first, path, line)
+            glued = "SpaceAfter=No" in fields[MISC].split("|")
+        if not last:
+            places[first] = len(spans)
+            spans.append(together)
+            arcs.append((line, first, fields[HEAD], fields[RELATION]))
+    found = []
+    for line, dependent, head, relation in arcs:
+        if head in places:
+            found.append(DependencyArc(places[dependent], places[head], relation.partition(":")[0]))
+        elif head != "0":
+            raise CorpusError(path, f'the head "{head}" is not a word of the sentence', line=line)
+    return Parse(text, tuple(spans), tuple(found))
+
+
+def _whole(text: str, path: str | Path, line: int) -> int:
+    if not text.isdecimal():
+        raise CorpusError(path, f'"{text}" is not the number of a word; the first column counts the words', line=line)
+    return int(text)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.conllu import read_conllu
+from regard.data.records import read_conllu
 from regard.tasks.tag.words import CLITICS, find_clitics, treebank_words
 from regard.text.words import words
 

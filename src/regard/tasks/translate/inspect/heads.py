@@ -38,8 +38,8 @@ from regard.analysis.head_roles import (
 from regard.config import Corpus
 from regard.data.batches import Batch, make_batch
 from regard.data.builtin import Phrase, Roles, corpus_of, part_of, read_phrases
-from regard.data.conllu import Parse, read_conllu
 from regard.data.pairs import Pair, read_corpus
+from regard.data.records import Parse, read_conllu
 from regard.errors import CorpusError, ModelError, SettingsError
 from regard.files import read_lines
 from regard.layers.hooks import attention_hooks, trace

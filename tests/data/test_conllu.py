@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.data.conllu import DependencyArc, read_conllu
+from regard.data.records import DependencyArc, read_conllu
 from regard.errors import CorpusError
 
 
