@@ -9,12 +9,7 @@ if TYPE_CHECKING:
     from regard.errors import RegardError as RegardError
     from regard.layers.hooks import trace as trace
     from regard.tasks import load as load
-    from regard.tasks.chat.chatbot import Chatbot as Chatbot
-    from regard.tasks.classify.classifier import Classifier as Classifier
-    from regard.tasks.retrieve.retriever import Retriever as Retriever
-    from regard.tasks.tag.tagger import Tagger as Tagger
     from regard.tasks.train import train as train
-    from regard.tasks.translate.translator import Translator as Translator
 
 __version__ = "0.1.0"
 

@@ -116,11 +116,11 @@ def test_what_load_gives_is_public():
         assert task.predictor in regard.__all__
 
 
-def test_type_checkers_see_every_public_name():
-    """The predictors come from the registry; the imports for type checkers are written by hand."""
+def test_type_checkers_see_every_public_function():
+    """The predictors come from the registry, so that a new task changes nothing here."""
     [block] = [node for node in ast.parse((ROOT / "__init__.py").read_text()).body if isinstance(node, ast.If)]
     imported = {alias.asname for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    assert imported == set(regard.__all__) - {"__version__"}
+    assert imported == set(regard.__all__) - {"__version__"} - {tasks.find(name).predictor for name in tasks.names()}
 
 
 def test_public_names_exist_and_are_typed():

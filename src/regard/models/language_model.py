@@ -46,10 +46,7 @@ class LanguageModelSettings(BlockSettings):
         return ACTIVATIONS_PER_UNIT * self.layers * self.width
 
 
-PRESETS: dict[str, ModelSettings] = {
-    "language-model-tiny": LanguageModelSettings("language-model-tiny", layers=2, width=128, ffn_width=512),
-    "language-model": LanguageModelSettings(),
-}
+PRESETS: dict[str, ModelSettings] = {"language-model": LanguageModelSettings()}
 
 
 class LanguageModel(Seq2Seq):
