@@ -26,6 +26,7 @@ from regard.training.plan import (
     Tables,
     choose_learning_rate,
     choose_length,
+    choose_precision,
     leave_given,
     steps_per_epoch,
 )
@@ -33,7 +34,6 @@ from regard.training.plan import (
 LONGEST_SENTENCES = 8  # of the longest kind, that a batch should hold
 EPOCHS = 60  # of little data; half as many cost a point of BLEU (docs/log.md)
 LEAST_STEPS = 6000  # however short an epoch is
-BFLOAT16_PAYS = 1.5  # speedup of matrix products from which on bfloat16 is used, since a step has other operations too
 SMALLEST_BATCH = 256
 
 
@@ -122,9 +122,7 @@ def _transformer(
     if model.get("norm", "pre") == "pre":
         reason = "sub-layers add nothing at first: needs fewer steps with pre-norm"
         yield PlannedSetting("train.zero_init_residual", True, reason)
-    if machine.device == "cpu" and machine.bfloat16_speedup >= BFLOAT16_PAYS:
-        faster = f"matrix products are {machine.bfloat16_speedup:.1f} times as fast here; weights stay in float32"
-        yield PlannedSetting("train.precision", "bfloat16", faster)
+    yield from choose_precision(machine)
 
 
 def _sizes(corpus: PairFacts, preset: ModelSettings) -> Iterator[PlannedSetting]:
