@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.analysis.head_roles import count_heads, sentence_losses
-from regard.analysis.pruning import GatedModel, HeadGates, draw_gates, open_probability, settled_gates
+from regard.analysis.pruning import GatedModel, HeadGates, hard_concrete, open_probability
 from regard.layers.hooks import listen, without_heads
 from tests.analysis.pairs import pairs
 from tests.toys import VARIANTS, build, close, walk
@@ -16,7 +16,7 @@ SMALL = VARIANTS["rotary positions"]
 
 @pytest.mark.parametrize("log_alpha", [-3.0, -0.5, 0.0, 2.0])
 def test_gates_are_open_as_often_as_the_penalty_counts(log_alpha: float) -> None:
-    gate_N = draw_gates(torch.tensor(log_alpha), torch.rand(20_000))
+    gate_N = hard_concrete(torch.tensor(log_alpha), torch.rand(20_000))
     assert gate_N.min() >= 0
     assert gate_N.max() <= 1
     expected = float(open_probability(torch.tensor(log_alpha)))
@@ -24,8 +24,8 @@ def test_gates_are_open_as_often_as_the_penalty_counts(log_alpha: float) -> None
 
 
 def test_gates_end_exactly_open_or_shut() -> None:
-    assert settled_gates(torch.tensor([-4.0, 4.0])).tolist() == [0.0, 1.0]
-    assert 0 < float(settled_gates(torch.tensor(0.0))) < 1
+    assert hard_concrete(torch.tensor([-4.0, 4.0])).tolist() == [0.0, 1.0]
+    assert 0 < float(hard_concrete(torch.tensor(0.0))) < 1
 
 
 @torch.no_grad()

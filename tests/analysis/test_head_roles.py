@@ -15,7 +15,6 @@ from regard.analysis.head_roles import (
     HeadLook,
     HeadStatistics,
     at_offset,
-    find_maxima,
     has_role,
     interval,
     rarest,
@@ -43,12 +42,6 @@ def pointed(place_T: Tensor, keys: int) -> Tensor:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # One sentence
-
-
-def test_maxima_are_taken_among_what_counts() -> None:
-    weights_HTS = torch.tensor([[[0.1, 0.2, 0.7], [0.6, 0.3, 0.1]]])
-    seen_TS = torch.tensor([[True, True, False], [False, False, False]])
-    assert find_maxima(weights_HTS, seen_TS).tolist() == [[1, 0]]
 
 
 def test_offsets_are_counted_from_the_query() -> None:

@@ -6,9 +6,10 @@ A link is a pair of indices (source word, target word), starting at 0.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from regard.errors import ModelError, RunError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 Links = tuple[tuple[int, int], ...]
 """(source word, target word), sorted."""
+_LinkSet = set[tuple[int, int]]
 Rule = Literal["cover", "target", "source", "both", "either", "grow"]
 """How the strongest links of both directions are combined; see `align`."""
 RULES: tuple[Rule, ...] = get_args(Rule)
@@ -30,24 +32,34 @@ RULES: tuple[Rule, ...] = get_args(Rule)
 # Links from a map
 
 
-def align(
-    weights_TS: Tensor, rule: Rule = "cover", *, threshold: float = 0.0, backward_ST: Tensor | None = None
-) -> Links:
+def align(weights_TS: Tensor, rule: Rule = "cover", *, backward_ST: Tensor | None = None) -> Links:
     """Links from the weights of target words on source words.
 
-    Each target word has a strongest source word, and each source word a strongest target word; weights that are zero
-    or below the threshold do not count. "target" and "source" take one of the two sets, "both" their intersection,
-    "either" their union, "grow" grow-diag-final-and (Koehn et al. 2003); "cover" takes the links of the source words
-    and adds those of target words that would have no link. `backward_ST` is the map of a model of the other direction;
-    the links of the source words are then taken from it.
+    Each target word has a strongest source word, and each source word a strongest target word; weights of zero do not
+    count. "target" and "source" take one of the two sets, "both" their intersection, "either" their union, "grow"
+    grow-diag-final-and (Koehn et al. 2003); "cover" takes the links of the source words and adds those of target words
+    that would have no link. `backward_ST` is the map of a model of the other direction; the links of the source words
+    are then taken from it.
     """
-    of_target = _strongest(weights_TS, threshold)
-    of_source = _strongest(weights_TS.t() if backward_ST is None else backward_ST, threshold)
-    return combine({(s, t) for t, s in of_target}, set(of_source), rule)
+    return _combine(*_strongest_links(weights_TS, backward_ST), rule)
 
 
-def combine(of_target: set[tuple[int, int]], of_source: set[tuple[int, int]], rule: Rule) -> Links:
-    """The links of both directions as one set."""
+def _strongest_links(weights_TS: Tensor, backward_ST: Tensor | None = None) -> tuple[_LinkSet, _LinkSet]:
+    """The link of each target word, and that of each source word, to its strongest counterpart."""
+    of_target = _strongest(weights_TS)
+    return {(s, t) for t, s in of_target}, set(_strongest(weights_TS.t() if backward_ST is None else backward_ST))
+
+
+def _strongest(weights_XY: Tensor) -> list[tuple[int, int]]:
+    """Each row with the index of its largest weight, unless that is zero."""
+    if not weights_XY.numel():
+        return []
+    top = weights_XY.max(-1)
+    pairs = zip(top.values.tolist(), top.indices.tolist(), strict=True)
+    return [(x, y) for x, (weight, y) in enumerate(pairs) if weight > 0]
+
+
+def _combine(of_target: _LinkSet, of_source: _LinkSet, rule: Rule) -> Links:
     if rule == "target":
         found = of_target
     elif rule == "source":
@@ -64,19 +76,7 @@ def combine(of_target: set[tuple[int, int]], of_source: set[tuple[int, int]], ru
     return tuple(sorted(found))
 
 
-def _strongest(weights_XY: Tensor, threshold: float) -> list[tuple[int, int]]:
-    """For each row, the index of its largest weight, if that counts."""
-    if not weights_XY.numel():
-        return []
-    top = weights_XY.max(-1)
-    pairs = zip(top.values.tolist(), top.indices.tolist(), strict=True)
-    return [(x, y) for x, (weight, y) in enumerate(pairs) if weight > 0 and weight >= threshold]
-
-
-_NEAR = [(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0)]
-
-
-def _grow(one: set[tuple[int, int]], other: set[tuple[int, int]]) -> set[tuple[int, int]]:
+def _grow(one: _LinkSet, other: _LinkSet) -> _LinkSet:
     """The intersection, neighbours from the union with an unlinked word, and last links of two unlinked words."""
     either, found = one | other, one & other
     sources, targets = {s for s, _ in found}, {t for _, t in found}
@@ -89,7 +89,7 @@ def _grow(one: set[tuple[int, int]], other: set[tuple[int, int]]) -> set[tuple[i
     waiting = sorted(found)
     while waiting:
         s, t = waiting.pop(0)
-        for near in sorted((s + i, t + j) for i, j in _NEAR):
+        for near in ((s + i, t + j) for i in (-1, 0, 1) for j in (-1, 0, 1)):
             if near in either - found and (near[0] not in sources or near[1] not in targets):
                 add(near)
                 waiting.append(near)
@@ -111,23 +111,15 @@ def word_map(weights_HTS: Tensor, source: TraceSide, target: TraceSide, *, shift
 
     Weights between a punctuation mark and a word become zero, unless the other side has no punctuation mark.
     """
-    rows_HTS = (
-        weights_HTS.roll(-1, -2) if shift else weights_HTS
-    )  # the first row, now last, belongs to the end token and is removed
-    merged = source.merge(target.merge(rows_HTS, -2, mean=True), -1, mean=False)[:, :-1, :-1]
-    return merged * _alike(source.words[:-1], target.words[:-1], merged)
-
-
-def _alike(source: Sequence[str], target: Sequence[str], like: Tensor) -> Tensor:
-    """1 where both are words or both are punctuation, and for punctuation if the other side has none."""
-    source_S, target_T = (like.new_tensor([is_mark(word) for word in side]).bool() for side in (source, target))
-    free_T, free_S = target_T & ~source_S.any(), source_S & ~target_T.any()
-    return ((target_T[:, None] == source_S) | free_T[:, None] | free_S).to(like.dtype)
-
-
-def is_mark(word: str) -> bool:
-    """Whether a word is punctuation or a symbol."""
-    return not any(character.isalnum() for character in word)
+    if shift:
+        weights_HTS = weights_HTS.roll(-1, -2)  # the first row, now last, belongs to the end token and is removed
+    merged = source.merge(target.merge(weights_HTS, -2, mean=True), -1, mean=False)[:, :-1, :-1]
+    mark_S, mark_T = (
+        merged.new_tensor([not any(map(str.isalnum, word)) for word in side.words[:-1]]).bool()
+        for side in (source, target)
+    )
+    free_T, free_S = mark_T & ~mark_S.any(), mark_S & ~mark_T.any()
+    return merged * ((mark_T[:, None] == mark_S) | free_T[:, None] | free_S).to(merged.dtype)
 
 
 class Head(NamedTuple):
@@ -148,7 +140,7 @@ class AlignmentHeads:
 
     def map(self, maps: Mapping[str, Tensor]) -> Tensor:
         """The average [T, S] of the chosen heads, from maps [H, T, S] by attention."""
-        heads = self.heads or tuple(Head(name, h) for name, x in maps.items() for h in range(len(x)))
+        heads = self.heads or _all_heads(maps)
         for name, number in heads:
             if name not in maps or not 0 <= number < len(maps[name]):
                 raise ModelError(
@@ -189,16 +181,11 @@ def pharaoh(links: Iterable[tuple[int, int]]) -> str:
     return " ".join(f"{s}-{t}" for s, t in links)
 
 
-def read_pharaoh(text: str) -> Links:
-    """Links of one line."""
-    return read_gold(text, possible="")[0]
-
-
-def read_gold(text: str, possible: str = "p?") -> tuple[Links, Links]:
+def read_gold(text: str) -> tuple[Links, Links]:
     """Sure and possible links of one line. A possible link is written "1p2" or "1?2"; sure links are possible too."""
     sure, maybe = set(), set()
     for part in text.split():
-        found = re.fullmatch(rf"(\d+)([-{possible}])(\d+)", part, re.ASCII)
+        found = re.fullmatch(r"(\d+)([-p?])(\d+)", part, re.ASCII)
         if not found:
             raise ModelError(f'"{part}" is not a link; links are written as 0-0 1-2, source word first')
         link = int(found[1]), int(found[3])
@@ -220,17 +207,11 @@ class AlignmentScores(NamedTuple):
     recall: float
 
 
-def alignment_scores(found: Links, sure: Links, possible: Links | None = None) -> AlignmentScores:
-    """Scores of one sentence pair. Precision counts possible links, which include the sure ones."""
-    return corpus_scores([found], [sure], None if possible is None else [possible])
-
-
 def corpus_scores(
-    found: Iterable[Links], sure: Iterable[Links], possible: Iterable[Links] | None = None
+    found: Iterable[Links], sure: Sequence[Links], possible: Sequence[Links] | None = None
 ) -> AlignmentScores:
-    """Scores of many sentence pairs, their links counted together."""
+    """Scores of many sentence pairs, their links counted together. Precision counts possible links, and sure ones."""
     links = right = fair = wanted = 0
-    sure = list(sure)
     for some, gold, more in zip(found, sure, sure if possible is None else possible, strict=True):
         links, wanted = links + len(set(some)), wanted + len(set(gold))
         right += len(set(some) & set(gold))
@@ -258,67 +239,50 @@ WordMaps = Mapping[str, "Tensor"]
 """Maps [H, T, S] between words, by attention."""
 
 
-def best_heads(
-    maps: Mapping[bool, Sequence[WordMaps]], sure: Sequence[Links], possible: Sequence[Links] | None = None
-) -> list[RankedHead]:
+def best_heads(maps: Mapping[bool, Sequence[WordMaps]], gold: Sequence[Links]) -> list[RankedHead]:
     """Every head, the average of each layer and that of all heads, with every rule, sorted by error rate.
 
     `maps[shift]` has the maps of each pair. Choose on one part of the data and score on another: `score_choice`.
     """
     ranked = []
     for shift, pairs in maps.items():
-        for name, heads in _groups(pairs[0]).items():
-            found = _all_rules([AlignmentHeads(heads).map(pair) for pair in pairs])
+        groups: dict[str, tuple[Head, ...]]
+        groups = {f"{head.attention} head {head.number}": (head,) for head in _all_heads(pairs[0])}
+        groups |= {f"{name} mean": _all_heads({name: x}) for name, x in pairs[0].items() if len(x) > 1}
+        if len(pairs[0]) > 1:
+            groups["all heads"] = _all_heads(pairs[0])
+        for name, heads in groups.items():
+            strongest = [_strongest_links(AlignmentHeads(heads).map(pair)) for pair in pairs]
             for rule in RULES:
-                scores = corpus_scores(found[rule], sure, possible)
+                scores = corpus_scores((_combine(*links, rule) for links in strongest), gold)
                 ranked.append(RankedHead(name, AlignmentHeads(heads, shift, rule), scores))
     return sorted(ranked, key=lambda entry: entry.scores.aer)
 
 
-def _groups(maps: WordMaps) -> dict[str, tuple[Head, ...]]:
-    single = {f"{name} head {h}": (Head(name, h),) for name, x in maps.items() for h in range(len(x))}
-    layers = {f"{name} mean": tuple(Head(name, h) for h in range(len(x))) for name, x in maps.items() if len(x) > 1}
-    every = tuple(Head(name, h) for name, x in maps.items() for h in range(len(x)))
-    return single | layers | ({"all heads": every} if len(maps) > 1 else {})
+def _all_heads(maps: WordMaps) -> tuple[Head, ...]:
+    return tuple(Head(name, number) for name, x in maps.items() for number in range(len(x)))
 
 
-def _all_rules(maps_TS: Sequence[Tensor]) -> dict[Rule, list[Links]]:
-    """The links of each map by each rule; the strongest links are computed once."""
-    found: dict[Rule, list[Links]] = {rule: [] for rule in RULES}
-    for map_TS in maps_TS:
-        of_target = {(s, t) for t, s in _strongest(map_TS, 0.0)}
-        of_source = set(_strongest(map_TS.t(), 0.0))
-        for rule in RULES:
-            found[rule].append(combine(of_target, of_source, rule))
-    return found
-
-
-def score_choice(
-    choice: AlignmentHeads, maps: Sequence[WordMaps], sure: Sequence[Links], possible: Sequence[Links] | None = None
-) -> AlignmentScores:
+def score_choice(choice: AlignmentHeads, maps: Sequence[WordMaps], gold: Sequence[Links]) -> AlignmentScores:
     """Scores of a choice, on maps with its shift."""
-    return corpus_scores((align(choice.map(pair), choice.rule) for pair in maps), sure, possible)
+    return corpus_scores((align(choice.map(pair), choice.rule) for pair in maps), gold)
 
 
-def choose_heads(
-    maps: Mapping[bool, Sequence[WordMaps]], sure: Sequence[Links], possible: Sequence[Links] | None = None
-) -> RankedHead:
+def choose_heads(maps: Mapping[bool, Sequence[WordMaps]], gold: Sequence[Links]) -> RankedHead:
     """A set of heads whose average aligns well: the best head, then others one by one, as long as the error falls.
 
     The shift and the rule are those of the first entry of `best_heads`.
     """
-    best = best_heads(maps, sure, possible)[0]
-    shift, rule, pairs = best.choice.shift, best.choice.rule, maps[best.choice.shift]
-    left = [Head(name, h) for name, x in pairs[0].items() for h in range(len(x))]
-    chosen = AlignmentHeads((), shift, rule)
-    reached = float("inf")
+    best = best_heads(maps, gold)[0]
+    pairs = maps[best.choice.shift]
+    left = list(_all_heads(pairs[0]))
+    chosen = RankedHead("chosen heads", replace(best.choice, heads=()), AlignmentScores(math.inf, 0.0, 0.0))
     while left:
-        tries = [AlignmentHeads((*chosen.heads, head), shift, rule) for head in left]
-        scored = [(score_choice(one, pairs, sure, possible), one) for one in tries]
-        scores, one = min(scored, key=lambda entry: entry[0].aer)
-        if scores.aer >= reached:
+        tries = [replace(best.choice, heads=(*chosen.choice.heads, head)) for head in left]
+        scored = [RankedHead("chosen heads", one, score_choice(one, pairs, gold)) for one in tries]
+        found = min(scored, key=lambda entry: entry.scores.aer)
+        if found.scores.aer >= chosen.scores.aer:
             break
-        reached, chosen = scores.aer, one
-        left.remove(one.heads[-1])
-    found = RankedHead("chosen heads", chosen, score_choice(chosen, pairs, sure, possible))
-    return min(found, best, key=lambda entry: entry.scores.aer)
+        chosen = found
+        left.remove(found.choice.heads[-1])
+    return min(chosen, best, key=lambda entry: entry.scores.aer)

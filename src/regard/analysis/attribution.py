@@ -10,7 +10,6 @@ if its embedding is zero or that of another token; its position stays.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -26,9 +25,10 @@ from regard.models.base import Seq2Seq, Source
 TOKENS_AT_ONCE = 2048
 """Largest number of tokens of one forward pass over versions of a sentence."""
 
+EMBEDDINGS = ("encoder.embed", "decoder.embed")
+"""Hidden states that the first layers read."""
 Baseline = tuple[int, int] | None
 """What replaces an absent token: ids of a source and a target token, or None for an embedding of zeros."""
-
 
 METHODS = {
     "attention": "attention weights, averaged over heads and layers",
@@ -70,6 +70,13 @@ class Attribution:
         target_TT = read.merge(target.merge(self.target_TT, -2, mean=mean), -1, mean=False)
         gap_T = None if self.gap_T is None else target.merge(self.gap_T, 0, mean=False)
         return Attribution(source_TS, target_TT, self.signed, gap_T)
+
+
+class SourceTokens(NamedTuple):
+    """Token ids of source sentences, and a mask of the real ones."""
+
+    ids_BS: Tensor
+    mask_BS: Tensor
 
 
 class TokenPair(NamedTuple):
@@ -116,18 +123,18 @@ class EmbeddedInput(NamedTuple):
 @torch.no_grad()
 def embed(model: Seq2Seq, pair: TokenPair) -> EmbeddedInput:
     """The input embeddings of a pair. Cost: one forward pass."""
-    with trace_states(model, ("encoder.embed", "decoder.embed")) as states:
+    with trace_states(model, EMBEDDINGS) as states:
         model(pair.source, pair.input_1T)
     if len(states) < 2:
         raise ModelError(f"{type(model).__name__} does not read a source and a target; attribution needs both")
-    return EmbeddedInput(states["encoder.embed"], states["decoder.embed"])
+    return EmbeddedInput(*(states[name] for name in EMBEDDINGS))
 
 
 def embed_absent(model: Seq2Seq, pair: TokenPair, baseline: Baseline) -> EmbeddedInput:
     """The embeddings of absent tokens at the same positions: the baseline's, or zeros. Cost: one forward pass."""
     if baseline is not None:
-        ids_1S, input_1T = (torch.full_like(ids, id) for ids, id in zip(_ids(pair), baseline, strict=True))
-        return embed(model, TokenPair(_Tokens(ids_1S, pair.source.mask_BS), input_1T, pair.output_1T))
+        ids_1S, input_1T = torch.full_like(pair.source.ids_BS, baseline[0]), torch.full_like(pair.input_1T, baseline[1])
+        return embed(model, TokenPair(SourceTokens(ids_1S, pair.source.mask_BS), input_1T, pair.output_1T))
     with ExitStack() as stack:  # hooks, because the embedding weights may be shared with other layers
         for name, module in model.named_modules():
             if isinstance(module, nn.Embedding) and name.endswith("tokens"):
@@ -142,7 +149,7 @@ def log_probs(model: Seq2Seq, pair: TokenPair, read: EmbeddedInput) -> Tensor:
 
 def run(model: Seq2Seq, pair: TokenPair, read: EmbeddedInput) -> Tensor:
     """Last hidden states [N, T, D] of the decoder, given each version of the input."""
-    states = {"encoder.embed": read.source_NSD, "decoder.embed": read.target_NTD}
+    states = dict(zip(EMBEDDINGS, read, strict=True))
     with listen_to_states(model, states, lambda name, x: states[name]):
         return model.hidden(pair.source, pair.input_1T)
 
@@ -153,16 +160,6 @@ def chosen(logits_NTV: Tensor, output_1T: Tensor) -> Tensor:
     return logits_NTV.log_softmax(-1).gather(-1, output_NT1).squeeze(-1)
 
 
-def in_chunks(rows_N: Tensor, pair: TokenPair) -> Iterator[Tensor]:
+def in_chunks(rows_N: Tensor, pair: TokenPair) -> tuple[Tensor, ...]:
     """Split rows, each one version of the pair, into batches for forward passes."""
-    tokens = sum(ids.shape[1] for ids in _ids(pair))
-    yield from rows_N.split(max(1, TOKENS_AT_ONCE // tokens))
-
-
-class _Tokens(NamedTuple):
-    ids_BS: Tensor
-    mask_BS: Tensor
-
-
-def _ids(pair: TokenPair) -> tuple[Tensor, Tensor]:
-    return pair.source.ids_BS, pair.input_1T
+    return rows_N.split(max(1, TOKENS_AT_ONCE // (pair.source.ids_BS.shape[1] + pair.input_1T.shape[1])))

@@ -25,6 +25,7 @@ alti          "Measuring the Mixing of Contextual Information in the Transformer
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -73,24 +74,20 @@ def attention(model: Seq2Seq, pair: TokenPair, *, layer: int | None = None) -> A
 
 @torch.no_grad()
 def rollout(model: Seq2Seq, pair: TokenPair) -> Attribution:
-    """Attention weights and residual connections, weighted one half each, multiplied through all layers.
-
-    Cost: one forward pass.
-    """
-    transformer = require_transformer(model, "rollout")
+    """Attention weights and residual connections, one half each, multiplied through all layers. Cost: one forward."""
+    transformer = _require_transformer(model, "rollout")
     means = _head_means(model, pair)
-    length, source_length = pair.input_1T.shape[1], pair.source.ids_BS.shape[1]
+    length, source_length, device = pair.input_1T.shape[1], pair.source.ids_BS.shape[1], pair.input_1T.device
+    own_SS, own_TT = torch.eye(source_length, device=device), torch.eye(length, device=device)
+    none_TS = torch.zeros(length, source_length, device=device)
 
     def half(name: str, rest: Tensor) -> Tensor:
         """The mean of the weights and the residual part; the residual part alone if all heads are pruned."""
         return (means[name] + rest) / 2 if name in means else rest
 
-    device = pair.input_1T.device
-    oneself_SS, oneself_TT = torch.eye(source_length, device=device), torch.eye(length, device=device)
-    nobody_TS = torch.zeros(length, source_length, device=device)
-    encoder = [half(f"encoder.{layer}.self", oneself_SS) for layer in range(len(transformer.encoder.blocks))]
+    encoder = [half(f"encoder.{layer}.self", own_SS) for layer in range(len(transformer.encoder.blocks))]
     decoder = [
-        (half(f"decoder.{layer}.self", oneself_TT), half(f"decoder.{layer}.cross", nobody_TS))
+        (half(f"decoder.{layer}.self", own_TT), half(f"decoder.{layer}.cross", none_TS))
         for layer in range(len(transformer.decoder))
     ]
     return Attribution(*roll_out(encoder, decoder))
@@ -102,12 +99,10 @@ def roll_out(encoder: Sequence[Tensor], decoder: Sequence[tuple[Tensor, Tensor]]
     An encoder layer is a matrix [S, S] whose rows sum to one. A decoder layer is a pair: self [T, T], whose rows sum to
     one, and cross [T, S], whose rows sum to the share of the source in the residual stream after its cross-attention.
     """
-    length, source_length = decoder[0][1].shape
-    encoded_SS = torch.eye(source_length, dtype=decoder[0][1].dtype, device=decoder[0][1].device)
+    source_TS = torch.zeros_like(decoder[0][1])
+    encoded_SS, target_TT = (torch.eye(size).to(source_TS) for size in reversed(source_TS.shape))
     for mixing_SS in encoder:
         encoded_SS = mixing_SS @ encoded_SS
-    target_TT = torch.eye(length, dtype=encoded_SS.dtype, device=encoded_SS.device)
-    source_TS = encoded_SS.new_zeros(length, source_length)
     for own_TT, cross_TS in decoder:
         kept_T1 = 1 - cross_TS.sum(-1, keepdim=True)
         target_TT = kept_T1 * (own_TT @ target_TT)
@@ -115,14 +110,11 @@ def roll_out(encoder: Sequence[Tensor], decoder: Sequence[tuple[Tensor, Tensor]]
     return source_TS, target_TT
 
 
-def require_transformer(model: Seq2Seq, method: str) -> Transformer:
-    """The model if it is a Transformer; an error otherwise."""
-    if not isinstance(model, Transformer):
-        raise ModelError(
-            f"{method} works for Transformers only, and this model is a {type(model).__name__};"
-            " use integrated or occlusion"
-        )
-    return model
+def _require_transformer(model: Seq2Seq, method: str) -> Transformer:
+    if isinstance(model, Transformer):
+        return model
+    kind = type(model).__name__
+    raise ModelError(f"{method} works for Transformers only, and this model is a {kind}; use integrated or occlusion")
 
 
 def _head_means(model: Seq2Seq, pair: TokenPair) -> dict[str, Tensor]:
@@ -156,18 +148,15 @@ def integrated(
     if steps < 1 or rule not in RULES:
         raise ModelError(f"integrated: steps must be at least 1 and rule one of {', '.join(RULES)}")
     read, absent = embed(model, pair), embed_absent(model, pair, baseline)
-    places, shares = np.polynomial.legendre.leggauss(steps) if rule == "gauss" else _midpoints(steps)
+    if rule == "gauss":
+        places, shares = np.polynomial.legendre.leggauss(steps)
+    else:
+        places, shares = (2 * np.arange(steps) + 1) / steps - 1, np.full(steps, 2 / steps)
     at_N, share_N = (read.source_NSD.new_tensor(numbers) for numbers in ((places + 1) / 2, shares / 2))
     found = _integrate(model, pair, read, absent, at_N, share_N)
     with torch.no_grad():
         whole_T = (log_probs(model, pair, read) - log_probs(model, pair, absent))[0]
-    shared_T = found.source_TS.sum(-1) + found.target_TT.sum(-1)
-    return Attribution(found.source_TS, found.target_TT, signed=True, gap_T=(whole_T - shared_T).cpu())
-
-
-def _midpoints(steps: int) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], ...]:
-    """Points and weights of the midpoint rule on [-1, 1], in the form of `leggauss`."""
-    return (2 * np.arange(steps) + 1) / steps - 1, np.full(steps, 2 / steps)
+    return replace(found, gap_T=(whole_T - (found.source_TS.sum(-1) + found.target_TT.sum(-1))).cpu())
 
 
 def _integrate(
@@ -218,25 +207,21 @@ def alti(model: Seq2Seq, pair: TokenPair) -> Attribution:
 
     Cost: one forward pass, and T x S vectors of the model's width per attention.
     """
-    transformer = require_transformer(model, "alti")
+    transformer = _require_transformer(model, "alti")
     with trace(model) as tape, trace_states(model) as states:
         model(pair.source, pair.input_1T)
     encoder, decoder = [], []
     x_SD = states["encoder.embed"][0]
     for layer, block in enumerate(transformer.encoder.blocks):
-        encoder.append(
-            self_shares(
-                attention_parts(tape, block.self_attention, x_SD, len(x_SD)), block.self_attention_residual
-            ).shares_TP
-        )
+        parts = attention_parts(tape, block.self_attention, x_SD, len(x_SD))
+        encoder.append(self_shares(parts, block.self_attention_residual).shares_TP)
         x_SD = states[f"encoder.{layer}"][0]
     x_TD = states["decoder.embed"][0]
     for layer, above in enumerate(transformer.decoder):
-        own = self_shares(attention_parts(tape, above.self_attention, x_TD, len(x_TD)), above.self_attention_residual)
-        cross = cross_shares(
-            attention_parts(tape, above.cross_attention, own.stream_TD, len(x_SD)), above.cross_attention_residual
-        )
-        decoder.append((own.shares_TP, cross.shares_TP))
+        parts = attention_parts(tape, above.self_attention, x_TD, len(x_TD))
+        own = self_shares(parts, above.self_attention_residual)
+        parts = attention_parts(tape, above.cross_attention, own.stream_TD, len(x_SD))
+        decoder.append((own.shares_TP, cross_shares(parts, above.cross_attention_residual).shares_TP))
         x_TD = states[f"decoder.{layer}"][0]
     return Attribution(*roll_out(encoder, decoder))
 
@@ -271,11 +256,11 @@ def attention_parts(
 
 def self_shares(parts: AttentionParts, around: Residual) -> TokenMixing:
     """Shares [T, T] of each position after a self-attention. Where all shares are zero, the position keeps its own."""
-    oneself_TT = torch.eye(len(parts.x_TD), dtype=parts.x_TD.dtype, device=parts.x_TD.device)
-    parts_TTD = parts.brought_TSD + oneself_TT.unsqueeze(-1) * parts.x_TD.unsqueeze(1)
+    own_TT = torch.eye(len(parts.x_TD), dtype=parts.x_TD.dtype, device=parts.x_TD.device)
+    parts_TTD = parts.brought_TSD + own_TT.unsqueeze(-1) * parts.x_TD.unsqueeze(1)
     parts_TTD, stream_TD = _leave(parts, around, parts_TTD)
     shares_TT = shares(parts_TTD, stream_TD)
-    return TokenMixing(shares_TT + (1 - shares_TT.sum(-1, keepdim=True)) * oneself_TT, stream_TD)
+    return TokenMixing(shares_TT + (1 - shares_TT.sum(-1, keepdim=True)) * own_TT, stream_TD)
 
 
 def cross_shares(parts: AttentionParts, around: Residual) -> TokenMixing:

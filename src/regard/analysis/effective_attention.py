@@ -18,7 +18,6 @@ the recorded values times the largest singular value.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -77,15 +76,13 @@ class EffectiveAttention:
         )
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON."""
+        """Everything but the weights, for JSON."""
         correlations = self.correlation_H.double().round(decimals=4).tolist()
         return {
-            "effective": self.effective_HTS.double().round(decimals=4).tolist(),
             "dimension": self.dimension_H.tolist(),
             "freedom": self.freedom_H.tolist(),
             "correlation": [None if value != value else value for value in correlations],
             "identifiable": self.identifiable_H.tolist(),
-            "head_width": self.head_width,
             "warning": self.warning,
         }
 
@@ -97,22 +94,35 @@ def effective_attention(
 
     `mask_TS` is True where a key is visible to a row; without a mask, all are. `seen_keys` infers it from weights.
     """
-    weights = weights_HTS.double()
+    heads, _, keys = weights_HTS.shape
+    if values_HSK.shape[:2] != (heads, keys):
+        raise ModelError(
+            f"weights of {heads} heads over {keys} keys do not fit values of {values_HSK.shape[0]} heads and "
+            f"{values_HSK.shape[1]} keys; take both from one trace of tokens (not of words)"
+        )
+    weights, given_HSD = weights_HTS.double(), values_HSK.double()
+    if outward_HKD is not None:
+        given_HSD = given_HSD @ outward_HKD.double()
+    if mask_TS is None:
+        mask_TS = torch.ones_like(weights[0], dtype=torch.bool)
     effective = torch.zeros_like(weights)
     dimension_HT = torch.zeros(weights.shape[:2], dtype=torch.int64, device=weights.device)
     freedom_HT = torch.zeros_like(dimension_HT)
-    for rows_N, keys_M, space in _spaces(weights_HTS, values_HSK, outward_HKD, mask_TS):
-        part = weights[:, rows_N[:, None], keys_M]  # [H, N, M]
-        effective[:, rows_N[:, None], keys_M] = part @ space.reached_HMM
-        dimension_HT[:, rows_N] = space.dimension_H[:, None]
-        freedom_HT[:, rows_N] = space.freedom_H[:, None]
-    visible_TS = torch.ones_like(weights[0], dtype=torch.bool) if mask_TS is None else mask_TS
+    patterns, pattern_T = torch.unique(mask_TS, dim=0, return_inverse=True)
+    for number, pattern_S in enumerate(patterns):  # rows with the same visible keys share their spaces
+        rows_N, keys_M = (pattern_T == number).nonzero()[:, 0], pattern_S.nonzero()[:, 0]
+        if len(keys_M):
+            tolerance = max(len(keys_M), values_HSK.shape[-1]) * torch.finfo(values_HSK.dtype).eps
+            space = _space(given_HSD[:, keys_M], tolerance)
+            effective[:, rows_N[:, None], keys_M] = weights[:, rows_N[:, None], keys_M] @ space.reached_HMM
+            dimension_HT[:, rows_N] = space.dimension_H[:, None]
+            freedom_HT[:, rows_N] = space.freedom_H[:, None]
     return EffectiveAttention(
         effective.to(weights_HTS.dtype),
         (weights - effective).to(weights_HTS.dtype),
         dimension_HT,
         freedom_HT,
-        _correlate(weights[:, visible_TS], effective[:, visible_TS]).to(weights_HTS.dtype),
+        _correlate(weights[:, mask_TS], effective[:, mask_TS]).to(weights_HTS.dtype),
         values_HSK.shape[-1],
     )
 
@@ -122,10 +132,6 @@ def seen_keys(weights_HTS: Tensor) -> Tensor:
     return (weights_HTS != 0).any(0)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# The spaces
-
-
 class _Space(NamedTuple):
     """The row space and null space of G over M visible keys, in each head."""
 
@@ -133,28 +139,6 @@ class _Space(NamedTuple):
     """Projects a row of weights on the part that affects the output."""
     dimension_H: Tensor
     freedom_H: Tensor
-
-
-def _spaces(
-    weights_HTS: Tensor, values_HSK: Tensor, outward_HKD: Tensor | None, mask_TS: Tensor | None
-) -> Iterator[tuple[Tensor, Tensor, _Space]]:
-    """Rows with the same visible keys, those keys, and their space. Rows without visible keys are skipped."""
-    heads, rows, keys = weights_HTS.shape
-    if values_HSK.shape[:2] != (heads, keys):
-        raise ModelError(
-            f"weights of {heads} heads over {keys} keys do not fit values of {values_HSK.shape[0]} heads and "
-            f"{values_HSK.shape[1]} keys; take both from one trace of tokens (not of words)"
-        )
-    given_HSD = values_HSK.double() if outward_HKD is None else values_HSK.double() @ outward_HKD.double()
-    precision = torch.finfo(values_HSK.dtype).eps
-    if mask_TS is None:
-        mask_TS = torch.ones(rows, keys, dtype=torch.bool, device=weights_HTS.device)
-    patterns, pattern_T = torch.unique(mask_TS, dim=0, return_inverse=True)
-    for number, pattern_S in enumerate(patterns):
-        keys_M = pattern_S.nonzero()[:, 0]
-        if len(keys_M):
-            tolerance = max(len(keys_M), values_HSK.shape[-1]) * precision
-            yield (pattern_T == number).nonzero()[:, 0], keys_M, _space(given_HSD[:, keys_M], tolerance)
 
 
 def _space(given_HMD: Tensor, tolerance: float) -> _Space:

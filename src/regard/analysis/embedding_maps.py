@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +13,7 @@ from regard.layers.positional_encoding import LearnedEncoding, RotaryEncoding, S
 from regard.models.base import Seq2Seq
 
 
-@dataclass(frozen=True)
-class PositionPicture:
+class PositionPicture(NamedTuple):
     """Positional encodings of a model, their dot products, and the rotation from one position to another."""
 
     kind: str
@@ -22,40 +21,22 @@ class PositionPicture:
     rows_TD: Tensor
     """One row per position. Rotary encoding: sine and cosine of the angles by which queries and keys are rotated."""
     dots_TT: Tensor
+    """PE(p) . PE(q) of all positions: symmetric; for sinusoids a function of |p - q| only."""
     shift: int
     rotation_DD: Tensor | None
     """M with PE(p + shift) = M PE(p) for every p; None for learned encodings, which have no such M."""
-
-    def as_dict(self) -> dict[str, object]:
-        """For JSON."""
-        rotation = self.rotation_DD
-        return {
-            "kind": self.kind,
-            "rows": self.rows_TD.double().round(decimals=4).tolist(),
-            "dots": self.dots_TT.double().round(decimals=4).tolist(),
-            "shift": self.shift,
-            "rotation": None if rotation is None else rotation.double().round(decimals=4).tolist(),
-        }
 
 
 def picture_positions(model: nn.Module, length: int, shift: int = 1) -> PositionPicture:
     """The positional encodings of a model for the first `length` positions."""
     kinds = (("sinusoidal", SinusoidalEncoding), ("learned", LearnedEncoding), ("rotary", RotaryEncoding))
     for kind, layer in ((kind, m) for kind, wanted in kinds for m in model.modules() if isinstance(m, wanted)):
-        if isinstance(layer, RotaryEncoding):
-            rows_TD = layer.table.between(0, length)
-        else:
-            rows_TD = layer(length)
+        rows_TD = layer.table.between(0, length) if isinstance(layer, RotaryEncoding) else layer(length)
         rows_TD = rows_TD.detach().cpu().float()
         rotates = kind != "learned" and rows_TD.shape[1] % 2 == 0
         rotation_DD = shift_rotation(shift, rows_TD.shape[1]) if rotates else None
-        return PositionPicture(kind, rows_TD, dot_products(rows_TD), shift, rotation_DD)
+        return PositionPicture(kind, rows_TD, rows_TD @ rows_TD.mT, shift, rotation_DD)
     raise ModelError("this model has no positional encodings")
-
-
-def dot_products(rows_TD: Tensor) -> Tensor:
-    """PE(p) . PE(q) of all positions: symmetric; for sinusoids a function of |p - q| only."""
-    return rows_TD @ rows_TD.mT
 
 
 def shift_rotation(shift: int, width: int) -> Tensor:
@@ -63,15 +44,12 @@ def shift_rotation(shift: int, width: int) -> Tensor:
 
     sin(a + b) = sin a cos b + cos a sin b and cos(a + b) = cos a cos b - sin a sin b.
     """
-    if width % 2:
-        raise ModelError(f"a shift rotates pairs of dimensions, and width {width} is odd")
     sin, cos = sinusoids(1, width, start=shift)[0].unflatten(0, (-1, 2)).unbind(-1)
     turns = torch.stack([torch.stack([cos, sin], dim=-1), torch.stack([-sin, cos], dim=-1)], dim=-2)
     return torch.block_diag(*turns)
 
 
-@dataclass(frozen=True)
-class EmbeddingPlane:
+class EmbeddingPlane(NamedTuple):
     """Vectors projected to their first two principal components."""
 
     points_N2: Tensor
@@ -104,9 +82,8 @@ def plane(vectors_ND: Tensor, labels: Sequence[str] = ()) -> EmbeddingPlane:
 
 def embedding_table(model: Seq2Seq, side: str = "encoder") -> Tensor:
     """The embeddings [V, D] of the vocabulary of encoder or decoder, scaled, without positions."""
-    where = {"encoder": "encoder.embed", "decoder": "embed"}[side]
     try:
-        embed = model.get_submodule(where)
+        embed = model.get_submodule({"encoder": "encoder.embed", "decoder": "embed"}[side])
     except AttributeError:
         raise ModelError(f"this model has no {side} that reads tokens") from None
     tokens, scale = embed.tokens, embed.scale

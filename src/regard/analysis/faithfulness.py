@@ -26,14 +26,15 @@ from regard.analysis.alignment import Links
 from regard.analysis.attribution import (
     METHODS,
     EmbeddedInput,
+    SourceTokens,
     TokenPair,
     attribute,
     chosen,
     embed,
     embed_absent,
     in_chunks,
+    log_probs,
 )
-from regard.analysis.attribution import log_probs as embedded_log_probs
 from regard.analysis.trace import TraceSide
 from regard.errors import ModelError
 from regard.models.base import Seq2Seq
@@ -100,29 +101,19 @@ def word_log_probs(model: Seq2Seq, case: ExplainedPair, kept_NS: Tensor, removal
     """
     if removal not in REMOVALS:
         raise ModelError(f'faithfulness: removal must be one of {", ".join(REMOVALS)}, not "{removal}"')
-    device = case.pair.input_1T.device
-    tokens_NS = F.pad(kept_NS, (0, 1), value=True)[:, list(case.source.word_of)].to(device)
-    run = _delete if removal == "delete" else _blank
-    found_NT = torch.cat([run(model, case.pair, kept) for kept in in_chunks(tokens_NS, case.pair)]).cpu()
-    return case.target.merge(found_NT, -1, mean=False)[:, :-1]
-
-
-def _delete(model: Seq2Seq, pair: TokenPair, kept_NS: Tensor) -> Tensor:
-    length = int(kept_NS.sum(-1).max())
-    order_NS = (~kept_NS).int().argsort(dim=-1, stable=True)[:, :length]
-    source = _Shorter(pair.source.ids_BS[0][order_NS], kept_NS.gather(-1, order_NS))
-    return chosen(model(source, pair.input_1T.expand(len(kept_NS), -1)), pair.output_1T)
-
-
-def _blank(model: Seq2Seq, pair: TokenPair, kept_NS: Tensor) -> Tensor:
-    read, absent = embed(model, pair), embed_absent(model, pair, None)
-    source_NSD = torch.where(kept_NS.unsqueeze(-1), read.source_NSD, absent.source_NSD)
-    return embedded_log_probs(model, pair, EmbeddedInput(source_NSD, read.target_NTD.expand(len(kept_NS), -1, -1)))
-
-
-class _Shorter(NamedTuple):
-    ids_BS: Tensor
-    mask_BS: Tensor
+    pair, found = case.pair, []
+    tokens_NS = F.pad(kept_NS, (0, 1), value=True)[:, list(case.source.word_of)].to(pair.input_1T.device)
+    for some_NS in in_chunks(tokens_NS, pair):
+        if removal == "delete":
+            order_NS = (~some_NS).int().argsort(dim=-1, stable=True)[:, : int(some_NS.sum(-1).max())]
+            source = SourceTokens(pair.source.ids_BS[0][order_NS], some_NS.gather(-1, order_NS))
+            found.append(chosen(model(source, pair.input_1T.expand(len(some_NS), -1)), pair.output_1T))
+        else:
+            read, absent = embed(model, pair), embed_absent(model, pair, None)
+            source_NSD = torch.where(some_NS.unsqueeze(-1), read.source_NSD, absent.source_NSD)
+            shortened = EmbeddedInput(source_NSD, read.target_NTD.expand(len(some_NS), -1, -1))
+            found.append(log_probs(model, pair, shortened))
+    return case.target.merge(torch.cat(found).cpu(), -1, mean=False)[:, :-1]
 
 
 def area(curve_TK: Tensor) -> float:
@@ -195,11 +186,11 @@ class _Record:
 
     def add(self, curves: Sequence[Curves], maps: Sequence[Tensor], links: Links) -> None:
         """Add one sentence: one curve and map of a method, or one per seed of random orders."""
-        self.deletion.append(_mean([area(curve.deletion_TK) for curve in curves]))
-        self.sufficiency.append(_mean([area(curve.sufficiency_TK) for curve in curves]))
+        self.deletion.append(sum(area(curve.deletion_TK) for curve in curves) / len(curves))
+        self.sufficiency.append(sum(area(curve.sufficiency_TK) for curve in curves) / len(curves))
         agreed = [agreement(scores_TS, links) for scores_TS in maps]
-        self.precision.append(_mean([precision for precision, _ in agreed]))
-        self.auc.append(_mean([auc for _, auc in agreed]))
+        self.precision.append(sum(precision for precision, _ in agreed) / len(maps))
+        self.auc.append(sum(auc for _, auc in agreed) / len(maps))
         self.deletion_curve.append(torch.stack([on_grid(curve.deletion_TK) for curve in curves]).mean(0))
         self.sufficiency_curve.append(torch.stack([on_grid(curve.sufficiency_TK) for curve in curves]).mean(0))
 
@@ -253,27 +244,17 @@ class Faithfulness:
         above = [name for name, gain in gains.items() if gain.low > 0]
         below = [name for name, gain in gains.items() if gain.high < 0]
         open_ = [name for name in gains if name not in above and name not in below]
-        parts = [
-            f"{', '.join(names)} {said} {REFERENCE}"
-            for names, said in ((above, "above"), (open_, "not significantly different from"), (below, "below"))
-            if names
-        ]
+        groups = {"above": above, "not significantly different from": open_, "below": below}
+        parts = [f"{', '.join(names)} {said} {REFERENCE}" for said, names in groups.items() if names]
         return f"On the deletion curve: {'; '.join(parts)} (95 %, {self.sentences} sentences)."
 
     def __str__(self) -> str:
-        head = ("", "deletion ↑", "over attention", "sufficiency ↓", "over attention", "precision at 1", "AUC")
-        lines = [head] + [
-            (
-                row.name,
-                *(
-                    "-" if figure is None else str(figure)
-                    for figure in (
-                        row.deletion, row.deletion_gain, row.sufficiency, row.sufficiency_gain, row.precision, row.auc,
-                    )
-                ),
-            )
-            for row in self.rows
-        ]  # fmt: skip
+        lines: list[tuple[str, ...]] = [
+            ("", "deletion ↑", "over attention", "sufficiency ↓", "over attention", "precision at 1", "AUC")
+        ]
+        for row in self.rows:
+            gains = row.deletion, row.deletion_gain, row.sufficiency, row.sufficiency_gain
+            lines.append((row.name, *("-" if one is None else str(one) for one in (*gains, row.precision, row.auc))))
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         table = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
         left_out = [f"{name} was not measured: {reason}" for name, reason in self.left_out.items()]
@@ -304,11 +285,13 @@ def measure_faithfulness(
         for name, (method, options) in ways.items():
             if name not in left_out:
                 try:
-                    maps[name] = word_map(model, case, method, options)
+                    attribution = attribute(model, *case.pair, method, **options).by_words(case.source, case.target)
                 except ModelError as error:
                     if number:
                         raise
                     left_out[name] = str(error)
+                else:
+                    maps[name] = attribution.source_TS[:-1, :-1]  # without the end tokens
         shape = len(case.target.words) - 1, len(case.source.words) - 1
         own = int(case.pair.source.ids_BS.sum())  # the random orders of a sentence do not depend on the other sentences
         draw = torch.Generator().manual_seed(seed * 1_000_003 + own)
@@ -317,17 +300,11 @@ def measure_faithfulness(
         for name, scores_TS in maps.items():
             records[name].add([curves[name]], [scores_TS], case.links)
         records[RANDOM].add([curves[name] for name in chance], list(chance.values()), case.links)
-    rows = _standings({name: record for name, record in records.items() if name not in left_out}, seed)
+    rows = _rank({name: record for name, record in records.items() if name not in left_out}, seed)
     return Faithfulness(rows, len(cases), removal, seeds, seed, left_out)
 
 
-def word_map(model: Seq2Seq, case: ExplainedPair, method: str, options: Mapping[str, Any]) -> Tensor:
-    """The attribution of words by a method, [T, S], without the end tokens."""
-    found = attribute(model, *case.pair, method, **options)
-    return found.by_words(case.source, case.target).source_TS[:-1, :-1]
-
-
-def _standings(records: Mapping[str, _Record], seed: int) -> tuple[MethodRank, ...]:
+def _rank(records: Mapping[str, _Record], seed: int) -> tuple[MethodRank, ...]:
     reference = records.get(REFERENCE)
     rows = []
     for name, record in records.items():
@@ -353,7 +330,3 @@ def _standings(records: Mapping[str, _Record], seed: int) -> tuple[MethodRank, .
 
 def _gain(higher: Sequence[float], lower: Sequence[float], seed: int) -> MethodScore | None:
     return bootstrap([one - other for one, other in zip(higher, lower, strict=True)], seed)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

@@ -78,11 +78,6 @@ class Role:
 # One sentence: weights [H, T, S], and the keys that count for each query [T, S]
 
 
-def find_maxima(weights_HTS: Tensor, seen_TS: Tensor) -> Tensor:
-    """The key with the largest weight of each query [H, T], among the keys that count; 0 if none counts."""
-    return weights_HTS.masked_fill(~seen_TS, -1.0).argmax(-1)
-
-
 def at_offset(seen_TS: Tensor, offset: int) -> Tensor:
     """The visible keys at this offset from their query (negative: before it)."""
     queries, keys = (torch.arange(size, device=seen_TS.device) for size in seen_TS.shape)
@@ -128,13 +123,10 @@ class RoleCounts:
 
     @property
     def count(self) -> int:
-        """Number of queries that were tested."""
         return sum(self.trials)
 
     def evidence(self, kind: Kind) -> list[Evidence]:
         """The evidence for each head."""
-        if not self.trials:
-            return []
         hits_NH, trials_N = torch.stack(self.hits).double().cpu(), torch.tensor(self.trials).double()
         baseline = self.chance / self.count
         if kind != "positional":
@@ -148,17 +140,17 @@ class HeadStatistics:
     """Statistics of the heads of attentions that share queries and keys, over many sentences."""
 
     def __init__(self) -> None:
-        self._tallies: dict[HeadLook, RoleCounts] = defaultdict(RoleCounts)
+        self._counts: dict[HeadLook, RoleCounts] = defaultdict(RoleCounts)
         self._largest: list[Tensor] = []
         self._queries = 0
 
     def add(self, weights_HTS: Tensor, seen_TS: Tensor, right: Mapping[HeadLook, Tensor]) -> None:
         """Add one sentence. `seen_TS`: the keys that count, e.g. not the end token; `right`: right keys by role."""
         judged_T = seen_TS.sum(-1) > 1
-        maxima_HT = find_maxima(weights_HTS, seen_TS)
+        maxima_HT = weights_HTS.masked_fill(~seen_TS, -1.0).argmax(-1)  # among the keys that count; 0 if none does
         positions = {HeadLook("positional", f"{offset:+d}"): at_offset(seen_TS, offset) for offset in OFFSETS}
         for look, right_TS in (positions | dict(right)).items():
-            self._tallies[look].add(maxima_HT, seen_TS, right_TS)
+            self._counts[look].add(maxima_HT, seen_TS, right_TS)
         largest_HT = weights_HTS.gather(-1, maxima_HT[..., None])[..., 0]
         self._largest.append(largest_HT[:, judged_T].sum(-1).double())
         self._queries += int(judged_T.sum())
@@ -169,24 +161,20 @@ class HeadStatistics:
 
     def evidence(self) -> dict[HeadLook, list[Evidence]]:
         """For each possible role that could be tested, the evidence for each head."""
-        found = {look: tally.evidence(look.kind) for look, tally in self._tallies.items()}
-        return {look: heads for look, heads in found.items() if heads}
+        return {look: counts.evidence(look.kind) for look, counts in self._counts.items() if counts.trials}
 
     def roles(self) -> list[tuple[Role, ...]]:
         """The roles of each head, the one with the strongest evidence first."""
         roles: list[list[Role]] = [[] for _ in self._largest[0]] if self._largest else []
         for look, heads in self.evidence().items():
-            if not self._can_be_a_role(look):
+            counts = self._counts[look]
+            common = look.kind != "positional" or counts.count >= COMMON * self._queries
+            if not common or len(counts.trials) < FEWEST_SENTENCES:
                 continue
             for head, evidence in enumerate(heads):
                 if has_role(look.kind, evidence):
                     roles[head].append(Role(look.kind, look.name, evidence))
         return [tuple(sorted(of, key=lambda role: role.evidence.baseline - role.evidence.low)) for of in roles]
-
-    def _can_be_a_role(self, look: HeadLook) -> bool:
-        tally = self._tallies[look]
-        common = look.kind != "positional" or tally.count >= COMMON * self._queries
-        return common and len(tally.trials) >= FEWEST_SENTENCES
 
 
 def has_role(kind: Kind, evidence: Evidence) -> bool:
@@ -219,28 +207,21 @@ def interval(hits_N: Tensor, trials_N: Tensor) -> tuple[float, float]:
 # Importance
 
 
-class PairBatches(Protocol):
-    """A batch of sentence pairs."""
+class PairBatch(Protocol):
+    """A batch of sentence pairs: input of the encoder, input and expected output of the decoder, True where real."""
 
     @property
-    def source(self) -> Source:
-        """Input of the encoder."""
-
+    def source(self) -> Source: ...
     @property
-    def target_input_BT(self) -> Tensor:
-        """Input of the decoder."""
-
+    def target_input_BT(self) -> Tensor: ...
     @property
-    def target_output_BT(self) -> Tensor:
-        """Expected output of the decoder."""
-
+    def target_output_BT(self) -> Tensor: ...
     @property
-    def target_mask_BT(self) -> Tensor:
-        """True where input and output are real."""
+    def target_mask_BT(self) -> Tensor: ...
 
 
 @torch.no_grad()
-def count_heads(model: Seq2Seq, batch: PairBatches) -> dict[str, int]:
+def count_heads(model: Seq2Seq, batch: PairBatch) -> dict[str, int]:
     """Number of heads of each attention, in the order of the layers."""
     with trace(model) as tape:
         model.hidden(batch.source, batch.target_input_BT)
@@ -249,25 +230,23 @@ def count_heads(model: Seq2Seq, batch: PairBatches) -> dict[str, int]:
 
 @torch.no_grad()
 def importance_by_ablation(
-    model: Seq2Seq, batches: Sequence[PairBatches], log: Callable[[str], None] = lambda doing: None
+    model: Seq2Seq, batches: Sequence[PairBatch], log: Callable[[str], None] = lambda doing: None
 ) -> dict[str, Tensor]:
     """For each attention, the increase [H] of the loss per token when the weights of one head are set to zero.
 
     Cost: one pass over the batches per head; `log` gets a line for each.
     """
     whole = _loss_per_token(model, batches)
-    rises = {}
-    for name, heads in count_heads(model, batches[0]).items():
-        rise_H = torch.empty(heads)
-        for head in range(heads):
+    rises = {name: torch.empty(heads) for name, heads in count_heads(model, batches[0]).items()}
+    for name, rise_H in rises.items():
+        for head in range(len(rise_H)):
             log(f"{name} without head {head}")
             with listen(model, name, without_heads(head)):
                 rise_H[head] = _loss_per_token(model, batches) - whole
-        rises[name] = rise_H
     return rises
 
 
-def importance_by_gradient(model: Seq2Seq, batches: Iterable[PairBatches]) -> dict[str, Tensor]:
+def importance_by_gradient(model: Seq2Seq, batches: Iterable[PairBatch]) -> dict[str, Tensor]:
     """For each attention, the mean [H] over sentences of |d loss / d gate|; a sentence's loss is a mean over tokens."""
     sums: dict[str, Tensor] = {}
     sentences = 0
@@ -288,7 +267,7 @@ def importance_by_gradient(model: Seq2Seq, batches: Iterable[PairBatches]) -> di
     return {name: sum_H / sentences for name, sum_H in sums.items()}
 
 
-def sentence_losses(model: Seq2Seq, batch: PairBatches) -> Tensor:
+def sentence_losses(model: Seq2Seq, batch: PairBatch) -> Tensor:
     """Negative log-likelihood [B] of each target, summed over its tokens."""
     real_BT = batch.target_mask_BT
     logits_NV = model.output(model.hidden(batch.source, batch.target_input_BT)[real_BT])
@@ -296,7 +275,7 @@ def sentence_losses(model: Seq2Seq, batch: PairBatches) -> Tensor:
     return nll_N.new_zeros(len(real_BT)).index_add(0, real_BT.nonzero()[:, 0], nll_N)
 
 
-def _loss_per_token(model: Seq2Seq, batches: Iterable[PairBatches]) -> float:
+def _loss_per_token(model: Seq2Seq, batches: Iterable[PairBatch]) -> float:
     total, tokens = 0.0, 0
     for batch in batches:
         total += float(sentence_losses(model, batch).double().sum())

@@ -17,8 +17,7 @@ attention selects the explicit path, which has both.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -66,33 +65,14 @@ class HiddenTokenAttribution:
             raise ModelError(f"{place}: a {self.states} state has no own token among the {self.inputs} inputs")
         return self.share[place]
 
-    def as_dict(self) -> dict[str, object]:
-        """For JSON."""
-        layers: list[dict[str, object]] = []
-        for place, share_TS in self.share.items():
-            layer: dict[str, object] = {"name": place, "share": share_TS.round(decimals=4).tolist()}
-            if self.states == self.inputs:
-                layer["own"] = self.own(place).round(decimals=4).tolist()
-                layer["own_mean"] = round(self.own(place).mean().item(), 4)
-                layer["own_is_largest"] = round(self.own_is_largest(place), 4)
-                layer["by_distance"] = self.by_distance(place).round(decimals=4).tolist()
-            layers.append(layer)
-        return {"states": self.states, "inputs": self.inputs, "passes": self.passes, "layers": layers}
-
 
 def hidden_token_attribution(
-    model: Seq2Seq,
-    source: Source,
-    target_1T: Tensor | None = None,
-    *,
-    states: str = "encoder",
-    inputs: str | None = None,
-    chunk: int = CHUNK,
+    model: Seq2Seq, source: Source, target_1T: Tensor | None = None, *, states: str = "encoder", inputs: str = ""
 ) -> HiddenTokenAttribution:
     """Attribute the hidden states of encoder or decoder to input embeddings, for one sentence.
 
-    `states` is "encoder", or "decoder" with its input as `target_1T`. `inputs` is the same, or "encoder" for decoder
-    states: the contribution of each source token.
+    `states` is "encoder", or "decoder" with its input as `target_1T`. `inputs` is the same (the default), or "encoder"
+    for decoder states: the contribution of each source token.
     """
     inputs = inputs or states
     _check(model, source, target_1T, states, inputs)
@@ -114,17 +94,15 @@ def hidden_token_attribution(
         places = [name for name in start if name.startswith(f"{states}.")]
         if states != inputs:
             places.remove(f"{states}.embed")  # it does not depend on the encoder
-        squares = _squared_norms(lambda x: _choose(run(x), places), start_SD, chunk)
+        squares = _squared_norms(
+            lambda x: {place: state for place, state in run(x).items() if place in places}, start_SD
+        )
     norms = {place: squares[place].mT.sqrt() for place in places}
     share = {place: norm_TS / norm_TS.sum(-1, keepdim=True) for place, norm_TS in norms.items()}
     return HiddenTokenAttribution(share, states, inputs, start_SD.numel())
 
 
-def _choose(seen: dict[str, Tensor], places: list[str]) -> dict[str, Tensor]:
-    return {place: seen[place] for place in places}
-
-
-def _squared_norms(run: Callable[[Tensor], dict[str, Tensor]], start_SD: Tensor, chunk: int) -> dict[str, Tensor]:
+def _squared_norms(run: Callable[[Tensor], dict[str, Tensor]], start_SD: Tensor) -> dict[str, Tensor]:
     """Squared Frobenius norms [S, T] of the Jacobian of each state T with respect to each input S, by layer."""
 
     def push(tangent_SD: Tensor) -> dict[str, Tensor]:
@@ -133,23 +111,16 @@ def _squared_norms(run: Callable[[Tensor], dict[str, Tensor]], start_SD: Tensor,
         return {name: move_TD.double().square().sum(-1) for name, move_TD in moved.items()}
 
     totals: dict[str, Tensor] = {}
-    for numbers_C in torch.arange(start_SD.numel(), device=start_SD.device).split(max(1, chunk // start_SD.numel())):
+    for numbers_C in torch.arange(start_SD.numel(), device=start_SD.device).split(max(1, CHUNK // start_SD.numel())):
         tangents = torch.zeros(len(numbers_C), start_SD.numel(), dtype=start_SD.dtype, device=start_SD.device)
         tangents.scatter_(1, numbers_C[:, None], 1.0)
-        with _without_jit_notice():
+        with warnings.catch_warnings():  # about code of torch itself, at the first use of forward mode
+            warnings.filterwarnings("ignore", message=r"`torch\.jit\.script", category=DeprecationWarning)
             pushed = vmap(push)(tangents.unflatten(1, start_SD.shape))
         for name, square_CT in pushed.items():
             total_ST = totals.setdefault(name, square_CT.new_zeros(len(start_SD), square_CT.shape[1]))
             total_ST.index_add_(0, numbers_C // start_SD.shape[1], square_CT)
     return totals
-
-
-@contextmanager
-def _without_jit_notice() -> Iterator[None]:
-    """Hide a deprecation warning about code of torch itself, raised at the first use of forward mode."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=r"`torch\.jit\.script", category=DeprecationWarning)
-        yield
 
 
 def _check(model: Seq2Seq, source: Source, target_1T: Tensor | None, states: str, inputs: str) -> None:

@@ -12,7 +12,8 @@ the MLP is this linear map plus a hidden layer that starts at zero. A model of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -53,30 +54,19 @@ class TokenStates:
 
 @torch.no_grad()
 def encoder_states(model: Seq2Seq, sources: Iterable[Source]) -> TokenStates:
-    """Encode sentences and keep the states of all their tokens, the end token included."""
-    parts = []
+    """Encode sentences and keep the states of all their tokens, the end token included, without padding."""
+    kept: dict[str, list[Tensor]] = defaultdict(list)
+    ids, lengths = [], []
     for source in sources:
         with trace_states(model, "encoder.*") as states:
             model.encode(source)
-        parts.append(_real(states, source.ids_BS, source.mask_BS))
-    return _join(parts)
-
-
-def _real(states: dict[str, Tensor], ids_BT: Tensor, mask_BT: Tensor) -> TokenStates:
-    """A batch without its padding."""
-    kept = {name: state_BTD[mask_BT].cpu().float() for name, state_BTD in states.items()}
-    return TokenStates(kept, ids_BT[mask_BT].cpu(), tuple(mask_BT.sum(1).tolist()))
-
-
-def _join(parts: list[TokenStates]) -> TokenStates:
-    if not parts or not parts[0].states:
+        for name, state_BTD in states.items():
+            kept[name].append(state_BTD[source.mask_BS].cpu().float())
+        ids.append(source.ids_BS[source.mask_BS].cpu())
+        lengths += source.mask_BS.sum(1).tolist()
+    if not kept:
         raise ModelError("there are no hidden states: no sentences were given, or the model has no encoder")
-    names = parts[0].states
-    return TokenStates(
-        {name: torch.cat([part.states[name] for part in parts]) for name in names},
-        torch.cat([part.ids_N for part in parts]),
-        tuple(length for part in parts for length in part.lengths),
-    )
+    return TokenStates({name: torch.cat(parts) for name, parts in kept.items()}, torch.cat(ids), tuple(lengths))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -96,28 +86,22 @@ class StateProjection(nn.Module):
         self.register_buffer("spread_D", x_ND.std(0, correction=0).clamp(min=1e-6))
         inputs, outputs = x_ND.shape[1], y_NE.shape[1]
         self.linear = nn.Linear(inputs, outputs)
-        self.widen = nn.Linear(inputs, inner) if inner else None
-        self.narrow = nn.Linear(inner, outputs) if inner else None
+        self.hidden = nn.Sequential(nn.Linear(inputs, inner), nn.GELU(), nn.Linear(inner, outputs)) if inner else None
         with torch.no_grad():
-            z_ND = self._standard(x_ND).double()
+            z_ND = ((x_ND - self.mean_D) / self.spread_D).double()
             squares_DD = z_ND.mT @ z_ND / len(z_ND) + RIDGE * torch.eye(inputs, dtype=torch.float64)
             solution_DE = torch.linalg.solve(squares_DD, z_ND.mT @ (y_NE - y_NE.mean(0)).double() / len(z_ND))
             self.linear.weight.copy_(solution_DE.mT)
             self.linear.bias.copy_(y_NE.mean(0))
-            if self.narrow is not None:
-                self.narrow.weight.zero_()
-                self.narrow.bias.zero_()
-
-    def _standard(self, x_ND: Tensor) -> Tensor:
-        return (x_ND - self.mean_D) / self.spread_D
+            if self.hidden:
+                for parameter in self.hidden[-1].parameters():
+                    parameter.zero_()
 
     def forward(self, x_ND: Tensor) -> Tensor:
         """The estimated inputs."""
-        z_ND = self._standard(x_ND)
+        z_ND = (x_ND - self.mean_D) / self.spread_D
         y_NE: Tensor = self.linear(z_ND)
-        if self.widen is None or self.narrow is None:
-            return y_NE
-        return y_NE + self.narrow(F.gelu(self.widen(z_ND)))
+        return y_NE + self.hidden(z_ND) if self.hidden else y_NE
 
 
 @torch.enable_grad()
@@ -149,9 +133,8 @@ def fit_map(kind: str, distance: str, x_ND: Tensor, y_NE: Tensor, steps: int = S
 # Nearest neighbours
 
 
-def identified_in_sentence(mapped_ND: Tensor, inputs_ND: Tensor, lengths: Iterable[int], distance: str) -> Tensor:
+def identified_in_sentence(mapped_ND: Tensor, inputs_ND: Tensor, lengths: Sequence[int], distance: str) -> Tensor:
     """For each token [N], whether the nearest input of its sentence is its own, or one that is equal to it."""
-    lengths = list(lengths)
     found = []
     for mapped_TD, inputs_TD in zip(mapped_ND.split(lengths), inputs_ND.split(lengths), strict=True):
         nearest_T = _closeness(mapped_TD, inputs_TD, distance).argmax(-1)
@@ -179,13 +162,13 @@ class ConfidenceInterval(NamedTuple):
     high: float
 
 
-def share_with_interval(right_N: Tensor, lengths: Iterable[int]) -> ConfidenceInterval:
+def share_with_interval(right_N: Tensor, lengths: Sequence[int]) -> ConfidenceInterval:
     """The share of identified tokens. The interval is a bootstrap over sentences, whose tokens are not independent.
 
     Uses torch's global generator.
     """
-    length_B = torch.tensor(list(lengths))
-    right_B = torch.stack([part.sum() for part in right_N.split(length_B.tolist())])
+    length_B = torch.tensor(lengths)
+    right_B = torch.stack([part.sum() for part in right_N.split(lengths)])
     drawn_RB = torch.randint(len(length_B), (RESAMPLES, len(length_B)))
     shares_R = right_B[drawn_RB].sum(1).double() / length_B[drawn_RB].sum(1)
     low, high = shares_R.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
@@ -196,8 +179,7 @@ def share_with_interval(right_N: Tensor, lengths: Iterable[int]) -> ConfidenceIn
 # Curves over layers
 
 
-@dataclass(frozen=True)
-class IdentifiabilityCurve:
+class IdentifiabilityCurve(NamedTuple):
     """The share of identified tokens by layer, for one map and one distance."""
 
     map: str
@@ -242,15 +224,7 @@ class Identifiability:
                 for field in ConfidenceInterval._fields
             }
             curves.append({"map": curve.map, "distance": curve.distance, **columns})
-        return {
-            "places": list(self.places),
-            "curves": curves,
-            "candidates": self.candidates,
-            "chance": round(self.chance, 4),
-            "tokens": self.tokens,
-            "sentences": self.sentences,
-            "seed": self.seed,
-        }
+        return vars(self) | {"places": list(self.places), "curves": curves, "chance": round(self.chance, 4)}
 
 
 def identifiability(
@@ -265,15 +239,10 @@ def identifiability(
                 share = dict(_trace_back(kind, distance, train, test, vocabulary_VD, steps))
                 curves.append(IdentifiabilityCurve(kind, distance, share))
     sentences, tokens = len(test.lengths), len(test.ids_N)
-    return Identifiability(
-        places=tuple(test.states),
-        curves=tuple(curves),
-        candidates="sentence" if vocabulary_VD is None else "vocabulary",
-        chance=sentences / tokens if vocabulary_VD is None else 1 / len(vocabulary_VD),
-        tokens=tokens,
-        sentences=sentences,
-        seed=seed,
+    candidates, chance = (
+        ("sentence", sentences / tokens) if vocabulary_VD is None else ("vocabulary", 1 / len(vocabulary_VD))
     )
+    return Identifiability(tuple(test.states), tuple(curves), candidates, chance, tokens, sentences, seed)
 
 
 def _trace_back(

@@ -23,8 +23,8 @@ Score = Callable[[Tensor], Tensor]
 """From the vectors of the tokens [P, E] to the log-probability of a label."""
 
 
-class RenumberedInput(NamedTuple):
-    """A document whose tokens are renumbered."""
+class RenumberedDocument(NamedTuple):
+    """A document whose tokens are numbered by position."""
 
     ids_BUS: Tensor
     mask_BUS: Tensor
@@ -41,10 +41,10 @@ def attribute_label(
         raise ModelError(f'there is no method "{method}"{nearest(method, METHODS)} (choose from {", ".join(METHODS)})')
     if len(document.ids_BUS) != 1:
         raise ModelError("attribute_label takes one document at a time")
-    name, embedding = _embedding(model)
+    name, embedding = next((name, part) for name, part in model.named_modules() if isinstance(part, nn.Embedding))
     mask_BUS = document.mask_BUS
     vectors_PE = embedding.weight.detach()[document.ids_BUS[mask_BUS]]
-    numbered = RenumberedInput(torch.zeros_like(document.ids_BUS), mask_BUS)
+    numbered = RenumberedDocument(torch.zeros_like(document.ids_BUS), mask_BUS)
     numbered.ids_BUS[mask_BUS] = torch.arange(len(vectors_PE), device=mask_BUS.device)
 
     def score(vectors_PE: Tensor) -> Tensor:
@@ -79,19 +79,10 @@ def occlusion(score: Score, vectors_PE: Tensor) -> Tensor:
     return torch.stack(lost)
 
 
-METHODS: dict[str, Callable[[Score, Tensor], Tensor]] = {
-    "gradient": gradient,
-    "integrated": integrated,
-    "occlusion": occlusion,
-}
-
-
 def _slope(score: Score, vectors_PE: Tensor) -> Tensor:
     leaf = vectors_PE.detach().requires_grad_()
     with torch.enable_grad():
-        (slope,) = torch.autograd.grad(score(leaf), leaf)
-    return slope
+        return torch.autograd.grad(score(leaf), leaf)[0]
 
 
-def _embedding(model: ClassifierModel) -> tuple[str, nn.Embedding]:
-    return next((name, part) for name, part in model.named_modules() if isinstance(part, nn.Embedding))
+METHODS = {"gradient": gradient, "integrated": integrated, "occlusion": occlusion}

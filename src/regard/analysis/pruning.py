@@ -42,24 +42,16 @@ BETA, GAMMA, ZETA = 2 / 3, -0.1, 1.1  # temperature and stretch of Louizos et al
 START = 2.0  # initial log_alpha: nearly open, with a gradient that does not vanish
 
 
-def draw_gates(log_alpha: Tensor, uniform: Tensor) -> Tensor:
-    """Gates between 0 and 1 from numbers sampled uniformly from the same interval."""
-    noise = uniform.log() - (-uniform).log1p()
-    return _stretch(((noise + log_alpha) / BETA).sigmoid())
-
-
-def settled_gates(log_alpha: Tensor) -> Tensor:
-    """Deterministic gates, for evaluation."""
-    return _stretch(log_alpha.sigmoid())
+def hard_concrete(log_alpha: Tensor, uniform: Tensor | None = None) -> Tensor:
+    """Gates between 0 and 1, from uniform random numbers of that interval; without these deterministic gates."""
+    if uniform is not None:
+        log_alpha = (uniform.log() - (-uniform).log1p() + log_alpha) / BETA
+    return (log_alpha.sigmoid() * (ZETA - GAMMA) + GAMMA).clamp(0.0, 1.0)
 
 
 def open_probability(log_alpha: Tensor) -> Tensor:
     """P(z > 0), the quantity that the penalty counts."""
     return (log_alpha - BETA * math.log(-GAMMA / ZETA)).sigmoid()
-
-
-def _stretch(s: Tensor) -> Tensor:
-    return (s * (ZETA - GAMMA) + GAMMA).clamp(0.0, 1.0)
 
 
 class HeadGates(nn.Module):
@@ -84,7 +76,7 @@ class HeadGates(nn.Module):
 
     def settled(self) -> dict[str, Tensor]:
         """The deterministic gates [H] of each attention."""
-        return {name: settled_gates(log_alpha_H) for name, log_alpha_H in self.by_attention().items()}
+        return {name: hard_concrete(log_alpha_H) for name, log_alpha_H in self.by_attention().items()}
 
     def open_share(self) -> Tensor:
         """Expected share of open gates."""
@@ -93,11 +85,11 @@ class HeadGates(nn.Module):
     def forward(self, name: str, weights_BHTS: Tensor) -> Tensor:
         """The weights times the gates: sampled per sentence in training, deterministic otherwise."""
         log_alpha_H = self.by_attention()[name]
-        if not self.training:
-            return weights_BHTS * settled_gates(log_alpha_H)[:, None, None]
-        tiny = torch.finfo(log_alpha_H.dtype).eps
-        uniform_BH = torch.rand(weights_BHTS.shape[:2], device=log_alpha_H.device).clamp(tiny, 1 - tiny)
-        return weights_BHTS * draw_gates(log_alpha_H, uniform_BH)[..., None, None]
+        uniform_BH = None
+        if self.training:
+            tiny = torch.finfo(log_alpha_H.dtype).eps
+            uniform_BH = torch.rand(weights_BHTS.shape[:2], device=log_alpha_H.device).clamp(tiny, 1 - tiny)
+        return weights_BHTS * hard_concrete(log_alpha_H, uniform_BH)[..., None, None]
 
 
 class GatedModel(Seq2Seq):
@@ -109,21 +101,18 @@ class GatedModel(Seq2Seq):
         self.output = model.output
 
     def encode(self, source: Source) -> EncoderOutput:
-        """As the model does, with gates."""
+        """The model's, with gates; so are the other methods."""
         with listen(self.model, "*", self.gates):
             return self.model.encode(source)
 
     def start(self, memory: EncoderOutput) -> Tree:
-        """As the model does."""
         return self.model.start(memory)
 
     def step(self, token_BW: Tensor, state: Tree, memory: EncoderOutput) -> tuple[Tensor, Tree]:
-        """As the model does, with gates."""
         with listen(self.model, "*", self.gates):
             return self.model.step(token_BW, state, memory)
 
     def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
-        """As the model does, with gates."""
         with listen(self.model, "*", self.gates):
             return self.model.hidden(source, target_BT)
 
@@ -168,15 +157,9 @@ def pruned_settings(settings: TransformerSettings, kept: Kept) -> TransformerSet
 
 def strongest(scores: Mapping[str, Tensor], count: int) -> dict[str, tuple[int, ...]]:
     """The `count` heads with the highest scores over all attentions. Of equal heads, the first."""
-    order = [(-float(score), place, head, name) for place, (name, head, score) in enumerate(_each(scores))]
-    chosen = {(name, head) for _, _, head, name in sorted(order)[:count]}
-    return {
-        name: tuple(head for head in range(len(score_H)) if (name, head) in chosen) for name, score_H in scores.items()
-    }
-
-
-def _each(scores: Mapping[str, Tensor]) -> Iterator[tuple[str, int, Tensor]]:
-    return ((name, head, score) for name, score_H in scores.items() for head, score in enumerate(score_H))
+    every = [(name, head) for name, score_H in scores.items() for head in range(len(score_H))]
+    best = sorted(every, key=lambda one: -float(scores[one[0]][one[1]]))[:count]
+    return {name: tuple(sorted(head for other, head in best if other == name)) for name in scores}
 
 
 def _cut(weights: Mapping[str, Tensor], place: str, module: Attention, heads: Tensor) -> Iterator[tuple[str, Tensor]]:

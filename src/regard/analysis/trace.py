@@ -1,11 +1,16 @@
-"""A trace: attention weights, hidden states and probabilities of one pass over a sentence pair, by token or word."""
+"""A trace: attention weights, hidden states and probabilities of one pass over a sentence pair, by token or word.
+
+Also the entropy of attention weights, and next-token probabilities as a table of likely tokens.
+"""
 
 from __future__ import annotations
 
 import difflib
+import math
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -98,26 +103,16 @@ class Trace:
 
     def attention(self, name: str) -> Tensor:
         """Weights [heads, target, source] of one attention, e.g. "decoder.2.cross"."""
-        if name not in self.weights:
-            guess = nearest(name, self.weights) or f"; there are {', '.join(self.weights) or 'none'}"
-            raise ModelError(f'the trace has no attention "{name}"{guess}')
-        return self.weights[name]
+        if name in self.weights:
+            return self.weights[name]
+        guess = nearest(name, self.weights) or f"; there are {', '.join(self.weights) or 'none'}"
+        raise ModelError(f'the trace has no attention "{name}"{guess}')
 
     def axes(self, name: str) -> tuple[TraceSide, TraceSide]:
         """The sides of the queries and of the keys of an attention."""
         if name.startswith("encoder."):
             return self.source, self.source
-        return self.target, self._read if name.endswith(".self") else self.source
-
-    def state_axis(self, name: str) -> TraceSide:
-        """The side of a state: decoder embeddings belong to the decoder input, other states to the predicted tokens."""
-        if name.startswith("encoder."):
-            return self.source
-        return self._read if name == "decoder.embed" else self.target
-
-    @property
-    def _read(self) -> TraceSide:
-        return self.target.shifted("<s>")
+        return self.target, self.target.shifted("<s>") if name.endswith(".self") else self.source
 
     def by_words(self) -> Trace:
         """The trace by words: weights are averaged over the tokens of a query word and summed over those of a key word.
@@ -125,13 +120,17 @@ class Trace:
         States and values become means, for display: weights times values no longer give the output exactly. `next`
         keeps the rows of the first token of each word.
         """
-        weights, values = {}, {}
+        weights, values, states = {}, {}, {}
         for name, map_HTS in self.weights.items():
             rows, columns = self.axes(name)
             weights[name] = columns.merge(rows.merge(map_HTS, -2, mean=True), -1, mean=False)
         for name, value_HSK in self.values.items():
             values[name] = self.axes(name)[1].merge(value_HSK, -2, mean=True)
-        states = {name: self.state_axis(name).merge(state, -2, mean=True) for name, state in self.states.items()}
+        for name, state_TD in self.states.items():
+            side = self.source if name.startswith("encoder.") else self.target
+            if name == "decoder.embed":  # the decoder input; other states belong to the predicted tokens
+                side = self.target.shifted("<s>")
+            states[name] = side.merge(state_TD, -2, mean=True)
         begins = [self.target.word_of.index(word) for word in range(len(self.target.words))]
         return replace(
             self,
@@ -156,6 +155,11 @@ def record_trace(
     """Run a model once over one sentence pair and record the trace."""
     with record(model) as tape, trace_states(model) as states:
         logits_1TV = model(ids, target_input_1T)
+    outward = {}
+    for module in model.modules():
+        tap, out = getattr(module, "tap", None), getattr(module, "out", None)
+        if isinstance(tap, AttentionHook) and isinstance(out, nn.Linear) and tap.name in tape:
+            outward[tap.name] = out.weight.detach().t().unflatten(0, (module.heads, -1))
     return Trace(
         source,
         target,
@@ -164,16 +168,57 @@ def record_trace(
         {name: state[0] for name, state in states.items()},
         logits_1TV[0].log_softmax(-1),
         tree,
-        {name: outward for name, outward in _outward(model) if name in tape},
+        outward,
     )
 
 
-def _outward(model: Seq2Seq) -> Iterator[tuple[str, Tensor]]:
-    """By attention, the output projection of each head."""
-    for module in model.modules():
-        tap, outward = getattr(module, "tap", None), getattr(module, "out", None)
-        if isinstance(tap, AttentionHook) and isinstance(outward, nn.Linear):
-            yield tap.name, outward.weight.detach().t().unflatten(0, (module.heads, -1))
+# ---------------------------------------------------------------------------------------------------------------------
+# Readings of a trace
+
+
+class AttentionEntropy(NamedTuple):
+    """Entropy of one attention: one value per head, averaged over rows."""
+
+    bits_H: Tensor
+    """0: each row has all its weight on one key."""
+    evenness_H: Tensor
+    """Entropy as a share of the largest possible, over rows with at least two visible keys; 1: equal weights."""
+
+
+def attention_entropy(weights_HTS: Tensor, mask_TS: Tensor | None = None) -> AttentionEntropy:
+    """The entropy of each head. Without a mask, keys whose weight is exactly zero count as invisible."""
+    weights = weights_HTS.double()
+    seen_T = ((weights != 0).any(0) if mask_TS is None else mask_TS).sum(-1)
+    bits_HT = _entropy(weights)
+    has_choice_T = seen_T > 1
+    evenness_HT = bits_HT[:, has_choice_T] / seen_T[has_choice_T].double().log2()
+    evenness_H = evenness_HT.mean(-1) if has_choice_T.any() else torch.ones(len(weights), dtype=torch.float64)
+    return AttentionEntropy(bits_HT.mean(-1), evenness_H)
+
+
+def _entropy(probability: Tensor) -> Tensor:
+    """In bits, over the last axis."""
+    return -torch.xlogy(probability, probability).sum(-1) / math.log(2)
+
+
+def next_tokens(log_probs_TV: Tensor, token: Callable[[int], str], top: int = 5) -> dict[str, Any]:
+    """A table of the `top` likeliest tokens of each position, for JSON; `token` gives the text of an id.
+
+    Columns are the tokens that are among the likeliest of some position, in the order of first occurrence. "rest" is
+    the probability of all other tokens, "best" the columns of each row's likeliest tokens, "bits" the entropy of a row.
+    """
+    log_probs = log_probs_TV.double()
+    likeliest = log_probs.topk(min(top, log_probs.shape[1]), dim=-1).indices.tolist()
+    column_of = {id: column for column, id in enumerate(dict.fromkeys(id for row in likeliest for id in row))}
+    probability_TC = log_probs[:, list(column_of)].exp()
+    return {
+        "ids": list(column_of),
+        "tokens": [token(id) for id in column_of],
+        "probability": probability_TC.round(decimals=4).tolist(),
+        "rest": (1.0 - probability_TC.sum(-1)).clamp(min=0.0).round(decimals=4).tolist(),
+        "best": [[column_of[id] for id in row] for row in likeliest],
+        "bits": _entropy(log_probs.exp()).round(decimals=4).tolist(),
+    }
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -185,25 +230,20 @@ def make_side(tokens: Sequence[str], spans: Sequence[Span], words: Sequence[tupl
 
     A token that overlaps no word becomes a word of its own; words that share one token become one word, "l'amico".
     """
-    homes = [_home(span, words) for span in spans]
+    homes = [  # the words that each token overlaps
+        [k for k, (_, first, after) in enumerate(words) if first < max(end, start + 1) and start < after]
+        for start, end in spans
+    ]
     taken = {home[0] for home in homes if home}
     texts: list[str] = []
     word_of: list[int] = []
     last = None
     for token, home in zip(tokens, homes, strict=True):
-        if home is None or home[0] != last:
-            joined = [] if home is None else [words[k][0] for k in home if k == home[0] or k not in taken]
-            texts.append("".join(joined) or token)
+        if not home or home[0] != last:
+            texts.append("".join(words[k][0] for k in home if k == home[0] or k not in taken) or token)
         word_of.append(len(texts) - 1)
-        last = home and home[0]
+        last = home[0] if home else None
     return TraceSide(tuple(tokens), tuple(texts), tuple(word_of), tuple(spans))
-
-
-def _home(span: Span, words: Sequence[tuple[str, int, int]]) -> range | None:
-    """The words that a token overlaps."""
-    start, end = span[0], max(span[1], span[0] + 1)
-    touched = [k for k, (_, first, after) in enumerate(words) if first < end and start < after]
-    return range(touched[0], touched[-1] + 1) if touched else None
 
 
 def place_in_text(side: TraceSide, spelled: str, text: str) -> TraceSide:

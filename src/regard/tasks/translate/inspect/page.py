@@ -18,9 +18,8 @@ from regard import __version__
 from regard.analysis.attribution import METHODS, attribute
 from regard.analysis.effective_attention import effective_attention, seen_keys
 from regard.analysis.embedding_maps import embedding_table, picture_positions, plane
-from regard.analysis.entropy import attention_entropy, next_tokens
 from regard.analysis.hidden_token_attribution import hidden_token_attribution
-from regard.analysis.trace import Trace
+from regard.analysis.trace import Trace, attention_entropy, next_tokens
 from regard.config import SearchSettings
 from regard.data.batches import Batch, make_batch
 from regard.decoding.penalties import LengthPenalty
@@ -176,7 +175,6 @@ def _effective(trace: Trace, name: str) -> Json:
     weights_HTS = trace.weights[name]
     found = effective_attention(weights_HTS, trace.values[name], trace.outward.get(name), seen_keys(weights_HTS))
     facts = found.as_dict() | {"keys": weights_HTS.shape[-1]}
-    del facts["effective"], facts["head_width"]
     return facts | {"weights": None if bool(found.identifiable_H.all()) else _rounded(found.effective_HTS)}
 
 
@@ -206,7 +204,7 @@ def _next(translator: Translator, trace: Trace, batch: Batch) -> Json:
     assert trace.next is not None
     written_T = _written(trace, batch)
     rank_T = (trace.next > written_T[:, None]).sum(-1) + 1
-    table = next_tokens(trace.next, translator.target.token, LIKELY_TOKENS).as_dict()
+    table = next_tokens(trace.next, translator.target.token, LIKELY_TOKENS)
     written = [
         {"probability": round(share, 4), "rank": rank}
         for share, rank in zip(written_T.exp().tolist(), rank_T.tolist(), strict=True)
