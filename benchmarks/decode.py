@@ -31,8 +31,7 @@ from regard.run import Run
 from regard.system import usable_cores
 from regard.tasks.generation import Searcher, SearchInput
 from regard.tasks.translate.engine import engine_folder, load_fast, open_engine
-from regard.tasks.translate.translator import Translator, load
-from regard.tasks.translate.workers import Workers
+from regard.tasks.translate.translator import Translator, Workers, load
 from regard.text.tokenizer import EOS, Tokenizer
 
 TEST = "test_2016_flickr"

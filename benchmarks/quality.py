@@ -122,7 +122,7 @@ def score_finished(data: Path, run: Path) -> dict[str, Any]:
 def score_run(data: Path, run: Path, minutes: float) -> dict[str, Any]:
     """BLEU of a run as it is; the length penalty is found on val, as at the end of `regard train`."""
     import regard
-    from regard.tasks.translate.tuning import tune_penalty
+    from regard.tasks.translate.training import tune_penalty
 
     pairs, translator = read_pairs(data, TEST), regard.load(run)
     tuned = tune_penalty(translator, read_pairs(data, "val"))

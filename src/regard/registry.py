@@ -59,6 +59,11 @@ EXPORTS = {
 }
 """Formats that runs are exported to: the name to give as --to, and the module that writes it (see regard/export)."""
 
+ENGINES = {
+    "ctranslate2": "regard.tasks.translate.engine",
+}
+"""Export formats whose models Regard can run itself, and the module that measures their `quantization_loss`."""
+
 IMPORTS = {
     "marian": "regard.export.marian_import",
 }

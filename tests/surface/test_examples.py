@@ -20,7 +20,7 @@ from types import ModuleType
 import pytest
 
 from regard.tasks.translate.engine import load_fast
-from regard.tasks.translate.translator import texts_of
+from regard.tasks.translate.translation import texts_of
 from tests.export.runs import random_recipe, random_run, sentences
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

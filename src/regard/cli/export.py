@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import textwrap
 from contextlib import nullcontext
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from typing import cast
 
 from regard.config import Corpus
 from regard.data.pairs import Pair, read_corpus
@@ -22,8 +22,7 @@ from regard.export import (
     import_model,
     require_exportable,
 )
-from regard.export.ctranslate2 import Quantization
-from regard.registry import EXPORTS, IMPORTS
+from regard.registry import ENGINES, EXPORTS, IMPORTS
 from regard.run import Run
 from regard.terminal import Command, Parser
 
@@ -65,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     """Export."""
     given = {name: value for name in _options_of_formats() if (value := getattr(options, name)) is not None}
     chosen = complete_options(options.to, given)
-    quantization = cast(Quantization, chosen.get("quantization", "float32"))
+    quantization = chosen.get("quantization", "float32")
     if options.source and quantization == "float32":
         raise SettingsError("--source measures the effect of --quantization int8 or int16; give one of them")
     opened = Run.open(options.run)
@@ -80,11 +79,10 @@ def run(options: argparse.Namespace) -> int:
         export_run(opened, options.to, folder, print, **chosen)
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"{folder}: {options.to}, {size / 1e6:.1f} MB")
-    if options.to == "ctranslate2" and quantization != "float32":
-        from regard.tasks.translate.engine import quantization_loss
-
-        known = quantization_loss(opened, folder, quantization, judges) if judges else None
-        print(known or "give --source and --target to measure the effect of quantization")
+    if quantization != "float32" and options.to in ENGINES:
+        engine = import_module(ENGINES[options.to])
+        loss = engine.quantization_loss(opened, folder, quantization, judges) if judges else None
+        print(loss or "give --source and --target to measure the effect of quantization")
     return 0
 
 

@@ -21,7 +21,6 @@ from regard.server.batching import QueueFull, TooLate
 from regard.server.bodies import MULTIPART, read_upload
 from regard.server.errors import ApiError
 from regard.server.translation import ServedTranslator
-from regard.tasks.translate.documents import looks_back
 from regard.tasks.translate.translation import Translation
 
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ async def translate_documents(
     if service.is_same_language(source, target):
         return [TranslatedFile(content) for content in contents]
     served = service.runs.by_pair(source, target)
-    align = any(document.needs_alignment for document in documents) and looks_back(served.run.recipe.model)
+    align = any(document.needs_alignment for document in documents) and served.run.recipe.model.attends
     answers = await _translate_all(served, texts, align, deadline)
     service.metrics.count_translations(served.name, answers)
     remaining = iter(answers)

@@ -7,7 +7,7 @@ import pytest
 from regard.cli import main
 from regard.documents import parse
 from regard.models import settings_of
-from regard.tasks.translate.documents import looks_back, translate_document
+from regard.tasks.translate.output import translate_document
 from regard.tasks.translate.translation import Translation
 from tests.export.runs import random_recipe, random_run, sentences
 
@@ -25,17 +25,17 @@ def test_equal_texts_are_translated_once():
         return [Translation(text, text.upper(), 0.0, (), (), True) for text in texts]
 
     document = parse("html", "<p>one</p><p>two</p><p>one 2</p><p>one</p>")
-    made = translate_document(document, translate, heard.append)
-    assert made.content == "<p>ONE</p><p>TWO</p><p>ONE 2</p><p>ONE</p>"
-    assert made.lost == []
+    content, lost = translate_document(document, translate, heard.append)
+    assert content == "<p>ONE</p><p>TWO</p><p>ONE 2</p><p>ONE</p>"
+    assert lost == []
     assert asked == ["one", "two", "one 2"]
     assert sum(heard) == 3
 
 
 def test_models_without_attention_cannot_align():
-    assert looks_back(settings_of("transformer-small"))
-    assert looks_back(settings_of("bahdanau"))
-    assert not looks_back(settings_of("seq2seq-lstm"))
+    assert settings_of("transformer-small").attends
+    assert settings_of("bahdanau").attends
+    assert not settings_of("seq2seq-lstm").attends
 
 
 def test_a_page_keeps_its_tags(run, tmp_path, capsys):

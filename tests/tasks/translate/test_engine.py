@@ -21,8 +21,8 @@ from regard.export import export_run
 from regard.run import Run
 from regard.tasks.translate.engine import DEPENDENT, OUTSIDE, SUPPORTED, Engine, choose_engine, load_fast
 from regard.tasks.translate.output import TranslationFile
-from regard.tasks.translate.translator import load, texts_of
-from regard.tasks.translate.workers import Workers
+from regard.tasks.translate.translation import texts_of
+from regard.tasks.translate.translator import Workers, load
 from tests.export.runs import random_recipe, random_run, sentences
 
 pytest.importorskip("ctranslate2")
@@ -337,9 +337,8 @@ def test_torch_is_not_imported_for_a_converted_run(run):
 
 def test_workers_do_not_outlive_who_asks():
     """A process starts one that watches it, and is gone."""
-    watch = (
-        "import os; from regard.tasks.translate.workers import _end_with; print(1, flush=True); _end_with(os.getppid())"
-    )
+    watch = "import os; from regard.tasks.translate.translator import _end_with; print(1, flush=True); "
+    watch += "_end_with(os.getppid())"
     ask = f"import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', {watch!r}], stdout=-1); "
     ask += "child.stdout.readline(); print(child.pid)"
     child = int(subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True).stdout)

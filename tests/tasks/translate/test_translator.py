@@ -23,8 +23,7 @@ from regard.models import settings_of
 from regard.models.base import EncoderOutput, Seq2Seq
 from regard.models.transformer_settings import TransformerSettings
 from regard.run import Run
-from regard.tasks.translate.translator import Translator
-from regard.tasks.translate.workers import Workers
+from regard.tasks.translate.translator import Translator, Workers
 from regard.text.tokenizer import EOS, SOS, UNK, train_tokenizer
 
 LINES = ["ein Hund und ein Kind rennen schnell", "die Katze schläft"]

@@ -8,8 +8,8 @@ import pytest
 from regard.config import SearchSettings
 from regard.data.pairs import Pair
 from regard.run import Run
+from regard.tasks.translate.training import PENALTIES, choose, longest_join, still_tuned, tune_penalty, tune_search
 from regard.tasks.translate.translation import Translation
-from regard.tasks.translate.tuning import PENALTIES, choose, longest_join, still_tuned, tune_penalty, tune_search
 from tests.export.runs import random_recipe, random_run
 
 SHORT, LONG = "il gatto", "il gatto nero dorme qui"

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from regard.analysis.trace import Trace
 from regard.config import DataSettings, SearchSettings
 from regard.models.base import Seq2Seq
 from regard.run import Run
@@ -21,6 +20,9 @@ from regard.tasks.translate import translator as translate
 from regard.tasks.translate.translation import Flag, Translation
 from regard.tasks.translate.translator import Translator
 from regard.text.words import ShadedSentence, ShadedWord
+
+if TYPE_CHECKING:
+    from regard.analysis.trace import Trace
 
 __all__ = ["Chatbot", "load"]
 

@@ -12,9 +12,10 @@ from regard.tasks.chat.data import readable
 from regard.tasks.report import figures, last_part
 from regard.tasks.seq2seq import PairData
 from regard.tasks.translate import report as translate
+from regard.tasks.translate.training import Sample
 
 
-def report(run: Run, chatbot: Chatbot, data: PairData, samples: Sequence[translate.Sample]) -> dict[str, Any]:
+def report(run: Run, chatbot: Chatbot, data: PairData, samples: Sequence[Sample]) -> dict[str, Any]:
     """The sections of a chatbot's report."""
     sections = translate.report(run, chatbot.translator, data, samples)
     scores = run.card["scores"][last_part(run.card["scores"])]

@@ -22,8 +22,7 @@ from regard.tasks.seq2seq import PairData, mean_loss, perplexity
 from regard.tasks.training import Json, Log, Scored
 from regard.tasks.translate.data import PairExamples
 from regard.tasks.translate.evaluate import quick_scores
-from regard.tasks.translate.report import Sample
-from regard.tasks.translate.training import TranslateTraining, TranslateTrainUnit
+from regard.tasks.translate.training import Sample, TranslateTraining, TranslateTrainUnit
 from regard.text.tokenizer import Tokenizer
 from regard.text.words import word_texts
 from regard.training.distributed import ProcessGroup

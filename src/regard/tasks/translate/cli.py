@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import chain, count, islice
@@ -22,6 +20,7 @@ from regard.documents import FORMAT_NAMES, Document, parse
 from regard.errors import SettingsError
 from regard.files import (
     STDIN,
+    file_sha256,
     first_of,
     is_stream,
     opened,
@@ -33,21 +32,15 @@ from regard.files import (
 )
 from regard.registry import FORMATS
 from regard.run import Run, open_together
-from regard.tasks.translate.output import TranslationFile, chunks, chunks_as_they_come
-from regard.terminal import (
-    Command,
-    Parser,
-    add_scoring,
-    add_search,
-    progress,
-    search_settings,
-)
+from regard.tasks.translate.output import TranslationFile, chunks, chunks_as_they_come, translate_document
+from regard.terminal import Command, Parser, add_scoring, add_search, progress, search_settings
 from regard.training.signals import interruptible
 
 if TYPE_CHECKING:
     from regard.tasks.translate.engine import Quantization
     from regard.tasks.translate.translation import Translation
-    from regard.text.tokenizer import Tokenizer
+
+Translate = Callable[[list[str]], list["Translation"]]
 
 
 # Documents: HTML, Markdown, subtitles and other files that are more than lines
@@ -60,18 +53,6 @@ LINES = "txt"
 SHOWN = 5
 """Lost parts that are named."""
 
-Advance = Callable[[int], None]
-
-
-def add_format(parser: Parser) -> None:
-    """Add the option for the format of a file."""
-    parser.add_argument(
-        "--format",
-        choices=FORMAT_NAMES,
-        metavar="NAME",
-        help="format of the file, e.g. html, md, srt, po, txt (default: by its ending)",
-    )
-
 
 def document_format(options: argparse.Namespace) -> str | None:
     """The format of a file that is translated as a whole; None for lines of text."""
@@ -82,43 +63,27 @@ def document_format(options: argparse.Namespace) -> str | None:
 
 def read_document(options: argparse.Namespace, kind: str, run: Run) -> Document:
     """The document to translate; sets `options.align` if its markup must follow the words."""
+    is_whole = f"is for lines of text; {options.file} is translated as a whole ({kind})"
     for name in LINES_ONLY:
         if getattr(options, name):
-            problem = (
-                f"--{name.replace('_', '-')} is for lines of text; {options.file} is translated as a whole ({kind})"
-            )
-            raise SettingsError(f"{problem}; --format {LINES} translates it line by line")
+            raise SettingsError(f"{_flag(name)} {is_whole}; --format {LINES} translates it line by line")
     if options.nbest > 1:
-        raise SettingsError(f"--nbest is for lines of text; {options.file} is translated as a whole ({kind})")
+        raise SettingsError(f"--nbest {is_whole}")
     if options.out and not Path(options.out).absolute().parent.is_dir():
         raise SettingsError(f"--out {options.out}: there is no folder {Path(options.out).parent}")
-    text = None if options.text is None else f"{options.text}\n".encode()
-    document = _parse(options.file, kind) if text is None else parse("the text", text, format=kind)
+    if options.text is not None:
+        document = parse("the text", f"{options.text}\n".encode(), format=kind)
+    else:
+        with standard_input() if options.file == "-" else opened(options.file) as stream:
+            document = parse(STDIN if options.file == "-" else options.file, stream.read(), format=kind)
     if document.needs_alignment and options.engine != "ctranslate2":
-        from regard.tasks.translate.documents import looks_back
-
-        options.align = looks_back(run.recipe.model)
+        options.align = run.recipe.model.attends
     return document
 
 
-def _parse(file: str, kind: str) -> Document:
-    if file == "-":
-        with standard_input() as stream:
-            return parse(STDIN, stream.read(), format=kind)
-    with opened(file) as stream:
-        return parse(file, stream.read(), format=kind)
-
-
-def translate_into(
-    options: argparse.Namespace,
-    document: Document,
-    translate: Callable[[list[str]], list[Translation]],
-    bar: AbstractContextManager[Advance],
-) -> int:
+def translate_into(options: argparse.Namespace, document: Document, translate: Translate) -> int:
     """Translate a document into --out, or to standard output."""
-    from regard.tasks.translate.documents import translate_document
-
-    with bar as advance:
+    with progress("sentences", lambda: len(set(document.texts))) as advance:
         content, lost = translate_document(document, translate, advance)
     assert isinstance(content, bytes)
     if lost:
@@ -134,10 +99,13 @@ def translate_into(
     return 0
 
 
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
 # `regard translate`
 
 
-Translate = Callable[[list[str]], list["Translation"]]
 MANY_LINES = 500
 """From this number of lines on, starting worker processes pays."""
 
@@ -149,7 +117,10 @@ def configure(parser: Parser) -> None:
         "file", metavar="FILE|-|TEXT", nargs="?", default="-",
         help="a file, - for standard input (default), or the text itself in quotes",
     )  # fmt: skip
-    add_format(parser)
+    parser.add_argument(
+        "--format", choices=FORMAT_NAMES, metavar="NAME",
+        help="format of the file, e.g. html, md, srt, po, txt (default: by its ending)",
+    )  # fmt: skip
     parser.add_argument("--out", metavar="FILE", help="write here instead of standard output, once it is complete")
     parser.add_argument("--resume", action="store_true", help="continue an interrupted --out file")
     parser.add_argument(
@@ -176,13 +147,9 @@ def configure(parser: Parser) -> None:
     add_search(parser)
 
 
+@interruptible()
 def run(options: argparse.Namespace) -> int:
     """Translate."""
-    with interruptible():
-        return _translate(options)
-
-
-def _translate(options: argparse.Namespace) -> int:
     opened = Run.open(options.run).require("translate")  # a wrong run is reported before anything is read
     options.text = given_text(options.file)
     search = search_settings(options, opened.recipe.search)
@@ -190,8 +157,9 @@ def _translate(options: argparse.Namespace) -> int:
     if kind := document_format(options):
         document = read_document(options, kind, opened)
         translate, _ = open_translator(options, opened, search)
-        return translate_into(options, document, translate, progress("sentences", lambda: len(set(document.texts))))
-    lines = _lines(options, opened, replace(opened.recipe.search, **search))
+        return translate_into(options, document, translate)
+    settings = replace(opened.recipe.search, **search)
+    lines = _lines(options, opened, settings)
     first = first_of(lines)  # a missing file is reported before the model is loaded
     if not first:
         if options.out:
@@ -200,7 +168,6 @@ def _translate(options: argparse.Namespace) -> int:
     translate, engine = open_translator(options, opened, search)
     lines = chain(first, lines)
     if options.out:
-        settings = replace(opened.recipe.search, **search)
         return into_file(options, lines, translate, {"engine": engine, "search": asdict(settings)})
     numbers = count(1)
     for chunk in chunks_as_they_come(lines) if options.file == "-" else chunks(lines):
@@ -219,9 +186,15 @@ def _lines(options: argparse.Namespace, opened: Run, settings: SearchSettings) -
     else:
         lines = read_lines(options.file)
     if settings.long_lines == "split":
-        return lines
-    is_file = options.text is None and options.file != "-"
-    return _without_long(lines, options.file if is_file else "line", opened.tokenizers[0], settings)
+        yield from lines
+        return
+    from regard.tasks.translate.pieces import TOO_LONG, refuse_long
+
+    is_file, tokenizer = options.text is None and options.file != "-", opened.tokenizers[0]
+    for number, line in enumerate(lines, 1):
+        where = f"{options.file}:{number}" if is_file else f"line {number:,}"
+        refuse_long(line, tokenizer, settings.max_source_tokens, where, TOO_LONG)
+        yield line
 
 
 _FILE_NAME = re.compile(r"\S*[^\s.]\.\w*[a-z]\w*", re.ASCII | re.IGNORECASE)
@@ -239,15 +212,6 @@ def given_text(given: str) -> str | None:
     return given
 
 
-def _without_long(lines: Iterable[str], name: str, tokenizer: Tokenizer, settings: SearchSettings) -> Iterator[str]:
-    from regard.tasks.translate.pieces import TOO_LONG, refuse_long
-
-    for number, line in enumerate(lines, 1):
-        where = f"{name} {number:,}" if name == "line" else f"{name}:{number}"
-        refuse_long(line, tokenizer, settings.max_source_tokens, where, TOO_LONG)
-        yield line
-
-
 def check(options: argparse.Namespace, opened: Run, search: dict[str, Any]) -> None:
     """Refuse options that do not go together."""
     settings = replace(opened.recipe.search, **search)
@@ -257,7 +221,7 @@ def check(options: argparse.Namespace, opened: Run, search: dict[str, Any]) -> N
         raise SettingsError(f"--nbest {options.nbest} needs a --beam of at least as many, not {settings.beam_size}")
     for name in ("temperature", "top_k", "top_p", "seed"):
         if name in search and not settings.sample:
-            raise SettingsError(f"--{name.replace('_', '-')} is for sampling: add --sample")
+            raise SettingsError(f"{_flag(name)} is for sampling: add --sample")
     if options.workers < 0:
         raise SettingsError("--workers must not be negative")
     if options.search_tree and not options.json:
@@ -277,10 +241,9 @@ def open_translator(options: argparse.Namespace, opened: Run, search: dict[str, 
     from regard.tasks.translate.engine import open_fast
 
     opened.require_weights()
-    asked = [name for name in ("ensemble", "prefix", "search_tree", "align") if getattr(options, name)]
+    needs = [_flag(name) for name in ("ensemble", "prefix", "search_tree", "align") if getattr(options, name)]
     settings = replace(opened.recipe.search, **search)
     quantization: Quantization = options.quantization or "int8"
-    needs = [f"--{name.replace('_', '-')}" for name in asked]
     fast = open_fast(options.engine, opened, settings, needs, quantization=quantization, log=log)
     if fast:
         translate = partial(fast.translate, nbest=options.nbest, details=options.json, **search)
@@ -306,8 +269,7 @@ def by_torch(runs: list[str], processes: int, asked_for: dict[str, Any], hint: s
     open_together(*runs)  # errors are reported once, not by every process
 
     from regard.system import usable_cores
-    from regard.tasks.translate.translator import load
-    from regard.tasks.translate.workers import Workers
+    from regard.tasks.translate.translator import Workers, load
 
     opened: dict[str, Any] = {}
 
@@ -331,19 +293,21 @@ def into_file(options: argparse.Namespace, lines: Iterable[str], translate: Tran
 
     `how` must be the same in order to continue: the engine and the search settings.
     """
+    file: str = options.file
     job = {
-        "file": _name(options.file),
-        "runs": [_weights(Run.open(folder)) for folder in (options.run, *options.ensemble)],
+        # For a pipe, the lines are compared (`TranslationFile.rest_of_pipe`).
+        "file": [os.path.realpath(file), file_sha256(Path(file))] if os.path.isfile(file) else [file],
+        "runs": [_identify(Run.open(folder)) for folder in (options.run, *options.ensemble)],
         "options": {name: getattr(options, name) for name in _SHAPING},
         **how,
     }
-    lines_there = (lambda: sum(1 for _ in read_lines(options.file))) if os.path.isfile(options.file) else None
+    lines_there = (lambda: sum(1 for _ in read_lines(file))) if os.path.isfile(file) else None
     with (
         TranslationFile(Path(options.out), job, resume=options.resume) as output,
         progress("sentences", lines_there, done=output.done) as advance,
     ):
         try:
-            piped = options.file == "-"
+            piped = file == "-"
             for chunk in chunks(output.rest_of_pipe(lines) if piped else islice(lines, output.done, None)):
                 output.write(show(answer, options) for answer in translate(chunk))
                 if piped:
@@ -356,18 +320,10 @@ def into_file(options: argparse.Namespace, lines: Iterable[str], translate: Tran
     return 0
 
 
-def _weights(run: Run) -> list[str | int]:
+def _identify(run: Run) -> list[str | int]:
     """A run by its path and by what changes when it is trained further."""
     status = run.require_weights().stat()
     return [str(run.folder.resolve()), status.st_size, status.st_mtime_ns]
-
-
-def _name(file: str) -> list[str]:
-    """A file by its path and its content; for a pipe, the lines are compared (`TranslationFile.rest_of_pipe`)."""
-    if not os.path.isfile(file):
-        return [file]
-    with open(file, "rb") as content:
-        return [os.path.realpath(file), hashlib.file_digest(content, "sha256").hexdigest()]
 
 
 def show(answer: Translation, options: argparse.Namespace, number: int = 0) -> str:

@@ -12,9 +12,9 @@ import importlib.util
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from regard.config import SearchSettings
 from regard.data.pairs import Pair
@@ -26,52 +26,25 @@ from regard.export.folder import check_export, exporting, fingerprint, read_mark
 from regard.run import Run
 from regard.system import usable_cores
 from regard.tasks.translate.pieces import in_pieces
-from regard.tasks.translate.translation import Translation, find_flags, retry_failed, target_scripts
+from regard.tasks.translate.translation import Scripts, Translation, make_translation, retry_failed, target_scripts
 from regard.text.tokenizer import EOS, SOS, Tokenizer
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from ctranslate2 import TranslationResult
 
-
 Log = Callable[[str], None]
+TokenLogProbs = dict[tuple[int, tuple[int, ...]], tuple[float, ...]]
+"""Log-probabilities of tokens, by sentence index and tokens."""
 BATCH = 32
 """Sentences per batch: one-thread workers are not faster with more."""
 EngineName = Literal["auto", "torch", "ctranslate2"]
-SUPPORTED = frozenset(
-    {
-        "beam_size",
-        "length_penalty",
-        "stop",
-        "min_length",
-        "max_length_ratio",
-        "max_length_extra",
-        "no_repeat_ngram_size",
-    }
-)
+SUPPORTED = {"beam_size", "length_penalty", "stop", "min_length", "max_length_ratio", "max_length_extra",
+             "no_repeat_ngram_size"}  # fmt: skip
 """Search settings that CTranslate2 supports."""
-OUTSIDE = frozenset({"retry_failures", "max_source_tokens", "long_lines", "max_joined_tokens", "batch_tokens"})
+OUTSIDE = {"retry_failures", "max_source_tokens", "long_lines", "max_joined_tokens", "batch_tokens"}
 """Settings that do not affect the search of one sentence: retries and long texts are handled outside the engine."""
-DEPENDENT = frozenset(
-    {"temperature", "top_k", "top_p", "epsilon_cutoff", "seed", "diversity_penalty", "ensemble_average"}
-)
+DEPENDENT = {"temperature", "top_k", "top_p", "epsilon_cutoff", "seed", "diversity_penalty", "ensemble_average"}
 """Settings without effect unless `sample`, `beam_groups` or an ensemble is used, all of which need torch."""
-
-
-class EngineOptions(TypedDict, total=False):
-    """Search options of the engine."""
-
-    beam_size: int
-    penalty: float
-    """Length penalty: scores are divided by length ** penalty."""
-    stop: Literal["exact", "beam-full"]
-    hypotheses: int
-    """Number of hypotheses to return per sentence."""
-    no_repeat_ngram_size: int
-    """No n-gram of this size occurs twice; 0: no limit."""
-    min_length: int
-    """Minimum number of tokens, without the end token."""
 
 
 class EngineHypothesis(NamedTuple):
@@ -90,9 +63,12 @@ class Engine:
         ctranslate2 = import_ctranslate2()
         self.source, self.target = source, target
         mark, workers = read_mark(folder), workers or usable_cores()
+        kind = mark.get("quantization", "float32")
+        if kind not in ctranslate2.get_supported_compute_types("cpu"):  # often int16
+            kind = "float32"
         try:
             self._translator = ctranslate2.Translator(
-                str(folder), compute_type=_compute_type(ctranslate2, mark), inter_threads=workers, intra_threads=1
+                str(folder), compute_type=kind, inter_threads=workers, intra_threads=1
             )
         except (RuntimeError, ValueError) as error:
             raise ModelError(f"{folder}: CTranslate2 cannot open it ({error}); export the run again") from None
@@ -101,28 +77,41 @@ class Engine:
         self._never = [[target.token(SOS)]]  # the unknown token has its own option; there is no padding token
 
     def translate(
-        self, sources: Sequence[Sequence[int]], longest: Sequence[int], **search: Unpack[EngineOptions]
+        self, sources: Sequence[Sequence[int]], longest: Sequence[int], **search: Any
     ) -> list[list[EngineHypothesis]]:
-        """The best hypotheses of each sentence, best first. `longest` limits lengths, including the end token."""
+        """The best hypotheses of each sentence, best first; keywords as in `as_they_come`."""
         found = dict(self.as_they_come(sources, longest, **search))
         return [found[place] for place in range(len(sources))]
 
     def as_they_come(
-        self, sources: Sequence[Sequence[int]], longest: Sequence[int], **search: Unpack[EngineOptions]
+        self,
+        sources: Sequence[Sequence[int]],
+        longest: Sequence[int],
+        *,
+        beam_size: int = 5,
+        penalty: float = 1.0,
+        stop: Literal["exact", "beam-full"] = "exact",
+        hypotheses: int = 1,
+        no_repeat_ngram_size: int = 0,
+        min_length: int = 0,
     ) -> Iterator[tuple[int, list[EngineHypothesis]]]:
-        """The same as an iterator of sentence index and hypotheses, as results arrive."""
+        """Sentence index and best hypotheses, as results arrive.
+
+        `longest` limits lengths, including the end token; `min_length` does not count it. Scores are divided by
+        length ** `penalty`. `hypotheses` are returned per sentence.
+        """
         if sources and (most := max(map(len, sources)) + 1) > self.longest:
             raise ModelError(
                 f"a sentence of {most} tokens is longer than the {self.longest} positions of the exported model"
             )
         longest = [min(limit, self.longest) for limit in longest]
-        exact, hypotheses = search.get("stop", "exact") == "exact", search.get("hypotheses", 1)
+        exact = stop == "exact"
         options = {
-            "beam_size": search.get("beam_size", 5),
-            "length_penalty": search.get("penalty", 1.0),
+            "beam_size": beam_size,
+            "length_penalty": penalty,
             "patience": float(self.longest if exact else 1),
-            "no_repeat_ngram_size": search.get("no_repeat_ngram_size", 0),
-            "min_decoding_length": search.get("min_length", 0),
+            "no_repeat_ngram_size": no_repeat_ngram_size,
+            "min_decoding_length": min_length,
         }
         cut_short: list[list[int]] = []
         # An exact search always runs to the limit of its batch, so all sentences of a batch need the same limit.
@@ -155,10 +144,8 @@ class Engine:
         pending = [
             self._translator.translate_batch(
                 self._spell([sources[place] for place in batch], self.source),
-                **{
-                    **search,
-                    "min_decoding_length": min(search["min_decoding_length"], limit),
-                },  # else CTranslate2 refuses
+                # CTranslate2 refuses a minimum length above the limit.
+                **{**search, "min_decoding_length": min(search["min_decoding_length"], limit)},
                 num_hypotheses=search["beam_size"],  # all finished ones: they show how far the search went
                 max_decoding_length=limit,
                 max_input_length=0,
@@ -235,16 +222,10 @@ def _by_length(sources: Sequence[Sequence[int]], longest: Sequence[int], *, one_
     return batches
 
 
-def _compute_type(ctranslate2: ModuleType, mark: Mapping[str, Any]) -> str:
-    """The type of the weights or, if the processor does not support it (often int16), full precision."""
-    wanted = mark.get("quantization", "float32")
-    return wanted if wanted in ctranslate2.get_supported_compute_types("cpu") else "float32"
-
-
 class FastTranslator:
     """Translates with a converted run. Results are those of `Translator`; token log-probabilities only if requested."""
 
-    def __init__(self, engine: Engine, search: SearchSettings, scripts: frozenset[str] | None = None):
+    def __init__(self, engine: Engine, search: SearchSettings, scripts: Scripts = None):
         self.engine, self.search, self.scripts = engine, search, scripts
 
     def translate(
@@ -252,24 +233,19 @@ class FastTranslator:
     ) -> list[Translation]:
         """Translate texts; results keep the order. Keywords override `search` settings, e.g. beam_size=1."""
         settings = replace(self.search, **search)
-        return in_pieces(
-            texts, self.engine.source, settings, lambda parts: self._translate(parts, settings, nbest, details)
-        )
 
-    def _translate(
-        self, texts: Sequence[str], settings: SearchSettings, nbest: int, details: bool
-    ) -> list[Translation]:
-        """Translate texts that are not too long; retry failures if the settings say so."""
-        found = self._search(texts, settings, nbest, details)
-        if not settings.retry_failures:
-            return found
-        return retry_failed(
-            found, settings, lambda indices, safer: self._search([texts[i] for i in indices], safer, nbest, details)
-        )
+        def translate(parts: list[str]) -> list[Translation]:
+            return retry_failed(
+                self._search(parts, settings, nbest, details),
+                settings,
+                lambda indices, safer: self._search([parts[i] for i in indices], safer, nbest, details),
+            )
+
+        return in_pieces(texts, self.engine.source, settings, translate)
 
     def _search(self, texts: Sequence[str], settings: SearchSettings, nbest: int, details: bool) -> list[Translation]:
         encoded = self.engine.source.encode_many(list(texts))
-        results = [Translation(text, "", 0.0, (), (), True) for text in texts]
+        results = [Translation(text, "") for text in texts]
         places = [place for place, ids in enumerate(encoded) if ids]
         sources = [encoded[place] for place in places]
         found: Iterable[tuple[int, list[EngineHypothesis]]] = self.engine.as_they_come(
@@ -282,24 +258,24 @@ class FastTranslator:
             no_repeat_ngram_size=settings.no_repeat_ngram_size,
             min_length=settings.min_length,
         )
+        # CTranslate2 renormalizes the probabilities after it has removed forbidden tokens: scores are made again.
         constrained = settings.no_repeat_ngram_size > 0 or settings.min_length > 0
         log_probs = self._log_probs(sources, found := list(found)) if details or constrained else {}
         if constrained:
-            found = [(number, _rescore(number, some, log_probs, settings)) for number, some in found]
+            found = [(number, _rescore(number, some, log_probs, settings.length_penalty)) for number, some in found]
         for number, hypotheses in found:  # while the workers continue with the others
-            first, *rest = [
-                self._result(texts[places[number]], one, log_probs.get((number, one.tokens), ()) if details else ())
-                for one in hypotheses
-            ]
-            results[places[number]] = replace(first, alternatives=tuple(rest))
+            place, made = places[number], list[Translation]()
+            for tokens, score, ended in hypotheses:
+                shown = log_probs.get((number, tokens), ()) if details else ()
+                given = texts[place], self.engine.target, self.scripts
+                made.append(make_translation(*given, tokens, score, shown, finished=ended))
+            results[place] = replace(made[0], alternatives=tuple(made[1:]))
         return results
 
     def _log_probs(
         self, sources: Sequence[list[int]], found: Sequence[tuple[int, list[EngineHypothesis]]]
-    ) -> dict[tuple[int, tuple[int, ...]], tuple[float, ...]]:
-        """Log-probabilities of the tokens of each hypothesis, by sentence index and tokens. The end token is
-        included if there is one.
-        """
+    ) -> TokenLogProbs:
+        """Log-probabilities of each hypothesis, with its end token if it has one, by sentence index and tokens."""
         asked = [(number, one) for number, hypotheses in found for one in hypotheses]
         scores = self.engine.score([sources[number] for number, _ in asked], [one.tokens for _, one in asked])
         return {
@@ -307,28 +283,15 @@ class FastTranslator:
             for (number, one), values in zip(asked, scores, strict=True)
         }
 
-    def _result(self, source: str, found: EngineHypothesis, log_probs: tuple[float, ...]) -> Translation:
-        target = self.engine.target
-        text = target.decode(found.tokens)
-        flags = find_flags(source, text, found.ended, self.scripts)
-        tokens = tuple(target.token(id) for id in found.tokens)
-        return Translation(source, text, found.score, tokens, log_probs, found.ended, flags)
-
 
 def _rescore(
-    number: int,
-    hypotheses: Sequence[EngineHypothesis],
-    log_probs: Mapping[tuple[int, tuple[int, ...]], tuple[float, ...]],
-    search: SearchSettings,
+    number: int, hypotheses: Sequence[EngineHypothesis], log_probs: TokenLogProbs, penalty: float
 ) -> list[EngineHypothesis]:
-    """Hypotheses with the scores of the unconstrained model, best first.
-
-    CTranslate2 renormalizes the probabilities after it has removed forbidden tokens.
-    """
+    """Hypotheses with the scores of the unconstrained model, best first."""
     rescored = []
     for one in hypotheses:
         values = log_probs[number, one.tokens]
-        rescored.append(one._replace(score=sum(values) / len(values) ** search.length_penalty))
+        rescored.append(one._replace(score=sum(values) / len(values) ** penalty))
     return sorted(rescored, key=lambda one: -one.score)
 
 
@@ -399,23 +362,8 @@ def why_not(run: Run, search: SearchSettings, asked: Sequence[str] = ()) -> str:
     return "" if importlib.util.find_spec("ctranslate2") else 'it is not installed; pip install "regard[ctranslate2]"'
 
 
-@dataclass(frozen=True)
-class QuantizationLoss:
-    """BLEU in full precision and quantized, with CTranslate2 and the search settings of the run."""
-
-    quantization: Quantization
-    sentences: int
-    full: float
-    small: float
-
-    def __str__(self) -> str:
-        change = self.small - self.full
-        scores = f"float32 {self.full:.2f}, {self.quantization} {self.small:.2f} ({change:+.2f})"
-        return f"BLEU on {self.sentences:,} sentences: {scores}"
-
-
-def quantization_loss(run: Run, folder: Path, quantization: Quantization, pairs: Sequence[Pair]) -> QuantizationLoss:
-    """Translate these pairs with the quantized model in `folder` and in full precision."""
+def quantization_loss(run: Run, folder: Path, quantization: Quantization, pairs: Sequence[Pair]) -> str:
+    """BLEU on these pairs by CTranslate2, in full precision and with the quantized model in `folder`, as a line."""
     from regard.tasks.translate.evaluate import score_translations
 
     search, (source, target) = run.recipe.search, run.tokenizers
@@ -429,4 +377,6 @@ def quantization_loss(run: Run, folder: Path, quantization: Quantization, pairs:
             )
             texts = [target.decode(best.tokens) for [best] in found]
             bleu.append(score_translations(texts, [pair.target for pair in pairs]).bleu)
-    return QuantizationLoss(quantization, len(pairs), *bleu)
+    full, small = bleu
+    scores = f"float32 {full:.2f}, {quantization} {small:.2f} ({small - full:+.2f})"
+    return f"BLEU on {len(pairs):,} sentences: {scores}"

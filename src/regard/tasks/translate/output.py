@@ -1,4 +1,4 @@
-"""Input lines in chunks, and an output file that can be resumed."""
+"""Input lines in chunks, translated documents, and an output file that can be resumed."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from regard.documents import Document
 from regard.errors import CorpusError, SettingsError
 from regard.files import is_stream, write_atomically
 from regard.system import sync_folder
+from regard.tasks.translate.translation import Translation
 
 CHUNK = 2000
 """Lines translated together: enough to sort by length, few enough that results appear soon."""
@@ -61,6 +63,23 @@ def chunks_as_they_come(lines: Iterable[str], size: int = CHUNK, delay: float = 
         if isinstance(item, BaseException):
             raise item
         more = item is not None
+
+
+def translate_document(
+    document: Document, translate: Callable[[list[str]], list[Translation]], advance: Callable[[int], None]
+) -> tuple[str | bytes, list[str]]:
+    """Translate the texts of a document, equal ones once. `advance` is called with the number of texts done.
+
+    Returns the new document, and the addresses, placeholders and numbers that translations left out; all but numbers
+    were put back.
+    """
+    translations: dict[str, Translation] = {}
+    for chunk in chunks(dict.fromkeys(document.texts)):
+        translations |= zip(chunk, translate(chunk), strict=True)
+        advance(len(chunk))
+    found = [translations[text] for text in document.texts]
+    lost = [piece for pieces in document.lost(found) for piece in pieces]
+    return document.rebuild(found), lost
 
 
 class TranslationFile:

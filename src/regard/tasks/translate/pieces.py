@@ -103,7 +103,7 @@ class Pieces:
         spell the same text.
         """
         if not translations:
-            return Translation(self.text, self.text, 0.0, (), (), True)
+            return Translation(self.text, self.text)
         if len(translations) == 1:
             one, before = translations[0], self._before[0]
             return self._framed(

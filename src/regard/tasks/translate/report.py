@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from regard.analysis.trace import Trace
@@ -12,19 +12,10 @@ from regard.languages import language_name
 from regard.run import Run
 from regard.tasks.report import PART_NAMES, figures, last_part
 from regard.tasks.seq2seq import PairData
+from regard.tasks.translate.training import Sample
 from regard.tasks.translate.translator import Translator
 
 SHOWN_SAMPLES = 40
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A held-out sentence, the output of the model, and the reference."""
-
-    source: str
-    output: str
-    reference: str
-    score: float
 
 
 def report(run: Run, translator: Translator, data: PairData, samples: Sequence[Sample]) -> dict[str, Any]:
@@ -36,7 +27,7 @@ def report(run: Run, translator: Translator, data: PairData, samples: Sequence[S
         "samples": [
             asdict(sample) | {"correct": sample.output == sample.reference} for sample in samples[:SHOWN_SAMPLES]
         ],
-        "attention": attention_data(translator.trace(_typical(samples).source)) if samples else {},
+        "attention": attention_data(translator.trace(min(samples, key=_unusual).source)) if samples else {},
         "lengths": dict(zip(("source", "target"), map(_histogram, data.train.lengths), strict=True)),
         "score_histogram": _histogram(round(sample.score, 1) for sample in samples),
     }
@@ -53,11 +44,7 @@ def summary(card: dict[str, Any]) -> list[dict[str, str]]:
     part = last_part(card["scores"])
     scores, where = card["scores"][part], f"{PART_NAMES[part]} sentences"
     return figures(
-        (
-            f"BLEU on {scores['sentences']:,} {where}",
-            f"{scores['bleu']:.1f}",
-            scores["signatures"]["bleu"],
-        ),
+        (f"BLEU on {scores['sentences']:,} {where}", f"{scores['bleu']:.1f}", scores["signatures"]["bleu"]),
         ("chrF", f"{scores['chrf']:.1f}", scores["signatures"]["chrf"]),
         ("training pairs", f"{card['pairs']['train']:,}", f"{card['training']['tokens']:,} target tokens read"),
     )
@@ -78,9 +65,9 @@ def _readable(tokens: Iterable[str]) -> list[str]:
     return ["end" if token == "</s>" else token for token in tokens]
 
 
-def _typical(samples: Sequence[Sample]) -> Sample:
-    """A sentence of medium length, for the attention picture."""
-    return min(samples, key=lambda sample: (abs(len(sample.source.split()) - 9), sample.source))
+def _unusual(sample: Sample) -> tuple[int, str]:
+    """How far a sentence is from medium length, which suits the attention picture."""
+    return abs(len(sample.source.split()) - 9), sample.source
 
 
 def _histogram(values: Iterable[float]) -> list[list[float]]:

@@ -1,17 +1,31 @@
-"""Training of translators: validation by BLEU, a tuned search, scores of the held-out parts."""
+"""Training of translators: validation by BLEU, a tuned search, scores of the held-out parts.
+
+After training, two search settings are tuned on the validation part, unless the user has set them.
+
+*Length penalty.* A model trained on little data writes short translations, because the end token is easy to guess. The
+penalty that corrects this differs from run to run. One beam search gives all finished hypotheses, and each penalty only
+reorders them, so trying twelve costs no more than trying one.
+
+*Joining.* Sentences on one line are translated together only if the training data has such lines, up to their length.
+
+Tuned values are stored in the recipe, and marked as tuned in the card: further training, or fine-tuning, tunes them
+again.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from regard.config import Recipe
+import numpy as np
+
+from regard.config import Recipe, SearchSettings
 from regard.config.recipe import make_recipe
 from regard.data.pairs import Pair
 from regard.errors import SettingsError
-from regard.export import exportable
 from regard.languages import common_scripts
 from regard.models.base import Network, Seq2Seq
 from regard.run import Run
@@ -20,9 +34,9 @@ from regard.tasks.training import Json, Log, Scored, Tables, Training, Workload
 from regard.tasks.translate.data import PairExamples, open_data, prepare, write_store
 from regard.tasks.translate.evaluate import quick_scores, score_translations
 from regard.tasks.translate.plan import PairFacts, fit_memory, make_plan
-from regard.tasks.translate.report import Sample
-from regard.tasks.translate.translator import Translator, texts_of
-from regard.tasks.translate.tuning import still_tuned, tune_search
+from regard.tasks.translate.translation import Translation, texts_of
+from regard.tasks.translate.translator import Translator, load
+from regard.text.words import split_sentences
 from regard.training.device import Machine
 from regard.training.distributed import ProcessGroup
 from regard.training.flops import pair_amounts
@@ -33,6 +47,25 @@ HELD_OUT_PAIRS = 500
 """Pairs kept in a finished run, for later measurements."""
 SAMPLES = 3
 """Translations shown per validation."""
+PENALTIES = tuple(tenths / 10 for tenths in range(4, 27, 2))
+ENOUGH_PAIRS, MOST_PAIRS = 100, 1000
+"""Sentences that penalties are compared on. With fewer, differences between penalties are noise."""
+WORTH_IT = 0.1
+"""Gain in BLEU from which on another penalty replaces the default."""
+USUAL_SHARE = 0.99
+"""Share of the training sentences that have a usual length."""
+SEEN_TOGETHER = 0.01
+"""Share of lines with several sentences that is needed: a model that never saw two together may leave one out."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A held-out sentence, the output of the model, and the reference; for the report."""
+
+    source: str
+    output: str
+    reference: str
+    score: float
 
 
 class TranslateTrainUnit(Seq2SeqTrainUnit):
@@ -168,6 +201,8 @@ class TranslateTraining(Training[PairExamples, PairData]):
 
     def notes(self, recipe: Recipe) -> Sequence[str]:
         """Formats that the run cannot be exported to."""
+        from regard.export import exportable
+
         reasons = exportable(recipe)
         if all(reasons.values()):
             return (f"note: this run cannot be exported: {'; '.join(dict.fromkeys(reasons.values()))}",)
@@ -182,6 +217,92 @@ class TranslateTraining(Training[PairExamples, PairData]):
 def measure(pairs: PairExamples) -> PairFacts:
     """What the plan needs to know of the pairs."""
     return PairFacts(len(pairs), pairs.mean_characters, pairs.long_characters)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Search settings that are tuned after training
+
+
+def tune_search(run: Run, valid: Sequence[Pair], lengths: np.ndarray, log: Log) -> Json:
+    """Tune the settings that the user has left open, write them into the recipe, and return what the card says of them.
+
+    `lengths` are those of the training sources, in tokens.
+    """
+    found: Json = {}
+    defaults, tuned_before = SearchSettings(), _tuned(run.card)
+    usual = replace(run.recipe.search, **{name: getattr(defaults, name) for name in tuned_before})
+    search = usual
+    if usual.max_joined_tokens == defaults.max_joined_tokens:
+        found["search.max_joined_tokens"] = longest_join(valid, lengths)
+        search = replace(search, max_joined_tokens=found["search.max_joined_tokens"])
+    if usual.length_penalty == defaults.length_penalty and (best := tune_penalty(load(run.folder), valid)):
+        found |= {"search.length_penalty": best.penalty, "bleu": best.bleu, "bleu_before": best.before}
+        search = replace(search, length_penalty=best.penalty)
+        if best.penalty != usual.length_penalty:
+            change = f"BLEU {best.bleu:.1f} instead of {best.before:.1f}"
+            log(f"length penalty {best.penalty:g}, tuned on the validation part: {change}")
+    if search != run.recipe.search:
+        run.write_recipe(replace(run.recipe, search=search))
+    return found
+
+
+def longest_join(valid: Sequence[Pair], lengths: np.ndarray) -> int:
+    """Maximum tokens of joined sentences: the usual length of lines, or 1 (never join) if lines are sentences."""
+    several = sum(len(split_sentences(pair.source)) > 1 for pair in valid)
+    return int(np.quantile(lengths, USUAL_SHARE)) if several >= SEEN_TOGETHER * len(valid) else 1
+
+
+def still_tuned(search: SearchSettings, card: Mapping[str, Any]) -> Json:
+    """The settings that were tuned for the run of this card and have not been set by hand since."""
+    return {f"search.{name}": value for name, value in _tuned(card).items() if getattr(search, name) == value}
+
+
+def _tuned(card: Mapping[str, Any]) -> Json:
+    """Names and values of the search settings that were tuned."""
+    found = card.get("tuned", {}).items()
+    return {name.removeprefix("search."): value for name, value in found if name.startswith("search.")}
+
+
+class TunedPenalty(NamedTuple):
+    """The tuned length penalty, and BLEU with it and with the default."""
+
+    penalty: float
+    bleu: float
+    before: float
+
+
+def tune_penalty(translator: Translator, pairs: Sequence[Pair]) -> TunedPenalty | None:
+    """Try the penalties on these pairs; None if the search does not use one, or if there are too few pairs."""
+    from sacrebleu import BLEU
+
+    search = translator.search
+    by_plain_beam = search.beam_size > 1 and not search.sample and search.length_penalty_form == "plain"
+    if not by_plain_beam or len(pairs) < ENOUGH_PAIRS:
+        return None
+    pairs, usual = pairs[:MOST_PAIRS], SearchSettings().length_penalty
+    answers = translator.translate(
+        [pair.source for pair in pairs],
+        nbest=search.beam_size,
+        retry_failures=False,
+        length_penalty=usual,
+        # Texts joined from pieces have no alternatives.
+        max_joined_tokens=search.max_joined_tokens or search.max_source_tokens,
+    )
+    references = [[pair.target for pair in pairs]]
+    bleu = {
+        penalty: BLEU().corpus_score([choose(answer, penalty) for answer in answers], references).score
+        for penalty in PENALTIES
+    }
+    best = max(bleu, key=lambda penalty: (bleu[penalty], -abs(penalty - usual)))
+    if bleu[best] < bleu[usual] + WORTH_IT:
+        best = usual
+    return TunedPenalty(best, bleu[best], bleu[usual])
+
+
+def choose(answer: Translation, penalty: float) -> str:
+    """The best hypothesis with this penalty; the length includes the end token."""
+    ended = [one for one in (answer, *answer.alternatives) if one.log_probs]
+    return max(ended, key=lambda one: sum(one.log_probs) / len(one.log_probs) ** penalty).text if ended else answer.text
 
 
 TRAINING = TranslateTraining()

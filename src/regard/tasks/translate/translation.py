@@ -1,4 +1,7 @@
-"""The result of translating a text: scores, tokens, alternatives, and flags that mark suspicious translations."""
+"""The result of translating a text: scores, tokens, alternatives, and flags that mark suspicious translations.
+
+It imports no torch: both engines use it.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,19 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from regard.analysis.alignment import Links, pharaoh
 from regard.config import SearchSettings
 from regard.languages import language_scripts, share_in
 from regard.run import Run
+from regard.text.tokenizer import Tokenizer
 from regard.text.words import word_texts
 
 if TYPE_CHECKING:
+    from regard.analysis.alignment import Links
     from regard.decoding.search_tree import SearchTree
 
-
 Flag = Literal["empty", "loops", "copies", "cut off", "script", "length", "retried", "split"]
+Scripts = frozenset[str] | None
+"""The scripts of a language, if known."""
 
 LOOP_WORDS = 8
 """Longest repeated sequence of words that is searched for."""
@@ -42,7 +47,7 @@ class Alignment:
     @property
     def pharaoh(self) -> str:
         """The links as "0-0 1-2"."""
-        return pharaoh(self.links)
+        return " ".join(f"{source}-{target}" for source, target in self.links)
 
     @classmethod
     def joined(cls, parts: Iterable[Alignment]) -> Alignment:
@@ -62,12 +67,12 @@ class Translation:
 
     source: str
     text: str
-    score: float
+    score: float = 0.0
     """Log-probability divided by the length penalty, plus the coverage penalty (docs/decoding.md)."""
-    tokens: tuple[str, ...]
-    log_probs: tuple[float, ...]
+    tokens: tuple[str, ...] = ()
+    log_probs: tuple[float, ...] = ()
     """Log-probability of each token and, last, of the end token; empty if the engine was not asked for them."""
-    finished: bool
+    finished: bool = True
     """False if the length limit cut it off."""
     flags: tuple[Flag, ...] = ()
     """Signs that something is wrong with it."""
@@ -105,6 +110,16 @@ class Translation:
         return fields | {"log_prob": self.log_prob}
 
 
+def make_translation(
+    source: str, target: Tokenizer, scripts: Scripts, ids: Sequence[int], score: float, log_probs: tuple[float, ...],
+    *, finished: bool,
+) -> Translation:  # fmt: skip
+    """The output of a search as text, with flags. `ids` do not include the end token."""
+    text = target.decode(ids)
+    flags = find_flags(source, text, finished, scripts)
+    return Translation(source, text, score, tuple(map(target.token, ids)), log_probs, finished, flags)
+
+
 def texts_of(translations: Iterable[Translation]) -> list[str]:
     """The texts alone."""
     return [translation.text for translation in translations]
@@ -126,34 +141,37 @@ def retry_failed(
 ) -> list[Translation]:
     """Retry translations that loop or are empty with safer settings, and keep the result if it is better.
 
+    Nothing is retried if the settings say so (`search.retry_failures`).
     `translate(indices, settings)` translates the texts with these indices again.
     """
-    indices = [index for index, translation in enumerate(translations) if failed(translation)]
-    if not indices:
-        return list(translations)
+    results = list(translations)
+    indices = [index for index, translation in enumerate(results) if failed(translation)]
+    if not indices or not search.retry_failures:
+        return results
     no_repeat_ngram_size = min(search.no_repeat_ngram_size or SAFER_NO_REPEAT, SAFER_NO_REPEAT)
     safer = replace(search, no_repeat_ngram_size=no_repeat_ngram_size, min_length=max(search.min_length, 1))
-    results = list(translations)
     for index, second in zip(indices, translate(indices, safer), strict=True):
         better = results[index] if failed(second) else second
         results[index] = replace(better, flags=(*better.flags, "retried"))
     return results
 
 
-def target_scripts(run: Run) -> frozenset[str] | None:
+def target_scripts(run: Run) -> Scripts:
     """The scripts of the target side of the training data, else those of the target language, if known."""
     seen = run.card.get("scripts", {}).get("target")
     return frozenset(seen) if seen else language_scripts(run.recipe.data.target_language)
 
 
-def find_flags(source: str, text: str, finished: bool, scripts: frozenset[str] | None) -> tuple[Flag, ...]:
+def find_flags(source: str, text: str, finished: bool, scripts: Scripts) -> tuple[Flag, ...]:
     """The flags of a translation. `scripts` are the scripts of the target language, if known."""
     if not text:
         return ("empty",)
     written, found = _folded(text), list[Flag]()
     if loops(written) and not loops(_folded(source)):
         found.append("loops")
-    if _may_copy(source, written) and copies(_folded(source), written):
+    # A cheap test before `copies`: a copy of most of the output includes its middle word.
+    may_copy = written and written[len(written) // 2] in source.casefold()
+    if may_copy and copies(_folded(source), written):
         found.append("copies")
     if not finished:
         found.append("cut off")
@@ -167,11 +185,6 @@ def find_flags(source: str, text: str, finished: bool, scripts: frozenset[str] |
 
 def _folded(text: str) -> list[str]:
     return [word.casefold() for word in word_texts(text)]
-
-
-def _may_copy(source: str, written: Sequence[str]) -> bool:
-    """A cheap test before `copies`: a copy of most of the output includes its middle word."""
-    return bool(written) and written[len(written) // 2] in source.casefold()
 
 
 def loops(written: Sequence[str]) -> bool:

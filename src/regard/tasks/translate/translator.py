@@ -1,30 +1,41 @@
-"""Translation with torch: raw text in, `Translation` objects out, in batches sorted by length."""
+"""Translation with torch: raw text in, `Translation` objects out, in batches sorted by length.
+
+`Translator` works in this process. `Workers` are several processes with one thread each: for many sentences that is
+faster than one process with many threads.
+"""
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import threading
+import time
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 
-from regard.analysis.alignment import AlignmentHeads, read_choice
-from regard.analysis.trace import Trace, record_trace
+from regard import plugins
 from regard.config import SearchSettings
 from regard.data.batches import in_batches, make_sources
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.search_tree import SearchTree, SearchTreeRecorder
-from regard.errors import SettingsError
+from regard.errors import RegardError, RunError, SettingsError
 from regard.models.base import Seq2Seq
 from regard.run import CARD, open_together
+from regard.system import START_METHOD
 from regard.tasks.generation import Searcher, SearchInput, check_search, replace_unknown
-from regard.tasks.translate.alignment import Aligner, text_side
 from regard.tasks.translate.pieces import in_pieces, refuse_long
-from regard.tasks.translate.translation import Translation, find_flags, retry_failed, target_scripts, texts_of
+from regard.tasks.translate.translation import Scripts, Translation, make_translation, retry_failed, target_scripts
 from regard.text.tokenizer import SOS, UNK, Tokenizer
 
-__all__ = ["Translation", "Translator", "load", "texts_of"]
+if TYPE_CHECKING:
+    from regard.analysis.alignment import AlignmentHeads
+    from regard.analysis.trace import Trace
 
 Texts = list[str] | tuple[str, ...]
 
@@ -40,17 +51,16 @@ class Translator:
         search: SearchSettings | None = None,
         *,
         others: Sequence[Seq2Seq] = (),
-        scripts: frozenset[str] | None = None,
+        scripts: Scripts = None,
         alignment: AlignmentHeads | None = None,
     ):
         """`others` form an ensemble with `model`; `scripts` are the scripts of the target language.
 
-        `alignment` selects the heads of `model` that align words; the default is the mean of all cross-attention heads.
+        `alignment` selects the heads of `model` that align words; None: the mean of all cross-attention heads.
         """
         self.model, self.source, self.target = model, source, target
         self.search = search or SearchSettings()
-        self.models, self.scripts = (model, *others), scripts
-        self.alignment = alignment or AlignmentHeads()
+        self.models, self.scripts, self.alignment = (model, *others), scripts, alignment
 
     def __repr__(self) -> str:
         size = sum(parameter.numel() for parameter in self.model.parameters())
@@ -76,7 +86,11 @@ class Translator:
         check_search(settings, nbest, tree)
         if settings.replace_unknown and self.target.kind != "word":
             raise SettingsError("search.replace_unknown needs a word vocabulary (tokenizer.kind = word)")
-        aligner = Aligner(self.model, self.source, self.target, self.alignment) if align else None
+        aligner = None
+        if align:
+            from regard.tasks.translate.alignment import Aligner
+
+            aligner = Aligner(self.model, self.source, self.target, self.alignment)
 
         def translate(parts: list[str]) -> list[Translation]:
             found = self._translate(parts, prefix, settings, nbest, tree)
@@ -95,7 +109,7 @@ class Translator:
         searcher = Searcher(self.models, self.source, self.target, settings)
         pairs = zip(texts, self.source.encode_many(list(texts)), self.target.encode_many(list(targets)), strict=True)
         inputs = [SearchInput(text, ids, tuple(target)) for text, ids, target in pairs]
-        results = [_empty(one.text) for one in inputs]
+        results = [Translation(one.text, "") for one in inputs]
         for indices in in_batches([len(one.ids) + len(one.target) + 1 for one in inputs], settings.batch_tokens):
             batch = [inputs[index] for index in indices]
             for index, hypothesis in zip(indices, searcher.force(batch), strict=True):
@@ -124,6 +138,9 @@ class Translator:
         return [self._trace(one, other) for one, other in zip(text, targets, strict=True)]
 
     def _trace(self, text: str, target: str | None) -> Trace:
+        from regard.analysis.trace import record_trace
+        from regard.tasks.translate.alignment import text_side
+
         if target is None:
             by_beam = self.search.beam_size > 1 and not self.search.sample
             [translation] = self._translate([text], "", self.search, 1, tree=by_beam)
@@ -155,11 +172,10 @@ class Translator:
             if UNK in ids and not settings.replace_unknown:
                 raise SettingsError(f'the prefix "{written}" contains a word that is not in the vocabulary')
         inputs = list(map(SearchInput, texts, self.source.encode_many(texts), prefix_ids))
-        found = self._search(inputs, settings, nbest, tree)
-        if not settings.retry_failures:
-            return found
         return retry_failed(
-            found, settings, lambda indices, safer: self._search([inputs[i] for i in indices], safer, nbest, tree)
+            self._search(inputs, settings, nbest, tree),
+            settings,
+            lambda indices, safer: self._search([inputs[i] for i in indices], safer, nbest, tree),
         )
 
     def _search(
@@ -167,7 +183,7 @@ class Translator:
     ) -> list[Translation]:
         """Search in batches, longest texts first. An empty text has an empty translation."""
         searcher = Searcher(self.models, self.source, self.target, settings)
-        results = [_empty(one.text) for one in inputs]
+        results = [Translation(one.text, "") for one in inputs]
         for indices in in_batches([len(one.ids) for one in inputs], settings.batch_tokens, skip_empty=True):
             batch = [inputs[index] for index in indices]
             recorder = SearchTreeRecorder(len(batch)) if tree else None
@@ -181,10 +197,9 @@ class Translator:
         return results
 
     def _result(self, given: SearchInput, found: Hypothesis) -> Translation:
-        text = self.target.decode(found.tokens)
-        flags = find_flags(given.text, text, found.ended, self.scripts)
-        tokens = tuple(self.target.token(id) for id in found.tokens)
-        return Translation(given.text, text, found.score, tokens, found.log_probs, found.ended, flags)
+        return make_translation(
+            given.text, self.target, self.scripts, found.tokens, found.score, found.log_probs, finished=found.ended
+        )
 
     def _replace_unknown(self, results: list[Translation], indices: list[int], outputs: list[tuple[int, ...]]) -> None:
         """Replace unknown words in the best translations by source words."""
@@ -196,12 +211,10 @@ class Translator:
                 results[index] = replace(results[index], text=text)
 
 
-def _empty(text: str) -> Translation:
-    return Translation(text, "", 0.0, (), (), True)
-
-
 def load(run: str | Path, *others: str | Path) -> Translator:
     """Open a run folder for translation and inspection; several runs with one vocabulary become an ensemble."""
+    from regard.analysis.alignment import read_choice
+
     folder, *members = open_together(run, *others)
     return Translator(
         folder.load_model(),
@@ -211,3 +224,67 @@ def load(run: str | Path, *others: str | Path) -> Translator:
         scripts=target_scripts(folder),
         alignment=read_choice(folder.card.get("alignment"), str(folder.folder / CARD)),
     )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Worker processes
+
+_translator: Translator | RegardError | None = None
+"""In a worker process: the opened run, or the error that opening it raised."""
+
+
+class Workers:
+    """A run, or an ensemble of runs, opened in several processes; `translate` is that of `Translator`."""
+
+    def __init__(self, runs: Sequence[str | Path], count: int, hint: str = ""):
+        """`hint` is added to the error message if a process is killed, for example when memory runs out."""
+        self.count, self.hint = count, hint
+        self._pool = ProcessPoolExecutor(
+            count,
+            multiprocessing.get_context(START_METHOD),
+            initializer=_start_worker,
+            initargs=(tuple(map(str, runs)), os.getpid(), plugins.files()),
+        )
+
+    def translate(self, texts: Sequence[str], **options: Any) -> list[Translation]:
+        """Translate texts; results keep the order. Texts are sorted by length and dealt to the processes in turn."""
+        order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
+        shares = [order[number :: self.count] for number in range(self.count)]
+        results: dict[int, Translation] = {}
+        try:
+            waiting = [self._pool.submit(_work, [texts[place] for place in share], options) for share in shares]
+            for share, found in zip(shares, waiting, strict=True):
+                results |= zip(share, found.result(), strict=True)
+        except BrokenProcessPool:
+            raise RunError(f"one of {self.count} worker processes ended; too little memory?{self.hint}") from None
+        return [results[place] for place in range(len(texts))]
+
+    def close(self) -> None:
+        """End the processes."""
+        self._pool.shutdown(cancel_futures=True)
+
+
+def _start_worker(runs: tuple[str, ...], parent: int, plugin_files: Sequence[str]) -> None:
+    global _translator
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    torch.set_num_threads(1)
+    try:
+        for file in plugin_files:
+            plugins.load(file)
+        _translator = load(*runs)
+    except RegardError as error:  # raised here it would break the pool; the first call raises it
+        _translator = error
+
+
+def _end_with(parent: int) -> None:
+    """Exit when the parent process is gone: a parent that was killed cannot stop its workers."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
+
+
+def _work(texts: list[str], options: dict[str, Any]) -> list[Translation]:
+    assert _translator is not None
+    if isinstance(_translator, RegardError):
+        raise _translator
+    return _translator.translate(texts, **options)

@@ -119,7 +119,8 @@ def show(opened: Run, options: argparse.Namespace) -> int:
         training_text,
         with_links,
     )
-    from regard.tasks.translate.translator import load, texts_of
+    from regard.tasks.translate.translation import texts_of
+    from regard.tasks.translate.translator import load
 
     with status() as log:
         log("reading")

@@ -181,7 +181,8 @@ def _effective(trace: Trace, name: str) -> Json:
 def _start(translator: Translator, roles: Sequence[Json], present: Collection[tuple[str, int]]) -> Json | None:
     """The head that the page shows first: a head chosen for word alignment, else the one that aligns words best."""
     aligning = sorted((role for role in roles if role["role"] == "alignment"), key=lambda role: -role["share"])
-    for attention, head in [*translator.alignment.heads, *((role["name"], role["head"]) for role in aligning)]:
+    chosen = translator.alignment.heads if translator.alignment else ()
+    for attention, head in [*chosen, *((role["name"], role["head"]) for role in aligning)]:
         if (attention, head) in present:
             return {"kind": "cross", "layer": _layer(attention), "head": head}
     return None

@@ -37,7 +37,8 @@ from regard.tasks.translate.data import PairExamples, prepare
 from regard.tasks.translate.evaluate import quick_scores
 from regard.tasks.translate.inspect.heads import text_batches
 from regard.tasks.translate.training import TRAINING, TranslateTrainUnit
-from regard.tasks.translate.translator import load, texts_of
+from regard.tasks.translate.translation import texts_of
+from regard.tasks.translate.translator import load
 from regard.training.checkpoint import TrainingProgress
 from regard.training.device import choose_device
 from regard.training.loss import Loss
