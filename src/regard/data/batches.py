@@ -7,10 +7,10 @@ it is all that is needed to continue training, on one process or on many.
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -33,19 +33,39 @@ Index = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class TokenSource:
+class TensorBatch:
+    """Base of batches: dataclasses of tensors whose first dimension counts the items, and of other batches."""
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Self:
+        """A copy with every tensor changed."""
+        changed: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Tensor):
+                changed[field.name] = change(value)
+            elif isinstance(value, TensorBatch):
+                changed[field.name] = value.map(change)
+        return replace(self, **changed)
+
+    def to(self, device: torch.device | str) -> Self:
+        """A copy on another device."""
+        return self.map(lambda tensor: tensor.to(device))
+
+    def rows(self, index_R: Tensor) -> Self:
+        """Some of the items, padded as before."""
+        return self.map(lambda tensor: tensor[index_R])
+
+
+@dataclass(frozen=True)
+class TokenSource(TensorBatch):
     """Padded sentences: their ids with EOS at the end, and a mask that is True where they are real."""
 
     ids_BS: Tensor
     mask_BS: Tensor
 
-    def to(self, device: torch.device | str) -> TokenSource:
-        """A copy on another device."""
-        return TokenSource(self.ids_BS.to(device), self.mask_BS.to(device))
-
 
 @dataclass(frozen=True)
-class Batch:
+class Batch(TensorBatch):
     """Pairs to learn from. The decoder reads `target_input` (SOS first) and predicts `target_output` (EOS last)."""
 
     source: TokenSource
@@ -61,41 +81,14 @@ class Batch:
 
     def twice(self) -> Batch:
         """The batch with every pair twice, so that each passes through two different dropout masks (R-Drop)."""
-        return Batch(
-            TokenSource(self.source.ids_BS.repeat(2, 1), self.source.mask_BS.repeat(2, 1)),
-            self.target_input_BT.repeat(2, 1),
-            self.target_output_BT.repeat(2, 1),
-            self.target_mask_BT.repeat(2, 1),
-            self.index_B.repeat(2),
-            2 * self.source_tokens,
-            2 * self.target_tokens,
-        )
+        twice = self.map(lambda tensor: torch.cat([tensor, tensor]))
+        return replace(twice, source_tokens=2 * self.source_tokens, target_tokens=2 * self.target_tokens)
 
     def rows(self, index_R: Tensor) -> Batch:
         """Some of the pairs, padded as before."""
-        source = TokenSource(self.source.ids_BS[index_R], self.source.mask_BS[index_R])
-        target_mask_RT = self.target_mask_BT[index_R]
-        return Batch(
-            source,
-            self.target_input_BT[index_R],
-            self.target_output_BT[index_R],
-            target_mask_RT,
-            self.index_B[index_R],
-            int(source.mask_BS.sum()),
-            int(target_mask_RT.sum()),
-        )
-
-    def to(self, device: torch.device | str) -> Batch:
-        """A copy on another device."""
-        return Batch(
-            self.source.to(device),
-            self.target_input_BT.to(device),
-            self.target_output_BT.to(device),
-            self.target_mask_BT.to(device),
-            self.index_B.to(device),
-            self.source_tokens,
-            self.target_tokens,
-        )
+        some = super().rows(index_R)
+        source_tokens, target_tokens = int(some.source.mask_BS.sum()), int(some.target_mask_BT.sum())
+        return replace(some, source_tokens=source_tokens, target_tokens=target_tokens)
 
 
 def make_batch(
@@ -137,7 +130,7 @@ def _pad(rows: Sequence[Ids | list[int]], pad: int) -> tuple[NDArray[np.int64], 
 
 
 @dataclass(frozen=True)
-class DocumentBatch:
+class DocumentBatch(TensorBatch):
     """Documents of segments of tokens, and their labels if they have any."""
 
     ids_BUS: Tensor
@@ -151,18 +144,6 @@ class DocumentBatch:
     def target_tokens(self) -> int:
         """Number of documents, over which the loss is summed."""
         return len(self.target_BL)
-
-    def to(self, device: torch.device | str) -> DocumentBatch:
-        """A copy on another device."""
-        return DocumentBatch(
-            self.ids_BUS.to(device), self.mask_BUS.to(device), self.target_BL.to(device), self.index_B.to(device)
-        )
-
-    def rows(self, index_R: Tensor) -> DocumentBatch:
-        """Some of the documents, padded as before."""
-        return DocumentBatch(
-            self.ids_BUS[index_R], self.mask_BUS[index_R], self.target_BL[index_R], self.index_B[index_R]
-        )
 
 
 def make_documents(

@@ -177,9 +177,8 @@ def _assign(roots: array[int], valid: int | float, test: int | float, seed: int,
     for name, size in split.sizes.items():
         if split.wanted[name] and not size:
             problem = f"{split.largest:,} of {len(roots):,} pairs are connected through shared sentences"
-            raise CorpusError(
-                where, f"nothing is left for {name}: {problem}; clean it, or ask for more pairs (data.{name}_size)"
-            )
+            advice = f"clean it, or ask for more pairs (data.{name}_size)"
+            raise CorpusError(where, f"nothing is left for {name}: {problem}; {advice}")
     return split
 
 
@@ -191,22 +190,17 @@ def _find_components(pairs: Iterable[Pair]) -> array[int]:
     for number, pair in enumerate(pairs):
         parent.append(number)
         for side in pair:
-            text = normalise(side)
-            if not text:
+            if not (text := normalise(side)):
                 continue
             sentence = sentences.number(text)
             if sentence == len(first_pair):
                 first_pair.append(number)
             else:
-                _unite(parent, first_pair[sentence], number)
+                one, other = _find_root(parent, first_pair[sentence]), _find_root(parent, number)
+                parent[max(one, other)] = min(one, other)
     for number in range(len(parent)):
         parent[number] = parent[parent[number]]  # roots come before their children, so one step is enough
     return parent
-
-
-def _unite(parent: array[int], one: int, other: int) -> None:
-    one, other = _find_root(parent, one), _find_root(parent, other)
-    parent[max(one, other)] = min(one, other)
 
 
 def _find_root(parent: array[int], number: int) -> int:
@@ -226,9 +220,8 @@ def _wanted_sizes(total: int, valid: int | float, test: int | float) -> tuple[in
         held_out.append(max(1, round(asked * total)) if isinstance(asked, float) and asked else int(asked))
     train = total - sum(held_out)
     if train < 1:
-        raise SettingsError(
-            f"valid {held_out[0]:,} and test {held_out[1]:,} leave nothing of {total:,} pairs for train"
-        )
+        valid, test = held_out
+        raise SettingsError(f"valid {valid:,} and test {test:,} leave nothing of {total:,} pairs for train")
     return train, held_out[0], held_out[1]
 
 

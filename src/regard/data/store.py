@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice, pairwise
@@ -99,7 +98,7 @@ class TokenStore:
     """Stored pairs, by number; made by `build_store` or `open_store`."""
 
     def __init__(self, header: StoreHeader, ids: Ragged):
-        self.header = header
+        self.header, self.weights = header, header.parts
         self._ids, self._offsets = ids
 
     def __len__(self) -> int:
@@ -125,11 +124,6 @@ class TokenStore:
             sides[:, start:end] = np.diff(self._offsets[2 * start : 2 * end + 1]).reshape(-1, 2).T
         return sides[0], sides[1]
 
-    @property
-    def weights(self) -> tuple[StorePart, ...]:
-        """How often the pairs of each corpus are shown in an epoch."""
-        return self.header.parts
-
 
 def build_store(
     folder: Path,
@@ -147,14 +141,34 @@ def build_store(
     if folder.exists():
         raise RunError(f"{folder}: is there already; remove it to build the token store again")
     remove_drafts(folder.parent, folder.name, folders=True)
-    header = StoreHeader(
-        _id_type(max(source.size, target.size)),
-        max_length=max_length,
-        source_hash=source.hash(),
-        target_hash=target.hash(),
-    )
+    dtype, parts, read, empty = ID_TYPES[max(source.size, target.size) > 1 << 16], [], 0, 0
     with atomic_folder(folder) as draft:
-        _write_header(draft, _write_pairs(draft, header, corpora, source, target, progress))
+        with _RaggedWriter(draft, IDS, np.dtype(dtype)) as ids:
+            for corpus, weight in corpora:
+                for chunk in _chunks(corpus):
+                    sources = source.encode_many([pair.source for pair in chunk])
+                    targets = target.encode_many([pair.target for pair in chunk])
+                    full = [pair for pair in zip(sources, targets, strict=True) if all(pair)]
+                    kept = [pair for pair in full if max(map(len, pair)) <= max_length]
+                    ids.add(list(chain.from_iterable(kept)))
+                    read += len(chunk)
+                    empty += len(chunk) - len(full)
+                    if progress is not None:
+                        progress(read)
+                parts.append(StorePart(ids.rows // 2, weight))
+        header = StoreHeader(
+            dtype,
+            items=ids.rows // 2,
+            sequences=ids.rows,
+            tokens=ids.size,
+            parts=tuple(parts),
+            max_length=max_length,
+            source_hash=source.hash(),
+            target_hash=target.hash(),
+            left_out_empty=empty,
+            left_out_long=read - empty - ids.rows // 2,
+        )
+        _write_header(draft, header)
     return open_store(folder)
 
 
@@ -162,41 +176,6 @@ def open_store(folder: Path) -> TokenStore:
     """Map stored pairs into memory, after checking that they are complete."""
     header = _read_header(folder)
     return TokenStore(header, _open_ragged(folder, IDS, np.dtype(header.dtype), 2 * header.items, header.tokens))
-
-
-def _write_pairs(
-    folder: Path,
-    header: StoreHeader,
-    corpora: Iterable[tuple[Iterable[Pair], float]],
-    source: Tokenizer,
-    target: Tokenizer,
-    progress: Callable[[int], None] | None,
-) -> StoreHeader:
-    parts = []
-    read = empty = 0
-    with _RaggedWriter(folder, IDS, np.dtype(header.dtype)) as ids:
-        for corpus, weight in corpora:
-            for chunk in _chunks(corpus):
-                sources = source.encode_many([pair.source for pair in chunk])
-                targets = target.encode_many([pair.target for pair in chunk])
-                full = [pair for pair in zip(sources, targets, strict=True) if all(pair)]
-                kept = [pair for pair in full if max(map(len, pair)) <= header.max_length]
-                ids.add(list(chain.from_iterable(kept)))
-                read += len(chunk)
-                empty += len(chunk) - len(full)
-                if progress is not None:
-                    progress(read)
-            parts.append(StorePart(ids.rows // 2, weight))
-    pairs = ids.rows // 2
-    return dataclasses.replace(
-        header,
-        items=pairs,
-        sequences=ids.rows,
-        tokens=ids.size,
-        parts=tuple(parts),
-        left_out_empty=empty,
-        left_out_long=read - empty - pairs,
-    )
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -208,7 +187,7 @@ class DocumentStore:
 
     def __init__(self, header: StoreHeader, ids: Ragged, first: NDArray[np.int64], labels: Ragged):
         """`first` holds the number of the first sequence of each document, and the number of sequences at its end."""
-        self.header = header
+        self.header, self.weights = header, header.parts
         self._ids, self._first, self._labels = ids, first, labels
         self.tokens: Ids = np.diff(ids.offsets[first]).astype(np.uint32)
         """Numbers of tokens, document by document."""
@@ -229,11 +208,6 @@ class DocumentStore:
         """Release the files, so that every system can rename and remove them. Nothing can be read afterwards."""
         self._ids, self._first, self._labels = NOTHING, np.empty(0, OFFSET), NOTHING
 
-    @property
-    def weights(self) -> tuple[StorePart, ...]:
-        """How often the documents of each corpus are shown in an epoch."""
-        return self.header.parts
-
     def label_counts(self, labels: int) -> NDArray[np.int64]:
         """How many documents have each label."""
         return np.bincount(self._labels.values.astype(np.int64), minlength=labels)
@@ -243,29 +217,23 @@ def write_documents(
     folder: Path, documents: Iterable[tuple[Sentences, Sequence[int]]], parts: Sequence[StorePart], vocabulary: int
 ) -> None:
     """Store documents, given with the numbers of their labels, in a new folder."""
-    header = StoreHeader(_id_type(vocabulary), parts=tuple(parts))
-    first = [0]
+    dtype, first = ID_TYPES[vocabulary > 1 << 16], [0]
     with atomic_folder(folder) as draft:
-        with ExitStack() as stack:
-            ids = stack.enter_context(_RaggedWriter(draft, IDS, np.dtype(header.dtype)))
-            labels = stack.enter_context(_RaggedWriter(draft, LABELS, LABEL))
+        with _RaggedWriter(draft, IDS, np.dtype(dtype)) as ids, _RaggedWriter(draft, LABELS, LABEL) as labels:
             for chunk in _chunks(documents):
                 for sentences, _ in chunk:
                     first.append(first[-1] + len(sentences))
                 ids.add(list(chain.from_iterable(sentences for sentences, _ in chunk)))
                 labels.add([found for _, found in chunk])
         (draft / DOCUMENTS).write_bytes(np.array(first, OFFSET).tobytes())
-        header = dataclasses.replace(header, items=labels.rows, sequences=ids.rows, tokens=ids.size, labels=labels.size)
-        _write_header(draft, header)
+        _write_header(draft, StoreHeader(dtype, labels.rows, ids.rows, ids.size, labels.size, tuple(parts)))
 
 
 def open_documents(folder: Path) -> DocumentStore:
     """Map stored documents into memory, after checking that they are complete."""
     header = _read_header(folder)
     ids = _open_ragged(folder, IDS, np.dtype(header.dtype), header.sequences, header.tokens)
-    first = _map(folder / DOCUMENTS, OFFSET, header.items + 1)
-    if first[-1] != header.sequences:
-        raise _disagree(folder, DOCUMENTS, IDS)
+    first = _map_offsets(folder, DOCUMENTS, IDS, header.items, header.sequences)
     return DocumentStore(header, ids, first, _open_ragged(folder, LABELS, LABEL, header.items, header.labels))
 
 
@@ -278,7 +246,7 @@ class _RaggedWriter:
 
     def __init__(self, folder: Path, name: str, dtype: np.dtype[Any]):
         self._dtype, self.rows, self.size = dtype, 0, 0
-        self._values, self._offsets = (folder / name).open("wb"), _offsets_of(folder / name).open("wb")
+        self._values, self._offsets = (folder / name).open("wb"), (folder / f"{name}.offsets").open("wb")
         self._offsets.write(np.zeros(1, OFFSET).tobytes())
 
     def add(self, rows: Sequence[Sequence[int] | Ids]) -> None:
@@ -296,20 +264,16 @@ class _RaggedWriter:
         self._offsets.close()
 
 
-def _offsets_of(path: Path) -> Path:
-    return path.with_name(f"{path.name}.offsets")
-
-
 def _open_ragged(folder: Path, name: str, dtype: np.dtype[Any], rows: int, size: int) -> Ragged:
-    values, offsets = _map(folder / name, dtype, size), _map(_offsets_of(folder / name), OFFSET, rows + 1)
+    return Ragged(_map(folder / name, dtype, size), _map_offsets(folder, f"{name}.offsets", name, rows, size))
+
+
+def _map_offsets(folder: Path, name: str, of: str, rows: int, size: int) -> NDArray[np.int64]:
+    offsets = _map(folder / name, OFFSET, rows + 1)
     if offsets[-1] != size:
-        raise _disagree(folder, f"{name}.offsets", name)
-    return Ragged(values, offsets)
-
-
-def _disagree(folder: Path, one: str, other: str) -> RunError:
-    problem = f"the token store is damaged ({one} and {other} disagree); remove it to build it again"
-    return RunError(f"{folder}: {problem}")
+        problem = f"the token store is damaged ({name} and {of} disagree); remove it to build it again"
+        raise RunError(f"{folder}: {problem}")
+    return offsets
 
 
 def _map(path: Path, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
@@ -323,10 +287,6 @@ def _map(path: Path, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
         return np.memmap(path, dtype, mode="r").view(np.ndarray) if count else np.empty(0, dtype)
     except OSError as error:
         raise RunError(f"{path}: cannot read the token store ({error.strerror})") from None
-
-
-def _id_type(vocabulary: int) -> str:
-    return ID_TYPES[vocabulary > 1 << 16]
 
 
 def _chunks(items: Iterable[Item]) -> Iterator[list[Item]]:

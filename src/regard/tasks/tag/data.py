@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.config import Corpus, DataSettings, Recipe
-from regard.data.batches import make_documents
+from regard.data.batches import TensorBatch, make_documents
 from regard.data.records import read_kept
 from regard.data.store import DocumentStore, Sentences, StorePart, open_documents, write_documents
 from regard.errors import CorpusError, SettingsError
@@ -48,7 +48,7 @@ OVERLAP = 5
 
 
 @dataclass(frozen=True)
-class TagBatch:
+class TagBatch(TensorBatch):
     """Sentences as words of pieces, and the labels of the words if there are any."""
 
     ids_BTS: Tensor
@@ -67,16 +67,6 @@ class TagBatch:
     def target_tokens(self) -> int:
         """Number of words, over which the loss is summed."""
         return int(self.mask_BT.sum())
-
-    def to(self, device: torch.device | str) -> TagBatch:
-        """The batch on another device."""
-        return TagBatch(
-            self.ids_BTS.to(device), self.mask_BTS.to(device), self.target_BT.to(device), self.index_B.to(device)
-        )
-
-    def rows(self, index_R: Tensor) -> TagBatch:
-        """Some of the sentences, with the same padding."""
-        return TagBatch(self.ids_BTS[index_R], self.mask_BTS[index_R], self.target_BT[index_R], self.index_B[index_R])
 
 
 def make_words(
