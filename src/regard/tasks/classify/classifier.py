@@ -75,22 +75,16 @@ class Classifier:
             logits_BL, explained = self._explain(texts, documents)
         else:
             logits_BL, explained = score_documents(self.model, documents, self.tokenizer.pad, self.recipe), []
-        settings = self.recipe.task
-        results = []
-        for place, shares in enumerate(
-            to_probabilities(logits_BL, settings.temperature, several=settings.multi_label).tolist()
-        ):
-            probabilities = dict(zip(self.labels, shares, strict=True))
+        settings, results = self.recipe.task, []
+        probability_BL = to_probabilities(logits_BL, settings.temperature, several=settings.multi_label).tolist()
+        for place, text in enumerate(texts):
+            probabilities = dict(zip(self.labels, probability_BL[place], strict=True))
             ranked = sorted(self.labels, key=lambda label: -probabilities[label])
             likely = [label for label in ranked if probabilities[label] >= settings.threshold]
             given = likely if settings.multi_label else ranked[:1]
-            label = given[0] if given else ""
+            label, best = given[0] if given else "", probabilities[ranked[0]]
             truncated, sentences = encoded[place].truncated_tokens, explained[place] if explain else None
-            results.append(
-                Classification(
-                    texts[place], label, probabilities[ranked[0]], probabilities, tuple(given), truncated, sentences
-                )
-            )
+            results.append(Classification(text, label, best, probabilities, tuple(given), truncated, sentences))
         return results
 
     def attribute(self, text: str, label: str = "", method: str = "integrated") -> list[ShadedWord]:

@@ -53,8 +53,8 @@ def run(options: argparse.Namespace) -> int:
     if options.score and options.explain:
         raise SettingsError("--score looks at all documents together; leave out --explain")
     texts = iter([]) if options.score else _texts(options, labelled)
-    first = first_of(texts)  # a missing file is reported before the model is loaded
-    if not first and not options.score:
+    chunk = first_of(texts)  # a missing file is reported before the model is loaded
+    if not chunk and not options.score:
         return 0
 
     from regard.tasks.classify.classifier import load
@@ -62,9 +62,10 @@ def run(options: argparse.Namespace) -> int:
     classifier = load(opened.folder)
     if options.score:
         return score(classifier, options)
-    waits = options.file == "-" and is_typed()
-    for chunk in _chunks(first, texts, 1 if waits else TOGETHER):
+    size = 1 if options.file == "-" and is_typed() else TOGETHER
+    while chunk:
         show(classifier.classify(chunk, explain=options.explain), options)
+        chunk = list(islice(texts, size))
     return 0
 
 
@@ -74,17 +75,17 @@ def score(classifier: Classifier, options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(found.as_dict(), ensure_ascii=False))
         return 0
-    figures = {
-        "accuracy": f"{found.accuracy:.2%}",
-        "macro F1": f"{found.f1:.2%}",
-        "calibration error": f"{found.calibration_error:.2%}",
-        "documents": found.documents,
-    }
-    show_table([], figures.items())
+    figures = [
+        ("accuracy", f"{found.accuracy:.2%}"),
+        ("macro F1", f"{found.f1:.2%}"),
+        ("calibration error", f"{found.calibration_error:.2%}"),
+        ("documents", found.documents),
+    ]
+    show_table([], figures)
     print()
-    columns = ("precision", "recall", "f1")
     rows = (
-        [label, *(f"{one[name]:.1%}" for name in columns), one["documents"]] for label, one in found.by_label.items()
+        [label, *(f"{one[name]:.1%}" for name in ("precision", "recall", "f1")), one["documents"]]
+        for label, one in found.by_label.items()
     )
     show_table(["label", "precision", "recall", "F1", "documents"], rows)
     if found.confusion is not None:
@@ -94,56 +95,38 @@ def score(classifier: Classifier, options: argparse.Namespace) -> int:
 
 def show(results: Iterable[Classification], options: argparse.Namespace) -> None:
     """Print results: JSON, shaded text, or label, tab, probability."""
-    if options.json:
-        for result in results:
+    for result in results:
+        if options.json:
             print(json.dumps(result.as_dict(), ensure_ascii=False))
-    elif options.explain:
-        for result in results:
+        elif options.explain:
             _explain(result)
-    else:
-        for result in results:
+        else:
             print(f"{', '.join(result.labels) or '-'}\t{result.probability:.4f}")
     sys.stdout.flush()
 
 
-# Input
-
-
 def _texts(options: argparse.Namespace, labelled: bool) -> Iterator[str]:
+    """The documents of the file or of standard input: one per line, or all lines as one."""
     if labelled:
-        return (document.text for document in read_documents(Corpus(options.file)))
+        yield from (document.text for document in read_documents(Corpus(options.file)))
+        return
     lines = read_input_lines(forgiving=True) if options.file == "-" else read_lines(options.file)
-    return _joined(lines) if options.whole_file else lines
-
-
-def _joined(lines: Iterator[str]) -> Iterator[str]:
-    """All lines as one document, if there are any."""
-    if found := list(lines):
+    if not options.whole_file:
+        yield from lines
+    elif found := list(lines):
         yield "\n".join(found)
-
-
-def _chunks(first: list[str], rest: Iterator[str], size: int) -> Iterator[list[str]]:
-    chunk = first
-    while chunk:
-        yield chunk
-        chunk = list(islice(rest, size))
-
-
-# For people
 
 
 def _explain(result: Classification) -> None:
     """Labels with probabilities; then one line per sentence: its weight as a bar, its words shaded by weight."""
     from rich.text import Text
 
-    ranked = sorted(result.probabilities.items(), key=lambda entry: -entry[1])[:SHOWN_LABELS]
     line = Text()
-    for label, probability in ranked:
+    for label, probability in sorted(result.probabilities.items(), key=lambda entry: -entry[1])[:SHOWN_LABELS]:
         line.append(f"{label} {probability:.1%}   ", style="bold" if label in result.labels else "dim")
     console().print(line)
     show_weights(result.sentences or ())
-    heavy = heapq.nlargest(SHOWN_WORDS, result.shares(), key=lambda entry: entry[1])
-    if heavy:
+    if heavy := heapq.nlargest(SHOWN_WORDS, result.shares(), key=lambda entry: entry[1]):
         named = ", ".join(f"{word.text} {share:.1%}" for word, share in heavy)
         show_note(f"highest attention: {named}")
     if result.truncated_tokens:

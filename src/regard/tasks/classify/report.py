@@ -22,44 +22,34 @@ SEEN_IN = 3
 
 def report(run: Run, classifier: Classifier, data: PreparedDocuments, answers: None = None) -> dict[str, Any]:
     """The sections of a classifier's report."""
-    part = last_part(run.card["scores"])
-    scores = run.card["scores"][part]
+    card, labels, temperature = run.card, classifier.labels, run.recipe.task.temperature
+    part = last_part(card["scores"])
+    scores = card["scores"][part]
+    many = len(labels) > 4 or max(map(len, labels)) > 20
+    error = f"calibration error {scores['calibration_error']:.1%}, temperature {temperature:.2f}"
     looked_at = (data.test or data.valid)[:EXPLAINED]
     results = classifier.classify([document.text for document in looked_at], explain=True)
     return {
-        "title": title(classifier.labels),
-        "summary": summary(run, part),
+        "title": f"Documents in {len(labels)} classes"
+        if many
+        else f"Documents: {', '.join(labels[:-1])} or {labels[-1]}",
+        "summary": figures(
+            (f"accuracy on {scores['documents']:,} {PART_NAMES[part]} documents", f"{scores['accuracy']:.1%}", error),
+            ("macro F1", f"{scores['f1']:.1%}", f"{len(scores['by_label'])} labels"),
+            ("training documents", f"{card['documents']['train']:,}", f"{card['training']['tokens']:,} shown"),
+        ),
         "labels": {
-            "names": list(classifier.labels),
+            "names": list(labels),
             "documents": scores["documents"],
             "confusion": scores["confusion"],
             "by_label": scores["by_label"],
             "reliability": scores["reliability"],
             "error": scores["calibration_error"],
-            "temperature": run.recipe.task.temperature,
+            "temperature": temperature,
             "words": label_words(results),
         },
         "documents": shown(looked_at, results),
     }
-
-
-def title(labels: Sequence[str]) -> str:
-    """E.g. Documents: negative or positive."""
-    if len(labels) > 4 or max(map(len, labels)) > 20:
-        return f"Documents in {len(labels)} classes"
-    return f"Documents: {', '.join(labels[:-1])} or {labels[-1]}"
-
-
-def summary(run: Run, part: str) -> list[dict[str, str]]:
-    """The figures at the top of the page."""
-    card = run.card
-    scores, training = card["scores"][part], card["training"]
-    error = f"calibration error {scores['calibration_error']:.1%}, temperature {run.recipe.task.temperature:.2f}"
-    return figures(
-        (f"accuracy on {scores['documents']:,} {PART_NAMES[part]} documents", f"{scores['accuracy']:.1%}", error),
-        ("macro F1", f"{scores['f1']:.1%}", f"{len(scores['by_label'])} labels"),
-        ("training documents", f"{card['documents']['train']:,}", f"{training['tokens']:,} shown"),
-    )
 
 
 def label_words(results: Sequence[Classification]) -> list[dict[str, Any]]:
@@ -96,17 +86,15 @@ def label_words(results: Sequence[Classification]) -> list[dict[str, Any]]:
 
 def shown(documents: Sequence[LabelledDocument], results: Sequence[Classification]) -> list[dict[str, Any]]:
     """Some explained documents: correct ones of each label, and the most confident mistakes."""
-    pairs = [
-        (document, result)
-        for document, result in zip(documents, results, strict=True)
-        if len(document.text) <= LONGEST_SHOWN
-    ]
-    wrong = [pair for pair in pairs if set(pair[1].labels) != set(pair[0].labels)]
-    wrong.sort(key=lambda pair: -pair[1].probability)
+    wrong: list[tuple[LabelledDocument, Classification]] = []
     right: dict[str, tuple[LabelledDocument, Classification]] = {}
-    for document, result in pairs:
+    for document, result in zip(documents, results, strict=True):
+        if len(document.text) > LONGEST_SHOWN:
+            continue
         if set(result.labels) == set(document.labels):
             right.setdefault(result.label, (document, result))
-    mistakes = wrong[: SHOWN_DOCUMENTS // 2]
+        else:
+            wrong.append((document, result))
+    mistakes = sorted(wrong, key=lambda pair: -pair[1].probability)[: SHOWN_DOCUMENTS // 2]
     chosen = list(right.values())[: SHOWN_DOCUMENTS - len(mistakes)] + mistakes
     return [result.as_dict() | {"right": list(document.labels)} for document, result in chosen]
