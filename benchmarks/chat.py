@@ -24,10 +24,10 @@ from typing import Any
 
 from regard.data.pairs import Pair
 from regard.run import Run
-from regard.tasks.chat.chatbot import distinct, load
+from regard.tasks.chat.chatbot import load
 from regard.tasks.chat.data import split_turns
-from regard.tasks.chat.training import perplexity
-from regard.tasks.seq2seq import mean_loss
+from regard.tasks.chat.training import distinct
+from regard.tasks.seq2seq import mean_loss, perplexity
 
 HERE = Path(__file__).parent
 OUT = HERE / "out"

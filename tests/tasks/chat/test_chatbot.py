@@ -233,7 +233,8 @@ def test_a_chatbot_leaves_the_search_of_its_translator_alone(run):
     before = translator.search
     chatter = Chatbot(translator, 2, 17)
     assert translator.search == before
-    assert (chatter.search.max_source_tokens, chatter.search.max_joined_tokens) == (17, 17)
+    search = chatter.translator.search
+    assert (search.max_source_tokens, search.max_joined_tokens) == (17, 17)
 
 
 def test_one_turn_may_be_a_text(chatter):

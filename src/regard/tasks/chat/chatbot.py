@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from regard.config import DataSettings, SearchSettings
+from regard.config import DataSettings
 from regard.models.base import Seq2Seq
 from regard.run import Run
 from regard.tasks.chat import TURN, ChatSettings
@@ -22,7 +22,7 @@ from regard.tasks.translate.translator import Translator
 from regard.text.words import ShadedSentence, ShadedWord
 
 if TYPE_CHECKING:
-    from regard.analysis.trace import Trace
+    from regard.analysis.trace import Trace, TraceSide
 
 __all__ = ["Chatbot", "load"]
 
@@ -50,13 +50,8 @@ class Chatbot:
         return f"<Chatbot: {self.translator!r}, {self.turns} turns>"
 
     @property
-    def search(self) -> SearchSettings:
-        """The default search settings."""
-        return self.translator.search
-
-    @property
     def model(self) -> Seq2Seq:
-        """The (first) model."""
+        """The (first) model; `regard.trace` takes it."""
         return self.translator.model
 
     def reply(self, turns: Sequence[str], **search: Any) -> Translation:
@@ -73,7 +68,7 @@ class Chatbot:
 
         A beam search knows its result only at the end: then there is one piece.
         """
-        settings = replace(self.search, **search)
+        settings = replace(self.translator.search, **search)
         check_search(settings, 1, False)
         context = self.context(turns)
         if not context:
@@ -102,7 +97,27 @@ class Chatbot:
         Cross-attention is averaged over the tokens of the reply, over heads and layers. A model with attention over
         turns (HRAN) gives the weights of turns itself; for others, a turn has the sum of its words.
         """
-        return weigh_turns(self.trace(turns, reply))
+        trace = self.trace(turns, reply)
+        side = trace.source
+        maps = [weights_HTS.mean((0, 1)) for name, weights_HTS in trace.weights.items() if name.endswith("cross")]
+        attended = torch.stack(maps).mean(0).tolist()
+        found, closing = _by_turn(side)
+        own = trace.weights.get(UTTERANCES)
+        if own is None:
+            heavy = [sum(attended[place] for word in words for place in word) for words in found]
+        else:
+            heavy = own.mean((0, 1))[closing].tolist()
+        explained = []
+        for words, weight in zip(found, heavy, strict=True):
+            shares = [sum(attended[place] for place in word) for word in words]
+            total = sum(shares) or 1.0
+            start, end = (side.spans[words[0][0]][0], side.spans[words[-1][-1]][1]) if words else (0, 0)
+            shaded = (
+                ShadedWord(side.words[side.word_of[word[0]]], share / total)
+                for word, share in zip(words, shares, strict=True)
+            )
+            explained.append(ShadedSentence(side.text[start:end], weight / (sum(heavy) or 1.0), tuple(shaded)))
+        return explained
 
 
 def load(run: str | Path, *others: str | Path) -> Chatbot:
@@ -117,27 +132,11 @@ def _reply(found: Translation) -> Translation:
     return replace(found, flags=flags, alternatives=tuple(map(_reply, found.alternatives)))
 
 
-def weigh_turns(trace: Trace) -> list[ShadedSentence]:
-    """The turns of a traced context with their attention weights, and those of their words."""
-    maps = [weights_HTS.mean((0, 1)) for name, weights_HTS in trace.weights.items() if name.endswith("cross")]
-    weights_S = torch.stack(maps).mean(0)
-    own = trace.weights.get(UTTERANCES)
-    turns, closing = _by_turn(trace)
-    if own is None:
-        heavy = [sum(weights_S[place].item() for places in turn for place in places) for turn in turns]
-    else:
-        heavy = [own.mean((0, 1))[place].item() for place in closing]
-    total = sum(heavy) or 1.0
-    return [
-        _weigh(trace, places, weights_S.tolist(), weight / total) for places, weight in zip(turns, heavy, strict=True)
-    ]
-
-
-def _by_turn(trace: Trace) -> tuple[list[list[list[int]]], list[int]]:
+def _by_turn(side: TraceSide) -> tuple[list[list[list[int]]], list[int]]:
     """For each turn the words, as lists of token positions; and the position of the token that ends each turn."""
     turns: list[list[list[int]]] = [[]]
     closing: list[int] = []
-    side, last = trace.source, len(trace.source.tokens) - 1
+    last = len(side.tokens) - 1
     for place, (token, word) in enumerate(zip(side.tokens, side.word_of, strict=True)):
         if token == TURN or place == last:
             closing.append(place)
@@ -147,15 +146,3 @@ def _by_turn(trace: Trace) -> tuple[list[list[list[int]]], list[int]]:
         else:
             turns[-1].append([place])
     return turns, closing
-
-
-def _weigh(trace: Trace, places: list[list[int]], attended: Sequence[float], weight: float) -> ShadedSentence:
-    """A turn with the shares of its words, which sum to 1."""
-    side = trace.source
-    shares = [sum(attended[place] for place in word) for word in places]
-    total = sum(shares) or 1.0
-    start, end = (side.spans[places[0][0]][0], side.spans[places[-1][-1]][1]) if places else (0, 0)
-    found = tuple(
-        ShadedWord(side.words[side.word_of[word[0]]], share / total) for word, share in zip(places, shares, strict=True)
-    )
-    return ShadedSentence(side.text[start:end], weight, found)

@@ -49,23 +49,15 @@ def configure(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Talk."""
-    opened = Run.open(options.run).require(*_talking())  # a wrong name is reported before anything is read
-    conversation = (_open_writer if _writes(opened) else _open_knowledge)(opened, options)
+    talking = [name for name in names() if find(name).command == TASK.command]  # their runs have `reply`
+    opened = Run.open(options.run).require(*talking)  # a wrong name is reported before anything is read
+    is_written = find(opened.recipe.data.task).writes  # by a model, not found in a knowledge base
+    conversation = (_open_writer if is_written else _open_knowledge)(opened, options)
     if is_typed() and not options.json:
         talk(conversation)
     else:
         answer_lines(conversation, read_input_lines(forgiving=True), as_json=options.json)
     return 0
-
-
-def _talking() -> list[str]:
-    """The tasks whose runs are used by this command: they have `reply`."""
-    return [name for name in names() if find(name).command == TASK.command]
-
-
-def _writes(opened: Run) -> bool:
-    """Whether replies are written by a model, not found in a knowledge base."""
-    return find(opened.recipe.data.task).writes
 
 
 def _open_writer(opened: Run, options: argparse.Namespace) -> Conversation:
@@ -76,33 +68,24 @@ def _open_writer(opened: Run, options: argparse.Namespace) -> Conversation:
 
 
 def _open_knowledge(opened: Run, options: argparse.Namespace) -> Conversation:
-    """Search settings are for the run given by --fallback."""
+    """Settings of the knowledge base may be in --set; search settings are for the run given by --fallback."""
     if options.top < 0:
         raise SettingsError("--top must not be negative")
-    settings = _own_settings(opened.recipe.data.task, options)
+    task = find(opened.recipe.data.task)
+    own = [override for override in options.set if override.strip().startswith(f"{task.name}.")]
+    options.set = [override for override in options.set if override not in own]
+    given = with_overrides({}, own).get(task.name, {})
+    checked = make_recipe({"data": {"task": task.name}, task.name: given}, where="options").task
+    settings = {name: getattr(checked, name) for name in given}
     other = Run.open(options.fallback).require("chat") if options.fallback else None
     search = search_settings(options, *([other.recipe.search] if other else []))
     if (search or options.ensemble) and not other:
         raise SettingsError("a knowledge base has no search settings; they are for a --fallback run")
-
     if options.top:
         settings["matches"] = max(options.top, settings.get("matches", opened.recipe.task.matches))
-    task = find(opened.recipe.data.task)
     knowledge = part(task.name, task.module).load(opened.folder, **settings)
     writer = load(other, *options.ensemble) if other else None
     return Conversation(knowledge, writer, search, explain=options.explain, top=options.top)
-
-
-def _own_settings(task: str, options: argparse.Namespace) -> dict[str, Any]:
-    """The settings of the knowledge base given by --set, checked; they are removed from the options."""
-    own = [override for override in options.set if override.strip().startswith(f"{task}.")]
-    options.set = [override for override in options.set if override not in own]
-    given = with_overrides({}, own).get(task, {})
-    checked = make_recipe({"data": {"task": task}, task: given}, where="options").task
-    return {name: getattr(checked, name) for name in given}
-
-
-# The conversation
 
 
 @dataclass
@@ -123,16 +106,20 @@ class Conversation:
 
     def stream(self, said: str) -> Iterator[str]:
         """The reply in pieces, as they are written."""
-        if self._ask(said):
-            yield from self._keep([self.found.text])
-        else:
-            yield from self._keep(self.writer.stream(self.turns, **self.search))
+        reply = ""
+        for piece in [self.found.text] if self._ask(said) else self.writer.stream(self.turns, **self.search):
+            reply += piece
+            yield piece
+        self.turns = [*self.turns, reply]
 
     def reply(self, said: str) -> str:
         """The reply on one line."""
         if self._ask(said):
-            return self._keep_all(" ".join(self.found.text.split()))
-        return self._keep_all(self.writer.reply(self.turns, **self.search).text)
+            reply = " ".join(self.found.text.split())
+        else:
+            reply = self.writer.reply(self.turns, **self.search).text
+        self.turns = [*self.turns, reply]
+        return reply
 
     def details(self, said: str) -> dict[str, Any]:
         """The reply as "text", with everything that is known about it; "by" says which of two replied."""
@@ -150,39 +137,21 @@ class Conversation:
             facts = facts | {"text": answer.text} if self.knowledge else answer.as_dict()
             if self.explain and answer.text and not self.knowledge:
                 facts["turns"] = [turn.as_dict() for turn in self.writer.explain(self.turns, answer.text)]
-        self._keep_all(str(facts["text"]))
+        self.turns = [*self.turns, str(facts["text"])]
         return facts
 
     def show(self) -> None:
-        """Print what --explain and --top ask for, after the reply."""
+        """Print what --explain and --top ask for, after the reply.
+
+        Of a model, the turns shaded by attention. Of a knowledge base, the matching words of the question, shaded, and
+        the best matches with their scores.
+        """
         *turns, reply = self.turns
-        if self.knowledge:
-            self._show_matches()
-        elif self.explain and reply:
-            show_weights(self.writer.explain(turns, reply))
+        if not self.knowledge:
+            if self.explain and reply:
+                show_weights(self.writer.explain(turns, reply))
+            return
 
-    def _ask(self, said: str) -> bool:
-        """Add a turn; whether the knowledge base replies to it."""
-        self.turns = [*self.turns, said][-self._longest() :]
-        self.found = self.knowledge.reply(self.turns) if self.knowledge else None
-        return self.knowledge is not None and (self.found.answered or self.writer is None)
-
-    def _longest(self) -> int:
-        return 1 + max(predictor.turns for predictor in (self.knowledge, self.writer) if predictor)
-
-    def _keep(self, pieces: Iterable[str]) -> Iterator[str]:
-        reply = ""
-        for piece in pieces:
-            reply += piece
-            yield piece
-        self._keep_all(reply)
-
-    def _keep_all(self, reply: str) -> str:
-        self.turns = [*self.turns, reply]
-        return reply
-
-    def _show_matches(self) -> None:
-        """The best matches with their scores; with --explain, the matching words of the question, shaded."""
         from rich.text import Text
 
         screen = console()
@@ -197,6 +166,13 @@ class Conversation:
             scores = "  ".join(f"{name} {value:.3f}" for name, value in parts if value is not None)
             screen.print(Text(f"  {match.score:.3f}  {match.question}  ({scores})", style=QUIET), soft_wrap=True)
 
+    def _ask(self, said: str) -> bool:
+        """Add a turn. Returns whether the knowledge base replies to it."""
+        longest = 1 + max(predictor.turns for predictor in (self.knowledge, self.writer) if predictor)
+        self.turns = [*self.turns, said][-longest:]
+        self.found = self.knowledge.reply(self.turns) if self.knowledge else None
+        return self.knowledge is not None and (self.found.answered or self.writer is None)
+
 
 def talk(conversation: Conversation) -> None:
     """Turn by turn at a terminal."""
@@ -206,7 +182,7 @@ def talk(conversation: Conversation) -> None:
     while (said := _ask()) != "/quit":
         if said == "/reset":
             conversation.turns.clear()
-        elif _is_command(said):
+        elif re.fullmatch(r"/[A-Za-z]+(\s.*)?", said):  # such as "/help", but not "/etc/hosts"
             print(f"(there is no {said.split()[0]}; {HELP})")
         elif said:
             reply = ""
@@ -228,11 +204,6 @@ def answer_lines(conversation: Conversation, lines: Iterable[str], *, as_json: b
         else:
             print(conversation.reply(line), flush=True)
             conversation.show()
-
-
-def _is_command(said: str) -> bool:
-    """Whether it looks like a command: a slash and a word, as in "/help", but not "/etc/hosts"."""
-    return re.fullmatch(r"/[A-Za-z]+(\s.*)?", said) is not None
 
 
 def _ask() -> str:

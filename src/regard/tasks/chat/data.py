@@ -62,14 +62,13 @@ def fit(context: str, size: Callable[[str], int], most: int) -> str:
     turns = split_turns(context)
     while len(turns) > 1 and size(f"{TURN} ".join(turns)) > most:
         del turns[0]
-    return f"{TURN} ".join(turns) if len(turns) > 1 else _end_of(turns[0], size, most)
-
-
-def _end_of(turn: str, size: Callable[[str], int], most: int) -> str:
-    """As many of its last words as fit; of a single word that is too long, a number of characters that surely fits."""
-    words = turn.split()[-most:]
+    if len(turns) > 1:
+        return f"{TURN} ".join(turns)
+    words = turns[0].split()[-most:]
     kept = bisect_right(range(len(words) + 1), most, key=lambda count: size(" ".join(words[len(words) - count :]))) - 1
-    return " ".join(words[len(words) - kept :]) if kept else turn[-max(most // 4, 1) :]
+    if not kept:  # a single word is too long: a number of characters that surely fits
+        return turns[0][-max(most // 4, 1) :]
+    return " ".join(words[len(words) - kept :])
 
 
 def make_pairs(dialogue: Dialogue, most: int) -> Iterator[Pair]:
@@ -84,13 +83,17 @@ def read_dialogues(corpus: Corpus) -> Iterator[Dialogue]:
         raise CorpusError(corpus.target, "a conversation holds both sides; leave out --target")
     if not corpus.source:
         raise CorpusError("--source", "no file given")
-    if corpus_of(corpus.source) == "smalltalk":
-        return _smalltalk(corpus.source)
+    if corpus_of(corpus.source) == "smalltalk":  # every second turn is the assistant's: a reply to learn
+        found = read_conversations(part_of(corpus.source))
+        return (Dialogue(turns, tuple(range(1, len(turns), 2))) for turns in found)
     path = Path(corpus.source)
     suffix = split_suffix(path)[0]
     if suffix in READERS and suffix != ".jsonl":
         raise CorpusError(path, f"not a file of conversations; they come as {FORMATS}")
-    return (found for found in (_read_jsonl if suffix == ".jsonl" else _read_text)(path) if found.replies)
+    dialogues = _read_text(path)
+    if suffix == ".jsonl":
+        dialogues = (_from_record(value, path, number) for number, value in read_json_lines(path))
+    return (dialogue for dialogue in dialogues if dialogue.replies)
 
 
 def _read_text(path: Path) -> Iterator[Dialogue]:
@@ -104,11 +107,6 @@ def _read_text(path: Path) -> Iterator[Dialogue]:
             turns = []
     if turns:
         yield _dialogue(turns)
-
-
-def _read_jsonl(path: Path) -> Iterator[Dialogue]:
-    """One conversation per line."""
-    return (_from_record(value, path, number) for number, value in read_json_lines(path))
 
 
 def _from_record(record: Any, path: Path, number: int) -> Dialogue:
@@ -149,8 +147,3 @@ def _dialogue(turns: Sequence[str]) -> Dialogue:
     """A dialogue without speakers: every turn but the first is a reply."""
     real = tuple(turn for turn in turns if turn)
     return Dialogue(real, tuple(range(1, len(real))))
-
-
-def _smalltalk(name: str) -> Iterator[Dialogue]:
-    """Every second turn is the assistant's, and these are the replies to learn."""
-    return (Dialogue(turns, tuple(range(1, len(turns), 2))) for turns in read_conversations(part_of(name)))

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from regard.config import Corpus, DataSettings, Recipe
 from regard.data.pairs import Pair
@@ -40,11 +39,9 @@ class DialogueExamples(PairExamples):
         super().__init__(data, seed)
 
     def held_out(self, part: str) -> list[Pair]:
-        """The pairs of whole conversations."""
         return list(map(self._fitted, super().held_out(part)))
 
     def corpora(self) -> Iterator[tuple[Iterator[Pair], float]]:
-        """Each corpus with its weight."""
         return ((map(self._fitted, pairs), weight) for pairs, weight in super().corpora())
 
     def texts(self) -> Iterator[str]:
@@ -112,7 +109,6 @@ class ChatTraining(TranslateTraining):
     def train_unit(
         self, recipe: Recipe, data: PairData, model: Network, group: ProcessGroup | None = None
     ) -> ChatTrainUnit:
-        """Batches of pairs, validated by perplexity."""
         assert isinstance(model, Seq2Seq)
         return ChatTrainUnit(recipe, data, model, group)
 
@@ -120,30 +116,40 @@ class ChatTraining(TranslateTraining):
         """Nothing is tuned: no score says which of many replies is right."""
         return {}
 
-    def score(self, predictor: Any, examples: Sequence[Pair]) -> Scored:
-        """Perplexity of the reference replies; BLEU and diversity of the generated ones."""
-        chatbot: Chatbot = predictor
-        translator = chatbot.translator
+    def score(self, predictor: Chatbot, examples: Sequence[Pair]) -> Scored:
+        """Perplexity of the reference replies; BLEU, chrF (with their signatures) and diversity of the generated ones.
+
+        TER is left out: the edits to one reference say little about a reply.
+        """
+        from sacrebleu import BLEU, CHRF
+
+        translator = predictor.translator
+        loss = mean_loss(
+            translator.model, translator.source, translator.target, examples, max_length=predictor.max_length
+        )
+        found = translator.translate([pair.source for pair in examples], retry_failures=False)
+        texts, references = [reply.text for reply in found], [pair.target for pair in examples]
+        metrics = {"bleu": BLEU(), "chrf": CHRF()}
+        scores = {
+            "perplexity": perplexity(loss),
+            **diversity(texts),
+            **{name: metric.corpus_score(texts, [references]).score for name, metric in metrics.items()},
+            "sentences": len(texts),
+            "signatures": {name: str(metric.get_signature()) for name, metric in metrics.items()},
+        }
         samples = [
             Sample(pair.source, reply.text, pair.target, reply.score)
-            for pair, reply in zip(
-                examples, translator.translate([pair.source for pair in examples], retry_failures=False), strict=True
-            )
+            for pair, reply in zip(examples, found, strict=True)
         ]
-        sides, limit = (translator.source, translator.target), chatbot.max_length
-        loss = mean_loss(translator.model, *sides, examples, max_length=limit)
-        texts, references = [one.output for one in samples], [one.reference for one in samples]
-        return Scored(score_replies(texts, references, loss), samples)
+        return Scored(scores, samples)
 
     def result_line(self, part: str, scores: Json) -> str:
-        """Perplexity and diversity."""
         return (
             f"perplexity {scores['perplexity']:.1f}  distinct-1 {scores['distinct_1']:.3f}  "
             f"distinct-2 {scores['distinct_2']:.3f}  on {scores['sentences']:,} replies"
         )
 
     def notes(self, recipe: Recipe) -> Sequence[str]:
-        """No notes."""
         return ()
 
     def folder(self, recipe: Recipe) -> Path:
@@ -163,23 +169,6 @@ def distinct(texts: Iterable[str], size: int) -> float:
 def diversity(texts: Sequence[str]) -> dict[str, float]:
     """Distinct-1 and distinct-2."""
     return {"distinct_1": distinct(texts, 1), "distinct_2": distinct(texts, 2)}
-
-
-def score_replies(texts: Sequence[str], references: Sequence[str], loss: float) -> Json:
-    """The scores of replies to a held-out part; `loss` is that of the references.
-
-    BLEU and chrF have their signatures. TER is left out: the edits to one reference say little about a reply.
-    """
-    from sacrebleu import BLEU, CHRF
-
-    metrics = {"bleu": BLEU(), "chrf": CHRF()}
-    return {
-        "perplexity": perplexity(loss),
-        **diversity(texts),
-        **{name: metric.corpus_score(texts, [references]).score for name, metric in metrics.items()},
-        "sentences": len(texts),
-        "signatures": {name: str(metric.get_signature()) for name, metric in metrics.items()},
-    }
 
 
 TRAINING = ChatTraining()
