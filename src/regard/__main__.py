@@ -1,4 +1,4 @@
-"""The door: `regard`, and `python -m regard`."""
+"""Entry point of the command line: `regard` and `python -m regard`."""
 
 import signal
 from typing import NoReturn
@@ -7,9 +7,9 @@ from regard.cli import main
 
 
 def enter() -> NoReturn:
-    """Run the command and leave with its exit code."""
+    """Run the command and exit with its code."""
     code = main()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said; an impatient Ctrl-C while leaving adds no traceback
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C during exit adds no traceback
     raise SystemExit(code)
 
 

@@ -35,22 +35,8 @@ class VocabularySizeError(TokenizerError):
         self.possible = possible
 
 
-class VocabularyTooLargeError(VocabularySizeError):
-    """More tokens were asked for than the text supports."""
-
-    def __init__(self, asked: int, largest: int):
-        super().__init__(
-            f"tokenizer.vocab_size {asked} is more than the data supports; set it to {largest} or less", largest
-        )
-
-
 class VocabularyTooSmallError(VocabularySizeError):
     """Fewer tokens were asked for than the text has characters."""
-
-    def __init__(self, asked: int, smallest: int):
-        super().__init__(
-            f"tokenizer.vocab_size {asked} has no room for bytes and letters; set it to {smallest} or more", smallest
-        )
 
 
 class ModelError(RegardError):

@@ -125,7 +125,8 @@ def opened(path: str | Path, *, unpacked: bool = True) -> Iterator[BinaryIO]:
         if os.path.isdir(path):
             raise CorpusError(path, "a folder, not a file")
         with open(path, "rb") as raw:
-            if _is_empty(raw):
+            status = os.fstat(raw.fileno())
+            if stat.S_ISREG(status.st_mode) and not status.st_size:  # a pipe has no size
                 raise EmptyFileError(path, "the file is empty")
             try:
                 yield _unpack(path, raw) if unpacked else raw
@@ -157,11 +158,6 @@ def file_sha256(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise RunError(f"{path}: cannot read ({error.strerror})") from None
-
-
-def _is_empty(file: BinaryIO) -> bool:
-    status = os.fstat(file.fileno())
-    return stat.S_ISREG(status.st_mode) and status.st_size == 0  # a pipe has no size
 
 
 def _unpack(path: str | Path, raw: BinaryIO) -> BinaryIO:
@@ -375,15 +371,9 @@ def _replacing(
         raise UnwritableError(f"{', '.join(map(str, paths))}: cannot be written ({error.strerror})") from None
     finally:
         for draft in drafts:
-            _remove(draft)
-
-
-def _remove(draft: Path) -> None:
-    if draft.is_dir():
-        shutil.rmtree(draft, ignore_errors=True)
-    else:
-        with contextlib.suppress(OSError):
-            draft.unlink()
+            shutil.rmtree(draft, ignore_errors=True)  # does nothing to a file
+            with contextlib.suppress(OSError):
+                draft.unlink()
 
 
 @contextmanager

@@ -12,82 +12,63 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 
-_CHINESE = ("CJK", "BOPOMOFO")
-_JAPANESE = ("CJK", "HIRAGANA", "KATAKANA")
-_KOREAN = ("HANGUL", "CJK")
+_TABLE = """
+LATIN: af Afrikaans, ast Asturian, az Azerbaijani, bm Bambara, br Breton, bs Bosnian, ca Catalan, ceb Cebuano,
+  co Corsican, cs Czech, cy Welsh, da Danish, de German, ee Ewe, en English, eo Esperanto, es Spanish, et Estonian,
+  eu Basque, ff Fulah, fi Finnish, fil Filipino, fo Faroese, fr French, fy Western Frisian, ga Irish,
+  gd Scottish Gaelic, gl Galician, gn Guarani, gsw Swiss German, ha Hausa, haw Hawaiian, hr Croatian,
+  ht Haitian Creole, hu Hungarian, id Indonesian, ig Igbo, is Icelandic, it Italian, jv Javanese, kl Greenlandic,
+  la Latin, lb Luxembourgish, lg Ganda, ln Lingala, lt Lithuanian, lv Latvian, mg Malagasy, mi Māori, ms Malay,
+  mt Maltese, nb Norwegian Bokmål, nds Low German, nl Dutch, nn Norwegian Nynorsk, no Norwegian, nso Northern Sotho,
+  ny Chichewa, oc Occitan, om Oromo, pl Polish, pt Portuguese, qu Quechua, rm Romansh, rn Rundi, ro Romanian,
+  rw Kinyarwanda, sc Sardinian, se Northern Sami, sk Slovak, sl Slovenian, sm Samoan, sn Shona, so Somali, sq Albanian,
+  ss Swati, st Southern Sotho, su Sundanese, sv Swedish, sw Swahili, szl Silesian, tk Turkmen, tl Tagalog, tn Tswana,
+  to Tongan, tr Turkish, ts Tsonga, ve Venda, vec Venetian, vi Vietnamese, wa Walloon, wo Wolof, xh Xhosa, yo Yoruba,
+  zu Zulu
+CYRILLIC: ab Abkhazian, ba Bashkir, be Belarusian, bg Bulgarian, bua Buriat, ce Chechen, cu Church Slavic, cv Chuvash,
+  kk Kazakh, ky Kyrgyz, mk Macedonian, mn Mongolian, os Ossetian, ru Russian, rue Rusyn, sah Yakut, tg Tajik, tt Tatar,
+  udm Udmurt, uk Ukrainian
+CYRILLIC LATIN: crh Crimean Tatar, sh Serbo-Croatian, sr Serbian, uz Uzbek
+LATIN ARABIC: ku Kurdish
+GREEK: el Greek, grc Ancient Greek
+ARABIC: ar Arabic, arz Egyptian Arabic, ckb Central Kurdish, fa Persian, ps Pashto, sd Sindhi, ug Uyghur, ur Urdu
+HEBREW: he Hebrew, iw Hebrew, yi Yiddish
+DEVANAGARI: bho Bhojpuri, hi Hindi, mai Maithili, mr Marathi, ne Nepali, sa Sanskrit
+BENGALI: as Assamese, bn Bengali
+GURMUKHI ARABIC: pa Punjabi
+GUJARATI: gu Gujarati
+ORIYA: or Odia
+TAMIL: ta Tamil
+TELUGU: te Telugu
+KANNADA: kn Kannada
+MALAYALAM: ml Malayalam
+SINHALA: si Sinhala
+THAI: th Thai
+LAO: lo Lao
+MYANMAR: my Burmese, shn Shan
+KHMER: km Khmer
+TIBETAN: bo Tibetan, dz Dzongkha
+GEORGIAN: ka Georgian
+ARMENIAN: hy Armenian
+ETHIOPIC: am Amharic, ti Tigrinya
+THAANA: dv Dhivehi
+TIFINAGH: zgh Tamazight
+CHEROKEE: chr Cherokee
+CANADIAN LATIN: cr Cree, iu Inuktitut, oj Ojibwe
+CJK BOPOMOFO: lzh Literary Chinese, wuu Wu Chinese, yue Cantonese, zh Chinese
+CJK HIRAGANA KATAKANA: ja Japanese
+HANGUL CJK: ko Korean
+"""
+"""Scripts, then the codes and names of the languages that are written in them."""
+_ROWS = [line.partition(": ") for line in _TABLE.replace("\n  ", " ").strip().split("\n")]
+_ENTRIES = [(scripts, *entry.split(" ", 1)) for scripts, _, entries in _ROWS for entry in entries.split(", ")]
+NAMES = {code: name for _, code, name in _ENTRIES}
+SCRIPTS = {code: tuple(scripts.split()) for scripts, code, _ in _ENTRIES}
 
-_TABLE: tuple[tuple[tuple[str, ...], str], ...] = (
-    (
-        ("LATIN",),
-        "af Afrikaans|ast Asturian|az Azerbaijani|bm Bambara|br Breton|bs Bosnian|ca Catalan|ceb Cebuano|"
-        "co Corsican|cs Czech|cy Welsh|da Danish|de German|ee Ewe|en English|eo Esperanto|es Spanish|et Estonian|"
-        "eu Basque|ff Fulah|fi Finnish|fil Filipino|fo Faroese|fr French|fy Western Frisian|ga Irish|"
-        "gd Scottish Gaelic|gl Galician|gn Guarani|gsw Swiss German|ha Hausa|haw Hawaiian|hr Croatian|"
-        "ht Haitian Creole|hu Hungarian|id Indonesian|ig Igbo|is Icelandic|it Italian|jv Javanese|kl Greenlandic|"
-        "la Latin|lb Luxembourgish|lg Ganda|ln Lingala|lt Lithuanian|lv Latvian|mg Malagasy|mi Māori|ms Malay|"
-        "mt Maltese|nb Norwegian Bokmål|nds Low German|nl Dutch|nn Norwegian Nynorsk|no Norwegian|"
-        "nso Northern Sotho|ny Chichewa|oc Occitan|om Oromo|pl Polish|pt Portuguese|qu Quechua|rm Romansh|"
-        "rn Rundi|ro Romanian|rw Kinyarwanda|sc Sardinian|se Northern Sami|sk Slovak|sl Slovenian|sm Samoan|"
-        "sn Shona|so Somali|sq Albanian|ss Swati|st Southern Sotho|su Sundanese|sv Swedish|sw Swahili|"
-        "szl Silesian|tk Turkmen|tl Tagalog|tn Tswana|to Tongan|tr Turkish|ts Tsonga|ve Venda|vec Venetian|"
-        "vi Vietnamese|wa Walloon|wo Wolof|xh Xhosa|yo Yoruba|zu Zulu",
-    ),
-    (
-        ("CYRILLIC",),
-        "ab Abkhazian|ba Bashkir|be Belarusian|bg Bulgarian|bua Buriat|ce Chechen|cu Church Slavic|cv Chuvash|"
-        "kk Kazakh|ky Kyrgyz|mk Macedonian|mn Mongolian|os Ossetian|ru Russian|rue Rusyn|sah Yakut|tg Tajik|"
-        "tt Tatar|udm Udmurt|uk Ukrainian",
-    ),
-    (("CYRILLIC", "LATIN"), "crh Crimean Tatar|sh Serbo-Croatian|sr Serbian|uz Uzbek"),
-    (("LATIN", "ARABIC"), "ku Kurdish"),
-    (("GREEK",), "el Greek|grc Ancient Greek"),
-    (("ARABIC",), "ar Arabic|arz Egyptian Arabic|ckb Central Kurdish|fa Persian|ps Pashto|sd Sindhi|ug Uyghur|ur Urdu"),
-    (("HEBREW",), "he Hebrew|iw Hebrew|yi Yiddish"),
-    (("DEVANAGARI",), "bho Bhojpuri|hi Hindi|mai Maithili|mr Marathi|ne Nepali|sa Sanskrit"),
-    (("BENGALI",), "as Assamese|bn Bengali"),
-    (("GURMUKHI", "ARABIC"), "pa Punjabi"),
-    (("GUJARATI",), "gu Gujarati"),
-    (("ORIYA",), "or Odia"),
-    (("TAMIL",), "ta Tamil"),
-    (("TELUGU",), "te Telugu"),
-    (("KANNADA",), "kn Kannada"),
-    (("MALAYALAM",), "ml Malayalam"),
-    (("SINHALA",), "si Sinhala"),
-    (("THAI",), "th Thai"),
-    (("LAO",), "lo Lao"),
-    (("MYANMAR",), "my Burmese|shn Shan"),
-    (("KHMER",), "km Khmer"),
-    (("TIBETAN",), "bo Tibetan|dz Dzongkha"),
-    (("GEORGIAN",), "ka Georgian"),
-    (("ARMENIAN",), "hy Armenian"),
-    (("ETHIOPIC",), "am Amharic|ti Tigrinya"),
-    (("THAANA",), "dv Dhivehi"),
-    (("TIFINAGH",), "zgh Tamazight"),
-    (("CHEROKEE",), "chr Cherokee"),
-    (("CANADIAN", "LATIN"), "cr Cree|iu Inuktitut|oj Ojibwe"),
-    (_CHINESE, "lzh Literary Chinese|wuu Wu Chinese|yue Cantonese|zh Chinese"),
-    (_JAPANESE, "ja Japanese"),
-    (_KOREAN, "ko Korean"),
-)
-_ENTRIES = [(entry.partition(" "), scripts) for scripts, entries in _TABLE for entry in entries.split("|")]
-NAMES = {code: name for (code, _, name), _ in _ENTRIES}
-SCRIPTS = {code: scripts for (code, _, _), scripts in _ENTRIES}
-
-# The scripts that a subtag of a code names, as in "sr-Latn" (ISO 15924).
-_SCRIPTS_BY_SUBTAG = {
-    "arab": ("ARABIC",),
-    "beng": ("BENGALI",),
-    "cyrl": ("CYRILLIC",),
-    "deva": ("DEVANAGARI",),
-    "guru": ("GURMUKHI",),
-    "hans": _CHINESE,
-    "hant": _CHINESE,
-    "hebr": ("HEBREW",),
-    "jpan": _JAPANESE,
-    "kore": _KOREAN,
-    "latn": ("LATIN",),
-    "tfng": ("TIFINAGH",),
-}
+# The scripts that a subtag of a code names, as in "sr-Latn" (ISO 15924), by a language that has them.
+_SUBTAGS = {"arab": "ar", "beng": "bn", "cyrl": "ru", "deva": "hi", "hans": "zh", "hant": "zh", "hebr": "he"}
+_SUBTAGS |= {"jpan": "ja", "kore": "ko", "latn": "en", "tfng": "zgh"}
+_SCRIPTS_BY_SUBTAG = {subtag: SCRIPTS[code] for subtag, code in _SUBTAGS.items()} | {"guru": ("GURMUKHI",)}
 
 _KNOWN = frozenset(script for scripts in SCRIPTS.values() for script in scripts)
 _BEYOND_LATIN = re.compile("[^\\0-\u024f]")  # every letter up to there is Latin

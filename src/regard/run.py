@@ -29,7 +29,7 @@ from regard.checksums import Checksums
 from regard.config import Recipe
 from regard.config.recipe import FORMAT, find_task, make_recipe, read_table, to_table
 from regard.errors import RunError, nearest
-from regard.files import ABANDONED, atomic_folder, remove_drafts, remove_folder, write_atomically
+from regard.files import ABANDONED, atomic_folder, remove_drafts, write_atomically
 from regard.system import exclusive
 from regard.text.tokenizer import Tokenizer, load_tokenizer
 
@@ -40,15 +40,13 @@ if TYPE_CHECKING:
     from regard.models.base import Network, Seq2Seq
 
 
-RECIPE, WEIGHTS, METRICS, CARD, REPORT, HELD_OUT, LABELS = (
-    "recipe.toml",
-    "weights.safetensors",
-    "metrics.jsonl",
-    "card.json",
-    "report.html",
-    "held-out.jsonl",
-    "labels.json",
-)
+RECIPE = "recipe.toml"
+WEIGHTS = "weights.safetensors"
+METRICS = "metrics.jsonl"
+CARD = "card.json"
+REPORT = "report.html"
+HELD_OUT = "held-out.jsonl"
+LABELS = "labels.json"
 TOKENIZERS = tuple(f"{side}.{ending}" for side in ("tokenizer", "source", "target") for ending in ("json", "model"))
 CHECKED = (RECIPE, LABELS, WEIGHTS, HELD_OUT, *TOKENIZERS)
 """Files that have a checksum."""
@@ -127,7 +125,6 @@ class Run:
 
     @cached_property
     def _table(self) -> dict[str, Any]:
-        """recipe.toml as nested tables."""
         self.checksums.check(RECIPE)
         return read_table(self.folder / RECIPE)
 
@@ -146,21 +143,20 @@ class Run:
             raise RunError(f"{self.folder / RECIPE}: [sizes] must hold whole numbers above 0")
         return dict(sizes)
 
-    def write_recipe(self, recipe: Recipe) -> None:
-        """Store the resolved settings. The sizes of the network stay."""
-        self._write_recipe(recipe, self.sizes if (self.folder / RECIPE).is_file() else {})
-
-    def write_sizes(self, **sizes: int) -> None:
-        """Store what the network's constructor takes beside its settings. The settings must have been stored."""
-        self._write_recipe(self.recipe, sizes)
-
-    def _write_recipe(self, recipe: Recipe, sizes: Mapping[str, int]) -> None:
+    def write_recipe(self, recipe: Recipe, sizes: Mapping[str, int] | None = None) -> None:
+        """Store the resolved settings, and the sizes of the network; without `sizes`, the stored ones stay."""
         import tomli_w
 
+        if sizes is None:
+            sizes = self.sizes if (self.folder / RECIPE).is_file() else {}
         table = {"format": FORMAT, **to_table(recipe), **({"sizes": dict(sizes)} if sizes else {})}
         self.checksums.write(RECIPE, tomli_w.dumps(table).encode())
         for name in ("_table", "recipe", "sizes"):
             self.__dict__.pop(name, None)
+
+    def write_sizes(self, **sizes: int) -> None:
+        """Store what the network's constructor takes beside its settings. The settings must have been stored."""
+        self.write_recipe(self.recipe, sizes)
 
     @cached_property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
@@ -173,26 +169,19 @@ class Run:
         return load_tokenizer(self.folder, "source"), load_tokenizer(self.folder, "target")
 
     def write_tokenizers(self, source: Tokenizer, target: Tokenizer) -> None:
-        """Store the tokenizers."""
         named = {"tokenizer": source} if source is target else {"source": source, "target": target}
         for name, tokenizer in named.items():
             for file, content in tokenizer.files(name).items():
                 self.checksums.write(file, content)
 
-    @contextlib.contextmanager
-    def new_store(self) -> Iterator[Path]:
+    def new_store(self) -> contextlib.AbstractContextManager[Path]:
         """A folder to fill with what training reads. It becomes the run's store when all is in it."""
-        with atomic_folder(self.folder / "store") as draft:
-            yield draft
+        return atomic_folder(self.folder / "store")
 
     @property
     def is_finished(self) -> bool:
-        """Whether training has ended and all that follows it is there: putting the store away is its last act."""
+        """Whether training has ended, with all that follows it: its last act is to remove the store."""
         return "scores" in self.card and not (self.folder / "store").exists()
-
-    def put_store_away(self) -> None:
-        """Remove what training read; never half of it."""
-        remove_folder(self.folder / "store")
 
     def require(self, *tasks: str) -> Run:
         """The run itself, if it was trained for one of these tasks; else an error that names the command for it."""
@@ -217,7 +206,6 @@ class Run:
             raise RunError(f"{path}: cannot read the labels ({error}); take the file from a copy of the run") from None
 
     def write_labels(self, labels: Sequence[str]) -> None:
-        """Store them."""
         self.checksums.write(LABELS, (json.dumps(list(labels), indent=1, ensure_ascii=False) + "\n").encode())
         self.__dict__.pop("labels", None)
 
@@ -229,13 +217,13 @@ class Run:
             raise RunError(f"{self.folder / RECIPE}: has no [sizes], so the network cannot be built")
         return build(self.recipe.model, **self.sizes)
 
-    def build_model(self) -> Seq2Seq:
-        """The encoder-decoder of this run with fresh weights."""
-        return _sequences(self.require_model_kind("seq2seq").build_network())
-
     def load_model(self) -> Seq2Seq:
         """The trained encoder-decoder, ready to run."""
-        return _sequences(self.require_model_kind("seq2seq").load_network())
+        from regard.models.base import Seq2Seq
+
+        model = self.require_model_kind("seq2seq").load_network()
+        assert isinstance(model, Seq2Seq)
+        return model
 
     def load_network(self) -> Network:
         """The trained network, ready to run."""
@@ -277,7 +265,7 @@ class Run:
 
     @property
     def card(self) -> dict[str, Any]:
-        """What is known about this run."""
+        """Data hashes, versions, scores and cost of this run; empty if there is no card yet."""
         path = self.folder / CARD
         try:
             return json.loads(path.read_text(encoding="utf-8"))
@@ -287,8 +275,7 @@ class Run:
             raise RunError(f"{path}: cannot read the card ({error})") from None
 
     def write_card(self, card: Mapping[str, Any]) -> None:
-        """Store the card."""
-        self._write(CARD, (json.dumps(card, indent=2, ensure_ascii=False) + "\n").encode())
+        write_atomically(self.folder / CARD, (json.dumps(card, indent=2, ensure_ascii=False) + "\n").encode())
 
     def metrics(self) -> list[dict[str, Any]]:
         """The logged lines, oldest first; where training went back, without those of the way that it gave up."""
@@ -299,8 +286,7 @@ class Run:
         return kept[::-1]
 
     def write_report(self, html: str) -> Path:
-        """Store the report page."""
-        self._write(REPORT, html.encode())
+        write_atomically(self.folder / REPORT, html.encode())
         return self.folder / REPORT
 
     def held_out(self) -> list[Pair]:
@@ -339,20 +325,14 @@ class Run:
                 raise RunError(f"{self.folder}: another process is training in this folder") from None
             except OSError as error:
                 raise RunError(f"{self.folder}: cannot lock the run folder ({error.strerror})") from None
-            self._remove_drafts()
+            # What killed processes left half-written: only the holder of the lock writes weights and checkpoints.
+            remove_drafts(self.folder, WEIGHTS)
+            remove_drafts(self.folder, "store", folders=True)
+            remove_drafts(self.folder, older_than=ABANDONED)
+            for folder in (self.folder / "checkpoints", self.folder / "checkpoints" / "best"):
+                if not folder.is_symlink():
+                    remove_drafts(folder)
             yield
-
-    def _remove_drafts(self) -> None:
-        """Remove what killed processes left half-written. Only the holder of the lock writes weights and states."""
-        remove_drafts(self.folder, WEIGHTS)
-        remove_drafts(self.folder, "store", folders=True)
-        remove_drafts(self.folder, older_than=ABANDONED)
-        for folder in (self.folder / "checkpoints", self.folder / "checkpoints" / "best"):
-            if not folder.is_symlink():
-                remove_drafts(folder)
-
-    def _write(self, name: str, content: bytes) -> None:
-        write_atomically(self.folder / name, content)
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -366,12 +346,10 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     found = []
     for line in lines:
         with contextlib.suppress(ValueError, RecursionError):
-            found.append(json.loads(line))
-    return [line for line in found if isinstance(line, dict) and _has_step(line)]
-
-
-def _has_step(line: Mapping[str, Any]) -> bool:
-    return isinstance(line.get("kind"), str) and isinstance(line.get("step"), int)
+            entry = json.loads(line)
+            if isinstance(entry, dict) and isinstance(entry.get("kind"), str) and isinstance(entry.get("step"), int):
+                found.append(entry)
+    return found
 
 
 def open_together(run: str | Path, *others: str | Path) -> list[Run]:
@@ -387,13 +365,6 @@ def open_together(run: str | Path, *others: str | Path) -> list[Run]:
 
 def _damaged(weights: Path, error: Exception) -> RunError:
     return RunError(f"{weights}: damaged ({error}); take it from a copy of the run")
-
-
-def _sequences(model: Network) -> Seq2Seq:
-    from regard.models.base import Seq2Seq
-
-    assert isinstance(model, Seq2Seq)
-    return model
 
 
 def restore(model: Network, stored: Mapping[str, Tensor], *, where: str) -> None:

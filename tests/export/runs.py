@@ -53,7 +53,7 @@ def random_run(folder: Path, recipe: Recipe, seed: int = 0) -> Run:
     run.write_tokenizers(source, target)
     run.write_sizes(source_vocabulary=source.size, target_vocabulary=target.size)
     torch.manual_seed(seed)
-    model = run.build_model()
+    model = run.build_network()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))

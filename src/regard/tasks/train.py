@@ -25,7 +25,7 @@ from regard.config import Recipe, TrainSettings
 from regard.config.recipe import join_tables, make_recipe, read_table, to_table, with_overrides
 from regard.data.pairs import content_hash
 from regard.errors import RunError, SettingsError, VocabularySizeError, VocabularyTooSmallError
-from regard.files import write_atomically
+from regard.files import remove_folder, write_atomically
 from regard.models.base import Network, count_parameters
 from regard.models.transformer import zero_init_residual
 from regard.run import METRICS, PREPARING, REPORT, Run
@@ -446,7 +446,7 @@ def finish(run: Run, data: Any, progress: TrainingProgress) -> None:
     run.write_card(run.card | learnt)
     write_report(run, predictor, data, scored[last_part(scored)].answers)
     training.complete(run, data)
-    run.put_store_away()
+    remove_folder(run.folder / "store")
 
 
 def _count_parameters(run: Run) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 import sentencepiece
 
 from regard import config
-from regard.errors import TokenizerError, VocabularyTooLargeError, VocabularyTooSmallError
+from regard.errors import TokenizerError, VocabularySizeError, VocabularyTooSmallError
 from regard.text.tokenizer import (
     EOS,
     FIRST_SPECIALS,
@@ -78,7 +78,8 @@ def train(lines: list[str], settings: config.TokenizerSettings) -> SubwordTokeni
     largest = tokenizer.size
     while (smaller := _learn(lines, settings, largest).size) < largest:  # with fewer letters it may come out smaller
         largest = smaller
-    raise VocabularyTooLargeError(settings.vocab_size, largest)
+    problem = f"tokenizer.vocab_size {settings.vocab_size} is more than the data supports; set it to {largest} or less"
+    raise VocabularySizeError(problem, largest)
 
 
 def _learn(lines: list[str], settings: config.TokenizerSettings, size: int) -> SubwordTokenizer:
@@ -105,14 +106,12 @@ def _learn(lines: list[str], settings: config.TokenizerSettings, size: int) -> S
             minloglevel=QUIET,
         )
     except RuntimeError as error:
-        raise _explain(str(error), size) from None
+        if not (numbers := re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))):
+            raise TokenizerError(f"tokenizer: SentencePiece cannot learn from this text ({error})") from None
+        smallest = int(numbers[1]) + 1  # PAD
+        problem = f"tokenizer.vocab_size {size} has no room for bytes and letters; set it to {smallest} or more"
+        raise VocabularyTooSmallError(problem, smallest) from None
     return SubwordTokenizer(settings.kind, settings.lowercase, model.getvalue())
-
-
-def _explain(error: str, size: int) -> TokenizerError:
-    if numbers := re.search(r"smaller than required_chars\. \d+ vs (\d+)", error):
-        return VocabularyTooSmallError(size, int(numbers[1]) + 1)  # PAD
-    return TokenizerError(f"tokenizer: SentencePiece cannot learn from this text ({error})")
 
 
 def load(path: Path, kind: str, lowercase: bool, symbols: Sequence[str] = ()) -> SubwordTokenizer:
@@ -161,7 +160,9 @@ class MappedTokenizer(Tokenizer):
 
     def __init__(self, tokens: Sequence[str], model: bytes):
         """`tokens` in the order of their ids, without the special ones; `model`: content of a SentencePiece file."""
-        super().__init__("sentencepiece", False, tokens, [_spelling(token) for token in tokens])
+        found = ((token, _BYTE.fullmatch(token)) for token in tokens)
+        spellings = [bytes.fromhex(byte[1]) if byte else spell(token) for token, byte in found]
+        super().__init__("sentencepiece", False, tokens, spellings)
         self.model = model
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         self._ids = {token: id for id, token in enumerate(tokens, start=len(FIRST_SPECIALS))}
@@ -197,8 +198,3 @@ def load_mapped(path: Path, tokens: Sequence[str]) -> MappedTokenizer:
         return MappedTokenizer(tokens, model)
     except RuntimeError:
         raise TokenizerError(f"{path}: not a SentencePiece model, or damaged; take it from its origin again") from None
-
-
-def _spelling(token: str) -> bytes:
-    byte = _BYTE.fullmatch(token)
-    return bytes.fromhex(byte[1]) if byte else spell(token)

@@ -167,7 +167,7 @@ def run(tmp_path_factory):
     made.write_tokenizers(TOKENIZERS["bpe"], TOKENIZERS["bpe"])
     made.write_sizes(source_vocabulary=TOKENIZERS["bpe"].size, target_vocabulary=TOKENIZERS["bpe"].size)
     torch.manual_seed(1)
-    made.write_weights(dict(made.build_model().named_parameters()))
+    made.write_weights(dict(made.build_network().named_parameters()))
     (folder.parent / "in.en").write_text(f"{TEXTS[0]}\n\n", encoding="utf-8")
     return folder
 

@@ -216,7 +216,7 @@ def folder(tmp_path_factory):
         run.write_tokenizers(tokenizer, tokenizer)
         run.write_sizes(source_vocabulary=tokenizer.size, target_vocabulary=tokenizer.size)
         torch.manual_seed(ord(name))
-        run.write_weights(dict(run.build_model().named_parameters()))
+        run.write_weights(dict(run.build_network().named_parameters()))
     return folder
 
 

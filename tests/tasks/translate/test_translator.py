@@ -247,7 +247,7 @@ def runs(tmp_path_factory):
         run.write_tokenizers(tokenizer, tokenizer)
         run.write_sizes(source_vocabulary=tokenizer.size, target_vocabulary=tokenizer.size)
         torch.manual_seed(seed)
-        run.write_weights(dict(run.build_model().named_parameters()))
+        run.write_weights(dict(run.build_network().named_parameters()))
     (folder / "in.en").write_text("I am trendy\n\nShe reads a book.\n", encoding="utf-8")
     (folder / "in.it").write_text("Io sono alla moda\nsì\nLegge un libro.\n", encoding="utf-8")
     return folder

@@ -196,7 +196,7 @@ def folder(tokens: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run.write_tokenizers(tokens, tokens)
     run.write_sizes(source_vocabulary=tokens.size, target_vocabulary=tokens.size)
     torch.manual_seed(1)
-    run.write_weights(dict(run.build_model().named_parameters()))
+    run.write_weights(dict(run.build_network().named_parameters()))
     return run.folder
 
 
