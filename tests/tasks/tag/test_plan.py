@@ -9,8 +9,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from regard.config.recipe import make_recipe
 from regard.models import presets
-from regard.tasks.tag.plan import SentenceFacts, make_tag_plan
-from regard.training.device import Machine
+from regard.tasks.tag.data import SentenceFacts
+from regard.tasks.tag.training import make_tag_plan
 from regard.training.flops import count_cost
 from regard.training.plan import merge
 from tests.tagged import CASES, LABELS, build, sentences
@@ -20,11 +20,8 @@ CHUNKS = SentenceFacts(
 )
 
 
-MACHINE = Machine("cpu", cores=2, memory=8e9, peak=1e11)
-
-
 def plan(data: SentenceFacts, given: dict | None = None) -> dict:
-    return {choice.name: choice.value for choice in make_tag_plan(data, MACHINE, given or {})}
+    return {choice.name: choice.value for choice in make_tag_plan(data, given or {})}
 
 
 def test_the_plan_follows_the_data():
@@ -51,7 +48,7 @@ def test_what_was_said_stays():
 @pytest.mark.parametrize("arch", presets("tagger"))
 def test_the_plan_is_a_recipe(arch):
     given = {"data": {"task": "tag"}, "model": {"arch": arch}}
-    table = merge(make_tag_plan(CHUNKS, MACHINE, given), given)
+    table = merge(make_tag_plan(CHUNKS, given), given)
     recipe = make_recipe(table)
     assert recipe.model.arch == arch
     assert recipe.train.label_smoothing == 0.0

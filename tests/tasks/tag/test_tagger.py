@@ -202,7 +202,7 @@ def test_conll_and_scores_through_a_pipe(folder, capsys, monkeypatch):
     assert "standard input:2: 1 column in this row" in capsys.readouterr().err
     feed(monkeypatch, b"")
     assert main(["tag", str(folder / "run"), "--score"]) == 2
-    assert "standard input: no word here" in capsys.readouterr().err
+    assert "standard input: no words found" in capsys.readouterr().err
 
 
 def test_files_of_words_are_read_as_such(folder, tmp_path, capsys):
@@ -288,7 +288,7 @@ def test_inspect_writes_a_page(folder, tmp_path, capsys):
         assert shown.startswith(first or " ".join(next(iter(read_words(folder / "test.txt")))) + "\n")
     (tmp_path / "in.conll").write_text("\n\n")
     assert main(["inspect", str(folder / "run"), str(tmp_path / "in.conll"), "--out", str(page)]) == 2
-    assert "in.conll: no word here" in capsys.readouterr().err
+    assert "in.conll: no words found" in capsys.readouterr().err
     assert main(["inspect", str(folder / "run"), "the dog sees a cat", "--json"]) == 0
     data = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert data["tagged"]["tags"][2] == "B-VP"

@@ -21,7 +21,7 @@ class Request(TextRequest):
 
 
 def batch_key(request: Request) -> Hashable:
-    """`explain` holds for a whole batch."""
+    """`explain` applies to a whole batch."""
     return request.explain
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import heapq
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from regard.config import Corpus
@@ -19,8 +20,8 @@ from regard.tasks.tag.conll import (
     OF_WORDS,
     TaggedSentence,
     looks_like_columns,
+    read_columns,
     read_tagged,
-    read_tagged_lines,
     read_words,
     words_of_lines,
     write_conll,
@@ -31,7 +32,6 @@ from regard.terminal import QUIET, Command, Parser, console, for_people, show_co
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from regard.tasks.tag.scores import TagScores
     from regard.tasks.tag.tagger import TaggedText, Tagger
 
 
@@ -44,7 +44,6 @@ SHOWN_WORDS = 3
 
 
 def configure(parser: Parser) -> None:
-    """Add the options."""
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument(
         "file", metavar="FILE", nargs="?", default="-",
@@ -66,35 +65,29 @@ def configure(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Tag."""
     opened = Run.open(options.run).require("tag")
-    writes_conll = options.output_format == "conll"
+    writes_conll, typed = options.output_format == "conll", options.file == "-" and is_typed()
     if options.score and (options.explain or writes_conll):
         raise SettingsError("--score looks at all sentences together; leave out --explain and --output-format")
     if options.json and writes_conll:
         raise SettingsError("--json and --output-format conll are two ways to print; choose one")
-    if options.score and options.file == "-" and is_typed():
+    if options.score and typed:
         raise SettingsError(f"--score needs labelled words, in a file or a pipe: {FORMATS}")
     if options.explain and writes_conll:
         raise SettingsError("--output-format conll cannot hold an explanation; leave out --explain, or use --json")
     if options.score:
-        labelled = _labelled(options.file, opened.recipe.task.column)
-    sentences = iter([]) if options.score else _sentences(options)
-    first = first_of(sentences)  # a missing file is reported before the model is loaded
-    if not first and not options.score:
+        return score(opened, options)
+    sentences = _sentences(options)
+    chunk = first_of(sentences)  # a missing file is reported before the model is loaded
+    if not chunk:
         return 0
 
     from regard.tasks.tag.tagger import load
 
     tagger = load(opened.folder)
-    if options.score:
-        show_scores(tagger.score(labelled), as_json=options.json)
-        return 0
-    waits = options.file == "-" and is_typed()
-    chunk = first
     while chunk:
         show(tagger, tagger.tag(chunk, explain=options.explain), options)
-        chunk = list(islice(sentences, 1 if waits else TOGETHER))
+        chunk = list(islice(sentences, 1 if typed else TOGETHER))
     return 0
 
 
@@ -117,11 +110,22 @@ def show(tagger: Tagger, sentences: Sequence[TaggedText], options: argparse.Name
     sys.stdout.flush()
 
 
-def show_scores(found: TagScores, *, as_json: bool) -> None:
-    """Print scores."""
-    if as_json:
+def score(opened: Run, options: argparse.Namespace) -> int:
+    """Compare the labels of a model with those in a file, and print the scores."""
+    column, file = opened.recipe.task.column, options.file
+    if file == "-":
+        labelled = list(read_columns(read_input_lines(forgiving=True), STDIN, column))
+    else:
+        labelled = list(read_tagged(Corpus(file), column))
+    if not labelled:
+        raise CorpusError(STDIN if file == "-" else file, "no words found")
+
+    from regard.tasks.tag.tagger import load
+
+    found = load(opened.folder).score(labelled)
+    if options.json:
         print(json.dumps(found.as_dict(), ensure_ascii=False))
-        return
+        return 0
     figures: dict[str, str | int] = {}
     if found.span_f1 is not None:
         figures = {"span F1": f"{found.span_f1:.2%}"}
@@ -139,45 +143,29 @@ def show_scores(found: TagScores, *, as_json: bool) -> None:
     rows = ([label, *(f"{one[name]:.1%}" for name in columns), one["count"]] for label, one in found.by_label.items())
     show_table(["label", "precision", "recall", "F1", "number"], rows)
     show_confusion(found.names, found.confusion)
-
-
-# Input
-
-
-def _labelled(file: str, column: int) -> list[TaggedSentence]:
-    piped = file == "-"
-    lines = read_input_lines(forgiving=True)
-    found = list(read_tagged_lines(lines, STDIN, column) if piped else read_tagged(Corpus(file), column))
-    if not found:
-        raise CorpusError(STDIN if piped else file, "no word here")
-    return found
+    return 0
 
 
 def _sentences(options: argparse.Namespace) -> Iterator[str | Sequence[str]]:
-    """Texts, or the words of sentences."""
-    piped, kind = options.file == "-", options.input_format
-    if kind is None and not piped and split_suffix(options.file)[0] in OF_WORDS:
+    """Texts, or the words of sentences. A file that looks like CoNLL but is read as text gets a warning."""
+    file, kind = options.file, options.input_format
+    if kind is None and file != "-" and split_suffix(file)[0] in OF_WORDS:
         kind = "conll"
-    if kind == "conll" and not piped:
-        return iter(read_words(options.file))
-    lines = read_input_lines(forgiving=True) if piped else read_lines(options.file)
+    if kind == "conll" and file != "-":
+        yield from read_words(file)
+        return
+    lines = read_input_lines(forgiving=True) if file == "-" else read_lines(file)
     if kind == "conll":
-        return iter(words_of_lines(lines))
-    if kind == "tokens":
-        return (line.split() for line in lines)
-    return lines if piped or kind else _text(lines, options.file)
-
-
-def _text(lines: Iterator[str], file: str) -> Iterator[str]:
-    """The lines, with a warning if they do not look like text."""
-    first = list(islice(lines, LOOKED_AT))
-    if looks_like_columns(first):
-        hint = "--input-format conll reads it as words"
-        print(f"regard: {file} looks like CoNLL but is read as text; {hint}", file=sys.stderr)
-    yield from chain(first, lines)
-
-
-# For people
+        yield from words_of_lines(lines)
+    elif kind == "tokens":
+        yield from (line.split() for line in lines)
+    else:
+        first = list(islice(lines, LOOKED_AT)) if file != "-" and not kind else []
+        if looks_like_columns(first):
+            hint = "--input-format conll reads it as words"
+            print(f"regard: {file} looks like CoNLL but is read as text; {hint}", file=sys.stderr)
+        yield from first
+        yield from lines
 
 
 def _coloured(sentence: TaggedText, tagger: Tagger) -> Text:
@@ -204,15 +192,10 @@ def _because(sentence: TaggedText) -> Iterator[str]:
     width = max(map(len, sentence.tokens), default=0)
     for place, (token, labels) in enumerate(zip(sentence.tokens, sentence.top_labels or (), strict=False)):
         ranked = "  ".join(f"{label} {share:.1%}" for label, share in labels.items())
-        helped = ", ".join(_helpers(sentence, place)) if sentence.influence is not None else ""
+        row = sentence.influence[place] if sentence.influence is not None else ()
+        best = heapq.nlargest(SHOWN_WORDS, range(len(row)), key=row.__getitem__)
+        helped = ", ".join(f"{sentence.tokens[other]} {row[other]:+.2f}" for other in best if row[other] > 0.005)
         yield f"  {token:<{width}}  {ranked}" + (f"   because of {helped}" if helped else "")
-
-
-def _helpers(sentence: TaggedText, place: int) -> Iterable[str]:
-    assert sentence.influence is not None
-    row = sentence.influence[place]
-    best = sorted(range(len(row)), key=lambda other: -row[other])[:SHOWN_WORDS]
-    return (f"{sentence.tokens[other]} {row[other]:+.2f}" for other in best if row[other] > 0.005)
 
 
 COMMANDS = {

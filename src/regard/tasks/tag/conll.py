@@ -44,9 +44,8 @@ class TaggedSentence(NamedTuple):
     tags: tuple[str, ...]
 
 
-class _Row(NamedTuple):
-    line: int
-    fields: list[str]
+Row = tuple[int, list[str]]
+"""Line number and columns."""
 
 
 def read_tagged(corpus: Corpus, column: int = 0) -> Iterator[TaggedSentence]:
@@ -63,12 +62,19 @@ def read_tagged(corpus: Corpus, column: int = 0) -> Iterator[TaggedSentence]:
         return _read_conllu(path, column or UPOS + 1)
     if suffix not in COLUMNS:
         raise CorpusError(path, f"not a file of labelled words; the formats are {FORMATS}")
-    return _read_columns(path, column, read_lines(path))
+    return read_columns(read_lines(path), path, column)
 
 
-def read_tagged_lines(lines: Iterable[str], where: str, column: int = 0) -> Iterator[TaggedSentence]:
-    """The sentences of lines in columns, e.g. from standard input. `where` names them in errors."""
-    return _read_columns(where, column, lines)
+def read_columns(lines: Iterable[str], where: str | Path, column: int) -> Iterator[TaggedSentence]:
+    """The sentences of lines in columns. `where` names the file in errors."""
+    least = max(column, 2)
+    for rows in _sentences(lines):
+        for number, fields in rows:
+            if len(fields) < least:
+                problem = f"{len(fields)} column{'s' * (len(fields) > 1)} in this row, not at least {least}"
+                raise CorpusError(where, f"{problem}; a row is a word and its label", line=number)
+        tags = tuple(fields[column - 1] for _, fields in rows)  # column 0 gives the last one
+        yield TaggedSentence(tuple(fields[0] for _, fields in rows), tags)
 
 
 def read_words(path: str | Path) -> Iterator[tuple[str, ...]]:
@@ -76,9 +82,8 @@ def read_words(path: str | Path) -> Iterator[tuple[str, ...]]:
     path = Path(path)
     suffix = split_suffix(path)[0]
     if suffix == ".jsonl":
-        return (
-            tokens for number, record in read_objects(path, FORM) if (tokens := _texts(record, "tokens", path, number))
-        )
+        found = (_texts(record, "tokens", path, number) for number, record in read_objects(path, FORM))
+        return (tokens for tokens in found if tokens)
     if suffix == ".conllu":
         return (sentence.tokens for sentence in _read_conllu(path, UPOS + 1))
     return words_of_lines(read_lines(path))
@@ -86,7 +91,7 @@ def read_words(path: str | Path) -> Iterator[tuple[str, ...]]:
 
 def words_of_lines(lines: Iterable[str]) -> Iterator[tuple[str, ...]]:
     """The words of each sentence in lines of one or more columns: the first is the word."""
-    return (tuple(row.fields[0] for row in rows) for rows in _sentences(lines))
+    return (tuple(fields[0] for _, fields in rows) for rows in _sentences(lines))
 
 
 def looks_like_columns(lines: Sequence[str]) -> bool:
@@ -99,7 +104,7 @@ def looks_like_columns(lines: Sequence[str]) -> bool:
     return 2 <= columns <= FIELDS and rows >= 0.9 * counts.total()
 
 
-def write_conll(sentences: Iterator[TaggedSentence] | Sequence[TaggedSentence]) -> Iterator[str]:
+def write_conll(sentences: Iterable[TaggedSentence]) -> Iterator[str]:
     """The lines of a CoNLL file: word, space, label; an empty line after each sentence."""
     for tokens, tags in sentences:
         for token, tag in zip(tokens, tags, strict=True):
@@ -107,45 +112,34 @@ def write_conll(sentences: Iterator[TaggedSentence] | Sequence[TaggedSentence]) 
         yield ""
 
 
-def _sentences(lines: Iterable[str]) -> Iterator[list[_Row]]:
+def _sentences(lines: Iterable[str]) -> Iterator[list[Row]]:
     """The rows of each sentence, without comments and lines that start a document."""
-    numbered = (_Row(number, _COLUMN.findall(line)) for number, line in enumerate(lines, 1))
-    for has_words, rows in groupby(numbered, key=lambda row: bool(row.fields) and row.fields[0] != DOCUMENT):
-        found = list(rows) if has_words else []
-        first = next((place for place, row in enumerate(found) if not _is_comment(row, found[-1])), len(found))
-        if found[first:]:
-            yield found[first:]
+    numbered = ((number, _COLUMN.findall(line)) for number, line in enumerate(lines, 1))
+    for has_words, group in groupby(numbered, key=lambda row: bool(row[1]) and row[1][0] != DOCUMENT):
+        rows = list(group) if has_words else []
+        first = next((place for place, row in enumerate(rows) if not _is_comment(row[1], rows[-1][1])), len(rows))
+        if rows[first:]:
+            yield rows[first:]
 
 
-def _is_comment(row: _Row, last: _Row) -> bool:
+def _is_comment(fields: list[str], last: list[str]) -> bool:
     """Whether a line before the first word is a comment, e.g. "# text = ...", and not the word "#"."""
-    fields = row.fields
-    return fields[0].startswith("#") and (len(fields) != len(last.fields) or fields[2:3] == ["="])
-
-
-def _read_columns(path: str | Path, column: int, lines: Iterable[str]) -> Iterator[TaggedSentence]:
-    least = max(column, 2)
-    for rows in _sentences(lines):
-        for row in rows:
-            if len(row.fields) < least:
-                problem = f"{len(row.fields)} column{'s' * (len(row.fields) > 1)} in this row, not at least {least}"
-                raise CorpusError(path, f"{problem}; a row is a word and its label", line=row.line)
-        tags = tuple(row.fields[column - 1] for row in rows)  # column 0 gives the last one
-        yield TaggedSentence(tuple(row.fields[0] for row in rows), tags)
+    return fields[0].startswith("#") and (len(fields) != len(last) or fields[2:3] == ["="])
 
 
 def _read_conllu(path: Path, column: int) -> Iterator[TaggedSentence]:
     """Syntactic words: contractions such as "du" are read as their parts, empty nodes are left out."""
     if column > FIELDS:
         raise CorpusError(path, f"CoNLL-U has {FIELDS} columns, so tag.column cannot be {column}")
-    numbered = (_Row(number, line.split("\t")) for number, line in enumerate(read_lines(path), 1))
-    for has_words, rows in groupby(numbered, key=lambda row: bool(row.fields[0].strip())):
-        kept = [row for row in rows if not row.fields[0].startswith("#")] if has_words else []
-        for row in kept:
-            if len(row.fields) != FIELDS:
-                problem = f"{len(row.fields)} columns between tabs, not the {FIELDS} of CoNLL-U"
-                raise CorpusError(path, problem, line=row.line)
-        words = [row.fields for row in kept if row.fields[0].isdecimal()]
+    numbered = ((number, line.split("\t")) for number, line in enumerate(read_lines(path), 1))
+    for has_words, rows in groupby(numbered, key=lambda row: bool(row[1][0].strip())):
+        words = []
+        for number, fields in rows if has_words else ():
+            if not fields[0].startswith("#") and len(fields) != FIELDS:
+                problem = f"{len(fields)} columns between tabs, not the {FIELDS} of CoNLL-U"
+                raise CorpusError(path, problem, line=number)
+            if fields[0].isdecimal():
+                words.append(fields)
         if words:
             yield TaggedSentence(tuple(word[1] for word in words), tuple(word[column - 1] for word in words))
 

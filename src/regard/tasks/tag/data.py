@@ -15,28 +15,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.config import Corpus, DataSettings, Recipe
+from regard.config import Corpus, DataSettings
 from regard.data.batches import TensorBatch, make_documents
-from regard.data.records import read_kept
-from regard.data.store import DocumentStore, Sentences, StorePart, open_documents, write_documents
-from regard.errors import CorpusError, SettingsError
+from regard.data.store import DocumentStore, Sentences, StorePart, write_documents
+from regard.errors import CorpusError
 from regard.files import write_atomically
 from regard.run import Run
-from regard.tasks.dataset import (
-    HELD_OUT,
-    Log,
-    Parts,
-    hold_out,
-    learn_tokenizer,
-    new_store,
-    open_store_folder,
-    read_held_out,
-    read_train,
-)
+from regard.tasks.dataset import Log, Parts, hold_out, new_store, read_train
 from regard.tasks.tag import TagSettings
 from regard.tasks.tag.conll import TaggedSentence, read_tagged
-from regard.tasks.tag.plan import SentenceFacts
-from regard.tasks.tag.spans import OUTSIDE, Scheme, find_scheme, learnt_scheme, merge, rewrite
+from regard.tasks.tag.spans import OUTSIDE, Scheme, find_scheme, learnt_scheme, rewrite
 from regard.tasks.tag.words import find_clitics
 from regard.text.tokenizer import EOS, SOS, Tokenizer
 
@@ -86,13 +74,12 @@ def encode_words(
 ) -> list[list[list[int]]]:
     """The pieces of each word of each sentence, with a start and an end token around each word."""
     distinct = list(dict.fromkeys(chain.from_iterable(sentences)))
-    pieces = dict(zip(distinct, tokenizer.encode_many(distinct), strict=True))
-    words = {word: [SOS, *_without_middle(ids, settings.max_word_pieces), EOS] for word, ids in pieces.items()}
+    most = settings.max_word_pieces
+    words = {}
+    for word, ids in zip(distinct, tokenizer.encode_many(distinct), strict=True):
+        kept = ids if len(ids) <= most else ids[: (most + 1) // 2] + ids[-(most // 2) :]
+        words[word] = [SOS, *kept, EOS]
     return [[words[word] for word in sentence] for sentence in sentences]
-
-
-def _without_middle(ids: list[int], most: int) -> list[int]:
-    return ids if len(ids) <= most else ids[: (most + 1) // 2] + ids[-(most // 2) :]
 
 
 class WordWindow(NamedTuple):
@@ -123,6 +110,29 @@ CLITICS = "clitics.jsonl"
 
 
 @dataclass(frozen=True)
+class SentenceFacts:
+    """What the plan knows of the training data."""
+
+    sentences: int
+    words: float
+    """Mean number of words per sentence."""
+    distinct: int
+    """Number of different words."""
+    word_length: float
+    """Mean number of characters per word."""
+    characters: int
+    """Number of different characters that occur at least three times."""
+    labels: int
+    scheme: Scheme
+    """How labels mark spans, e.g. chunks or names; "plain": they do not, e.g. parts of speech."""
+
+    @property
+    def total(self) -> float:
+        """Number of words in an epoch."""
+        return self.sentences * self.words
+
+
+@dataclass(frozen=True)
 class PreparedSentences:
     """What training reads."""
 
@@ -145,8 +155,11 @@ class TrainingSentences:
         self.scheme: Scheme = find_scheme(sentence.tags for corpus in found for sentence in corpus)
         """The scheme of the training files. Spans are learned as BIOES; held-out ones are written as answers are."""
         parts = hold_out(data, found, read, lambda sentence: " ".join(sentence.tokens), seed)
-        self.mended = sum(_mistakes(sentence, self.scheme) for sentence in parts.train())
-        """Number of training labels that break the rules of their scheme, such as an I- after O."""
+        self.mended = 0
+        """Number of training labels that break the rules of their scheme, such as an I- after O. IOB1 has no rules."""
+        if self.scheme != "IOB1":
+            tags = (sentence.tags for sentence in parts.train())
+            self.mended = sum(sum(map(str.__ne__, rewrite(own, self.scheme), own)) for own in tags)
         learnt, answers = learnt_scheme(self.scheme), "plain" if self.scheme == "plain" else settings.scheme
         self.parts = Parts(
             [([_rewrite(one, learnt) for one in sentences], weight) for sentences, weight in parts.corpora],
@@ -154,20 +167,24 @@ class TrainingSentences:
         )
         self.written = len({tag for corpus in found for sentence in corpus for tag in sentence.tags})
         """Number of different labels in the training files, in their own scheme."""
-        self.labels = _labels(self.parts.train(), data.train[0].source)
+        self.labels = tuple(sorted({tag for sentence in self.parts.train() for tag in sentence.tags}))
+        """The labels to learn. Other labels in held-out data count as mistakes."""
+        if len(self.labels) < 2:
+            hint = "; are the labels in another column? (tag.column)" if self.labels != (OUTSIDE,) else ""
+            problem = f'every word is labelled "{self.labels[0]}"; there must be at least two labels{hint}'
+            raise CorpusError(data.train[0].source, problem)
 
     def __len__(self) -> int:
         return len(self.parts)
 
     def describe(self) -> str:
         """How many sentences each part has, and the labels."""
-        shared = self.parts.counts("sentences")
         kind = f"{self.written} labels"
         if self.scheme != "plain":
             kind += f" that mark spans ({self.scheme})"
         if self.mended:
             kind += f"; {self.mended:,} broke its rules and {'was' if self.mended == 1 else 'were'} corrected"
-        return f"{shared}; {kind}"
+        return f"{self.parts.counts('sentences')}; {kind}"
 
     @cached_property
     def words(self) -> Counter[str]:
@@ -177,15 +194,15 @@ class TrainingSentences:
     @cached_property
     def facts(self) -> SentenceFacts:
         """What the plan needs to know of the data."""
-        words, characters = self.words, Counter[str]()
-        for word, count in words.items():
+        characters = Counter[str]()
+        for word, count in self.words.items():
             for character in word:
                 characters[character] += count
-        total = words.total()
+        total = self.words.total()
         return SentenceFacts(
             sentences=len(self),
             words=total / len(self),
-            distinct=len(words),
+            distinct=len(self.words),
             word_length=characters.total() / total,
             characters=sum(count >= 3 for count in characters.values()),
             labels=len(self.labels),
@@ -193,88 +210,38 @@ class TrainingSentences:
         )
 
 
-def prepare_sentences(
-    run: Run, recipe: Recipe, sentences: TrainingSentences, log: Log, base: Run | None = None
-) -> None:
-    """Make vocabulary and labels, or take those of `base`; encode; write everything into the run."""
-    settings: TagSettings = recipe.task
-    labels = base.labels if base else sentences.labels
-    unknown = sorted(set(sentences.labels) - set(labels))
-    if unknown:
-        label = merge(unknown[0], settings.scheme)
-        raise SettingsError(f'the label "{label}" is unknown to the run that this one starts from')
-    run.write_labels(labels)
-    texts = (" ".join(sentence.tokens) for sentence in sentences.parts.train())
-    tokenizer = learn_tokenizer(run, recipe, texts, log, base, "pieces")
-    run.write_sizes(vocabulary=tokenizer.size, labels=len(labels))
-    _write_store(run, sentences, log)
+def write_store(run: Run, sentences: TrainingSentences, log: Log) -> None:
+    """Encode the sentences with the vocabulary and the labels of a run, and write them into it.
 
-
-def open_sentences(run: Run, log: Log) -> PreparedSentences:
-    """Read back what `prepare_sentences` wrote. The store of a finished run is made again from the files."""
-    recipe = run.recipe
-    folder = open_store_folder(
-        run, lambda: _write_store(run, TrainingSentences(recipe.data, recipe.task, recipe.train.seed), log)
-    )
-    valid, test = (
-        [TaggedSentence(tuple(one["tokens"]), tuple(one["tags"])) for one in read_held_out(folder, part, "sentences")]
-        for part in HELD_OUT
-    )
-    [clitics] = read_kept(folder / CLITICS, "clitics")
-    return PreparedSentences(
-        run.tokenizers[0], run.labels, open_documents(folder / "train"), valid, test, tuple(clitics)
-    )
-
-
-def _write_store(run: Run, sentences: TrainingSentences, log: Log) -> None:
-    """Encode the sentences, and write them into the run."""
+    A sentence that is too long is divided into parts of about equal length.
+    """
     log(f"encoding {len(sentences):,} sentences")
     settings: TagSettings = run.recipe.task
-    tokenizer = run.tokenizers[0]
+    tokenizer, learnt = run.tokenizers[0], learnt_scheme(sentences.scheme)
     number = {label: place for place, label in enumerate(run.labels)}
     short: list[TaggedSentence] = []
-    parts = []
+    ends = []
     for found, weight in sentences.parts.corpora:
-        pieces = (piece for sentence in found for piece in _cut(sentence, settings.max_words))
-        short += [_rewrite(piece, learnt_scheme(sentences.scheme)) for piece in pieces]  # a cut may go through a span
-        parts.append(StorePart(len(short), weight))
+        for tokens, tags in found:
+            parts = -(-len(tokens) // settings.max_words)
+            for part in range(parts):
+                piece = slice(part * len(tokens) // parts, (part + 1) * len(tokens) // parts)
+                short.append(TaggedSentence(tokens[piece], rewrite(tags[piece], learnt)))  # a cut may divide a span
+        ends.append(StorePart(len(short), weight))
     words = encode_words([sentence.tokens for sentence in short], tokenizer, settings)
     numbered = ([number[tag] for tag in sentence.tags] for sentence in short)
     held_out = {part: (one._asdict() for one in found) for part, found in sentences.parts.held_out.items()}
     with new_store(run, held_out) as folder:
-        write_documents(folder / "train", zip(words, numbered, strict=True), parts, tokenizer.size)
+        write_documents(folder / "train", zip(words, numbered, strict=True), ends, tokenizer.size)
         write_atomically(folder / CLITICS, f"{json.dumps(find_clitics(sentences.words))}\n".encode())
-
-
-def _cut(sentence: TaggedSentence, most: int) -> Iterator[TaggedSentence]:
-    """Divide a sentence that is too long into parts of about equal length."""
-    tokens, tags = sentence
-    parts = -(-len(tokens) // most)
-    for part in range(parts):
-        piece = slice(part * len(tokens) // parts, (part + 1) * len(tokens) // parts)
-        yield TaggedSentence(tokens[piece], tags[piece])
 
 
 def _read(corpus: Corpus, settings: TagSettings) -> list[TaggedSentence]:
     sentences = list(read_tagged(corpus, settings.column))
     if not sentences:
-        raise CorpusError(corpus.source, "no word here")
+        raise CorpusError(corpus.source, "no words found")
     return sentences
 
 
 def _rewrite(sentence: TaggedSentence, scheme: Scheme) -> TaggedSentence:
-    return TaggedSentence(sentence.tokens, rewrite(sentence.tags, scheme))
-
-
-def _mistakes(sentence: TaggedSentence, scheme: Scheme) -> int:
-    """Number of labels that differ from how the scheme writes the same spans. IOB1 has no such rules."""
-    return 0 if scheme == "IOB1" else sum(map(str.__ne__, rewrite(sentence.tags, scheme), sentence.tags))
-
-
-def _labels(train: Iterator[TaggedSentence], where: str) -> tuple[str, ...]:
-    """The labels of the training data, sorted. Other labels in held-out data count as mistakes."""
-    labels = sorted({tag for sentence in train for tag in sentence.tags})
-    if len(labels) < 2:
-        hint = "; are the labels in another column? (tag.column)" if labels != [OUTSIDE] else ""
-        raise CorpusError(where, f'every word is labelled "{labels[0]}"; there must be at least two labels{hint}')
-    return tuple(labels)
+    return sentence._replace(tags=rewrite(sentence.tags, scheme))

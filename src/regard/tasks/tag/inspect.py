@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from regard import __version__
 from regard.errors import CorpusError
@@ -29,17 +28,14 @@ OPTIONS: tuple[str, ...] = ()
 
 def read(given: str) -> Sentence:
     """A sentence from the command line: a text, or the first sentence of a file."""
-    words: tuple[str, ...] = ()
-    if len(given) <= 255 and Path(given).is_file() and is_file_of_words(given):
-        words = next(iter(read_words(given)), ())
-        if not words:
-            raise CorpusError(given, "no word here")
-    return words or text_or_file(given)
-
-
-def is_file_of_words(name: str) -> bool:
-    """Whether a file has one word per line."""
-    return split_suffix(name)[0] in OF_WORDS or looks_like_columns(list(islice(read_lines(name), LOOKED_AT)))
+    if len(given) > 255 or not Path(given).is_file():
+        return text_or_file(given)
+    if split_suffix(given)[0] not in OF_WORDS and not looks_like_columns(list(islice(read_lines(given), LOOKED_AT))):
+        return text_or_file(given)
+    words = next(iter(read_words(given)), ())
+    if not words:
+        raise CorpusError(given, "no words found")
+    return words
 
 
 def summary(data: dict[str, Any]) -> str:
@@ -50,10 +46,7 @@ def summary(data: dict[str, Any]) -> str:
 def inspect(
     run: Run, sentence: Sentence, tagger: Tagger | None = None, *, log: Log = lambda doing: None
 ) -> dict[str, Any]:
-    """Label one sentence, given as a text or as its words, and explain the labels. The result is ready for JSON.
-
-    `tagger`: the run's model, if it is loaded already.
-    """
+    """Label one sentence and explain the labels, as data for JSON. `tagger`: the run's model, if already loaded."""
     log("loading the model")
     tagger = tagger or load(run.folder)
     [tagged] = tagger.tag([sentence], explain=True)
@@ -76,10 +69,8 @@ def attention_between(tagger: Tagger, tagged: TaggedText) -> dict[str, Any] | No
     encoded = encode_words([tagged.tokens], tagger.tokenizer, tagger.recipe.task)
     with trace(tagger.model) as tape:
         tagger.model(make_words(encoded, tagger.tokenizer.pad))
-    maps = [{"name": name, "heads": _rounded(seen.weights_BHTS[0])} for name, seen in tape.items()]
+    maps = []
+    for name, seen in tape.items():
+        heads = [[[round(weight, 3) for weight in row] for row in head] for head in seen.weights_BHTS[0].tolist()]
+        maps.append({"name": name, "heads": heads})
     return {"source": list(tagged.tokens), "target": list(tagged.tokens), "maps": maps} if maps else None
-
-
-def _rounded(weights_HTT: Tensor) -> list[list[list[float]]]:
-    """Rounded to what can be seen in a picture."""
-    return [[[round(weight, 3) for weight in row] for row in head] for head in weights_HTT.tolist()]

@@ -10,7 +10,7 @@ from regard.tasks.report import PART_NAMES, figures, last_part
 from regard.tasks.tag.conll import TaggedSentence
 from regard.tasks.tag.data import PreparedSentences
 from regard.tasks.tag.scores import type_of
-from regard.tasks.tag.spans import mark
+from regard.tasks.tag.spans import OUTSIDE, mark
 from regard.tasks.tag.tagger import Tagger
 
 LOOKED_AT, SHOWN = 200, 30
@@ -20,13 +20,27 @@ LONGEST_SHOWN = 40
 
 
 def report(run: Run, tagger: Tagger, data: PreparedSentences, answers: None = None) -> dict[str, Any]:
-    """The sections of a tagger's report."""
-    part = last_part(run.card["scores"])
-    scores = run.card["scores"][part]
-    held_out = data.test or data.valid
+    """The sections of a tagger's report. The title is e.g. "Words in 17 classes" or "Spans: LOC, ORG or PER"."""
+    card, part = run.card, last_part(run.card["scores"])
+    scores = card["scores"][part]
+    title = f"Words in {len(tagger.labels)} classes"
+    if tagger.scheme != "plain":
+        types = sorted({type_of(label) for label in tagger.labels} - {OUTSIDE})
+        few = 1 < len(types) <= 6
+        title = f"Spans: {', '.join(types[:-1])} or {types[-1]}" if few else f"Spans of {len(types)} types"
+    where = f"on {scores['words']:,} {PART_NAMES[part]} words"
+    rows = []
+    if "span_f1" in scores:
+        both = f"precision {scores['precision']:.1%}, recall {scores['recall']:.1%}; as conlleval counts"
+        rows.append((f"span F1 {where}", f"{scores['span_f1']:.1%}", both))
+    error = f"calibration error {scores['calibration_error']:.1%}"
+    rows += [
+        ("accuracy" if rows else f"accuracy {where}", f"{scores['accuracy']:.1%}", error),
+        ("training sentences", f"{card['sentences']['train']:,}", f"{card['training']['tokens']:,} words read"),
+    ]
     return {
-        "title": title(tagger),
-        "summary": summary(run, part),
+        "title": title,
+        "summary": figures(*rows),
         "labels": {
             "unit": "spans" if "span_f1" in scores else "words",
             "counted": "words",
@@ -37,33 +51,8 @@ def report(run: Run, tagger: Tagger, data: PreparedSentences, answers: None = No
             "error": scores["calibration_error"],
         },
         "sides": {"source": "Sentence", "target": "Labels"},
-        "samples": samples(tagger, held_out[:LOOKED_AT]),
+        "samples": samples(tagger, (data.test or data.valid)[:LOOKED_AT]),
     }
-
-
-def title(tagger: Tagger) -> str:
-    """E.g. Words in 17 classes; Spans: LOC, ORG or PER."""
-    if tagger.scheme == "plain":
-        return f"Words in {len(tagger.labels)} classes"
-    types = sorted({type_of(label) for label in tagger.labels} - {"O"})
-    return f"Spans: {', '.join(types[:-1])} or {types[-1]}" if 1 < len(types) <= 6 else f"Spans of {len(types)} types"
-
-
-def summary(run: Run, part: str) -> list[dict[str, str]]:
-    """The figures at the top of the page."""
-    card = run.card
-    scores, training = card["scores"][part], card["training"]
-    where = f"on {scores['words']:,} {PART_NAMES[part]} words"
-    rows = []
-    if "span_f1" in scores:
-        both = f"precision {scores['precision']:.1%}, recall {scores['recall']:.1%}; as conlleval counts"
-        rows.append((f"span F1 {where}", f"{scores['span_f1']:.1%}", both))
-    error = f"calibration error {scores['calibration_error']:.1%}"
-    rows += [
-        ("accuracy" if rows else f"accuracy {where}", f"{scores['accuracy']:.1%}", error),
-        ("training sentences", f"{card['sentences']['train']:,}", f"{training['tokens']:,} words read"),
-    ]
-    return figures(*rows)
 
 
 def samples(tagger: Tagger, held_out: Sequence[TaggedSentence]) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ A span is right if its type and both ends are right, as in conlleval; tests comp
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -59,16 +59,21 @@ def score_tags(
     `scheme` is that of the run, because a small part may have no span at all. `probabilities`: of the given labels.
     """
     marks_spans = scheme != "plain"
-    counts = _count(right, given, find_spans if marks_spans else _single)
-    by_label = {name: _figures(*count) for name, count in sorted(counts.items())}
-    whole = _figures(*(sum(column) for column in zip(*counts.values(), strict=True))) if counts else _figures(0, 0, 0)
+    hits, found, wanted = Counter[str](), Counter[str](), Counter[str]()
+    for one, other in zip(right, given, strict=True):
+        spans, others = (set(find_spans(tags) if marks_spans else _single(tags)) for tags in (one, other))
+        for counter, part in ((hits, spans & others), (found, others), (wanted, spans)):
+            counter.update(span.type for span in part)
+    by_label = {name: _figures(hits[name], found[name], wanted[name]) for name in sorted(found | wanted)}
+    whole = _figures(hits.total(), found.total(), wanted.total())
     pairs = [pair for one, other in zip(right, given, strict=True) for pair in zip(one, other, strict=True)]
-    hits = np.array([one == other for one, other in pairs], np.bool_)
-    types = [(type_of(one), type_of(other)) for one, other in pairs] if marks_spans else pairs
+    is_right = np.array([one == other for one, other in pairs], np.bool_)
+    types = Counter((type_of(one), type_of(other)) for one, other in pairs) if marks_spans else Counter(pairs)
     names = tuple(sorted({name for pair in types for name in pair}))
-    error, bins = reliability(np.array([p for row in probabilities for p in row]), hits) if probabilities else (0.0, [])
+    shares = np.array([share for row in probabilities for share in row])
+    error, bins = reliability(shares, is_right) if probabilities else (0.0, [])
     return TagScores(
-        accuracy=float(hits.mean()) if len(hits) else 0.0,
+        accuracy=float(is_right.mean()) if pairs else 0.0,
         f1=sum(one["f1"] for one in by_label.values()) / max(len(by_label), 1),
         words=len(pairs),
         sentences=len(right),
@@ -77,7 +82,7 @@ def score_tags(
         recall=whole["recall"] if marks_spans else None,
         by_label=by_label,
         names=names,
-        confusion=_confusion(types, names),
+        confusion=[[types[row, column] for column in names] for row in names],
         calibration_error=error,
         reliability=bins,
     )
@@ -93,18 +98,6 @@ def _single(labels: Sequence[str]) -> list[Span]:
     return [Span(label, place, place + 1) for place, label in enumerate(labels)]
 
 
-def _count(
-    right: Sequence[Sequence[str]], given: Sequence[Sequence[str]], read: Callable[[Sequence[str]], list[Span]]
-) -> dict[str, tuple[int, int, int]]:
-    """For each type: predicted spans that are right, predicted spans, right spans."""
-    hits, found, wanted = Counter[str](), Counter[str](), Counter[str]()
-    for one, other in zip(right, given, strict=True):
-        spans, others = set(read(one)), set(read(other))
-        for counter, part in ((hits, spans & others), (found, others), (wanted, spans)):
-            counter.update(span.type for span in part)
-    return {name: (hits[name], found[name], wanted[name]) for name in found | wanted}
-
-
 def _figures(hits: int, found: int, wanted: int) -> dict[str, float]:
     """A score without anything to divide by is 0."""
     return {
@@ -113,8 +106,3 @@ def _figures(hits: int, found: int, wanted: int) -> dict[str, float]:
         "f1": 2 * hits / max(found + wanted, 1),
         "count": wanted,
     }
-
-
-def _confusion(pairs: Iterable[tuple[str, str]], names: Sequence[str]) -> list[list[int]]:
-    counts = Counter(pairs)
-    return [[counts[row, column] for column in names] for row in names]

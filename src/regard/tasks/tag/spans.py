@@ -27,39 +27,46 @@ class Span(NamedTuple):
 def find_scheme(sentences: Iterable[Sequence[str]]) -> Scheme:
     """The scheme of labels."""
     prefixes: set[str] = set()
-    begun_by_i = begun_by_b = False
+    begun_by: set[str] = set()
     for labels in sentences:
-        before = _part(OUTSIDE)
+        before = (OUTSIDE, "")
         for label in labels:
-            part = _part(label)
-            if not part.prefix:
+            prefix, kind = part = _split(label)
+            if not prefix:
                 return "plain"
-            prefixes.add(part.prefix)
-            if before.prefix == OUTSIDE or before.type != part.type:
-                begun_by_i = begun_by_i or part.prefix == "I"
-                begun_by_b = begun_by_b or part.prefix == "B"
+            prefixes.add(prefix)
+            if before[0] == OUTSIDE or before[1] != kind:
+                begun_by.add(prefix)
             before = part
     if prefixes <= {OUTSIDE}:
         return "plain"
     if prefixes & {"E", "S"}:
         return "BIOES"
-    return "IOB1" if begun_by_i and not begun_by_b else "BIO"
+    return "IOB1" if "I" in begun_by and "B" not in begun_by else "BIO"
 
 
 def find_spans(labels: Sequence[str]) -> list[Span]:
     """The spans that labels mark, in order. A label of no scheme ends a span and starts none."""
     found: list[Span] = []
-    start, before = -1, _part(OUTSIDE)
+    start, before, before_kind = -1, OUTSIDE, ""
     for place, label in enumerate([*labels, OUTSIDE]):
-        part = _part(label)
-        inside = part.prefix in ("I", "E") and before.prefix in ("B", "I") and before.type == part.type
+        prefix, kind = _split(label)
+        inside = prefix in ("I", "E") and before in ("B", "I") and before_kind == kind
         if start >= 0 and not inside:
-            found.append(Span(before.type, start, place))
+            found.append(Span(before_kind, start, place))
             start = -1
-        if start < 0 and part.prefix in ("B", "I", "E", "S"):
+        if start < 0 and prefix in ("B", "I", "E", "S"):
             start = place
-        before = part
+        before, before_kind = prefix, kind
     return found
+
+
+def _split(label: str) -> tuple[str, str]:
+    """The prefix (B, I, O, E or S; empty for a plain label) and the type of the span."""
+    if label == OUTSIDE:
+        return OUTSIDE, ""
+    found = _LABEL.fullmatch(label)
+    return (found["prefix"], found["type"] or "") if found else ("", "")
 
 
 def write_spans(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
@@ -105,16 +112,3 @@ def mark(tokens: Sequence[str], labels: Sequence[str], scheme: Scheme) -> str:
         marked[first] = f"[{kind or 'span'} {marked[first]}"
         marked[last - 1] = f"{marked[last - 1]} ]"
     return " ".join(marked)
-
-
-class _Part(NamedTuple):
-    prefix: str
-    """B, I, O, E or S; empty: a plain label."""
-    type: str
-
-
-def _part(label: str) -> _Part:
-    if label == OUTSIDE:
-        return _Part(OUTSIDE, "")
-    found = _LABEL.fullmatch(label)
-    return _Part(found["prefix"], found["type"] or "") if found else _Part("", "")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +15,6 @@ from torch import Tensor
 
 from regard.config import Recipe
 from regard.data.batches import in_batches
-from regard.data.store import Sentences
 from regard.errors import RunError
 from regard.models import base
 from regard.run import Run
@@ -56,9 +56,12 @@ class LabelScheme:
         sums = (torch.tensor(counts, dtype=torch.float64) @ self.merge_LK).long().tolist()
         return {label: count for label, count in zip(self.labels, sums, strict=True) if count}
 
-    def answer(self, path: Sequence[int]) -> list[str]:
-        """The answer for a path of trained labels, as the CRF decodes it."""
-        return list(rewrite([self.learnt[number] for number in path], self.scheme))
+    def answer(self, path_T: Sequence[int], shares_TK: Sequence[Sequence[float]], top: int) -> SentenceTags:
+        """The answer for a path of trained labels, as the CRF decodes it, and the probabilities of its own labels."""
+        tags = list(rewrite([self.learnt[number] for number in path_T], self.scheme))
+        probabilities = [shares[self.number[tag]] for tag, shares in zip(tags, shares_TK, strict=True)]
+        ranked = (heapq.nlargest(top, zip(self.labels, shares, strict=True), key=itemgetter(1)) for shares in shares_TK)
+        return SentenceTags(tags, probabilities, list(map(dict, ranked)) if top else [])
 
 
 class SentenceTags(NamedTuple):
@@ -87,41 +90,23 @@ def tag_sentences(
     parts = [
         (number, window) for number, words in enumerate(encoded) for window in windows(len(words), settings.max_words)
     ]
-    answers = [SentenceTags([], [], []) for _ in sentences]
-    found: list[SentenceTags] = [answers[0]] * len(parts) if answers else []
+    found: dict[int, SentenceTags] = {}
     for places in in_batches([window.end - window.start for _, window in parts], settings.batch_words):
         chosen = [encoded[number][window.start : window.end] for number, window in (parts[one] for one in places)]
-        for place, answer in zip(places, _answer(model, chosen, tokenizer.pad, labelling, top), strict=True):
-            found[place] = answer
-    for (number, window), answer in zip(parts, found, strict=True):
+        batch = make_words(chosen, tokenizer.pad).to(model.output.weight.device)
+        logits_BTL = model(batch)
+        paths_BT = model.crf.best(logits_BTL, batch.mask_BT).tolist()
+        shares_BTK = (model.crf.marginals(logits_BTL, batch.mask_BT).cpu() @ labelling.merge_LK).tolist()
+        for place, words, path_T, shares_TK in zip(places, chosen, paths_BT, shares_BTK, strict=True):
+            found[place] = labelling.answer(path_T[: len(words)], shares_TK[: len(words)], top)
+    answers = [SentenceTags([], [], []) for _ in sentences]
+    for place, (number, window) in enumerate(parts):
+        whole, part = answers[number], found[place]
         kept = slice(window.first - window.start, window.last - window.start)
-        whole = answers[number]
-        whole.tags.extend(answer.tags[kept])
-        whole.probabilities.extend(answer.probabilities[kept])
-        whole.top_labels.extend(answer.top_labels[kept])
+        whole.tags.extend(part.tags[kept])
+        whole.probabilities.extend(part.probabilities[kept])
+        whole.top_labels.extend(part.top_labels[kept])
     return answers
-
-
-def _answer(
-    model: base.TaggerModel, sentences: Sequence[Sentences], pad: int, labelling: LabelScheme, top: int
-) -> list[SentenceTags]:
-    batch = make_words(sentences, pad).to(model.output.weight.device)
-    logits_BTL = model(batch)
-    paths_BT = model.crf.best(logits_BTL, batch.mask_BT).tolist()
-    shares_BTK = (model.crf.marginals(logits_BTL, batch.mask_BT).cpu() @ labelling.merge_LK).tolist()
-    answers = []
-    for row, count in enumerate(map(len, sentences)):
-        tags, shares_TK = labelling.answer(paths_BT[row][:count]), shares_BTK[row][:count]
-        probabilities = [shares[labelling.number[tag]] for tag, shares in zip(tags, shares_TK, strict=True)]
-        top_labels = [
-            dict(heapq.nlargest(top, zip(labelling.labels, shares, strict=True), key=itemgetter(1)))
-            for shares in shares_TK
-        ]
-        answers.append(SentenceTags(tags, probabilities, top_labels if top else []))
-    return answers
-
-
-NOTHING = SentenceTags([], [], [])
 
 
 class TaggedSpan(NamedTuple):
@@ -158,18 +143,9 @@ class TaggedText:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON. Explanations are included only if they were requested."""
-        made: dict[str, Any] = {
-            "text": self.text,
-            "tokens": list(self.tokens),
-            "tags": list(self.tags),
-            "probabilities": list(self.probabilities),
-            "spans": [span._asdict() for span in self.spans],
-        }
-        if self.top_labels is not None:
-            made["top_labels"] = list(self.top_labels)
-        if self.influence is not None:
-            made["influence"] = [list(row) for row in self.influence]
-        return made
+        facts = {name: value for name, value in vars(self).items() if value is not None}
+        made = {name: value if isinstance(value, str) else list(value) for name, value in facts.items()}
+        return made | {"spans": [span._asdict() for span in self.spans]}
 
 
 Sentence = str | Sequence[str]
@@ -193,16 +169,18 @@ class Tagger:
         self.labels, self.scheme = self.labelling.labels, self.labelling.scheme
 
     def __repr__(self) -> str:
-        size = sum(parameter.numel() for parameter in self.model.parameters())
-        return f"<Tagger: {type(self.model).__name__}, {size:,} parameters, {len(self.labels)} labels>"
+        size = f"{base.count_parameters(self.model):,} parameters"
+        return f"<Tagger: {type(self.model).__name__}, {size}, {len(self.labels)} labels>"
 
     def tag(self, sentences: str | Sequence[Sentence], *, explain: bool = False) -> list[TaggedText]:
         """Label the words of one text or of many sentences; the order is kept. `explain` adds labels and influence."""
         divided = [self._divide(sentence) for sentence in ([sentences] if isinstance(sentences, str) else sentences)]
-        full = [one for one in divided if one.tokens]
-        answers = iter(self._answers([one.tokens for one in full], TOP_LABELS if explain else 0))
-        tagged = [self._join(one, *(next(answers) if one.tokens else NOTHING)) for one in divided]
-        return [self._explain(one) if explain else one for one in tagged]
+        full = [tokens for _, tokens, _ in divided if tokens]
+        answers = iter(self._answers(full, TOP_LABELS if explain else 0))
+        return [
+            self._join(text, tokens, places, next(answers) if tokens else SentenceTags([], [], []), explain)
+            for text, tokens, places in divided
+        ]
 
     def score(self, sentences: Sequence[TaggedSentence]) -> TagScores:
         """Score against the right labels. Labels that this run does not know count as mistakes."""
@@ -228,46 +206,31 @@ class Tagger:
             loss_VT[places] = -given_VT.clamp_min(torch.finfo(torch.float64).tiny).log().float()
         return (loss_VT[1:] - loss_VT[:1]).t()
 
-    def _divide(self, sentence: Sentence) -> _Divided:
+    def _divide(self, sentence: Sentence) -> tuple[str, tuple[str, ...], list[tuple[int, int]]]:
+        """The text, its words, and the start and end of each word in it."""
         if isinstance(sentence, str):
             found = treebank_words(sentence, self.clitics)
-            places = tuple((word.start, word.end) for word in found)
-            return _Divided(sentence, tuple(word.text for word in found), places)
-        tokens = tuple(sentence)
-        return _Divided(" ".join(tokens), tokens, tuple(_places(tokens)))
+            return sentence, tuple(word.text for word in found), [(word.start, word.end) for word in found]
+        ends = [end - 1 for end in accumulate(len(token) + 1 for token in sentence)]
+        places = [(end - len(token), end) for token, end in zip(sentence, ends, strict=True)]
+        return " ".join(sentence), tuple(sentence), places
 
     def _answers(self, sentences: Sequence[Sequence[str]], top: int = 0) -> list[SentenceTags]:
         return tag_sentences(self.model, sentences, self.tokenizer, self.recipe.task, self.labelling, top)
 
     def _join(
-        self, sentence: _Divided, tags: list[str], probabilities: list[float], top: list[dict[str, float]]
+        self, text: str, tokens: tuple[str, ...], places: list[tuple[int, int]], answer: SentenceTags, explain: bool
     ) -> TaggedText:
-        text, tokens, places = sentence
+        tags, probabilities, top = answer
         spans = []
         for kind, first, last in find_spans(tags) if self.scheme != "plain" else ():
             start, end = places[first][0], places[last - 1][1]
             spans.append(TaggedSpan(kind, text[start:end], start, end, first, last, min(probabilities[first:last])))
-        return TaggedText(text, tokens, tuple(tags), tuple(probabilities), tuple(spans), tuple(top) if top else None)
-
-    def _explain(self, tagged: TaggedText) -> TaggedText:
-        if not tagged.tokens or len(tagged.tokens) > min(LONGEST_EXPLAINED, self.recipe.task.max_words):
-            return replace(tagged, top_labels=tagged.top_labels or ())
-        found_TT = self.influence(tagged.tokens, tagged.tags)
-        return replace(tagged, influence=tuple(tuple(row) for row in found_TT.tolist()))
-
-
-class _Divided(NamedTuple):
-    text: str
-    tokens: tuple[str, ...]
-    places: tuple[tuple[int, int], ...]
-
-
-def _places(tokens: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Start and end of words that are joined by spaces."""
-    start = 0
-    for token in tokens:
-        yield start, start + len(token)
-        start += len(token) + 1
+        influence = None
+        if explain and 0 < len(tokens) <= min(LONGEST_EXPLAINED, self.recipe.task.max_words):
+            influence = tuple(tuple(row) for row in self.influence(tokens, tags).tolist())
+        top_labels = tuple(top) if explain else None
+        return TaggedText(text, tokens, tuple(tags), tuple(probabilities), tuple(spans), top_labels, influence)
 
 
 def load(run: str | Path, *others: str | Path) -> Tagger:

@@ -1,41 +1,53 @@
-"""Training of taggers: batches of sentences, their loss, validation, and what the card and the terminal say of them."""
+"""Training of taggers: batches of sentences, their loss under the CRF, validation; the plan."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 
 from regard.config import Recipe
 from regard.data.batches import in_batches
-from regard.layers.dropout import Rows
+from regard.data.records import read_kept
+from regard.data.store import open_documents
+from regard.errors import SettingsError
 from regard.models.base import Network, TaggerModel
 from regard.run import Run
-from regard.tasks.dataset import StreamTrainUnit
+from regard.tasks.dataset import HELD_OUT, StreamTrainUnit, learn_tokenizer, open_store_folder, read_held_out
 from regard.tasks.tag.conll import TaggedSentence
 from regard.tasks.tag.data import (
+    CLITICS,
     PreparedSentences,
+    SentenceFacts,
     TagBatch,
     TrainingSentences,
     encode_words,
     make_words,
-    open_sentences,
-    prepare_sentences,
+    write_store,
 )
-from regard.tasks.tag.plan import make_tag_plan
 from regard.tasks.tag.scores import score_tags
-from regard.tasks.tag.spans import learnt_scheme, rewrite
+from regard.tasks.tag.spans import learnt_scheme, merge, rewrite
 from regard.tasks.tag.tagger import LabelScheme, Tagger, tag_sentences
 from regard.tasks.training import Json, Log, Scored, Tables, Training, Workload
 from regard.training.device import Machine
 from regard.training.distributed import ProcessGroup
 from regard.training.flops import count_cost
 from regard.training.loss import Loss
-from regard.training.plan import PlannedSetting
+from regard.training.plan import PlannedSetting, choose_batch, choose_learning_rate, choose_length, leave_given
 from regard.training.trainer import Validation
 
+SPECIAL_TOKENS = 5
+"""Those of every vocabulary, and the space."""
+MOST_CHARACTERS = 8000
+LARGEST_TABLE = 1 << 17
+STEPS_BETWEEN_VALIDATIONS = 40
+"""At least."""
+EPOCHS = 10
+"""At most; more gain little."""
+LEAST_STEPS = 600
+"""With little data."""
 HELD_OUT_SENTENCES = 200
 """Held-out sentences that stay in a finished run."""
 
@@ -60,11 +72,6 @@ class TagTrainUnit(StreamTrainUnit):
         """The largest batch of the first epoch, padding included."""
         return self._join(self.largest_of(lambda index: len(index) * int(self.lengths[0][index].max())))
 
-    def rows(self, batch: TagBatch, first: int, every: int) -> tuple[TagBatch, Rows]:
-        """Every n-th sentence, starting with the first given."""
-        rows = Rows.deal(len(batch.index_B), first, every)
-        return batch.rows(rows.index_R), rows
-
     def loss(self, model: TaggerModel, batch: TagBatch) -> Loss:
         """Negative log-likelihood of the labels under the CRF."""
         smoothing = self.recipe.train.label_smoothing if model.training else 0.0
@@ -83,9 +90,8 @@ class TagTrainUnit(StreamTrainUnit):
         return self.cost.training(piece=pieces, word=int(batch.mask_BT.sum()), pair=rows * words**2)
 
     def validate(self, model: TaggerModel) -> Validation:
-        """Loss, accuracy and F1 over the validation sentences."""
-        share = self.group.share(range(len(self.data.valid)))
-        mine = [self.data.valid[place] for place in share]
+        """Loss, accuracy and F1 over the validation sentences; each process labels a share of them."""
+        mine = [self.data.valid[place] for place in self.group.share(range(len(self.data.valid)))]
         given = self.group.join(
             tag_sentences(model, [one.tokens for one in mine], self.data.tokenizer, self.recipe.task, self.labelling)
         )
@@ -99,18 +105,18 @@ class TagTrainUnit(StreamTrainUnit):
 
     def _valid_loss(self, model: TaggerModel, sentences: Sequence[TaggedSentence]) -> float:
         """Mean loss per word of sentences whose labels are all known."""
+        task, tokenizer = self.recipe.task, self.data.tokenizer
         number = {label: place for place, label in enumerate(self.data.labels)}
         learnt = learnt_scheme(self.labelling.scheme)
-        short = (one for one in sentences if len(one.tags) <= self.recipe.task.max_words)
+        short = (one for one in sentences if len(one.tags) <= task.max_words)
         rewritten = [TaggedSentence(one.tokens, rewrite(one.tags, learnt)) for one in short]
         known = [one for one in rewritten if number.keys() >= set(one.tags)]
         total = words = 0.0
-        device = model.output.weight.device
-        for places in in_batches([len(one.tags) for one in known], self.recipe.task.batch_words):
+        for places in in_batches([len(one.tags) for one in known], task.batch_words):
             chosen = [known[place] for place in places]
-            encoded = encode_words([one.tokens for one in chosen], self.data.tokenizer, self.recipe.task)
+            encoded = encode_words([one.tokens for one in chosen], tokenizer, task)
             labels = [[number[tag] for tag in one.tags] for one in chosen]
-            batch = make_words(encoded, self.data.tokenizer.pad, labels).to(device)
+            batch = make_words(encoded, tokenizer.pad, labels).to(model.output.weight.device)
             total += float(self.loss(model, batch).plain)
             words += batch.target_tokens
         total, words = self.group.sum(total, words)
@@ -126,45 +132,58 @@ class TagTraining(Training[TrainingSentences, PreparedSentences]):
     """From files of labelled words to a tagger."""
 
     def read(self, recipe: Recipe) -> TrainingSentences:
-        """Read the files."""
         return TrainingSentences(recipe.data, recipe.task, recipe.train.seed)
 
     def plan(self, examples: TrainingSentences, machine: Machine, given: Tables, where: str) -> list[PlannedSetting]:
         """By the number of sentences, their words and labels."""
-        return make_tag_plan(examples.facts, machine, given)
+        return make_tag_plan(examples.facts, given)
 
     def sizes(self, recipe: Recipe, examples: TrainingSentences) -> dict[str, int]:
-        """The vocabulary has the size that the settings ask for."""
         return {"vocabulary": recipe.tokenizer.vocab_size, "labels": examples.facts.labels}
 
     def workload(self, recipe: Recipe, examples: TrainingSentences) -> Workload:
-        """Words of mean length, each with a mark before and after it."""
+        """Words of mean length, each with a start and an end token."""
         facts = examples.facts
         words = round(facts.total)
         pieces = round(words * (facts.word_length + 2))
         return Workload({"piece": pieces, "word": words, "pair": round(facts.words) * words}, facts.words)
 
     def prepare(self, run: Run, recipe: Recipe, examples: TrainingSentences, log: Log, base: Run | None) -> None:
-        """Vocabulary, labels, pieces and held-out sentences."""
-        prepare_sentences(run, recipe, examples, log, base)
+        """Vocabulary and labels, or those of `base`; pieces of words and held-out sentences."""
+        labels = base.labels if base else examples.labels
+        if unknown := set(examples.labels) - set(labels):
+            label = merge(min(unknown), recipe.task.scheme)
+            raise SettingsError(f'the label "{label}" is unknown to the run that this one starts from')
+        run.write_labels(labels)
+        texts = (" ".join(sentence.tokens) for sentence in examples.parts.train())
+        tokenizer = learn_tokenizer(run, recipe, texts, log, base, "pieces")
+        run.write_sizes(vocabulary=tokenizer.size, labels=len(labels))
+        write_store(run, examples, log)
 
     def open_data(self, run: Run, log: Log) -> PreparedSentences:
-        """From the run's own folder."""
-        return open_sentences(run, log)
+        folder = open_store_folder(run, lambda: write_store(run, self.read(run.recipe), log))
+        valid, test = (
+            [
+                TaggedSentence(tuple(one["tokens"]), tuple(one["tags"]))
+                for one in read_held_out(folder, part, "sentences")
+            ]
+            for part in HELD_OUT
+        )
+        [clitics] = read_kept(folder / CLITICS, "clitics")
+        train = open_documents(folder / "train")
+        return PreparedSentences(run.tokenizers[0], run.labels, train, valid, test, tuple(clitics))
 
     def train_unit(
         self, recipe: Recipe, data: PreparedSentences, model: Network, group: ProcessGroup | None = None
     ) -> TagTrainUnit:
-        """Batches of sentences."""
         assert isinstance(model, TaggerModel)
         return TagTrainUnit(recipe, data, model, group)
 
     def expected_initial_loss(self, recipe: Recipe, data: PreparedSentences) -> float:
-        """That of guessing, with a margin."""
+        """The loss of guessing, with a margin."""
         return 2.0 + math.log(len(data.labels))
 
     def card(self, recipe: Recipe, data: PreparedSentences, base: Run | None) -> Json:
-        """Numbers of sentences and words, and the labels."""
         counts = data.train.label_counts(len(data.labels)).tolist()
         labelling = LabelScheme(data.labels, recipe.task)
         before = base.card.get("clitics", ()) if base else ()
@@ -178,15 +197,12 @@ class TagTraining(Training[TrainingSentences, PreparedSentences]):
         }
 
     def score(self, predictor: Tagger, examples: Sequence[TaggedSentence]) -> Scored:
-        """Accuracy, F1 of labels and of spans, calibration."""
         return Scored(predictor.score(examples).as_dict())
 
     def held_out(self, data: PreparedSentences) -> list[Json]:
-        """Of the test part, if there is one."""
         return [one._asdict() for one in (data.test or data.valid)[:HELD_OUT_SENTENCES]]
 
     def result_line(self, part: str, scores: Json) -> str:
-        """F1 of spans, or accuracy."""
         size = f"on {scores['words']:,} words of {scores['sentences']:,} sentence{'s' * (scores['sentences'] != 1)}"
         accuracy = f"accuracy {scores['accuracy']:.2%}"
         if "span_f1" not in scores:
@@ -195,8 +211,43 @@ class TagTraining(Training[TrainingSentences, PreparedSentences]):
         return f"{spans}  recall {scores['recall']:.2%}  {accuracy}  {size}"
 
     def complete(self, run: Run, data: PreparedSentences) -> None:
-        """Close the store."""
         data.train.close()
+
+
+def make_tag_plan(data: SentenceFacts, given: Tables) -> list[PlannedSetting]:
+    """Choose the settings that `given` leaves open."""
+    arch = given.get("model", {}).get("arch", "bigru-crf")
+    choices = [*_vocabulary(data), *_model(data, arch)]
+    spans = data.scheme != "plain"
+    reason = "of spans" if spans else "the share of words with the right label"
+    choices.append(PlannedSetting("train.metric", "f1" if spans else "accuracy", reason))
+    choices += choose_learning_rate(3e-3, 100, 0.4, muon=arch == "transformer-crf")
+    sentences, length = 32 if data.sentences >= 2_000 else 12, data.words + 1  # few, for enough steps per epoch
+    batch, epoch = choose_batch(
+        given, sentences * length, least=128, examples=data.sentences, length=length, unit="sentences", filled=0.95
+    )
+    every = min(max(epoch, STEPS_BETWEEN_VALIDATIONS), 1000)
+    most = max(EPOCHS * epoch, LEAST_STEPS)
+    choices += [batch, *choose_length(epoch, validate_every=every, patience=4, max_steps=most)]
+    return leave_given(choices, given)
+
+
+def _vocabulary(data: SentenceFacts) -> Iterator[PlannedSetting]:
+    if data.scheme == "BIOES":
+        yield PlannedSetting("tag.scheme", "BIOES", "the scheme of the training data")
+    size = min(max(data.characters, 4) + SPECIAL_TOKENS, MOST_CHARACTERS)
+    yield PlannedSetting("tokenizer.kind", "character", "the label of an unknown word depends mostly on its spelling")
+    yield PlannedSetting("tokenizer.vocab_size", size, "all characters that occur at least three times")
+
+
+def _model(data: SentenceFacts, arch: str) -> Iterator[PlannedSetting]:
+    yield PlannedSetting("model.arch", arch, "reads words in both directions; a CRF scores sequences of labels")
+    table = min(1 << max(math.ceil(math.log2(data.distinct)), 8), LARGEST_TABLE)
+    yield PlannedSetting("model.word_hash_rows", table, f"{data.distinct:,} different words, each hashed to two rows")
+    small = data.total < 50_000
+    if arch == "bigru-crf":
+        yield PlannedSetting("model.width", 64 if small else 128, f"{data.total:,.0f} words")
+    yield PlannedSetting("model.embedding_width", 50 if small else 100, f"{data.total:,.0f} words")
 
 
 TRAINING = TagTraining()

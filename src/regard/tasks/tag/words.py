@@ -72,32 +72,26 @@ def _needs_other_rules(chunk: str) -> bool:
 
 def _between(text: str, start: int, end: int) -> Iterator[Word]:
     """Addresses and numbers, and the words of `text/words.py` between them."""
-    for match in _ANYWHERE.finditer(text, start, end):
-        yield from _moved(text[start : match.start()], start)
-        yield Word(match.group(), *match.span())
-        start = match.end()
-    yield from _moved(text[start:end], start)
-
-
-def _moved(text: str, start: int) -> Iterator[Word]:
-    return (Word(word.text, start + word.start, start + word.end) for word in words(text))
+    for match in [*_ANYWHERE.finditer(text, start, end), None]:
+        between = text[start : match.start() if match else end]
+        yield from (Word(word.text, start + word.start, start + word.end) for word in words(between))
+        if match:
+            yield Word(match.group(), *match.span())
+            start = match.end()
 
 
 def _divide(text: str, start: int, end: int, clitics: tuple[str, ...], last: int) -> Iterator[Word]:
     """The words of a part without spaces. `last`: end of the text without closing punctuation."""
     for match in _pattern(clitics).finditer(text, start, end):
         cuts = [*match.span()]
-        if match.lastgroup == "short" and (match.end() >= last or not _is_short(match)):
-            cuts.insert(1, match.end() - 1)  # the last period also ends the sentence: treebanks count it as punctuation
+        if match.lastgroup == "short":
+            is_number = text[match.end() : match.end() + 2].strip().isdecimal()
+            if match.end() >= last or (match.group() == "No." and not is_number):
+                cuts.insert(1, match.end() - 1)  # the period also ends the sentence: treebanks count it as punctuation
         elif match.lastgroup == "word":
             cuts[1:1] = _clitic_starts(match, clitics)
         for one, other in pairwise(cuts):
             yield Word(text[one:other], one, other)
-
-
-def _is_short(match: re.Match[str]) -> bool:
-    """Whether the word is an abbreviation: "No." is one only before a number."""
-    return match.group() != "No." or match.string[match.end() : match.end() + 2].strip().isdecimal()
 
 
 def _clitic_starts(match: re.Match[str], clitics: tuple[str, ...]) -> list[int]:
