@@ -31,7 +31,6 @@ from regard.tasks.translate.evaluate import (
     System,
     by_length,
     compare,
-    count_flags,
     evaluation,
     interval,
     measure,
@@ -91,7 +90,7 @@ def test_p_values_and_intervals_are_those_of_sacrebleu(monkeypatch):
         assert found.difference == pytest.approx(result.score - baseline.score, abs=1e-6)
         assert found.p == pytest.approx(result.p_value, abs=1e-9)
         for one, theirs_of in ((good, result), (bad, baseline)):
-            low, high = one[name].interval
+            low, high = interval(one[name].resampled_R)
             assert (high - low) / 2 == pytest.approx(theirs_of.ci, abs=1e-4)  # theirs are summed in float32
             assert one[name].resampled_R.mean() == pytest.approx(theirs_of.mean, abs=1e-4)
         assert found.interval[0] < found.difference < found.interval[1]
@@ -140,7 +139,7 @@ def test_each_sentence_is_in_the_one_bucket_of_its_length(lengths):
 
 def test_an_evaluation_of_one_system():
     found = evaluation(PAIRS, system("a", BAD))
-    scores = score_translations(BAD, REFERENCES).as_dict()
+    scores = score_translations(BAD, REFERENCES)
     for name in ("bleu", "chrf", "ter"):
         assert found[name] == pytest.approx(scores[name], abs=1e-9)
         low, high = found["intervals"][name]
@@ -155,7 +154,7 @@ def test_an_evaluation_of_one_system():
 def test_an_evaluation_of_two_systems():
     found = evaluation(PAIRS, system("good", GOOD), system("bad", BAD))
     assert found["title"] == "good against bad"
-    assert found["against"]["bleu"] == pytest.approx(score_translations(BAD, REFERENCES).bleu)
+    assert found["against"]["bleu"] == pytest.approx(score_translations(BAD, REFERENCES)["bleu"])
     assert {one["better"] for one in found["differences"].values()} == {"good"}
     assert found["verdict"] == "good is better than bad by BLEU, chrF and TER."
     for line in found["lines"]:
@@ -183,7 +182,8 @@ def test_translations_made_elsewhere_are_flagged_too():
     pairs = [Pair("a b c", "x"), Pair("", ""), Pair("Hello", "Ciao")]
     found = System.of_texts("theirs", ["", "", "no no no no no"], pairs, "it")
     assert list(found.flags) == [("empty",), (), ("loops",)]
-    assert count_flags([("loops",), ("empty", "loops")]) == {"loops": 2, "empty": 1}
+    counted = evaluation(pairs, System("a", ["", "", ""], [("empty",), ("loops",), ("loops", "empty", "loops")]))
+    assert list(counted["flags"].items()) == [("loops", 3), ("empty", 2)]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -312,7 +312,7 @@ def test_a_file_against_a_run_in_plain_lines_and_as_a_page(evaluate, folder):
     tables = [[row.split("\t") for row in part.splitlines()] for part in out.split("\n\n")]
     assert tables[0][0] == ["metric", "good.it", "95 %", "a", "95 %", "difference", "95 %", "p", "signature"]
     assert [row[0] for row in tables[0][1:]] == ["BLEU", "chrF", "TER"]
-    assert float(tables[0][1][1]) == pytest.approx(score_translations(GOOD, REFERENCES).bleu, abs=0.005)
+    assert float(tables[0][1][1]) == pytest.approx(score_translations(GOOD, REFERENCES)["bleu"], abs=0.005)
     assert tables[1][0][:4] == ["words", "sentences", "BLEU good.it", "BLEU a"]
     assert len(tables[-2]) == 3
     assert "good.it is better than a by" in out

@@ -20,7 +20,7 @@ from regard.tasks.chat.data import Dialogue, fit, make_pairs, read_dialogues, re
 from regard.tasks.seq2seq import PairData, mean_loss, perplexity
 from regard.tasks.training import Json, Log, Scored
 from regard.tasks.translate.data import PairExamples
-from regard.tasks.translate.evaluate import quick_scores
+from regard.tasks.translate.evaluate import quick_scores, score_translations
 from regard.tasks.translate.training import Sample, TranslateTraining, TranslateTrainUnit
 from regard.text.tokenizer import Tokenizer
 from regard.text.words import word_texts
@@ -121,22 +121,14 @@ class ChatTraining(TranslateTraining):
 
         TER is left out: the edits to one reference say little about a reply.
         """
-        from sacrebleu import BLEU, CHRF
-
         translator = predictor.translator
         loss = mean_loss(
             translator.model, translator.source, translator.target, examples, max_length=predictor.max_length
         )
         found = translator.translate([pair.source for pair in examples], retry_failures=False)
         texts, references = [reply.text for reply in found], [pair.target for pair in examples]
-        metrics = {"bleu": BLEU(), "chrf": CHRF()}
-        scores = {
-            "perplexity": perplexity(loss),
-            **diversity(texts),
-            **{name: metric.corpus_score(texts, [references]).score for name, metric in metrics.items()},
-            "sentences": len(texts),
-            "signatures": {name: str(metric.get_signature()) for name, metric in metrics.items()},
-        }
+        by_reference = score_translations(texts, references, ("bleu", "chrf"))
+        scores = {"perplexity": perplexity(loss), **diversity(texts), **by_reference}
         samples = [
             Sample(pair.source, reply.text, pair.target, reply.score)
             for pair, reply in zip(examples, found, strict=True)

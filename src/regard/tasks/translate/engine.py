@@ -376,7 +376,7 @@ def quantization_loss(run: Run, folder: Path, quantization: Quantization, pairs:
                 ids, longest, beam_size=search.beam_size, penalty=search.length_penalty, stop="beam-full"
             )
             texts = [target.decode(best.tokens) for [best] in found]
-            bleu.append(score_translations(texts, [pair.target for pair in pairs]).bleu)
+            bleu.append(score_translations(texts, [pair.target for pair in pairs])["bleu"])
     full, small = bleu
     scores = f"float32 {full:.2f}, {quantization} {small:.2f} ({small - full:+.2f})"
     return f"BLEU on {len(pairs):,} sentences: {scores}"

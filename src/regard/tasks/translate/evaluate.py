@@ -8,10 +8,10 @@ difference, takes the seed from the environment, and keeps all resamples in memo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from regard import __version__
 from regard.data.pairs import Languages, Pair
 from regard.errors import CorpusError
 from regard.languages import language_scripts
-from regard.tasks.translate.translation import Flag, Translation, find_flags, texts_of
+from regard.tasks.translate.translation import Flag, find_flags
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -48,7 +48,7 @@ class Metric:
     """Counts of a metric per sentence (N) in columns (C). The score of any subset follows from the column sums."""
 
     of_totals: Callable[[Array], float]
-    """Computes the score from the column sums."""
+    """The score of column sums."""
     signature: str
     """sacreBLEU's signature: version and settings of the metric."""
     counts_NC: Array
@@ -83,19 +83,13 @@ def _bleu(pairs: Sequence[tuple[str, str]]) -> Metric:
     scores = [counter.sentence_score(one, [reference]) for one, reference in pairs]
     rows = [[score.sys_len, score.ref_len, *score.counts, *score.totals] for score in scores]
     metric = BLEU()
+    smoothing: Json = {"smooth_method": metric.smooth_method, "smooth_value": metric.smooth_value}
 
     def of_totals(totals_C: Array) -> float:
         sys_len, ref_len, *counts = totals_C.tolist()
         order = len(counts) // 2
-        found = metric.compute_bleu(
-            counts[:order],
-            counts[order:],
-            int(sys_len),
-            int(ref_len),
-            smooth_method=metric.smooth_method,
-            smooth_value=metric.smooth_value,
-        )
-        return float(found.score)
+        lengths = int(sys_len), int(ref_len)
+        return float(metric.compute_bleu(counts[:order], counts[order:], *lengths, **smoothing).score)
 
     return Metric(of_totals, _signature(metric), _counts(rows, 2 + 2 * metric.max_ngram_order))
 
@@ -108,13 +102,12 @@ def _chrf(pairs: Sequence[tuple[str, str]]) -> Metric:
     from sacrebleu import CHRF
 
     metric = CHRF()
-    orders = range(1, metric.char_order + 1)
     rows = []
     for pair in pairs:
-        one, reference = ("".join(text.split()) for text in pair)
+        texts = ["".join(text.split()) for text in pair]
         row: list[int] = []
-        for order in orders:
-            made, wanted = _ngrams(one, order), _ngrams(reference, order)
+        for order in range(1, metric.char_order + 1):
+            made, wanted = (Counter(text[k : k + order] for k in range(len(text) - order + 1)) for text in texts)
             row += [made.total() if wanted else 0, wanted.total(), (made & wanted).total()]
         rows.append(row)
 
@@ -129,10 +122,6 @@ def _chrf(pairs: Sequence[tuple[str, str]]) -> Metric:
         return 100 * (1 + weight) * precision * recall / (weight * precision + recall)
 
     return Metric(of_totals, _signature(metric), _counts(rows, 3 * metric.char_order))
-
-
-def _ngrams(text: str, order: int) -> Counter[str]:
-    return Counter(text[place : place + order] for place in range(len(text) - order + 1))
 
 
 def _ter(pairs: Sequence[tuple[str, str]]) -> Metric:
@@ -158,42 +147,30 @@ def _counts(rows: Sequence[Sequence[float]], columns: int) -> Array:
     return np.array(rows, dtype=np.float64).reshape(len(rows), columns)
 
 
-@dataclass(frozen=True)
-class ScoredSystem:
-    """A score, and the scores on resampled test sets."""
+class ScoredSystem(NamedTuple):
+    """A score, and the scores on resampled test sets: none if there are too few sentences."""
 
     score: float
     resampled_R: Array
-    """Empty if there are too few sentences."""
-
-    @property
-    def interval(self) -> Interval | None:
-        """The 95 % confidence interval."""
-        return interval(self.resampled_R)
 
 
 def score_all(systems: Sequence[Measures]) -> list[dict[str, ScoredSystem]]:
     """Score every metric of every system on the same resampled test sets, so that systems can be compared."""
     measures = [one for system in systems for one in system.values()]
-    resampled = iter(resample(measures))
-    return [{name: ScoredSystem(one.score(), next(resampled)) for name, one in system.items()} for system in systems]
-
-
-def resample(measures: Sequence[Metric]) -> list[Array]:
-    """Scores of each metric on every resampled test set [R]."""
     draws, sentences = np.random.default_rng(SEED), len(measures[0].counts_NC)
     samples = SAMPLES if sentences >= FEW else 0
-    scores = [np.empty(samples) for _ in measures]
+    resampled = [np.empty(samples) for _ in measures]
     for sample in range(samples):
         drawn = draws.choice(sentences, size=sentences)
         times_N = np.bincount(drawn, minlength=sentences).astype(np.float64)
-        for found_R, one in zip(scores, measures, strict=True):
+        for found_R, one in zip(resampled, measures, strict=True):
             found_R[sample] = one.score(times_N)
-    return scores
+    found = iter(resampled)
+    return [{name: ScoredSystem(one.score(), next(found)) for name, one in system.items()} for system in systems]
 
 
 def interval(scores_R: Array) -> Interval | None:
-    """The interval that contains 95 % of the resampled scores; None if there are none."""
+    """The 95 % confidence interval, which contains 95 % of the resampled scores; None if there are none."""
     if not len(scores_R):
         return None
     outside = len(scores_R) // 40
@@ -201,8 +178,7 @@ def interval(scores_R: Array) -> Interval | None:
     return float(ordered[outside]), float(ordered[-1 - outside])
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(NamedTuple):
     """First score minus second score, with interval and p-value."""
 
     difference: float
@@ -239,48 +215,29 @@ def by_length(sources: Sequence[str]) -> dict[str, Rows]:
     return {name: rows for name, rows in groups.items() if len(rows)}
 
 
-@dataclass(frozen=True)
-class Scores:
-    """BLEU, chrF and TER of a set of translations, as sacreBLEU computes them."""
-
-    bleu: float
-    chrf: float
-    ter: float
-    sentences: int
-    signatures: dict[str, str] = field(default_factory=dict)
-
-    def as_dict(self) -> Json:
-        """For JSON."""
-        return asdict(self)
-
-
-def score_translations(translations: Sequence[str], references: Sequence[str]) -> Scores:
-    """Score translations against one reference each."""
-    from sacrebleu import BLEU, CHRF, TER
-
+def score_translations(translations: Sequence[str], references: Sequence[str], names: Iterable[str] = METRICS) -> Json:
+    """Scores as sacreBLEU computes them, with one reference each, their number and the signatures."""
     if len(translations) != len(references):
         raise CorpusError("references", f"{len(references)} lines for {len(translations)} translations")
     if not translations:
         raise CorpusError("references", "there is nothing to score")
-    metrics = {"bleu": BLEU(), "chrf": CHRF(), "ter": TER()}
+    metrics = _sacrebleu(names)
     values = {name: metric.corpus_score(translations, [references]).score for name, metric in metrics.items()}
     signatures = {name: str(metric.get_signature()) for name, metric in metrics.items()}
-    return Scores(**values, sentences=len(translations), signatures=signatures)
+    return values | {"sentences": len(translations), "signatures": signatures}
 
 
 def quick_scores(translations: Sequence[str], references: Sequence[str]) -> dict[str, float]:
     """BLEU and chrF alone: what a validation during training needs (TER is slow)."""
-    from sacrebleu import BLEU, CHRF
-
-    return {
-        "bleu": BLEU().corpus_score(translations, [references]).score,
-        "chrf": CHRF().corpus_score(translations, [references]).score,
-    }
+    metrics = _sacrebleu(("bleu", "chrf"))
+    return {name: metric.corpus_score(translations, [references]).score for name, metric in metrics.items()}
 
 
-def count_flags(flags: Iterable[Iterable[Flag]]) -> dict[str, int]:
-    """How many translations have each flag, most frequent first."""
-    return dict(Counter(flag for found in flags for flag in found).most_common())
+def _sacrebleu(names: Iterable[str]) -> dict[str, Any]:
+    from sacrebleu import BLEU, CHRF, TER
+
+    metrics = {"bleu": BLEU, "chrf": CHRF, "ter": TER}
+    return {name: metrics[name]() for name in names}
 
 
 @dataclass(frozen=True)
@@ -292,11 +249,6 @@ class System:
     flags: Sequence[tuple[Flag, ...]]
     made: Mapping[str, Any] = field(default_factory=dict)
     """How they were made: architecture and search settings of a run; empty for a file."""
-
-    @classmethod
-    def of_translations(cls, name: str, translations: Sequence[Translation], made: Mapping[str, Any]) -> System:
-        """A run."""
-        return cls(name, texts_of(translations), [one.flags for one in translations], made)
 
     @classmethod
     def of_texts(cls, name: str, texts: Sequence[str], pairs: Sequence[Pair], language: str) -> System:
@@ -324,25 +276,35 @@ def evaluation(
     """
     systems = [one for one in (system, against) if one]
     measures = [measure(one.translations, [pair.target for pair in pairs]) for one in systems]
-    whole = score_all(measures)
-    groups = by_length([pair.source for pair in pairs])
-    buckets = {
-        name: (len(rows), score_all([{metric: one.part(rows) for metric, one in found.items()} for found in measures]))
+    whole, groups = score_all(measures), by_length([pair.source for pair in pairs])
+    by_bucket = {
+        name: score_all([{metric: one.part(rows) for metric, one in found.items()} for found in measures])
         for name, rows in groups.items()
     }
-    facts = [
-        _facts(one, whole[place], {name: (count, found[place]) for name, (count, found) in buckets.items()})
+    facts: list[Json] = [
+        {
+            **_scores(whole[place]),
+            "name": one.name,
+            "made": dict(one.made),
+            "flags": dict(Counter(flag for flags in one.flags for flag in flags).most_common()),
+            "buckets": [
+                {"words": name, "sentences": len(groups[name]), **_scores(found[place])}
+                for name, found in by_bucket.items()
+            ],
+        }
         for place, one in enumerate(systems)
     ]
-    bucket_of = {place: name for name, rows in groups.items() for place in rows.tolist()}
-    each = [[round(score, 2) for score in found["chrf"].each()] for found in measures]
     compared = {name: compare(name, whole[0][name], whole[1][name]) for name in METRICS} if against else {}
+    differences = {
+        name: one._asdict() | {"better": None if one.better is None else systems[one.better].name}
+        for name, one in compared.items()
+    }
     return {
         **facts[0],
         "sentences": len(pairs),
         "signatures": {name: one.signature for name, one in measures[0].items()},
         "against": facts[1] if against else None,
-        "differences": _differences(systems, compared) if against else None,
+        "differences": differences or None,
         "verdict": _verdict(system.name, against.name, compared) if against else None,
         "metrics": METRICS,
         "bootstrap": {"samples": SAMPLES, "seed": SEED},
@@ -352,37 +314,13 @@ def evaluation(
         "title": " against ".join(one.name for one in systems),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "version": __version__,
-        "lines": [
-            {"source": pair.source, "reference": pair.target, "bucket": bucket_of[place]} | _line(place, systems, each)
-            for place, pair in enumerate(pairs)
-        ],
+        "lines": list(_lines(pairs, systems, groups, [found["chrf"] for found in measures])),
     }
 
 
-def _facts(
-    system: System, whole: Mapping[str, ScoredSystem], buckets: Mapping[str, tuple[int, Mapping[str, ScoredSystem]]]
-) -> Json:
-    """Scores and facts of one system."""
-
-    def scores(found: Mapping[str, ScoredSystem]) -> Json:
-        intervals = {name: one.interval for name, one in found.items()}
-        return {name: one.score for name, one in found.items()} | {"intervals": intervals}
-
-    return {
-        **scores(whole),
-        "name": system.name,
-        "made": dict(system.made),
-        "flags": count_flags(system.flags),
-        "buckets": [{"words": name, "sentences": count, **scores(found)} for name, (count, found) in buckets.items()],
-    }
-
-
-def _differences(systems: Sequence[System], compared: Mapping[str, Difference]) -> Json:
-    """For each metric: the difference, its interval, the p-value, and the better system if one is."""
-    return {
-        name: asdict(one) | {"better": None if one.better is None else systems[one.better].name}
-        for name, one in compared.items()
-    }
+def _scores(found: Mapping[str, ScoredSystem]) -> Json:
+    intervals = {name: interval(one.resampled_R) for name, one in found.items()}
+    return {name: one.score for name, one in found.items()} | {"intervals": intervals}
 
 
 def _verdict(first: str, second: str, compared: Mapping[str, Difference]) -> str:
@@ -397,8 +335,8 @@ def _verdict(first: str, second: str, compared: Mapping[str, Difference]) -> str
         return " and ".join(filter(None, (", ".join(filter(None, most)), last)))
 
     said = [
-        f"{who} is better than {other} by {labels(place)}"
-        for place, (who, other) in enumerate(((first, second), (second, first)))
+        f"{better} is better than {other} by {labels(place)}"
+        for place, (better, other) in enumerate(((first, second), (second, first)))
         if labels(place)
     ]
     if not said:
@@ -408,15 +346,21 @@ def _verdict(first: str, second: str, compared: Mapping[str, Difference]) -> str
     return "; ".join(said) + "."
 
 
-def _line(place: int, systems: Sequence[System], each: Sequence[Sequence[float]]) -> Json:
-    """The translations of one sentence with their chrF, which is more stable than BLEU on single sentences."""
-    made: list[Json] = [
-        {"translation": one.translations[place], "chrf": scores[place], "flags": list(one.flags[place])}
-        for one, scores in zip(systems, each, strict=True)
-    ]
-    if len(made) == 1:
-        return made[0]
-    return made[0] | {"against": made[1], "difference": round(made[0]["chrf"] - made[1]["chrf"], 2)}
+def _lines(
+    pairs: Sequence[Pair], systems: Sequence[System], groups: Mapping[str, Rows], chrf: Sequence[Metric]
+) -> Iterator[Json]:
+    """Each sentence, its translations and their chrF, which is more stable than BLEU on single sentences."""
+    bucket_of = {place: name for name, rows in groups.items() for place in rows.tolist()}
+    scores = [[round(score, 2) for score in one.each()] for one in chrf]
+    for place, pair in enumerate(pairs):
+        made: list[Json] = [
+            {"translation": one.translations[place], "chrf": each[place], "flags": list(one.flags[place])}
+            for one, each in zip(systems, scores, strict=True)
+        ]
+        line = {"source": pair.source, "reference": pair.target, "bucket": bucket_of[place], **made[0]}
+        if len(made) > 1:
+            line |= {"against": made[1], "difference": round(made[0]["chrf"] - made[1]["chrf"], 2)}
+        yield line
 
 
 def most_telling(lines: Sequence[Json], count: int) -> list[tuple[int, Json]]:

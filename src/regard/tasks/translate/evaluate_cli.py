@@ -54,19 +54,12 @@ def configure(parser: Parser) -> None:
     parser.add_argument("--target", default="", metavar="FILE", help="reference translations, line by line")
     parser.add_argument("--compare-with", metavar="RUN", help="another run, or file of translations")
     parser.add_argument(
-        "--engine",
-        choices=["torch", "auto", "ctranslate2"],
-        default="torch",
-        metavar="NAME",
+        "--engine", choices=["torch", "auto", "ctranslate2"], default="torch", metavar="NAME",
         help="torch (default, full precision), ctranslate2, or auto, as in regard translate",
-    )
+    )  # fmt: skip
     parser.add_argument("--page", metavar="FILE.html", help="also write everything as one HTML page")
     parser.add_argument(
-        "--examples",
-        type=int,
-        default=5,
-        metavar="N",
-        help="number of the worst or most different sentences (5)",
+        "--examples", type=int, default=5, metavar="N", help="number of the worst or most different sentences (5)"
     )
     parser.add_argument(
         "--json", action="store_true", help="print JSON: bleu, chrf, ter, their signatures, and all details"
@@ -77,7 +70,12 @@ def configure(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Score."""
-    opened = [_open(name) for name in (options.run, options.compare_with) if name]
+    # A file holds translations; anything else must be a run.
+    opened = [
+        Path(name) if Path(name).is_file() else Run.open(name).require("translate")
+        for name in (options.run, options.compare_with)
+        if name
+    ]
     search = search_settings(options, *(one.recipe.search for one in opened if isinstance(one, Run)))
     check(options, opened, search)
     languages, notes = _languages(opened)
@@ -135,11 +133,6 @@ def check(options: argparse.Namespace, opened: Sequence[Run | Path], search: Jso
 # What is scored
 
 
-def _open(name: str) -> Run | Path:
-    """A file holds translations; anything else must be a run."""
-    return Path(name) if Path(name).is_file() else Run.open(name).require("translate")
-
-
 def _names(options: argparse.Namespace) -> list[str]:
     """The last part of each path, or the whole path if the last parts are the same; joined for an ensemble."""
     systems = [[options.run, *options.ensemble], *([[options.compare_with]] if options.compare_with else [])]
@@ -176,6 +169,7 @@ def _translated(
     from regard.tasks.translate.engine import open_fast
     from regard.tasks.translate.evaluate import System
     from regard.tasks.translate.output import chunks
+    from regard.tasks.translate.translation import texts_of
 
     wanted = replace(run.recipe.search, **search)
     fast = open_fast(engine, run, wanted, ["--ensemble"] if ensemble else [], log=log)
@@ -191,7 +185,7 @@ def _translated(
             answers += translate(part)
             advance(len(part))
     made = {"arch": run.recipe.model.arch, "ensemble": ensemble, "engine": made_by, "search": asdict(wanted)}
-    return System.of_translations(name, answers, made)
+    return System(name, texts_of(answers), [one.flags for one in answers], made)
 
 
 # What is printed
@@ -209,7 +203,10 @@ def show(found: Json, examples: int) -> None:
     if for_people():
         print(*(f"\n  {sentence}" for sentence in said), sep="\n")
     _show_lengths(systems, labels)
-    _show_flags(systems)
+    if flags := dict.fromkeys(flag for one in systems for flag in one["flags"]):
+        print()
+        counts = ([flag, *(one["flags"].get(flag, 0) for one in systems)] for flag in flags)
+        show_table(["flag", *(one["name"] for one in systems)], counts)
     _show_sentences(systems, most_telling(found["lines"], examples))
     if not for_people():
         print("", *said, sep="\n")
@@ -254,15 +251,6 @@ def _show_lengths(systems: Sequence[Json], labels: Mapping[str, str]) -> None:
     if rows:
         print()
         show_table(["words", "sentences", *scores], rows)
-
-
-def _show_flags(systems: Sequence[Json]) -> None:
-    """How many translations have each flag; nothing if none has."""
-    names = dict.fromkeys(name for one in systems for name in one["flags"])
-    if names:
-        print()
-        counts = ([name, *(one["flags"].get(name, 0) for one in systems)] for name in names)
-        show_table(["flag", *(one["name"] for one in systems)], counts)
 
 
 def _show_sentences(systems: Sequence[Json], chosen: Sequence[tuple[int, Json]]) -> None:

@@ -185,7 +185,7 @@ class TranslateTraining(Training[PairExamples, PairData]):
             Sample(pair.source, translation.text, pair.target, translation.score)
             for pair, translation in zip(examples, found, strict=True)
         ]
-        return Scored(score_translations(texts_of(found), [pair.target for pair in examples]).as_dict(), samples)
+        return Scored(score_translations(texts_of(found), [pair.target for pair in examples]), samples)
 
     def held_out(self, data: PairData) -> list[Pair]:
         """Pairs of the test part, or of the validation part if there is none."""
