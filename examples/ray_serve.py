@@ -81,7 +81,7 @@ def application(runs: list[str], replicas: int, cpus: int) -> serve.Application:
 
         # Who may connect, and under which name, is for the proxy to say.
         settings = ServerSettings(threads=cpus, allow_host=("*",), quiet=True)
-        return create_app(ServedRuns.open(runs, threads=cpus), settings)
+        return create_app(ServedRuns.open(runs, settings), settings)
 
     deployment = serve.deployment(
         serve.ingress(build)(),

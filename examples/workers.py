@@ -23,4 +23,4 @@ def app() -> FastAPI:
     """The application of one process."""
     settings = ServerSettings(threads=1, allow_host=("*",), keys=os.environ.get("REGARD_KEYS", ""))
     configure_logs(quiet=settings.quiet)
-    return create_app(ServedRuns.open(os.environ["REGARD_RUNS"].split(), threads=settings.threads), settings)
+    return create_app(ServedRuns.open(os.environ["REGARD_RUNS"].split(), settings), settings)

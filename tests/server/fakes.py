@@ -15,9 +15,9 @@ from regard.server.app import create_app
 from regard.server.runs import NotServed
 from regard.server.served_run import ServedRun
 from regard.server.settings import ServerSettings
-from regard.server.task_apis import api_of
-from regard.server.translation import ServedTranslator
+from regard.tasks import part
 from regard.tasks.api import ConversationRequest, InspectRequest, TaskRequest
+from regard.tasks.translate.serving import TranslationHandler
 from regard.tasks.translate.translation import Alignment, Translation
 
 
@@ -46,7 +46,7 @@ class FakeRun(ServedRun):
 
     def __init__(self, name: str, task: str = "translate", source: str = "en", target: str = "it"):
         self.name, self.task, self.source, self.target = name, task, source, target
-        self.api = api_of(task)
+        self.api, self.handler = part(task, "api"), self
         recipe = SimpleNamespace(search=SearchSettings(), model=SimpleNamespace(attends=True))
         self.run = SimpleNamespace(recipe=recipe, tokenizers=(Words(), Words()))
         self.queues = {}
@@ -90,16 +90,18 @@ class FakeRun(ServedRun):
         return {"title": request.text, "disabled": request.disabled_heads, "nothing": float("nan")}
 
 
-class FakeTranslator(FakeRun, ServedTranslator):
+class FakeTranslator(FakeRun):
     """A run that translates into capitals."""
 
-    async def translate(
+    answer, stream_results = TranslationHandler.answer, TranslationHandler.stream_results
+
+    async def translate_texts(
         self, texts: Sequence[str], *, nbest: int = 1, align: bool = False, details: bool = False, **how: Any
     ) -> list[Translation]:
         await self._called(list(texts), {"nbest": nbest, "align": align, "details": details} | how)
         return [answer_to(text, nbest, align, details) for text in texts]
 
-    async def pieces(self, text: str, **how: Any) -> AsyncIterator[Translation]:
+    async def translate_sentences(self, text: str, **how: Any) -> AsyncIterator[Translation]:
         for sentence in filter(None, text.strip().split(". ")):
             await self._called(sentence, how)
             yield answer_to(sentence)
@@ -122,10 +124,7 @@ class FakeRuns:
     def batches(self) -> int:
         return 0
 
-    def by_name(self, name: str) -> FakeRun:
-        return self.served[name]
-
-    def by_pair(self, source: str, target: str) -> FakeTranslator:
+    def by_pair(self, source: str, target: str, task: str = "") -> FakeTranslator:
         for one in self.served.values():
             if isinstance(one, FakeTranslator) and (one.source, one.target) == (source, target):
                 return one

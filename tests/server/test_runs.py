@@ -20,11 +20,12 @@ from regard.data.pairs import Pair
 from regard.errors import ModelError, RunError, SettingsError
 from regard.languages import language_name
 from regard.run import CARD, RECIPE, WEIGHTS, Run
-from regard.server.batching import Capacity, Closing, TooLate
+from regard.server.batching import Closing, TooLate
 from regard.server.errors import to_api_error
 from regard.server.runs import NotServed, ServedRuns, unique_names
-from regard.server.served_run import ServedRun, TorchWorker
-from regard.server.task_apis import api_of
+from regard.server.served_run import Capacity, ServedRun
+from regard.server.settings import ServerSettings
+from regard.tasks import part
 from regard.tasks.api import ConversationRequest, InspectRequest, SearchOptions
 from regard.tasks.translate.engine import load_fast
 from regard.tasks.translate.pieces import Pieces
@@ -50,7 +51,7 @@ def serve(run, scenario, **options):
     """Open a runs of this run, and close it after the scenario with the run as it is served."""
 
     async def whole():
-        runs = ServedRuns.open([run.folder], quantization="float32", **options)
+        runs = ServedRuns.open([run.folder], ServerSettings(quantization="float32", **options))
         try:
             [served] = runs.served.values()
             return await asyncio.wait_for(scenario(served), 60)
@@ -70,8 +71,8 @@ def test_answers_are_those_that_the_run_gives_without_a_server(run, engine):
     alone = load_fast(run, "float32") if engine == "auto" else load(run.folder)
 
     async def scenario(served):
-        together = await asyncio.gather(*(served.translate([text]) for text in texts))
-        return [answer for [answer] in together], await served.translate(texts, beam_size=1)
+        together = await asyncio.gather(*(served.handler.translate_texts([text]) for text in texts))
+        return [answer for [answer] in together], await served.handler.translate_texts(texts, beam_size=1)
 
     together, greedy = serve(run, scenario, engine=engine)
     for found, expected in ((together, alone.translate(texts)), (greedy, alone.translate(texts, beam_size=1))):
@@ -82,7 +83,7 @@ def test_answers_are_those_that_the_run_gives_without_a_server(run, engine):
 
 def test_lines_stay_lines(run):
     async def scenario(served):
-        return await served.translate([TEXTS[-1], "I am here.", "You are there."])
+        return await served.handler.translate_texts([TEXTS[-1], "I am here.", "You are there."])
 
     both, first, second = serve(run, scenario)
     assert both.text == f"  {first.text}\n\n\t{second.text} "
@@ -95,20 +96,22 @@ def test_long_texts_are_cut_before_they_are_queued(run):
     text = " ".join(f"{sentence.rstrip('.')}." for sentence in sentences(12))
 
     async def scenario(served):
-        [answer] = await served.translate([text], max_source_tokens=40)
-        pieces = [piece async for piece in served.pieces(text, max_source_tokens=40)]
-        return answer, pieces, dict(served.decoding.counters.sizes)
+        [answer] = await served.handler.translate_texts([text], max_source_tokens=40, max_joined_tokens=1)
+        pieces = [piece async for piece in served.handler.translate_sentences(text, max_source_tokens=40)]
+        return answer, pieces, served.queues["ctranslate2"].counters.items
 
-    answer, pieces, sizes = serve(run, scenario)
+    answer, pieces, items = serve(run, scenario)
     assert len(pieces) > 3
-    assert sum(size * times for size, times in sizes.items()) == 2 * len(pieces)
+    assert items == 2 * len(pieces)
     assert answer.text == " ".join(piece.text for piece in pieces if piece.text)
     assert "split" in answer.flags
 
 
 def test_everything_known_is_given_when_asked_for(run):
     async def scenario(served):
-        return await served.translate(["I am here.\nYou are there.", "I am here."], nbest=7, align=True, details=True)
+        return await served.handler.translate_texts(
+            ["I am here.\nYou are there.", "I am here."], nbest=7, align=True, details=True
+        )
 
     two_lines, one = serve(run, scenario)
     assert len(one.alternatives) == 6  # the beam of 5 grew
@@ -122,12 +125,14 @@ def test_everything_known_is_given_when_asked_for(run):
 def test_what_cannot_be_done_is_said(run):
     async def scenario(served):
         with pytest.raises(SettingsError, match=r'search\.beam_siz; did you mean "beam_size"'):
-            await served.translate(["a"], beam_siz=2)
+            await served.handler.translate_texts(["a"], beam_siz=2)
         with pytest.raises(SettingsError, match="7 best"):
-            await served.translate(["a"], nbest=7, beam_size=2)
+            await served.handler.translate_texts(["a"], nbest=7, beam_size=2)
         with pytest.raises(TooLate):
-            await served.translate(TEXTS, deadline=0)
-        return await served.translate(["I am here."], sample=True)  # what CTranslate2 cannot do, torch can
+            await served.handler.translate_texts(TEXTS, deadline=0)
+        return await served.handler.translate_texts(
+            ["I am here."], sample=True
+        )  # what CTranslate2 cannot do, torch can
 
     assert len(serve(run, scenario)) == 1
 
@@ -135,12 +140,12 @@ def test_what_cannot_be_done_is_said(run):
 def test_closing_finishes_what_was_taken(run):
     async def scenario(served):
         waiting = asyncio.gather(
-            *(served.translate([text], align=place % 2 == 0) for place, text in enumerate(TEXTS * 2))
+            *(served.handler.translate_texts([text], align=place % 2 == 0) for place, text in enumerate(TEXTS * 2))
         )
         await asyncio.sleep(0)
         await served.close()
         with pytest.raises(Closing):
-            await served.translate(["too late"])
+            await served.handler.translate_texts(["too late"])
         return await waiting
 
     assert len(serve(run, scenario)) == 2 * len(TEXTS)
@@ -151,7 +156,7 @@ def test_a_model_that_only_torch_can_run(tmp_path):
     recurrent = random_run(tmp_path / "rnn", recipe)
 
     async def scenario(served):
-        return await served.translate(["I am here."], align=True)
+        return await served.handler.translate_texts(["I am here."], align=True)
 
     [answer] = serve(recurrent, scenario)
     assert answer.text == load(recurrent.folder).translate(["I am here."])[0].text
@@ -163,10 +168,11 @@ def test_torch_is_not_imported_for_translation_alone(run):
     script = f"""
 import asyncio, sys
 from regard.server.runs import ServedRuns
+from regard.server.settings import ServerSettings
 
 async def main():
-    runs = ServedRuns.open([{str(run.folder)!r}], quantization="float32")
-    await runs.by_pair("en", "it").translate(["I am here."], nbest=2, details=True)
+    runs = ServedRuns.open([{str(run.folder)!r}], ServerSettings(quantization="float32"))
+    await runs.by_pair("en", "it").handler.translate_texts(["I am here."], nbest=2, details=True)
     print("torch" in sys.modules, runs.detect("I am here.")[0]["language"])
     await runs.close()
 
@@ -263,12 +269,12 @@ class Predictor:
 
 def with_predictor(run, monkeypatch, task, scenario):
     """The scenario with a run of this task, whose predictor is replaced."""
-    monkeypatch.setattr(TorchWorker, "predictor", Predictor())
+    monkeypatch.setattr(ServedRun, "predictor", Predictor())
     other = Run(run.folder)
     other.__dict__["recipe"] = replace(run.recipe, data=replace(run.recipe.data, task=task))
 
     async def whole():
-        capacity = Capacity(threads=1, batch=8, queue=100)
+        capacity = Capacity(ServerSettings(threads=1, batch=8, queue=100))
         served = ServedRun(other, "one", capacity)
         try:
             return await asyncio.wait_for(scenario(served), 60)
@@ -286,7 +292,7 @@ def conversation(*turns, **fields):
 def test_a_reply_comes_whole_or_in_parts(run, monkeypatch):
     async def scenario(served):
         search = SearchOptions(temperature=0.5)
-        [result] = await served.answer(conversation("hello", "you", search=search, max_tokens=3))
+        [result] = await served.handler.answer(conversation("hello", "you", search=search, max_tokens=3))
         assert result["text"] == ("2 turns, {'temperature': 0.5, 'max_length_ratio': 1e-09, 'max_length_extra': 3}")
         assert [part async for part in served.stream(conversation("a", "b", "c"))] == ["a", "b", "c"]
         with pytest.raises(ModelError, match="as requested"):
@@ -303,7 +309,7 @@ def test_the_model_stops_when_the_client_leaves(run, monkeypatch):
             async for part in parts:
                 assert part == "for ever"
                 break
-        return await served.answer(conversation("next"))  # in the same thread, which is free again
+        return await served.handler.answer(conversation("next"))  # in the same thread, which is free again
 
     [result] = with_predictor(run, monkeypatch, "chat", scenario)
     assert result["source"] == "next"
@@ -311,15 +317,15 @@ def test_the_model_stops_when_the_client_leaves(run, monkeypatch):
 
 @pytest.mark.parametrize("task", ["classify", "tag"])
 def test_texts_are_labelled_together_if_their_options_are_equal(run, monkeypatch, task):
-    request = api_of(task).Request
+    request = part(task, "api").Request
 
     async def scenario(served):
-        first = asyncio.create_task(served.answer(request(q="a")))
+        first = asyncio.create_task(served.handler.answer(request(q="a")))
         await asyncio.sleep(0)
         some, explained, none = await asyncio.gather(
-            served.answer(request(q=["b", "c"])),
-            served.answer(request(q="d", explain=True)),
-            served.answer(request(q=[])),
+            served.handler.answer(request(q=["b", "c"])),
+            served.handler.answer(request(q="d", explain=True)),
+            served.handler.answer(request(q=[])),
         )
         return [tuple(one.values()) for one in (*await first, *some, *explained, *none)]
 
@@ -350,9 +356,9 @@ def test_a_run_that_vanished_is_the_servers_fault(run, tmp_path, caplog):
 
     async def scenario(served):
         shutil.rmtree(copy)
-        assert len(await served.translate(["I am here."])) == 1  # CTranslate2 has the weights in memory
+        assert len(await served.handler.translate_texts(["I am here."])) == 1  # CTranslate2 has the weights in memory
         with pytest.raises(RunError, match=str(copy)) as raised:
-            await served.translate(["I am here."], align=True)
+            await served.handler.translate_texts(["I am here."], align=True)
         return to_api_error(raised.value)
 
     load_fast(Run.open(copy), "float32")
@@ -379,11 +385,9 @@ def test_runs_are_found_by_name_and_by_languages(run, tmp_path):
     folders = [run.folder, other.folder, unknown.folder]
 
     async def scenario():
-        runs = ServedRuns.open(folders, engine="torch")
+        runs = ServedRuns.open(folders, ServerSettings(engine="torch"))
         assert list(runs.served) == ["en-it", "pt", "unknown"]
-        assert runs.by_name("pt").source == "pt-BR"
-        with pytest.raises(NotServed, match='"unknwon" is served; did you mean "unknown"'):
-            runs.by_name("unknwon")
+        assert runs.served["pt"].source == "pt-BR"
         assert runs.by_pair("EN", "it").name == "en-it"
         assert runs.by_pair("en-GB", "it").name == "en-it"
         assert runs.by_pair("pt", "de").name == "pt"
@@ -398,10 +402,9 @@ def test_runs_are_found_by_name_and_by_languages(run, tmp_path):
             {"code": "de", "name": "German", "targets": []},
         ]
         assert runs.same_pair() == []
-        about = runs.by_name("en-it").about()
+        about = runs.served["en-it"].about()
         assert (about["id"], about["task"], about["arch"]) == ("en-it", "translate", "transformer-small")
         assert about["parameters"] == sum(weight.numel() for weight in run.load_model().parameters())
-        assert runs.waiting == 0
         await runs.close()
 
     asyncio.run(scenario())
@@ -411,7 +414,7 @@ def test_the_first_of_two_runs_of_a_pair_is_the_one_that_is_found(run, tmp_path)
     again = random_run(tmp_path / "again", random_recipe(data=ENGLISH_ITALIAN))
 
     async def scenario():
-        runs = ServedRuns.open([run.folder, again.folder], engine="torch")
+        runs = ServedRuns.open([run.folder, again.folder], ServerSettings(engine="torch"))
         [group] = runs.same_pair()
         assert [one.name for one in group] == ["en-it", "again"]
         assert runs.by_pair("en", "it") is group[0]
@@ -422,11 +425,11 @@ def test_the_first_of_two_runs_of_a_pair_is_the_one_that_is_found(run, tmp_path)
 
 def test_a_run_that_cannot_be_served_is_told_before_anything_starts(run, tmp_path):
     with pytest.raises(RunError, match="no such run folder"):
-        ServedRuns.open([tmp_path / "none"])
+        ServedRuns.open([tmp_path / "none"], ServerSettings())
     unfinished = random_run(tmp_path / "unfinished", random_recipe())
     (unfinished.folder / WEIGHTS).unlink()
     with pytest.raises(RunError, match=r"has no weights\.safetensors yet"):
-        ServedRuns.open([run.folder, unfinished.folder])
+        ServedRuns.open([run.folder, unfinished.folder], ServerSettings())
 
 
 def test_the_language_of_a_text_is_guessed_among_those_served(run, tmp_path):
@@ -435,7 +438,7 @@ def test_the_language_of_a_text_is_guessed_among_those_served(run, tmp_path):
     fresh = read_phrases("test")[:100]
 
     async def scenario():
-        runs = ServedRuns.open([run.folder, greek.folder, back.folder], engine="torch")
+        runs = ServedRuns.open([run.folder, greek.folder, back.folder], ServerSettings(engine="torch"))
         for side, code in (("source", "en"), ("target", "it")):
             found = [runs.detect(getattr(phrase, side)) for phrase in fresh]
             right = sum(guesses[0]["language"] == code for guesses in found)

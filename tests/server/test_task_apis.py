@@ -8,7 +8,7 @@ import pytest
 from regard import tasks
 from regard.errors import RunError
 from regard.registry import TASKS
-from regard.server.task_apis import api_of, served_tasks
+from regard.server.served_run import api_of, served_tasks
 from regard.tasks.api import TextRequest
 from tests.server.fakes import FakeRun, FakeRuns, client_of
 
@@ -47,7 +47,7 @@ def test_a_plugin_task_has_a_route(plugin):
 
 
 def test_a_task_without_an_api_is_not_served(plugin):
-    del plugin.answer
+    del plugin.Request
     assert "count" not in served_tasks()
     with pytest.raises(RunError, match='the task "count" has no HTTP API'):
         api_of("count")

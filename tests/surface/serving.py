@@ -38,9 +38,9 @@ def small_run(folder: Path) -> Run:
 @contextmanager
 def running(*runs: Path, **settings: Any) -> Iterator[int]:
     """A server before these runs; gives its port."""
-    chosen = ServerSettings(port=0, **settings)
+    chosen = ServerSettings(port=0, threads=1, **settings)
     with closing(bind(chosen.host, chosen.port)) as listener:
-        fleet = ServedRuns.open(runs, engine=chosen.engine, quantization=chosen.quantization, threads=1)
+        fleet = ServedRuns.open(runs, chosen)
         server = make_server(create_app(fleet, chosen), chosen)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.routing import APIRoute
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
@@ -25,23 +26,17 @@ from regard.server.schemas import PlainTranslateRequest
 from regard.server.service import Service, TheService
 from regard.server.settings import ServerSettings
 from regard.system import give_back
-from regard.tasks.translate.api import Request as TranslateRequest
 
 RELEASE_INTERVAL = 10.0
 """Seconds between releases of free memory. One takes some milliseconds, in which no thread can allocate."""
 NO_TELEMETRY: Any = {"auto_configure": False, "tracing": False, "metrics": False, "logs": False}
 """FastAPI can send requests and their contents to collectors; this is off, whatever the environment says."""
 
-FAST_ROUTES = (
-    FastRoute("/translate", libretranslate.translate, PlainTranslateRequest),
-    FastRoute("/v1/translate", v1.translate, TranslateRequest, key_first=True),
-)
-"""The busiest routes."""
-
 
 def create_app(runs: ServedRuns, settings: ServerSettings) -> FastAPI:
     """The server as an ASGI application. When it stops, the runs finish the accepted requests."""
     keys = ApiKeys.read(settings.keys) if settings.keys else None
+    tasks = v1.task_routes()
     service = Service(runs, settings, keys, ServerMetrics(runs))
 
     @asynccontextmanager
@@ -60,12 +55,12 @@ def create_app(runs: ServedRuns, settings: ServerSettings) -> FastAPI:
         redirect_slashes=False,
         lifespan=lifespan,
         telemetry=NO_TELEMETRY,
-        middleware=_middleware(service),
+        middleware=_middleware(service, fast_routes(tasks)),
     )
     app.state.service = service
     add_error_handlers(app)
     app.add_api_route("/metrics", give_metrics, include_in_schema=False)
-    for router in (libretranslate.router, v1.router, v1.task_routes(), openai.router, page_routes()):
+    for router in (libretranslate.router, v1.router, tasks, openai.router, page_routes()):
         app.include_router(router)
     describe_api(app, with_keys=keys is not None)
     app.include_router(reference_routes(app))
@@ -85,7 +80,16 @@ async def release_memory_regularly(batches: Callable[[], int], every: float = RE
             await asyncio.to_thread(give_back)
 
 
-def _middleware(service: Service) -> list[Middleware]:
+def fast_routes(tasks: APIRouter) -> list[FastRoute]:
+    """The busiest routes: LibreTranslate's, and one per task."""
+    found = [FastRoute("/translate", libretranslate.translate, PlainTranslateRequest)]
+    for route in tasks.routes:
+        assert isinstance(route, APIRoute)
+        found.append(FastRoute(route.path, route.endpoint, route.endpoint.__annotations__["asked"], key_first=True))
+    return found
+
+
+def _middleware(service: Service, fast: list[FastRoute]) -> list[Middleware]:
     """The middleware, the outermost first."""
     settings = service.settings
     layers = [
@@ -99,7 +103,7 @@ def _middleware(service: Service) -> list[Middleware]:
             Middleware(CORSMiddleware, allow_origins=settings.allow_origin, allow_methods=["*"], allow_headers=headers)
         )
     limits = Middleware(RequestLimits, settings=settings, full_for=service.runs.full_for)
-    return [*layers, limits, Middleware(FastPath, service=service, routes=FAST_ROUTES)]
+    return [*layers, limits, Middleware(FastPath, service=service, routes=fast)]
 
 
 async def give_metrics(request: Request, service: TheService) -> Response:

@@ -10,16 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import aclosing
+from dataclasses import dataclass
 from itertools import islice, zip_longest
 from math import inf
-from typing import Generic, NamedTuple, TypeVar
-
-from regard.system import usable_cores
+from typing import Any, Generic, NamedTuple, TypeVar
 
 DECAY = 0.95
 """Factor for earlier measurements of the throughput at the end of each batch."""
@@ -42,26 +39,19 @@ class Throughput:
         self._running, self._since = 0, 0.0
 
     def begin(self, now: float) -> None:
-        """A batch starts."""
         if not self._running:
             self._since = now
         self._running += 1
 
     def end(self, weight: float, now: float) -> None:
-        """A batch of this weight ends."""
         self._running -= 1
         self._weight = DECAY * self._weight + weight
         self._seconds = DECAY * self._seconds + now - self._since
         self._since = now
 
-    def rate(self) -> float | None:
-        """Weight per second, recently; None if nothing was measured."""
-        return self._weight / self._seconds if self._weight and self._seconds else None
-
     def seconds(self, weight: float) -> float:
         """Estimated time for this weight."""
-        rate = self.rate()
-        return weight / rate if rate else DEFAULT_WAIT
+        return weight * self._seconds / self._weight if self._weight and self._seconds else DEFAULT_WAIT
 
 
 class QueueFull(Exception):  # noqa: N818  an answer, not an error
@@ -82,21 +72,14 @@ class Closing(Exception):  # noqa: N818
 
 @dataclass
 class Counters:
-    """Counts since the start."""
+    """Counts since the start, for the metrics."""
 
-    accepted: int = 0
-    """Requests, like the next four."""
     refused: int = 0
+    """Requests, like the next."""
     late: int = 0
-    cancelled: int = 0
-    failed: int = 0
     batches: int = 0
     items: int = 0
     """Items that were started."""
-    sizes: dict[int, int] = field(default_factory=dict)
-    """Number of batches by their number of items."""
-    dropped: int = 0
-    """Items that were never started, because their request was late, cancelled or failed."""
     waited: float = 0.0
     """Total waiting time of items, in seconds."""
     worked: float = 0.0
@@ -114,11 +97,11 @@ class Batcher(Generic[Item, Result]):
         most_waiting: int,
         most_requests: float = inf,
         most_weight: float = inf,
-        threads: int = 1,
         weigh: Callable[[Item], float] = lambda item: 1.0,
-        pool: Executor | None = None,
+        pool: Executor,
+        threads: int = 1,
     ):
-        """At most `size` items per batch and `threads` batches at once, in own threads or in those of `pool`.
+        """At most `size` items per batch and `threads` batches at once, in threads of `pool`.
 
         At most `most_waiting` items wait, of at most `most_requests` requests, with at most `most_weight` by `weigh`.
         Since items are taken in turns, the number of requests determines how long one waits for its first turn. While
@@ -130,9 +113,7 @@ class Batcher(Generic[Item, Result]):
         self.waiting, self.working = 0, 0
         """Items."""
         self.waiting_weight = 0.0
-        self._work, self._weigh = work, weigh
-        self._pool = pool or ThreadPoolExecutor(threads, thread_name_prefix="batch")
-        self._owns_pool = pool is None
+        self._work, self._weigh, self._pool = work, weigh, pool
         self._line: list[_Request[Item, Result]] = []  # requests with unstarted items, next in turn first
         self._batches: set[asyncio.Task[None]] = set()
         self._throughput = Throughput()
@@ -170,28 +151,37 @@ class Batcher(Generic[Item, Result]):
                 raise  # raised by the work itself
             self.counters.late += 1
             raise TooLate(f"not done within {deadline:g} s") from None
-        except asyncio.CancelledError:
-            self.counters.cancelled += 1
-            raise
         finally:
             self._drop(request)
+
+    async def submit_in_order(
+        self, items: Sequence[Item], *, key: Hashable = (), deadline: float | None = None
+    ) -> AsyncGenerator[Result, None]:
+        """The results in order, each as soon as it and all before it are done."""
+        done: asyncio.Queue[tuple[int, Result] | None] = asyncio.Queue()
+
+        def put(number: int, result: Result) -> None:
+            done.put_nowait((number, result))
+
+        early: dict[int, Result] = {}
+        place = 0
+        work = asyncio.create_task(self.submit(items, key=key, deadline=deadline, on_result=put))
+        async with aclosing(read_until_done(done, work)) as results:
+            async for number, result in results:
+                early[number] = result
+                while place in early:
+                    yield early.pop(place)
+                    place += 1
 
     async def close(self) -> None:
         """Accept no more requests, and wait until the accepted ones are done."""
         self._closing = True
         while self._batches:
             await asyncio.wait(tuple(self._batches))
-        if self._owns_pool:
-            self._pool.shutdown(wait=False)
 
     def full_for(self) -> float:
         """Seconds until another request can be accepted; 0 if it can be now."""
         return self._excess(1, 0.0) * self._throughput.seconds(self.waiting_weight) if self.waiting else 0.0
-
-    @property
-    def rate(self) -> float | None:
-        """Weight computed per second, recently; None if nothing was measured."""
-        return self._throughput.rate()
 
     # -----------------------------------------------------------------------------------------------------------------
     # The queue
@@ -202,7 +192,6 @@ class Batcher(Generic[Item, Result]):
         if self.waiting and (excess := self._excess(items, weight)):
             self.counters.refused += 1
             raise QueueFull(excess * self._throughput.seconds(self.waiting_weight))
-        self.counters.accepted += 1
         self.waiting += items
         self.waiting_weight += weight
         self._line.append(request)
@@ -227,11 +216,9 @@ class Batcher(Generic[Item, Result]):
         """Remove its unstarted items."""
         if request.unstarted:
             self._line.remove(request)
-            self.counters.dropped += len(request.unstarted)
             self._leave([_Place(request, number) for number in request.unstarted])
 
     def _leave(self, places: Sequence[_Place[Item, Result]]) -> None:
-        """Remove items from the queue."""
         for place in places:
             del place.request.unstarted[place.number]
             self.waiting_weight -= place.weight
@@ -243,7 +230,8 @@ class Batcher(Generic[Item, Result]):
         """The next batch: half of it in turn, the rest of similar weight among the items that are next in turn."""
         kin = [request for request in self._line if request.key == self._line[0].key]
         candidates = list(islice(_turns(kin), LOOKAHEAD * self.size))
-        size = min(self._share(), len(candidates))
+        share = -(-(self.waiting + self.working) // self.threads)  # an even share for each thread
+        size = min(self.size, share, len(candidates))
         sure = -(-size // 2)
         batch, others = candidates[:sure], candidates[sure:]
         middle = sum(place.weight for place in batch) / sure
@@ -259,10 +247,6 @@ class Batcher(Generic[Item, Result]):
     # -----------------------------------------------------------------------------------------------------------------
     # Batches
 
-    def _share(self) -> int:
-        """Size of the next batch: an even share for each thread."""
-        return min(self.size, -(-(self.waiting + self.working) // self.threads))
-
     def _start(self) -> None:
         """Start batches while a thread is free and items wait."""
         while self._line and len(self._batches) < self.threads:
@@ -276,7 +260,6 @@ class Batcher(Generic[Item, Result]):
         began = loop.time()
         self._throughput.begin(began)
         counters.batches += 1
-        counters.sizes[len(batch)] = counters.sizes.get(len(batch), 0) + 1
         counters.items += len(batch)
         counters.waited += sum(began - place.request.arrived for place in batch)
         items = [request.items[number] for request, number in batch]
@@ -291,7 +274,6 @@ class Batcher(Generic[Item, Result]):
         self.working -= len(batch)
         for (request, number), outcome in zip(batch, outcomes, strict=True):
             if request.take(number, outcome):
-                counters.failed += 1
                 self._drop(request)
         self._batches.discard(asyncio.current_task())
         self._start()
@@ -361,32 +343,21 @@ def _attempt(work: Callable[[list[Item]], list[Result]], items: list[Item]) -> l
     return [outcome for item in items for outcome in _attempt(work, [item])]
 
 
-class ShutdownGate:
-    """Counts open requests and refuses new ones during shutdown."""
+async def read_until_done(queue: asyncio.Queue[Item | None], work: asyncio.Task[Any]) -> AsyncGenerator[Item, None]:
+    """What the work puts into the queue; then its error, if it failed. Closing the generator cancels the work."""
 
-    def __init__(self) -> None:
-        self.count = 0
-        self._closing, self._empty = False, asyncio.Event()
+    def finish(task: asyncio.Task[Any]) -> None:
+        if not task.cancelled():
+            task.exception()  # retrieved, even if nobody waits for it any more
+        queue.put_nowait(None)
 
-    @contextmanager
-    def entered(self) -> Iterator[None]:
-        """Count a request for the length of a `with` block."""
-        if self._closing:
-            raise Closing("the server is shutting down")
-        self.count += 1
-        try:
-            yield
-        finally:
-            self.count -= 1
-            if not self.count:
-                self._empty.set()
-
-    async def close(self) -> None:
-        """Refuse new requests, and wait until the open ones are done."""
-        self._closing = True
-        self._empty.clear()
-        if self.count:
-            await self._empty.wait()
+    work.add_done_callback(finish)
+    try:
+        while (item := await queue.get()) is not None:
+            yield item
+        await work
+    finally:
+        work.cancel()
 
 
 class ThreadToLoop(Generic[Item]):
@@ -412,30 +383,3 @@ class ThreadToLoop(Generic[Item]):
         self._woken = False  # first: items that come later wake the loop again
         for _ in range(len(self._items)):
             self._queue.put_nowait(self._items.popleft())
-
-
-class Capacity:
-    """Threads and limits that all served runs share. The threads start when they are first needed."""
-
-    def __init__(self, threads: int, batch: int, queue: int):
-        """`threads`: batches that CTranslate2 decodes at once, 0: one per core; `batch`: sentences per batch, at most;
-        `queue`: sentences that may wait for a run.
-        """
-        self.threads, self.batch, self.queue = threads or usable_cores(), batch, queue
-        self.decoding = ThreadPoolExecutor(self.threads, thread_name_prefix="decode")
-        """For CTranslate2, which uses one core per batch."""
-        # Half of the cores for torch, so that inspections do not slow down translations.
-        limit = partial(_limit_torch, max(1, self.threads // 2))
-        self.torch = ThreadPoolExecutor(1, thread_name_prefix="torch", initializer=limit)
-        """The one thread for torch."""
-
-    def close(self) -> None:
-        """End the threads when their work is done."""
-        for pool in (self.decoding, self.torch):
-            pool.shutdown(wait=False)
-
-
-def _limit_torch(threads: int) -> None:
-    import torch
-
-    torch.set_num_threads(threads)

@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect
 
 from regard.errors import RegardError, RunError
 from regard.server.batching import Closing, QueueFull, TooLate
-from regard.tasks.api import UNKNOWN_FIELD
+from regard.tasks.api import UNKNOWN_FIELD, FieldError
 
 logger = logging.getLogger("regard.server")
 
@@ -83,7 +83,7 @@ def to_api_error(error: Exception) -> ApiError:
             logger.error("a run cannot be used: %s", error)
             return ApiError(503, "the files of this model cannot be read; see the server's log")
         case RegardError():
-            return ApiError(400, str(error))
+            return ApiError(400, str(error), param=error.field if isinstance(error, FieldError) else None)
         case _:
             return ApiError(500, "internal error; see the server's log")
 

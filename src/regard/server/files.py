@@ -20,10 +20,9 @@ from regard.documents import Document, parse
 from regard.server.batching import QueueFull, TooLate
 from regard.server.bodies import MULTIPART, read_upload
 from regard.server.errors import ApiError
-from regard.server.translation import ServedTranslator
-from regard.tasks.translate.translation import Translation
 
 if TYPE_CHECKING:
+    from regard.server.served_run import ServedRun
     from regard.server.service import Service
 
 SLICE = 64
@@ -64,20 +63,19 @@ UPLOAD: dict[str, Any] = {
 class TranslatedFile:
     """A translated document."""
 
-    content: str | bytes
+    name: str
+    content: Any
+    """Text or bytes, like the source."""
     lost: tuple[str, ...] = ()
     """Addresses, placeholders, code and numbers that the model left out; all but the numbers were inserted again."""
 
-    def as_bytes(self) -> bytes:
-        """The content of the file."""
-        return self.content if isinstance(self.content, bytes) else self.content.encode()
-
+    @property
     def headers(self) -> dict[str, str]:
         """The number of lost parts, for clients that get the file and no JSON."""
         return {LOST: str(len(self.lost))}
 
 
-async def translate_upload(request: Request, service: Service) -> tuple[str, TranslatedFile]:
+async def translate_upload(request: Request, service: Service) -> TranslatedFile:
     """The translated file of an upload, with its new name."""
     fields, name, content = await read_upload(request, service.settings.document_bytes)
     service.require_key(request, fields.get("api_key", ""))
@@ -85,10 +83,9 @@ async def translate_upload(request: Request, service: Service) -> tuple[str, Tra
         if field not in fields:
             raise ApiError(400, f"{field}: missing", param=field)
     source, target = fields["source"], fields["target"]
-    [made] = await translate_documents(
-        service, name, [content], source, target, deadline=service.settings.document_timeout
-    )
-    return translated_name(name, target), made
+    seconds = service.settings.document_timeout
+    [made] = await translate_documents(service, name, [content], source, target, deadline=seconds)
+    return made
 
 
 async def translate_documents(
@@ -97,41 +94,41 @@ async def translate_documents(
     """Translate documents; `name` determines their format. They are parsed and assembled in a thread."""
     documents = await asyncio.to_thread(lambda: [parse(name, content) for content in contents])
     texts = [text for document in documents for text in document.texts]
+    new_name = translated_name(name, target)
     if source == "auto":
         source = service.detect_one("\n".join(texts))["language"]
     if service.is_same_language(source, target):
-        return [TranslatedFile(content) for content in contents]
+        return [TranslatedFile(new_name, content) for content in contents]
     served = service.runs.by_pair(source, target)
     align = any(document.needs_alignment for document in documents) and served.run.recipe.model.attends
-    answers = await _translate_all(served, texts, align, deadline)
-    service.metrics.count_translations(served.name, answers)
-    remaining = iter(answers)
-    parts = [[next(remaining) for _ in document.texts] for document in documents]
-    return await asyncio.to_thread(lambda: list(map(_assemble, documents, parts)))
+    answers = iter(await _translate_all(service, served, texts, align, deadline))
+    parts = [[next(answers) for _ in document.texts] for document in documents]
 
+    def assemble(document: Document, answers: list[Any]) -> TranslatedFile:
+        lost = tuple(piece for pieces in document.lost(answers) for piece in pieces)
+        return TranslatedFile(new_name, document.rebuild(answers), lost)
 
-def _assemble(document: Document, answers: Sequence[Translation]) -> TranslatedFile:
-    lost = tuple(piece for pieces in document.lost(answers) for piece in pieces)
-    return TranslatedFile(document.rebuild(answers), lost)
+    return await asyncio.to_thread(lambda: list(map(assemble, documents, parts)))
 
 
 async def _translate_all(
-    served: ServedTranslator, texts: Sequence[str], align: bool, deadline: float
-) -> list[Translation]:
+    service: Service, served: ServedRun, texts: Sequence[str], align: bool, deadline: float
+) -> list[Any]:
     """Translate many texts, some at a time. After the first ones, wait while the queue is full."""
     loop = asyncio.get_running_loop()
     until = loop.time() + deadline
-    answers: list[Translation] = []
+    answers: list[Any] = []
     while len(answers) < len(texts):
         if (left := until - loop.time()) <= 0:
             raise TooLate(f"not done within {deadline:g} s")
         try:
             some = texts[len(answers) : len(answers) + SLICE]
-            answers += await served.translate(some, align=align, deadline=left)
+            answers += await served.handler.translate_texts(some, align=align, deadline=left)
         except QueueFull as full:
             if not answers:
                 raise
             await asyncio.sleep(min(full.retry_after, left))
+    service.metrics.count_texts(served.name, [len(answer.tokens) for answer in answers])
     return answers
 
 

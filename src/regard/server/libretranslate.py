@@ -88,8 +88,8 @@ async def _choices_from(
         made = await translate_documents(service, "html", texts, source, asked.target, deadline=deadline)
         return [[str(one.content)] for one in made]
     served = service.runs.by_pair(source, asked.target)
-    answers = await served.translate(texts, nbest=nbest, deadline=deadline)
-    service.metrics.count_translations(served.name, answers)
+    answers = await served.handler.translate_texts(texts, nbest=nbest, deadline=deadline)
+    service.metrics.count_texts(served.name, [len(answer.tokens) for answer in answers])
     return [[choice.text for choice in (answer, *answer.alternatives)] for answer in answers]
 
 
@@ -138,10 +138,10 @@ async def frontend_settings(service: TheService) -> Response:
 @router.post("/translate_file", response_model=TranslatedFileAnswer, responses=ERRORS, openapi_extra=UPLOAD)
 async def translate_file(request: Request, service: TheService) -> Response:
     """Translate a file, e.g. text, HTML, Markdown, subtitles or PO messages. The response has its address."""
-    name, made = await translate_upload(request, service)
-    token = service.downloads.keep(name, made.as_bytes())
+    made = await translate_upload(request, service)
+    token = service.downloads.keep(made.name, made.content)
     url = str(request.url_for("download_file", token=token))
-    return Json({"translatedFileUrl": url, "lost": made.lost}, headers=made.headers())
+    return Json({"translatedFileUrl": url, "lost": made.lost}, headers=made.headers)
 
 
 @router.get("/download_file/{token}", response_class=Response, responses={404: {"model": PlainError}})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -11,8 +11,6 @@ from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
     from regard.server.runs import ServedRuns
-    from regard.tasks.translate.translation import Translation
-
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -40,14 +38,10 @@ class ServerMetrics:
         self.requests.labels(method, route, str(status)).inc()
         self.seconds.labels(route).observe(seconds)
 
-    def count_texts(self, model: str, texts: int, tokens: int = 0) -> None:
-        """Count answered texts, and the tokens that a model wrote for them."""
-        self.texts.labels(model).inc(texts)
-        self.tokens.labels(model).inc(tokens)
-
-    def count_translations(self, model: str, translations: Collection[Translation]) -> None:
-        """Count translated texts and their tokens."""
-        self.count_texts(model, len(translations), sum(len(one.tokens) for one in translations))
+    def count_texts(self, model: str, tokens: Sequence[int]) -> None:
+        """Count answered texts. `tokens`: how many the model wrote for each."""
+        self.texts.labels(model).inc(len(tokens))
+        self.tokens.labels(model).inc(sum(tokens))
 
     def exposition(self) -> bytes:
         """The metrics in Prometheus' text format."""

@@ -19,8 +19,7 @@ from regard.server.bodies import JsonRoute
 from regard.server.errors import ApiError, Json
 from regard.server.schemas import ChatCompletion, ChatRequest
 from regard.server.service import Service, TheService, key_required
-from regard.server.translation import ServedTranslator
-from regard.server.v1 import ERRORS, ONE_SENTENCE, STREAM, stream_events
+from regard.server.v1 import ERRORS, STREAM, stream_events
 from regard.tasks.api import MAX_REPLY_TOKENS, ConversationRequest, SearchOptions
 from regard.text.words import word_texts
 
@@ -56,7 +55,7 @@ class Completion:
     def __init__(self, asked: ChatRequest, service: Service):
         self.asked, self.service = asked, service
         self.served = service.named(asked.model)
-        if not isinstance(self.served, ServedTranslator) and not self.served.converses:
+        if not self.served.translates and not self.served.converses:
             task = self.served.task
             raise ApiError(400, f"{asked.model} was trained for {task}; use /v1/{task}", param="model")
         _refuse_unsupported(asked)
@@ -75,7 +74,7 @@ class Completion:
         """The whole reply."""
         result = await self.result()
         written = len(result["tokens"]) if "tokens" in result else self.count(1, [result["text"]])
-        self.service.metrics.count_texts(self.served.name, 1, written)
+        self.service.metrics.count_texts(self.served.name, [written])
         choice = {
             "index": 0,
             "message": {"role": "assistant", "content": result["text"]},
@@ -89,10 +88,10 @@ class Completion:
     async def result(self) -> dict[str, Any]:
         """The reply as the task gives it."""
         deadline = self.service.settings.timeout
-        if isinstance(self.served, ServedTranslator):
-            [translation] = await self.served.translate(self.turns[-1:], deadline=deadline)
+        if self.served.translates:
+            [translation] = await self.served.handler.translate_texts(self.turns[-1:], deadline=deadline)
             return translation.as_dict(scores=False)
-        [result] = await self.served.answer(self.request(), deadline=deadline)
+        [result] = await self.served.handler.answer(self.request(), deadline=deadline)
         return result
 
     async def chunks(self) -> AsyncGenerator[dict[str, Any], None]:
@@ -111,13 +110,13 @@ class Completion:
     async def parts(self) -> AsyncGenerator[str, None]:
         """The reply in parts."""
         deadline = self.service.settings.timeout
-        if not isinstance(self.served, ServedTranslator):
+        if not self.served.translates:
             async for part in self.served.stream(self.request(), deadline=deadline):
                 yield part
             return
         for line in self.turns[-1].splitlines(keepends=True):
             space = line[: len(line) - len(line.lstrip())]
-            async for translation in self.served.pieces(line, deadline=deadline, **ONE_SENTENCE):
+            async for translation in self.served.handler.translate_sentences(line, deadline=deadline):
                 yield space + translation.text
                 space = " "
             if end := line[len(line.rstrip()) :]:
@@ -151,6 +150,6 @@ class Completion:
 
     def usage(self, written: int) -> dict[str, int]:
         """Number of tokens read and written."""
-        turns = self.turns[-1:] if isinstance(self.served, ServedTranslator) else self.turns
+        turns = self.turns[-1:] if self.served.translates else self.turns
         read = self.count(0, turns)
         return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}

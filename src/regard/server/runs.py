@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TypedDict
 
-from regard.errors import RegardError, SettingsError, nearest
+from regard.errors import RegardError, SettingsError
 from regard.languages import language_name, normalize_code
 from regard.run import Run
-from regard.server.batching import Capacity
 from regard.server.language_detection import LanguageDetector
-from regard.server.served_run import ServedRun
+from regard.server.served_run import Capacity, Log, ServedRun
 from regard.server.settings import ServerSettings
-from regard.server.translation import TRANSLATE, ServedTranslator
-from regard.tasks.translate.engine import EngineName, Quantization
 
 
 class NotServed(RegardError):  # noqa: N818  an answer, not a fault
-    """No served run has this name or this pair of languages."""
+    """No served run translates this pair of languages."""
 
 
 class ServedLanguage(TypedDict):
@@ -45,47 +42,26 @@ class ServedRuns:
     def __init__(self, served: Iterable[ServedRun], capacity: Capacity):
         self.served = {one.name: one for one in served}
         self._capacity = capacity
-        self._translators = [one for one in self.served.values() if isinstance(one, ServedTranslator)]
+        self._translators = [one for one in self.served.values() if one.translates]
+        self._with_languages = [one for one in self._translators if one.source and one.target]
         self._detector = LanguageDetector(_samples(self._translators))
 
     @classmethod
-    def open(
-        cls,
-        runs: Sequence[str | Path],
-        *,
-        engine: EngineName = ServerSettings.engine,
-        quantization: Quantization = ServerSettings.quantization,
-        threads: int = ServerSettings.threads,
-        batch: int = ServerSettings.batch,
-        queue: int = ServerSettings.queue,
-        log: Callable[[str], None] | None = None,
-    ) -> ServedRuns:
-        """Open run folders; see `Capacity` for the numbers. `log` gets a line about each conversion for CTranslate2."""
+    def open(cls, runs: Sequence[str | Path], settings: ServerSettings, log: Log | None = None) -> ServedRuns:
+        """Open run folders. `log` gets a line about each conversion for another engine."""
         opened = [Run.open(folder) for folder in runs]  # wrong names are reported before anything is loaded
         names = unique_names([run.folder for run in opened])
-        capacity = Capacity(threads, batch, queue)
-
-        def serve(run: Run, name: str) -> ServedRun:
-            if run.recipe.data.task == TRANSLATE:
-                return ServedTranslator(run, name, capacity, engine=engine, quantization=quantization, log=log)
-            return ServedRun(run, name, capacity)
-
+        capacity = Capacity(settings)
         try:
-            served = [serve(run, name) for run, name in zip(opened, names, strict=True)]
+            return cls([ServedRun(run, name, capacity, log) for run, name in zip(opened, names, strict=True)], capacity)
         except BaseException:
             capacity.close()
             raise
-        return cls(served, capacity)
 
     async def close(self) -> None:
         """Finish the accepted requests, and end the threads."""
         await asyncio.gather(*(one.close() for one in self.served.values()))
         self._capacity.close()
-
-    @property
-    def waiting(self) -> int:
-        """Waiting items in all queues of all runs."""
-        return sum(queue.waiting for one in self.served.values() for queue in one.queues.values())
 
     def batches(self) -> int:
         """Number of batches since the start."""
@@ -93,37 +69,26 @@ class ServedRuns:
 
     def full_for(self) -> float:
         """Seconds until some run has room for another request; 0 if one has. Checked before a body is read."""
-        return min((one.full_for() for one in self.served.values()), default=0.0)
+        return min((one.handler.full_for() for one in self.served.values()), default=0.0)
 
-    def by_name(self, name: str) -> ServedRun:
-        """The run of this name."""
-        if name not in self.served:
-            raise NotServed(f'no model "{name}" is served{nearest(name, self.served)}; served: {self._names()}')
-        return self.served[name]
-
-    def by_pair(self, source: str, target: str) -> ServedTranslator:
-        """The first run that translates this pair; if none matches exactly, "en" also matches "en-US"."""
+    def by_pair(self, source: str, target: str, task: str = "") -> ServedRun:
+        """The first run (of a task) that translates this pair; if none matches exactly, "en" also matches "en-US"."""
         for form in (normalize_code, _language):
-            for one in self._translators:
-                known = one.source and one.target
-                if known and (form(one.source), form(one.target)) == (form(source), form(target)):
+            for one in self._with_languages:
+                if task in ("", one.task) and (form(one.source), form(one.target)) == (form(source), form(target)):
                     return one
         pairs = [f"{entry['code']} to {code}" for entry in self.languages for code in entry["targets"]]
-        there = ", ".join(pairs) or f"{self._names()}, by name"
+        there = ", ".join(pairs) or f"{', '.join(self.served) or 'nothing'}, by name"
         raise NotServed(f"{source} to {target} is not served; served: {there}")
 
     @cached_property
     def languages(self) -> list[ServedLanguage]:
-        """Source languages in the order of the runs, then languages that are only targets.
-
-        Runs without known languages are left out.
-        """
+        """Source languages in the order of the runs, then languages that are only targets."""
         targets: dict[str, dict[str, None]] = defaultdict(dict)
-        pairs = [(one.source, one.target) for one in self._translators if one.source and one.target]
-        for source, target in pairs:
-            targets[source][target] = None
-        for _, target in pairs:
-            targets.setdefault(target, {})
+        for one in self._with_languages:
+            targets[one.source][one.target] = None
+        for one in self._with_languages:
+            targets.setdefault(one.target, {})
         return [{"code": code, "name": language_name(code), "targets": list(found)} for code, found in targets.items()]
 
     def detect(self, text: str) -> list[LanguageGuess]:
@@ -134,16 +99,12 @@ class ServedRuns:
             {"language": code, "confidence": round(100 * share, 1)} for code, share in found.items() if code in known
         ]
 
-    def same_pair(self) -> list[list[ServedTranslator]]:
+    def same_pair(self) -> list[list[ServedRun]]:
         """Groups of runs that translate the same pair; the first of a group is the one that `by_pair` finds."""
-        by_pair: dict[tuple[str, str], list[ServedTranslator]] = defaultdict(list)
-        for one in self._translators:
-            if one.source and one.target:
-                by_pair[normalize_code(one.source), normalize_code(one.target)].append(one)
+        by_pair: dict[tuple[str, str], list[ServedRun]] = defaultdict(list)
+        for one in self._with_languages:
+            by_pair[normalize_code(one.source), normalize_code(one.target)].append(one)
         return [runs for runs in by_pair.values() if len(runs) > 1]
-
-    def _names(self) -> str:
-        return ", ".join(self.served) or "nothing"
 
 
 def unique_names(folders: Sequence[Path]) -> list[str]:
@@ -166,7 +127,7 @@ def _language(code: str) -> str:
     return normalize_code(code).partition("-")[0]
 
 
-def _samples(runs: Iterable[ServedTranslator]) -> dict[str, list[str]]:
+def _samples(runs: Iterable[ServedRun]) -> dict[str, list[str]]:
     """Held-out sentences of each language."""
     samples: dict[str, list[str]] = defaultdict(list)
     for one in runs:

@@ -18,16 +18,12 @@ from regard.server.middleware import configure_logs
 from regard.server.protocol import bounded_protocol
 from regard.server.runs import ServedRuns
 from regard.server.settings import ServerSettings
-from regard.server.translation import ServedTranslator
 from regard.system import STOP_SIGNALS, share_one_heap
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from regard.server.served_run import ServedRun
-
-
-Log = Callable[[str], None]
+    from regard.server.served_run import Log, ServedRun
 
 
 def serve(runs: Sequence[str | Path], settings: ServerSettings, log: Log) -> None:
@@ -37,15 +33,7 @@ def serve(runs: Sequence[str | Path], settings: ServerSettings, log: Log) -> Non
     """
     share_one_heap()
     with contextlib.closing(bind(settings.host, settings.port)) as listener:  # reports a port in use at once
-        opened = ServedRuns.open(
-            runs,
-            engine=settings.engine,
-            quantization=settings.quantization,
-            threads=settings.threads,
-            batch=settings.batch,
-            queue=settings.queue,
-            log=log,
-        )
+        opened = ServedRuns.open(runs, settings, log)
         app = create_app(opened, settings)
         configure_logs(quiet=settings.quiet)
         for line in warnings(opened, settings):
@@ -67,7 +55,7 @@ def warnings(runs: ServedRuns, settings: ServerSettings) -> Iterator[str]:
 
 def describe(served: ServedRun) -> str:
     """Name, languages and architecture of a run."""
-    pair = isinstance(served, ServedTranslator) and served.source and served.target
+    pair = served.translates and served.source and served.target
     return f"{served.name} ({f'{served.source} to {served.target}, ' if pair else ''}{served.about()['arch']})"
 
 

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
+from regard import tasks
+from regard.errors import RunError
 from regard.run import RECIPE, WEIGHTS, Run
-from regard.server.batching import Batcher, Capacity, ThreadToLoop
-from regard.server.task_apis import api_of
+from regard.server.batching import Batcher, Closing, ThreadToLoop, read_until_done
+from regard.server.settings import ServerSettings
+from regard.system import usable_cores
 from regard.tasks.api import ConversationRequest, InspectRequest, TaskRequest
 
 Json = dict[str, Any]
-Part = TypeVar("Part")
+Log = Callable[[str], None]
 
 MAX_INSPECTIONS, MAX_STREAMS = 32, 64
 """Inspections and streamed replies that may wait."""
@@ -26,81 +30,111 @@ MEAN_CHARACTERS = 200
 """The queue has room for this many characters per place, on average."""
 
 
-class TorchWorker:
-    """A run opened with torch, at its first use.
-
-    Only the one torch thread may use it: disabling heads and recording attention change the model for other users.
-    """
-
-    def __init__(self, run: Run, api: ModuleType):
-        self.run, self.api = run, api
-
-    @cached_property
-    def predictor(self) -> Any:
-        """The object that `regard.load` returns."""
-        from regard.system import keep_memory
-        from regard.tasks import load
-
-        keep_memory()
-        return load(self.run)
-
-    def answer(self, requests: list[TaskRequest]) -> list[Json]:
-        """Results of requests with the same batch key."""
-        results: list[Json] = self.api.answer(self.predictor, requests)
-        return results
-
-    def stream(self, jobs: list[StreamJob]) -> list[None]:
-        """Pass on the parts of a reply until it ends or the client leaves."""
-        for job in jobs:
-            for part in self.api.stream(self.predictor, job.request):
-                if not job.wanted:
-                    break
-                job.put(part)
-        return [None] * len(jobs)
-
-    def inspect(self, requests: list[InspectRequest]) -> list[Json]:
-        """The data of an inspection."""
-        return [self.api.inspect(self.predictor, self.run, request) for request in requests]
+def served_tasks() -> dict[str, ModuleType]:
+    """The module api.py of every task that has one, by the name of the task."""
+    return {name: tasks.part(name, "api") for name in tasks.names() if tasks.has_part(name, "api")}
 
 
-@dataclass
-class StreamJob:
-    """A reply to stream. `put` is called in the torch thread with each part."""
+def api_of(task: str) -> ModuleType:
+    """The module api.py of a task."""
+    if task not in tasks.names() or not tasks.has_part(task, "api"):
+        raise RunError(f'the task "{task}" has no HTTP API (api.py), so its runs cannot be served')
+    return tasks.part(task, "api")
 
-    request: ConversationRequest
-    put: Callable[[str], object]
-    wanted: bool = True
-    """False when the client has left."""
+
+class Capacity:
+    """Threads that all served runs share. They start when they are first needed."""
+
+    def __init__(self, settings: ServerSettings):
+        self.settings, self.threads = settings, settings.threads or usable_cores()
+        self.parallel = ThreadPoolExecutor(self.threads, thread_name_prefix="decode")
+        """For engines that use one core per batch, as CTranslate2 does."""
+        # Half of the cores for torch, so that inspections do not slow down translations.
+        limit = partial(_limit_torch, max(1, self.threads // 2))
+        self.torch = ThreadPoolExecutor(1, thread_name_prefix="torch", initializer=limit)
+        """The one thread for torch."""
+
+    def close(self) -> None:
+        """End the threads when their work is done."""
+        for pool in (self.parallel, self.torch):
+            pool.shutdown(wait=False)
+
+
+def _limit_torch(threads: int) -> None:
+    import torch
+
+    torch.set_num_threads(threads)
 
 
 class ServedRun:
-    """A run and its queues: one for each kind of request that the task's api.py offers."""
+    """A run and its queues: one for each kind of request that the task's api.py offers.
 
-    def __init__(self, run: Run, name: str, capacity: Capacity):
+    Only the one torch thread uses its model: disabling heads and recording attention change it for other users. It is
+    the `Host` of regard/tasks/api.py.
+    """
+
+    def __init__(self, run: Run, name: str, capacity: Capacity, log: Log | None = None):
         self.run, self.name, self.task = run, name, run.recipe.data.task
         self.source, self.target = run.recipe.data.source_language, run.recipe.data.target_language
         self.api = api_of(self.task)
-        self.worker = TorchWorker(run, self.api)
+        self.settings, self.log, self._capacity = capacity.settings, log, capacity
         self.queues: dict[str, Batcher[Any, Any]] = {}
         """By name, as in the metrics."""
-        self._open(capacity)
-        self._add_queues(capacity)
+        self._open_requests, self._closing, self._idle = 0, False, asyncio.Event()
+        self.handler: Any = getattr(self.api, "make_handler", AnswerHandler)(self)
+        if self.converses:
+            self.queues["stream"] = Batcher(self._stream, size=1, most_waiting=MAX_STREAMS, pool=capacity.torch)
+        if self.inspects:
+            self.queues["inspect"] = Batcher(self._inspect, size=1, most_waiting=MAX_INSPECTIONS, pool=capacity.torch)
         self._about = describe_run(self)
 
-    def _open(self, capacity: Capacity) -> None:
-        """Load the model now, so that errors are reported at start-up and not to a client."""
-        capacity.torch.submit(lambda: self.worker.predictor).result()
+    @cached_property
+    def predictor(self) -> Any:
+        """The object that `regard.load` returns. Only for the torch thread."""
+        from regard.system import keep_memory
 
-    def _add_queues(self, capacity: Capacity) -> None:
-        limits = queue_limits(capacity, weigh=weigh_request)
-        limits["size"] = getattr(self.api, "BATCH_SIZE", capacity.batch)
-        self.queues[self.task] = Batcher(self.worker.answer, **limits, pool=capacity.torch)
-        if self.converses:
-            self.queues["stream"] = Batcher(self.worker.stream, size=1, most_waiting=MAX_STREAMS, pool=capacity.torch)
-        if self.inspects:
-            self.queues["inspect"] = Batcher(
-                self.worker.inspect, size=1, most_waiting=MAX_INSPECTIONS, pool=capacity.torch
-            )
+        keep_memory()
+        return tasks.load(self.run)
+
+    def load(self) -> None:
+        """Open the predictor now, so that errors are reported at start-up and not to a client."""
+        self._capacity.torch.submit(lambda: self.predictor).result()
+
+    def add_queue(
+        self,
+        name: str,
+        work: Callable[[list[Any]], list[Any]],
+        weigh: Callable[[Any], float],
+        *,
+        size: int | None = None,
+        parallel: bool = False,
+    ) -> Batcher[Any, Any]:
+        """A queue for many texts. Accepted requests all fit into the next round of batches: each is started soon."""
+        threads, batch, queue = self._capacity.threads, self.settings.batch, self.settings.queue
+        self.queues[name] = Batcher(
+            work,
+            size=size or batch,
+            most_waiting=queue,
+            most_requests=batch * threads,
+            most_weight=MEAN_CHARACTERS * queue,
+            weigh=weigh,
+            pool=self._capacity.parallel if parallel else self._capacity.torch,
+            threads=threads if parallel else 1,
+        )
+        return self.queues[name]
+
+    @contextmanager
+    def open_request(self) -> Iterator[None]:
+        """A block in which no queue is closed, for requests that use one queue after the other."""
+        if self._closing:
+            raise Closing("the server is shutting down")
+        self._open_requests += 1
+        try:
+            yield
+        finally:
+            self._open_requests -= 1
+            if not self._open_requests:
+                self._idle.set()
 
     @property
     def converses(self) -> bool:
@@ -112,24 +146,22 @@ class ServedRun:
         """Whether it can be inspected."""
         return hasattr(self.api, "inspect")
 
+    @property
+    def translates(self) -> bool:
+        """Whether it translates texts and documents, and is chosen by its languages."""
+        return hasattr(self.handler, "translate_texts")
+
     def about(self) -> Json:
         """Facts for clients."""
         return dict(self._about)
 
-    def full_for(self) -> float:
-        """Seconds until there is room for another request; 0 if there is room now."""
-        return self.queues[self.task].full_for()
-
     async def close(self) -> None:
         """Finish the accepted requests and refuse new ones."""
+        self._closing = True
+        self._idle.clear()
+        if self._open_requests:
+            await self._idle.wait()
         await asyncio.gather(*(queue.close() for queue in self.queues.values()))
-
-    async def answer(self, request: TaskRequest, *, deadline: float | None = None) -> list[Json]:
-        """One result per text (or conversation) of the request, in order. `deadline` is in seconds."""
-        parts = request.split()
-        key = self.api.batch_key(parts[0]) if parts else ()
-        results: list[Json] = await self.queues[self.task].submit(parts, key=key, deadline=deadline)
-        return results
 
     async def stream(self, request: ConversationRequest, *, deadline: float | None = None) -> AsyncIterator[str]:
         """The reply to a conversation in parts. The model stops when the client leaves."""
@@ -143,72 +175,82 @@ class ServedRun:
         finally:
             job.wanted = False
 
+    def _stream(self, jobs: list[StreamJob]) -> list[None]:
+        """Pass on the parts of a reply until it ends or the client leaves."""
+        for job in jobs:
+            for part in self.api.stream(self.predictor, job.request):
+                if not job.wanted:
+                    break
+                job.put(part)
+        return [None] * len(jobs)
+
     async def inspect(self, request: InspectRequest, *, deadline: float | None = None) -> Json:
         """The data that `regard inspect` shows, for one text."""
         [found] = await self.queues["inspect"].submit([request], deadline=deadline)
-        return dict(found)
+        return found
+
+    def _inspect(self, requests: list[InspectRequest]) -> list[Json]:
+        return [self.api.inspect(self.predictor, self.run, request) for request in requests]
 
 
-def queue_limits(capacity: Capacity, weigh: Callable[[Any], float]) -> dict[str, Any]:
-    """Arguments of the queues for many texts.
+class AnswerHandler:
+    """Answers requests by the functions `answer` and `batch_key` of the task's api.py, in one queue."""
 
-    Accepted requests all fit into the next round of batches, so each gets its first turn soon.
-    """
-    return {
-        "size": capacity.batch,
-        "most_waiting": capacity.queue,
-        "most_requests": capacity.batch * capacity.threads,
-        "most_weight": MEAN_CHARACTERS * capacity.queue,
-        "weigh": weigh,
-    }
+    def __init__(self, host: ServedRun):
+        self.host, self.api = host, host.api
+        host.load()
+        size = getattr(host.api, "BATCH_SIZE", None)
+        self.queue = host.add_queue(host.task, self._answer, lambda part: sum(map(len, part.texts()[1])), size=size)
+        self.full_for = self.queue.full_for
+
+    async def answer(self, request: TaskRequest, *, deadline: float | None = None) -> list[Json]:
+        """One result per text (or conversation) of the request, in order. `deadline` is in seconds."""
+        parts = request.split()
+        key = self.api.batch_key(parts[0]) if parts else ()
+        return await self.queue.submit(parts, key=key, deadline=deadline)
+
+    def _answer(self, requests: list[TaskRequest]) -> list[Json]:
+        return self.api.answer(self.host.predictor, requests)
 
 
-def weigh_request(request: TaskRequest) -> float:
-    """Characters of a request."""
-    return sum(map(len, request.texts()[1]))
+@dataclass
+class StreamJob:
+    """A reply to stream. `put` is called in the torch thread with each part."""
 
-
-async def read_until_done(queue: asyncio.Queue[Part | None], work: asyncio.Task[Any]) -> AsyncGenerator[Part, None]:
-    """What the work puts into the queue; then its error, if it failed. Closing the generator cancels the work."""
-
-    def finish(task: asyncio.Task[Any]) -> None:
-        if not task.cancelled():
-            task.exception()  # retrieved, even if nobody waits for it any more
-        queue.put_nowait(None)
-
-    work.add_done_callback(finish)
-    try:
-        while (part := await queue.get()) is not None:
-            yield part
-        await work
-    finally:
-        work.cancel()
+    request: ConversationRequest
+    put: Callable[[str], object]
+    wanted: bool = True
+    """False when the client has left."""
 
 
 def describe_run(served: ServedRun) -> Json:
     """Facts about a run, for /v1/models."""
     run, card = served.run, served.run.card
     facts = getattr(served.api, "facts", None)
+    plain_scores = {
+        part: {name: value for name, value in scores.items() if isinstance(value, int | float | str)}
+        for part, scores in card.get("scores", {}).items()
+    }
     return {
         "id": served.name,
         "task": served.task,
         "source": served.source,
         "target": served.target,
         "arch": card.get("arch", run.recipe.model.arch),
-        "parameters": sum(map(prod, _weight_shapes(run))),
+        "parameters": _count_parameters(run),
         "created": _created(run),
-        "scores": _scores(card),
+        "scores": plain_scores,
         "facts": facts(run) if facts else {},
     }
 
 
-def _weight_shapes(run: Run) -> list[Sequence[int]]:
+def _count_parameters(run: Run) -> int:
     from safetensors import safe_open
 
     if not (run.folder / WEIGHTS).is_file():  # retrieval by words needs no weights
-        return []
+        return 0
     with safe_open(run.folder / WEIGHTS, framework="numpy") as weights:
-        return [weights.get_slice(name).get_shape() for name in weights.keys()]  # noqa: SIM118  not a dict
+        return sum(prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118  not a dict
 
 
 def _created(run: Run) -> int:
@@ -217,11 +259,3 @@ def _created(run: Run) -> int:
         return int(datetime.fromisoformat(run.card["created"]).timestamp())
     except (KeyError, TypeError, ValueError, OverflowError):
         return int((run.folder / RECIPE).stat().st_mtime)
-
-
-def _scores(card: Mapping[str, Any]) -> Json:
-    """Scores of the card that are plain values."""
-    return {
-        part: {name: value for name, value in scores.items() if isinstance(value, int | float | str)}
-        for part, scores in card.get("scores", {}).items()
-    }

@@ -17,7 +17,6 @@ from regard.server.metrics import ServerMetrics
 from regard.server.runs import LanguageGuess, ServedRuns
 from regard.server.served_run import ServedRun
 from regard.server.settings import ServerSettings
-from regard.server.translation import TRANSLATE, ServedTranslator
 from regard.tasks.api import TaskRequest
 
 MIN_CONFIDENCE = 50.0
@@ -58,11 +57,6 @@ class Service:
             raise ApiError(400, message, param=field)
         return texts
 
-    def check_request(self, request: TaskRequest) -> None:
-        """Refuse a request of a task whose texts are not within the limits."""
-        field, texts = request.texts()
-        self.check_texts(texts, field)
-
     def check_nbest(self, count: int, field: str) -> int:
         """The number of translations per text, if it is within the limit."""
         most = self.settings.nbest
@@ -75,16 +69,26 @@ class Service:
         if name not in self.runs.served:
             guess = nearest(name, self.runs.served)
             raise ApiError(404, f"no such model is served{guess}", param="model", code="model_not_found")
-        return self.runs.by_name(name)
+        return self.runs.served[name]
 
-    def choose(self, name: str, task: str) -> ServedRun:
-        """The run of this name, or the only run of this task."""
-        if not name:
+    def choose(self, asked: TaskRequest, task: str) -> ServedRun:
+        """The run for a request: by its name, else by the languages in the request, else the only run of the task."""
+        if asked.model:
+            run = self.named(asked.model)
+            if run.task != task:
+                raise ApiError(400, f"{run.name} was trained for {run.task}, not for {task}", param="model")
+            return run
+        source, target = getattr(asked, "source", ""), getattr(asked, "target", "")
+        if not (source or target):
             return self._only([run for run in self.runs.served.values() if run.task == task], f"for {task}")
-        run = self.named(name)
-        if run.task != task:
-            raise ApiError(400, f"{name} was trained for {run.task}, not for {task}", param="model")
-        return run
+        if source in ("", "auto"):
+            field, texts = asked.texts()
+            found = sorted({guess["language"] for guess in self.detect(texts or [""])})
+            if len(found) > 1:
+                message = f"{field}: texts in several languages ({', '.join(found)}); send one request for each"
+                raise ApiError(400, message, param=field)
+            [source] = found
+        return self.runs.by_pair(source, target, task)
 
     def choose_inspected(self, name: str) -> ServedRun:
         """The run of this name, or the only run that can be inspected."""
@@ -94,20 +98,6 @@ class Service:
         if not run.inspects:
             raise ApiError(400, f"{name} was trained for {run.task}, which cannot be inspected here", param="model")
         return run
-
-    def choose_translator(self, model: str, source: str, target: str, texts: Sequence[str]) -> ServedTranslator:
-        """The run for a translation: by its name, else by the languages, else the only one."""
-        if model or not (source or target):
-            run = self.choose(model, TRANSLATE)
-            assert isinstance(run, ServedTranslator)
-            return run
-        if source in ("", "auto"):
-            found = sorted({guess["language"] for guess in self.detect(texts or [""])})
-            if len(found) > 1:
-                message = f"q: texts in several languages ({', '.join(found)}); send one request for each"
-                raise ApiError(400, message, param="q")
-            [source] = found
-        return self.runs.by_pair(source, target)
 
     def _only(self, runs: Sequence[ServedRun], which: str) -> ServedRun:
         if len(runs) == 1:

@@ -1,10 +1,9 @@
-"""The routes of /v1: one per task, translation with all its options, inspections, files, and what is served."""
+"""The routes of /v1: one per task, inspections, files, and what is served; server-sent events."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from types import ModuleType
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -14,15 +13,11 @@ from starlette.responses import StreamingResponse
 from regard.server.bodies import JsonRoute
 from regard.server.errors import ApiError, Json, error_body, to_api_error
 from regard.server.files import UPLOAD, as_attachment, translate_upload
-from regard.server.schemas import Error, ModelFacts, ModelList, Results, TaskList
-from regard.server.served_run import ServedRun
+from regard.server.schemas import Error, ModelFacts, ModelList, Results, TaskFacts, TaskList
+from regard.server.served_run import ServedRun, served_tasks
 from regard.server.service import Service, TheService, bearer, key_required
-from regard.server.task_apis import served_tasks
-from regard.server.translation import ServedTranslator
 from regard.tasks import find
 from regard.tasks.api import InspectRequest, TaskRequest
-from regard.tasks.translate.api import Request as TranslateRequest
-from regard.tasks.translate.api import Results as Translations
 
 DONE = b"data: [DONE]\n\n"
 MEDIA_TYPE = "text/event-stream"
@@ -36,9 +31,6 @@ STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {MEDIA_TYPE: {"schem
 FILE: dict[int | str, dict[str, Any]] = {
     200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
 }
-
-ONE_SENTENCE: dict[str, Any] = {"max_joined_tokens": 1}
-"""Search settings that never join two sentences, so that a stream has its first result early."""
 
 router = APIRouter(prefix="/v1", route_class=JsonRoute, tags=["Regard"], responses=ERRORS)
 needs_key = [Depends(key_required)]
@@ -73,13 +65,13 @@ def model_facts(served: ServedRun) -> dict[str, Any]:
 async def list_tasks(service: TheService) -> Response:
     """List the tasks that can be served, with the served runs of each. The web page makes its views from this."""
     tasks = [
-        {
-            "name": name,
-            "help": find(name).help,
-            "chat": hasattr(api, "stream"),
-            "inspect": hasattr(api, "inspect"),
-            "models": [served.name for served in service.runs.served.values() if served.task == name],
-        }
+        TaskFacts(
+            name=name,
+            help=find(name).help,
+            chat=hasattr(api, "stream"),
+            inspect=hasattr(api, "inspect"),
+            models=[served.name for served in service.runs.served.values() if served.task == name],
+        )
         for name, api in served_tasks().items()
     ]
     return Json({"data": tasks})
@@ -90,59 +82,45 @@ async def list_tasks(service: TheService) -> Response:
 
 
 def task_routes() -> APIRouter:
-    """POST /v1/<task> for every registered task whose api.py has `answer`, plugins included."""
+    """POST /v1/<task> for every registered task that has an api.py, plugins included."""
     routes = APIRouter(prefix="/v1", route_class=JsonRoute, tags=["Regard"], responses=ERRORS)
     for name, api in served_tasks().items():
-        if hasattr(api, "answer"):
-            _add_task_route(routes, name, api)
+        routes.add_api_route(
+            f"/{name}",
+            _task_endpoint(name, api.Request),
+            methods=["POST"],
+            response_model=getattr(api, "Results", Results),
+            responses=STREAM if "stream" in api.Request.model_fields else None,
+            dependencies=needs_key,
+        )
     return routes
 
 
-def _add_task_route(routes: APIRouter, name: str, api: ModuleType) -> None:
-    body: type[TaskRequest] = api.Request
+def _task_endpoint(task: str, body: type[TaskRequest]) -> Callable[..., Awaitable[Response]]:
+    writes = find(task).writes
 
-    async def answer(asked: TaskRequest, service: TheService) -> Response:
-        service.check_request(asked)
-        served = service.choose(asked.model, name)
-        results = await served.answer(asked, deadline=service.settings.timeout)
-        service.metrics.count_texts(served.name, len(results))
+    def tokens(result: dict[str, Any]) -> int:
+        return len(result.get("tokens", ())) if writes else 0  # the tokens of a tagger are those that it read
+
+    async def answer(asked: TaskRequest, request: Request, service: TheService) -> Response:
+        field, texts = asked.texts()
+        service.check_texts(texts, field)
+        served = service.choose(asked, task)
+        if getattr(asked, "stream", False):
+            return await stream_events(request.url.path, events(asked, served, service))
+        service.check_nbest(getattr(asked, "nbest", 1), "nbest")
+        results = await served.handler.answer(asked, deadline=service.settings.timeout)
+        service.metrics.count_texts(served.name, list(map(tokens, results)))
         return Json({"model": served.name, "results": results})
 
+    async def events(asked: TaskRequest, served: ServedRun, service: Service) -> AsyncGenerator[dict[str, Any], None]:
+        async for index, result in served.handler.stream_results(asked, deadline=service.settings.timeout):
+            service.metrics.count_texts(served.name, [tokens(result)])
+            yield {"model": served.name, "index": index, "result": result}
+
     answer.__annotations__["asked"] = body
-    answer.__name__, answer.__doc__ = name, body.__doc__
-    routes.add_api_route(f"/{name}", answer, methods=["POST"], response_model=Results, dependencies=needs_key)
-
-
-@router.post("/translate", response_model=Translations, responses=STREAM, dependencies=needs_key)
-async def translate(asked: TranslateRequest, request: Request, service: TheService) -> Response:
-    """Translate one text or several, with alternatives, scores, flags and alignments; at once or per sentence."""
-    texts = service.check_texts(asked.q)
-    served = service.choose_translator(asked.model, asked.source, asked.target, texts)
-    search = asked.search.given()
-    if asked.stream:
-        if asked.nbest > 1 or asked.align or asked.scores:
-            raise ApiError(400, "stream: cannot be combined with align, scores or nbest", param="stream")
-        return await stream_events(request.url.path, sentences(service, served, texts, search))
-    found = await served.translate(
-        texts,
-        nbest=service.check_nbest(asked.nbest, "nbest"),
-        align=asked.align,
-        details=asked.scores,
-        deadline=service.settings.timeout,
-        **search,
-    )
-    service.metrics.count_translations(served.name, found)
-    return Json({"model": served.name, "results": [one.as_dict(scores=asked.scores) for one in found]})
-
-
-async def sentences(
-    service: Service, served: ServedTranslator, texts: Sequence[str], search: dict[str, Any]
-) -> AsyncGenerator[dict[str, Any], None]:
-    """Events with the index of the text and the translation of its next sentence."""
-    for index, text in enumerate(texts):
-        async for found in served.pieces(text, deadline=service.settings.timeout, **search, **ONE_SENTENCE):
-            service.metrics.count_translations(served.name, [found])
-            yield {"model": served.name, "index": index, "result": found.as_dict(scores=False)}
+    answer.__name__, answer.__doc__ = task, body.__doc__
+    return answer
 
 
 @router.post("/inspect", response_model=dict[str, Any], dependencies=needs_key)
@@ -160,9 +138,9 @@ async def inspect(asked: InspectRequest, service: TheService) -> Response:
 @router.post("/documents", response_class=Response, responses=FILE, openapi_extra=UPLOAD)
 async def translate_document(request: Request, service: TheService) -> Response:
     """Translate a file, e.g. text, HTML, Markdown, subtitles or PO messages. The response is the translated file."""
-    name, made = await translate_upload(request, service)
-    headers = as_attachment(name) | made.headers()
-    return Response(made.as_bytes(), media_type="application/octet-stream", headers=headers)
+    made = await translate_upload(request, service)
+    headers = as_attachment(made.name) | made.headers
+    return Response(made.content, media_type="application/octet-stream", headers=headers)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

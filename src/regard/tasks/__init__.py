@@ -8,7 +8,7 @@ A task is a folder whose file names are fixed, or, in a plugin, a single module 
     report.py       report       extra sections of report.html (may be absent)
     inspect.py      inspect      what a model did with one input (may be absent)
     cli.py          COMMANDS     its commands (may be absent)
-    api.py          answer       its HTTP API (may be absent: then it is not served)
+    api.py          Request      its HTTP API (may be absent: then it is not served)
 
 Adding a task: the folder, and one line in `regard.registry.TASKS`.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Task", "find", "has_part", "load", "names", "part", "part_name", "writing"]
 
-PARTS = {"training": "TRAINING", "report": "report", "inspect": "inspect", "cli": "COMMANDS", "api": "answer"}
+PARTS = {"training": "TRAINING", "report": "report", "inspect": "inspect", "cli": "COMMANDS", "api": "Request"}
 """What each part of a task defines. A task in a single module has a part if the module defines this name."""
 
 

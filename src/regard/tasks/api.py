@@ -1,4 +1,4 @@
-"""Requests of the HTTP API that tasks share.
+"""The HTTP API of tasks: requests that they share, and the contract between the server and a task's api.py.
 
 A task is served if its folder has a file api.py with
 
@@ -9,24 +9,33 @@ A task is served if its folder has a file api.py with
 and, optionally, with
 
     BATCH_SIZE                     at most so many requests are answered together (default: --batch)
+    Results                        schema of the response (default: `model`, and a list of objects as `results`)
     stream(predictor, request)     parts of the text of a reply, for /v1/chat/completions (conversations only)
     inspect(predictor, run, request)   the data of /v1/inspect for one text
     facts(run)                     figures about the run, for /v1/models
+    make_handler(host)             queues of its own instead of `answer` and `batch_key`; see `Host`
 
-The server makes the queue, the route, the limits and the metrics. The module must not import torch: the server imports
-it at start-up, and calls its functions in the thread that runs torch.
+The server makes the queue, the route, the limits and the metrics. It also reads these fields of a `Request`, if it has
+them: `nbest` (limited by --nbest), `source` and `target` (the run may be chosen by its languages), `stream` (results
+are sent one by one). The module must not import torch: the server imports it at start-up, and calls its functions in
+the thread that runs torch.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 from pydantic_core import PydanticCustomError
 
 from regard.config import SearchSettings
 from regard.config.recipe import describe
-from regard.errors import SettingsError, nearest
+from regard.errors import RegardError, SettingsError, nearest
+
+if TYPE_CHECKING:
+    from regard.run import Run
 
 _HELP = describe(SearchSettings)
 UNKNOWN_FIELD = "unknown_field"
@@ -145,3 +154,63 @@ class InspectRequest(StrictRequest):
         for field in ("target", "disabled_heads"):
             if getattr(self, field):
                 raise SettingsError(f"{field}: only runs that translate can use it; leave it out")
+
+
+class FieldError(RegardError):
+    """A field of a request has a value that the task cannot accept."""
+
+    def __init__(self, field: str, message: str):
+        super().__init__(f"{field}: {message}")
+        self.field = field
+
+
+class Queue(Protocol):
+    """A bounded queue of the server: the items of several requests are computed together."""
+
+    async def submit(self, items: Sequence[Any], *, key: Hashable = (), deadline: float | None = None) -> list[Any]:
+        """The results in order. Items share a batch if their keys are equal. `deadline` is in seconds."""
+
+    def submit_in_order(
+        self, items: Sequence[Any], *, key: Hashable = (), deadline: float | None = None
+    ) -> AsyncGenerator[Any, None]:
+        """The results in order, each as soon as it and all before it are done."""
+
+    def full_for(self) -> float:
+        """Seconds until another request can be accepted; 0 if it can be now."""
+
+
+class Host(Protocol):
+    """A served run. `make_handler(host)` adds its queues, and returns an object with
+
+        answer(request, deadline)    one JSON result per text of the request, in order (a coroutine)
+        full_for()                   seconds until another request can be accepted; 0 if it can be now
+    and, optionally, with
+        stream_results(request, deadline)    for requests with `stream`: pairs of the index of a text and a result
+        translate_texts(texts, nbest, align, deadline)    objects with `text`, `tokens`, `alignment` (a coroutine), and
+        translate_sentences(text, deadline)               the same for each sentence; for files and foreign APIs
+    """
+
+    run: Run
+    settings: Any
+    """Settings of the server. `engine` and `quantization` are those of translation."""
+    log: Callable[[str], None] | None
+
+    @property
+    def predictor(self) -> Any:
+        """The object that `regard.load` returns. Only for the torch thread."""
+
+    def load(self) -> None:
+        """Open the predictor now, so that errors are reported at start-up and not to a client."""
+
+    def add_queue(
+        self,
+        name: str,
+        work: Callable[[list[Any]], list[Any]],
+        weigh: Callable[[Any], float],
+        *,
+        parallel: bool = False,
+    ) -> Queue:
+        """A queue for `work`, in the torch thread or, if `parallel`, in one thread per core. `name` is for metrics."""
+
+    def open_request(self) -> AbstractContextManager[None]:
+        """A block in which no queue is closed, for requests that use one queue after the other."""

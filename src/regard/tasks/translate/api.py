@@ -1,8 +1,4 @@
-"""HTTP API of translation: requests and results of /v1/translate, and /v1/inspect.
-
-There is no `answer`: the server has its own queues for translation (regard/server/translation.py), because long texts
-are queued in pieces, CTranslate2 decodes on several cores, and alignments are made by another engine.
-"""
+"""HTTP API of translation: requests and results of /v1/translate, and /v1/inspect. Its queues are in serving.py."""
 
 from __future__ import annotations
 
@@ -13,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field
 
-from regard.tasks.api import InspectRequest, SearchOptions, TextRequest
+from regard.tasks.api import Host, InspectRequest, SearchOptions, TextRequest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from regard.run import Run
+    from regard.tasks.translate.serving import TranslationHandler
     from regard.tasks.translate.translator import Translator
 
 
 class Request(TextRequest):
-    """Translate one text or several, with scores, alternatives and alignments."""
+    """Translate one text or several, with alternatives, scores, flags and alignments; at once or per sentence."""
 
     model: str = Field("", description="Name of a run; empty: chosen by the languages, or the only one.")
     source: str = Field("", description='Language code of the text; "auto": detected.')
@@ -63,6 +60,13 @@ class Results(BaseModel):
 
     model: str
     results: list[Result]
+
+
+def make_handler(host: Host) -> TranslationHandler:
+    """Long texts are queued in pieces, CTranslate2 decodes on several cores, and another engine aligns words."""
+    from regard.tasks.translate.serving import TranslationHandler
+
+    return TranslationHandler(host)
 
 
 def inspect(translator: Translator, run: Run, request: InspectRequest) -> dict[str, Any]:
