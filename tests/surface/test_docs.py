@@ -1,6 +1,8 @@
 """The documentation says what the code does."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,3 +39,51 @@ def test_links_lead_somewhere(page):
 def test_commands_in_the_pages_exist(page):
     for name in re.findall(r"^\s*(?:\$ )?(?:\.venv/bin/)?regard ([a-z]\w*)", page.read_text(encoding="utf-8"), re.M):
         assert name in commands(), f"{page.name} shows `regard {name}`"
+
+
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+
+
+def test_the_architecture_page_names_files_that_exist():
+    shown = re.sub(r"```python.*?```", "", ARCHITECTURE, flags=re.DOTALL)
+    for name in set(re.findall(r"(?<![\w/])(?:\w+/)+\w+\.py\b", shown)):
+        assert (ROOT / "src" / "regard" / name).is_file() or (ROOT / name).is_file(), f"{name} does not exist"
+
+
+@pytest.fixture(scope="module")
+def plugins(tmp_path_factory):
+    """The plugins of the architecture page, as files in a folder."""
+    folder = tmp_path_factory.mktemp("plugins")
+    for code, name in re.findall(r'```python\n("""(\w+\.py): .*?)```', ARCHITECTURE, re.DOTALL):
+        (folder / name).write_text(code, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("plugin", "arguments", "printed"),
+    [
+        ("bag.py", ["info", "--arch", "bag"], "Dropout on the document vector."),
+        ("paraphrase.py", ["train", "--task", "paraphrase", "--help"], "usage: regard train"),
+        ("paraphrase.py", ["paraphrase", "--help"], "Paraphrase sentences."),
+        ("properties.py", ["translate", "--help"], "usage: regard translate"),
+        ("npz.py", ["export", "--help"], "{ctranslate2,marian,onnx,npz}"),
+        ("npz.py", ["import", "--help"], "{marian,npz}"),
+    ],
+)
+def test_the_plugins_of_the_architecture_page_work(plugins, plugin, arguments, printed):
+    command = [sys.executable, "-m", "regard", "--plugin", plugin, *arguments]
+    done = subprocess.run(command, cwd=plugins, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert printed in done.stdout
+
+
+def test_the_document_format_of_the_architecture_page_works(plugins):
+    code = """
+import properties
+from types import SimpleNamespace
+from regard.documents import parse
+document = parse("a.properties", "# Menu\\nopen = Open it\\n\\nclose=Close\\n")
+print(document.rebuild([SimpleNamespace(text=text.upper(), alignment=None) for text in document.texts]), end="")
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=plugins, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("# Menu\nopen = OPEN IT\n\nclose=CLOSE\n", "")
