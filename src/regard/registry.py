@@ -18,7 +18,7 @@ BUILTIN = {
 """Built-in corpora: the name to give as --source, and the packaged file in regard/data (written by tools/)."""
 
 FORMATS = {
-    ".txt": "regard.documents.plain",
+    ".txt": "regard.documents.segment",
     ".html": "regard.documents.html",
     ".htm": "regard.documents.html",
     ".xhtml": "regard.documents.html",

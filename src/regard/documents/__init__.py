@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from regard.documents.markup import Answer, Piece
     from regard.documents.segment import Draft
 
-
 __all__ = ["FORMAT_NAMES", "Document", "format_of", "parse"]
 
 FORMAT_NAMES = tuple(ending.removeprefix(".") for ending in FORMATS)
@@ -56,7 +55,8 @@ class Document:
         """
         from regard.documents.markup import fill
 
-        self._check(answers)
+        if len(answers) != len(self._segments):
+            raise ValueError(f"{len(answers)} answers for {len(self._segments)} texts")
         made: str | bytes = fill(self._pieces, answers)
         if finish := getattr(self._format, "finish", None):
             made = finish(made)
@@ -67,12 +67,7 @@ class Document:
 
         `rebuild` puts all of them back except the numbers, where the alignment says.
         """
-        self._check(answers)
         return [segment.lost(answer) for segment, answer in zip(self._segments, answers, strict=True)]
-
-    def _check(self, answers: Sequence[Answer]) -> None:
-        if len(answers) != len(self._segments):
-            raise ValueError(f"{len(answers)} answers for {len(self._segments)} texts")
 
 
 def format_of(name: str) -> str:
@@ -94,22 +89,16 @@ def parse(name: str, content: str | bytes, *, format: str = "") -> Document:
     from regard.documents.segment import Draft
 
     module = import_module(FORMATS[f".{format_of(format or name)}"])
-    draft = Draft()
+    draft, as_bytes = Draft(), not isinstance(content, str)
     if module.BINARY:
-        if isinstance(content, str):
+        if not as_bytes:
             raise CorpusError(name, "a file of this format is binary, not text")
         return Document(module.parse(content, draft, name), draft, module, as_bytes=True)
-    source = content if isinstance(content, str) else _decode(name, content)
-    mark = _MARK if source.startswith(_MARK) else ""
-    pieces = [mark, *module.parse(source[len(mark) :], draft, name)]
-    return Document(pieces, draft, module, as_bytes=not isinstance(content, str))
-
-
-def _decode(name: str, content: bytes) -> str:
     try:
-        return content.decode()
+        source = content if isinstance(content, str) else content.decode()
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        byte = f"byte 0x{content[error.start]:02x}"
-        problem = f"not UTF-8 ({byte}); convert the file, e.g. iconv -f latin1 -t utf-8"
+        byte, line = error.object[error.start], error.object.count(b"\n", 0, error.start) + 1
+        problem = f"not UTF-8 (byte 0x{byte:02x}); convert the file, e.g. iconv -f latin1 -t utf-8"
         raise CorpusError(name, problem, line=line) from None
+    mark = _MARK if source.startswith(_MARK) else ""
+    return Document([mark, *module.parse(source[len(mark) :], draft, name)], draft, module, as_bytes=as_bytes)

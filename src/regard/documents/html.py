@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from html import escape, unescape
 from typing import Literal, NamedTuple
 
-from regard.documents.markup import Element, Fixed, Piece, Raw, Tree, Words, fixed, read_words
+from regard.documents.markup import Element, Fixed, Piece, Raw, Tree, Words, as_pieces, fixed, read_words
 from regard.documents.segment import Draft
 
 BINARY = False
@@ -20,23 +20,22 @@ BINARY = False
 Kind = Literal["text", "open", "close", "single", "other"]
 
 
-def names(text: str) -> frozenset[str]:
-    """A set of names."""
+def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
 # Elements that are not named here are inline, as in a browser. Buttons and options are separate texts.
-_BLOCKS = names(
+_BLOCKS = _names(
     "html head body title base link meta address article aside blockquote button caption center col colgroup dd "
     "details dialog dir div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 header "
     "hgroup hr legend li main menu nav noscript ol optgroup option p param pre search section select summary table "
     "tbody td template tfoot th thead tr ul"
 )
-_CODE = names("code kbd samp tt var")
-_WHOLE = names("script style textarea xmp iframe noembed noframes svg math object video audio canvas map")
+_CODE = _names("code kbd samp tt var")
+_WHOLE = _names("script style textarea xmp iframe noembed noframes svg math object video audio canvas map")
 """Inline elements that stay unchanged with all their content."""
-_ENDED_BY_NEXT = names("p li dt dd option tr td th")
-_INVISIBLE = names("wbr link meta script style")
+_ENDED_BY_NEXT = _names("p li dt dd option tr td th")
+_INVISIBLE = _names("wbr link meta script style")
 """Elements that do not separate the words around them."""
 
 _END = re.compile(r"[.!?:。！？][\"'”’»)]?\s*$")
@@ -67,7 +66,7 @@ class _Reader:
                 self._read_tag(token)
         if self._kept:
             self._end_kept(self._kept)
-        self._flush()
+        self._end_text()
         return self._pieces
 
     def _read_tag(self, token: Token) -> None:
@@ -75,22 +74,23 @@ class _Reader:
         block = name in _BLOCKS
         if token.kind == "open" and (name in _CODE or name in _WHOLE or name == "pre" or _untranslated(token.raw)):
             if block:
-                self._flush()
+                self._end_text()
             self._kept = _Kept(token)
             return
-        raw = self._tag(token)
+        raw = self._translate_attributes(token)
         if block:
-            self._flush()
-            self._pieces += [raw] if isinstance(raw, str) else raw
+            self._end_text()
+            self._pieces += as_pieces(raw)
         elif token.kind == "close":
             self._tree.close(name, raw)
         elif token.kind == "single":
-            if name == "br" and self._ends_sentence():
-                self._flush()
+            last = self._tree.root[-1] if self._tree.root and not self._tree.depth else None
+            if name == "br" and isinstance(last, Words) and _END.search(last.text):
+                self._end_text()
             self._tree.add(Fixed(raw, separates=name not in _INVISIBLE))
         else:
             if name == "a" and self._follows_link():
-                self._flush()
+                self._end_text()
             self._tree.open(name, raw)
 
     def _follows_link(self) -> bool:
@@ -100,16 +100,8 @@ class _Reader:
             before.pop()
         return bool(before) and not self._tree.depth and isinstance(before[-1], Element) and before[-1].name == "a"
 
-    def _ends_sentence(self) -> bool:
-        """Whether a sentence ends here, so that a line break ends the text."""
-        before = self._tree.root[-1:]
-        return not self._tree.depth and any(isinstance(node, Words) and _END.search(node.text) for node in before)
-
-    def _flush(self) -> None:
-        """End a text."""
-        self._pieces += self._draft.add(self._tree.finish(), _escape)
-
-    # Elements that stay unchanged
+    def _end_text(self) -> None:
+        self._pieces += self._draft.add(self._tree.finish(), escape_text)
 
     def _keep(self, kept: _Kept, token: Token) -> bool:
         """Add a token to the unchanged element; True if the token comes after it."""
@@ -132,10 +124,8 @@ class _Reader:
             text = "".join(unescape(token.raw) for token in kept.tokens if token.kind == "text")
             self._tree.add(fixed(raw, text))
 
-    # Attributes that people read
-
-    def _tag(self, token: Token) -> Raw:
-        """The source of a tag, with slots for the attributes that are texts."""
+    def _translate_attributes(self, token: Token) -> Raw:
+        """The source of a tag, with slots for the attributes that people read."""
         if token.kind == "close" or "=" not in token.raw:
             return token.raw
         found = list(read_attributes(token.raw))
@@ -159,9 +149,7 @@ class _Kept:
     """An element that stays unchanged, while it is read."""
 
     def __init__(self, token: Token):
-        self.name = token.name
-        self.tokens = [token]
-        self.depth = 1
+        self.name, self.tokens, self.depth = token.name, [token], 1
 
     def ended_by(self, token: Token) -> bool:
         """Whether the element ends before this token, also without an end tag."""
@@ -185,15 +173,16 @@ def _untranslated(raw: str) -> bool:
     )
 
 
-def _escape(text: str) -> str:
+def escape_text(text: str) -> str:
+    """Escape a translated word outside attributes."""
     return escape(text, quote=False)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Tokens
 
-VOID = names("area base br col embed hr img input link meta param source track wbr")
-_RAW_TEXT = names("script style textarea xmp iframe noembed noframes title")
+VOID = _names("area base br col embed hr img input link meta param source track wbr")
+_RAW_TEXT = _names("script style textarea xmp iframe noembed noframes title")
 
 # Quotation marks count only after "=" and only if they are closed. Possessive quantifiers (++) prevent backtracking.
 _TAG = re.compile(r"""</?([a-zA-Z][^\s/>]*+)(?:[^>=]++|=\s*+(?:"[^"]*+"|'[^']*+')?+)*+>""")
@@ -223,7 +212,9 @@ def read_tokens(source: str) -> Iterator[Token]:
         elif at > last:
             break
         elif match := tag.match(source, at):
-            token = _tag_token(match)
+            raw, name = match.group(), match[1].lower()
+            single = name in VOID or raw.endswith("/>")
+            token = Token("close" if raw.startswith("</") else "single" if single else "open", raw, name)
         elif tag is _TAG and _TAG_START.match(source, at):
             tag = _PLAIN_TAG  # an unclosed quotation mark: from here on quotation marks are ignored
             continue
@@ -236,11 +227,12 @@ def read_tokens(source: str) -> Iterator[Token]:
             yield Token("text", source[said:at])
         yield token
         said = at = at + len(token.raw)
-        if token.kind == "open" and token.name in _RAW_TEXT:
-            content = _content(source, at, token.name)
-            if content:
-                yield Token("text" if token.name == "title" else "other", content)
-            said = at = at + len(content)
+        if token.kind == "open" and token.name in _RAW_TEXT:  # tags inside it are plain characters
+            end = re.compile(rf"</{token.name}(?=[\s/>])", re.IGNORECASE).search(source, at)
+            said = end.start() if end else len(source)
+            if at < said:
+                yield Token("text" if token.name == "title" else "other", source[at:said])
+            at = said
     if said < len(source):
         yield Token("text", source[said:])
 
@@ -250,22 +242,6 @@ def _until(source: str, start: int, mark: str, search_from: int) -> str:
     end = source.find(mark, search_from)
     return source[start:] if end < 0 else source[start : end + len(mark)]
 
-
-def _tag_token(match: re.Match[str]) -> Token:
-    raw, name = match.group(), match[1].lower()
-    if raw.startswith("</"):
-        return Token("close", raw, name)
-    return Token("single" if name in VOID or raw.endswith("/>") else "open", raw, name)
-
-
-def _content(source: str, start: int, name: str) -> str:
-    """The content of an element in which tags are plain characters."""
-    end = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(source, start)
-    return source[start : end.start()] if end else source[start:]
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Attributes
 
 _ATTRIBUTE = re.compile(r"""([^\s"'<>/=]++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s"'<>=]++)))?+""")
 

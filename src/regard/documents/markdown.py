@@ -41,30 +41,22 @@ _TOKEN = re.compile(
 _SPECIAL = re.compile(r"[\\`*_\[\]<]")
 
 
-def escape_markdown(text: str) -> str:
+def _escape(text: str) -> str:
     """Escape translated text so that Markdown shows it as it is."""
     return _SPECIAL.sub(r"\\\g<0>", text)
 
 
-def escape_cell(text: str) -> str:
-    """Escape translated text in a table cell."""
-    return escape_markdown(text).replace("|", "\\|")
-
-
-def read_inline(text: str, breaks: Sequence[tuple[str, bool]], labels: AbstractSet[str], draft: Draft) -> list[Node]:
-    r"""The nodes of a paragraph. Each "\n" stands for a line break; `breaks` holds its source and whether it is hard.
-
-    `labels` are the link definitions of the document.
-    """
-    return _Inline(text, breaks, labels, draft).read()
-
-
-def fold_label(label: str) -> str:
+def _fold(label: str) -> str:
     """Normalize the name of a link for comparison."""
     return " ".join(label.casefold().split())
 
 
 class _Inline:
+    r"""Reads the nodes of a paragraph. Each "\n" is a line break; `breaks` holds its source and whether it is hard.
+
+    `labels` are the link definitions of the document.
+    """
+
     def __init__(self, text: str, breaks: Sequence[tuple[str, bool]], labels: AbstractSet[str], draft: Draft):
         self._text, self._labels, self._draft = text, labels, draft
         self._breaks = iter(breaks)
@@ -107,7 +99,8 @@ class _Inline:
         elif match["tag"]:
             self._take_tag(match)
         elif match["alt"] is not None:
-            self._take_image(match)
+            alt = self._draft.add(list(read_words(match["alt"])), _escape)
+            tree.add(Fixed(("![", *alt, f"]{match['target']}"), separates=True))
         elif match["note"] or match["comment"]:
             tree.add(Fixed(self._restore(raw)))
         elif match["left"]:
@@ -129,7 +122,7 @@ class _Inline:
         places = self._ticks[size]
         following = bisect_right(places, match.start())
         if following == len(places):
-            self._tree.add(Words(match.group(), match.group()))
+            self._add_words(match.group())
             return match.end()
         end = places[following] + size
         raw = self._text[match.start() : end]
@@ -145,21 +138,17 @@ class _Inline:
         else:
             self._tree.open(name, raw)
 
-    def _take_image(self, match: re.Match[str]) -> None:
-        alt: list[Piece] = self._draft.add(list(read_words(match["alt"])), escape_markdown)
-        self._tree.add(Fixed(("![", *alt, f"]{match['target']}"), separates=True))
-
     def _take_link(self, match: re.Match[str]) -> int:
         """The end of a link with an address or a defined name; otherwise the bracket is text."""
         to = match["to"] or ""
         label = self._text[self._brackets.pop() : match.start()] if self._brackets else ""
-        defined = fold_label(label) in self._labels
+        defined = _fold(label) in self._labels
         if self._tree.is_open("[") and (to.startswith("(") or (to and to != "[]") or defined):
             own = not to or to == "[]"  # the name equals the text, which changes: write the name out
             self._tree.close("[", match.group(), f"][{label}]" if own else None)
             return match.end()
         self._tree.forget("[")
-        self._tree.add(Words("]", "]"))
+        self._add_words("]")
         return match.start() + 1
 
     def _take_stress(self, match: re.Match[str]) -> None:
@@ -179,7 +168,7 @@ class _Inline:
             size = 2 if left >= 2 else 1
             text = mark * size
             if after.isspace() or inside_word or left > 3:
-                self._tree.add(Words(text, text))
+                self._add_words(text)
             else:
                 self._tree.open(text, text, may_be_empty=False, unmatched=Words(text, text))
             left -= size
@@ -242,24 +231,15 @@ class _Line:
 
 def _guard_lines(text: str) -> str:
     """Escape line starts of a translated paragraph that would be list items, headings or quotations."""
-    return _LINE_START.sub(_guard, text)
-
-
-def _guard(match: re.Match[str]) -> str:
-    mark = match[2]
-    return f"{match[1]}{mark}\\" if mark[0].isdigit() else f"{match[1]}\\{mark}"
-
-
-def _line_end(text: str) -> str:
-    """The end of a line: trailing spaces, or the backslash of a hard break."""
-    spaces = text[len(text.rstrip()) :]
-    return spaces or ("\\" if text.endswith("\\") else "")
+    return _LINE_START.sub(
+        lambda found: f"{found[1]}{found[2]}\\" if found[2][0].isdigit() else rf"{found[1]}\{found[2]}", text
+    )
 
 
 class _Reader:
     def __init__(self, lines: Sequence[_Line], draft: Draft):
         self._lines, self._draft = lines, draft
-        self._labels = {fold_label(match[1]) for line in lines if (match := _DEFINITION.match(line.text))}
+        self._labels = {_fold(match[1]) for line in lines if (match := _DEFINITION.match(line.text))}
         self._pieces: list[Piece] = []
         self._paragraph: list[_Line] = []
         self._in_list = False
@@ -280,7 +260,8 @@ class _Reader:
             return at + 1
         if _FENCE.match(line.rest):
             return self._keep_until(at, self._end_of_fence(at))
-        if self._is_code(line):
+        is_indented = line.text.startswith(("    ", "\t")) and not self._paragraph and not self._in_list
+        if is_indented:  # code
             return self._keep_until(at, at + 1)
         if _HTML_BLOCK.match(line.rest):
             return self._read_html(at)
@@ -309,8 +290,8 @@ class _Reader:
         else:
             self._paragraph.append(line)
 
-    def _add(self, text: str, breaks: Sequence[tuple[str, bool]] = (), escape: Escape = escape_markdown) -> None:
-        nodes = read_inline(text, breaks, self._labels, self._draft)
+    def _add(self, text: str, breaks: Sequence[tuple[str, bool]] = (), escape: Escape = _escape) -> None:
+        nodes = _Inline(text, breaks, self._labels, self._draft).read()
         self._pieces += self._draft.add(nodes, escape, _guard_lines)
 
     def _flush(self) -> None:
@@ -321,7 +302,8 @@ class _Reader:
         note = _NOTE.match(lines[0].rest)
         marks = lines[0].marks + (note.group() if note else "")
         texts = [lines[0].text[len(marks) :], *(line.rest for line in lines[1:])]
-        ends = list(map(_line_end, texts))
+        # A line ends in spaces, or in the backslash of a hard break.
+        ends = [text[len(text.rstrip()) :] or ("\\" if text.endswith("\\") else "") for text in texts]
         breaks = [
             (end + line.end + following.marks, end.endswith(("  ", "\\")))
             for end, line, following in zip(ends, lines, lines[1:], strict=False)
@@ -347,10 +329,6 @@ class _Reader:
                 return place + 1
         return len(self._lines)
 
-    def _is_code(self, line: _Line) -> bool:
-        """Indented code: four spaces or a tab, not within a paragraph or a list."""
-        return line.text.startswith(("    ", "\t")) and not self._paragraph and not self._in_list
-
     def _read_html(self, at: int) -> int:
         """An HTML block: up to a blank line, or to its end mark if it may contain blank lines."""
         self._flush()
@@ -369,19 +347,15 @@ class _Reader:
         self._flush()
         head = at
         while at < len(self._lines) and (at <= head + 1 or "|" in self._lines[at].text):
-            line = self._lines[at]
-            if at == head + 1:
-                self._pieces.append(line.whole)
-            else:
-                self._read_row(line)
+            line, start = self._lines[at], len(self._lines[at].marks)
             at += 1
+            if at == head + 2:
+                self._pieces.append(line.whole)
+                continue
+            self._pieces.append(line.marks)
+            for end in [*(match.start() for match in _CELL_END.finditer(line.text, start)), len(line.text)]:
+                self._add(line.text[start:end], escape=lambda text: _escape(text).replace("|", "\\|"))
+                self._pieces.append(line.text[end : end + 1])
+                start = end + 1
+            self._pieces.append(line.end)
         return at
-
-    def _read_row(self, line: _Line) -> None:
-        start = len(line.marks)
-        self._pieces.append(line.marks)
-        for end in [*(match.start() for match in _CELL_END.finditer(line.text, start)), len(line.text)]:
-            self._add(line.text[start:end], escape=escape_cell)
-            self._pieces.append(line.text[end : end + 1])
-            start = end + 1
-        self._pieces.append(line.end)

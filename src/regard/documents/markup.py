@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from regard.text.words import word_texts, words
 
@@ -32,7 +32,7 @@ _KINDS = (
     r"\{\{[^{}\n]{1,60}\}\}",  # {{ name }}
     r"\$?\{[\w.:!,\[\]<>^+\#-]{0,40}\}",  # {} {0} {name:>8} ${name}
 )
-PROTECTED = re.compile("|".join(_KINDS))
+PROTECTED = re.compile(f"({'|'.join(_KINDS)})")
 """Addresses and placeholders, which a translation must not change."""
 
 
@@ -57,10 +57,9 @@ class Answer(Protocol):
 
 
 class Slot(Protocol):
-    """A part of a document that depends on the translations."""
+    """A part of a document that depends on the translations: `render` gets those of all texts."""
 
-    def render(self, answers: Sequence[Answer]) -> str:
-        """The content of the slot, given the translations of all texts."""
+    def render(self, answers: Sequence[Answer]) -> str: ...
 
 
 Piece = str | Slot
@@ -126,15 +125,19 @@ class Element:
 Node = Words | Fixed | Break | Element
 
 
-def source_of(nodes: Sequence[Node], answers: Sequence[Answer]) -> str:
-    """The source of the nodes, with translated attributes."""
-    found = []
+def as_pieces(raw: Raw) -> list[Piece]:
+    return [raw] if isinstance(raw, str) else list(raw)
+
+
+def source_of(nodes: Iterable[Node]) -> list[Piece]:
+    """The source of the nodes, with slots for translated attributes."""
+    found: list[Piece] = []
     for node in nodes:
         if isinstance(node, Element):
-            found += [fill(node.opening, answers), source_of(node.inside, answers), fill(node.closing, answers)]
+            found += [*as_pieces(node.opening), *source_of(node.inside), *as_pieces(node.closing)]
         else:
-            found.append(fill(node.raw, answers))
-    return "".join(found)
+            found += as_pieces(node.raw)
+    return found
 
 
 def has_letters(node: Node) -> bool:
@@ -150,23 +153,11 @@ def fixed(raw: Raw, text: str) -> Fixed:
     return Fixed(raw, said if len(word_texts(said)) <= MAX_SHOWN_WORDS else "", visible=bool(said))
 
 
-def split_protected(text: str) -> Iterator[tuple[str, bool]]:
-    """Split a text into pieces; True marks a piece that must not change."""
-    at = 0
-    for match in PROTECTED.finditer(text):
-        if at < match.start():
-            yield text[at : match.start()], False
-        yield match.group(), True
-        at = match.end()
-    if at < len(text):
-        yield text[at:], False
-
-
 def read_words(raw: str, decode: Callable[[str], str] = str) -> Iterator[Node]:
     """Nodes of running text; addresses and placeholders become fixed pieces."""
-    for piece, stays in split_protected(raw):
-        text = decode(piece)
-        yield fixed(piece, text) if stays else Words(piece, text)
+    for place, piece in enumerate(PROTECTED.split(raw)):
+        if piece:
+            yield fixed(piece, decode(piece)) if place % 2 else Words(piece, decode(piece))
 
 
 @dataclass
@@ -189,7 +180,6 @@ class Tree:
 
     @property
     def depth(self) -> int:
-        """Number of open elements."""
         return len(self._open)
 
     def add(self, *nodes: Node) -> None:
@@ -197,7 +187,6 @@ class Tree:
         (self._open[-1].inside if self._open else self.root).extend(nodes)
 
     def open(self, name: str, raw: Raw, *, may_be_empty: bool = True, unmatched: Node | None = None) -> None:
-        """Open an element."""
         unmatched = unmatched or Fixed(raw)
         if self.depth >= MAX_DEPTH:
             self.add(unmatched)
@@ -206,7 +195,6 @@ class Tree:
         self._names[name] += 1
 
     def is_open(self, name: str) -> bool:
-        """Whether an element of this name is open."""
         return self._names[name] > 0
 
     def innermost(self, *names: str) -> str:
@@ -218,9 +206,9 @@ class Tree:
         if not self.is_open(name):
             self.add(Fixed(raw))
             return
-        self._unmatch_until(lambda: self._open[-1].name == name)
+        self._unmatch_above(name)
         if len(self._open[-1].inside) > MAX_NODES:
-            self._splice()
+            self._unmatch()
             self.add(Fixed(raw))
             return
         top = self._pop()
@@ -229,20 +217,21 @@ class Tree:
     def forget(self, name: str) -> None:
         """Turn the innermost open element of this name into an unmatched tag."""
         if self.is_open(name):
-            self._unmatch_until(lambda: self._open[-1].name == name)
-            self._splice()
+            self._unmatch_above(name)
+            self._unmatch()
 
     def finish(self) -> list[Node]:
         """Return all nodes and reset the tree."""
-        self._unmatch_until(lambda: not self._open)
+        self._unmatch_above(None)
         nodes, self.root = self.root, []
         return nodes
 
-    def _unmatch_until(self, until: Callable[[], bool]) -> None:
-        while not until():
-            self._splice()
+    def _unmatch_above(self, name: str | None) -> None:
+        """Turn the elements inside the innermost one of this name, or all elements, into unmatched tags."""
+        while self._open and self._open[-1].name != name:
+            self._unmatch()
 
-    def _splice(self) -> None:
+    def _unmatch(self) -> None:
         top = self._pop()
         self.add(top.unmatched, *top.inside)
 
@@ -278,16 +267,6 @@ def read_tags(raw: str) -> list[Node]:
 # Marked text
 
 
-class Space(NamedTuple):
-    """Whether a mark has white space on either side."""
-
-    before: bool
-    after: bool
-
-
-NO_SPACE = Space(False, False)
-
-
 @dataclass
 class Box:
     """A mark and the source words that it encloses, `start` up to `end`; a mark without words has `start` = `end`."""
@@ -296,13 +275,15 @@ class Box:
     start: int
     end: int
     inside: list[Box] = field(default_factory=list)
-    space: Space = NO_SPACE
+    space_before: bool = False
+    space_after: bool = False
 
-    def walk(self) -> Iterator[Box]:
-        """The box and all boxes inside it."""
-        yield self
-        for box in self.inside:
-            yield from box.walk()
+
+def walk(boxes: Iterable[Box]) -> Iterator[Box]:
+    """The boxes and all boxes inside them."""
+    for box in boxes:
+        yield box
+        yield from walk(box.inside)
 
 
 @dataclass(frozen=True)
@@ -313,22 +294,17 @@ class Marked:
     size: int
     boxes: list[Box]
 
-    def all_boxes(self) -> Iterator[Box]:
-        """Every mark, at any depth."""
-        for box in self.boxes:
-            yield from box.walk()
-
     @property
     def needs_alignment(self) -> bool:
         """Whether placing the marks needs an alignment; line breaks are placed well enough by length."""
-        return any(not isinstance(box.node, Break) or box.node.required for box in self.all_boxes())
+        return any(not isinstance(box.node, Break) or box.node.required for box in walk(self.boxes))
 
 
 def mark(nodes: Sequence[Node]) -> Marked:
     """Join nodes into a text, with each run of white space as one space, and record their marks."""
     writer = _Writer()
     boxes = writer.write(nodes)
-    text = writer.text.rstrip()
+    text = "".join(writer.pieces).rstrip()
     found = words(text)
     return Marked(text, len(found), _count_words(boxes, [word.start for word in found], [word.end for word in found]))
 
@@ -353,15 +329,11 @@ class _Writer:
     """Joins the text of nodes; its boxes hold character positions."""
 
     def __init__(self) -> None:
-        self._pieces: list[str] = []
+        self.pieces: list[str] = []
         self._size = 0
         self._spaced = True  # the text ends in a space, or is empty
         self._new_word = False  # the next text starts a new word
         self._waiting: list[Box] = []  # marks whose following text is not known yet
-
-    @property
-    def text(self) -> str:
-        return "".join(self._pieces)
 
     def write(self, nodes: Sequence[Node]) -> list[Box]:
         boxes: list[Box] = []
@@ -369,7 +341,7 @@ class _Writer:
             if isinstance(node, Words):
                 self._add_text(node.text)
                 continue
-            box = Box(node, self._size, self._size, space=Space(self._spaced and self._size > 0, False))
+            box = Box(node, self._size, self._size, space_before=self._spaced and self._size > 0)
             boxes.append(box)
             if isinstance(node, Element):
                 box.inside = self.write(node.inside)
@@ -384,21 +356,17 @@ class _Writer:
     def _add_text(self, text: str) -> None:
         if not text:
             return
-        said = " ".join(text.split())
-        leads, trails = text[0].isspace(), text[-1].isspace()
+        said, leads = " ".join(text.split()), text[0].isspace()
         for box in self._waiting:
-            box.space = Space(box.space.before, leads)
-        if said:
-            self._waiting.clear()
+            box.space_after = leads
         if (leads or self._new_word) and not self._spaced:
             self._put(" ")
         if said:
+            self._waiting.clear()
             self._new_word = False
-            self._put(said)
-            if trails:
-                self._put(" ")
+            self._put(f"{said} " if text[-1].isspace() else said)
 
     def _put(self, text: str) -> None:
-        self._pieces.append(text)
+        self.pieces.append(text)
         self._size += len(text)
         self._spaced = text.endswith(" ")

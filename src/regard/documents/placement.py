@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.documents.markup import Alignment, Box, Break, Element, Fixed, Marked, has_letters
+from regard.documents.markup import Alignment, Box, Break, Element, Fixed, Marked, has_letters, walk
 from regard.text.words import word_texts
 
 OUTSIDE = 0.5
@@ -40,8 +40,8 @@ def place_marks(marked: Marked, target: Sequence[str], alignment: Alignment | No
     """
     known = alignment is not None and (len(alignment.source), len(alignment.target)) == (marked.size, len(target))
     links = _links(marked, len(target), alignment)
-    kept = [box for box in marked.all_boxes() if isinstance(box.node, Fixed) and box.start < box.end]
-    links, pinned = _pin(kept, target, links)
+    kept = [box for box in walk(marked.boxes) if isinstance(box.node, Fixed) and box.start < box.end]
+    links, pinned = _pin(kept, tuple(target), links)
     placer = _Placer(target, links, None if known else pinned)
     placed = placer.place(marked.boxes, (0, marked.size), (0, len(target)))
     return placed, pinned.difference(_replaced(placed))
@@ -63,63 +63,39 @@ def _links(marked: Marked, size: int, alignment: Alignment | None) -> Links:
     """The links of an alignment; without one, words are linked by their relative position."""
     if alignment is None or not alignment.links or not marked.size:
         return [((2 * place + 1) * marked.size // (2 * size), place) for place in range(size)] if marked.size else []
-    sources = _recount(len(alignment.source), marked.size)
-    targets = _recount(len(alignment.target), size)
+    # A tokenizer with unknown characters may count words differently than we do.
+    sources = [place * marked.size // len(alignment.source) for place in range(len(alignment.source))]
+    targets = [place * size // len(alignment.target) for place in range(len(alignment.target))]
     return sorted({(sources[s], targets[t]) for s, t in alignment.links if s < len(sources) and t < len(targets)})
 
 
-def _recount(theirs: int, ours: int) -> list[int]:
-    """Our position of each word of an alignment. A tokenizer with unknown characters may count words differently."""
-    if theirs == ours:
-        return list(range(ours))
-    return [place * ours // theirs for place in range(theirs)]
+def _pin(kept: Sequence[Box], target: tuple[str, ...], links: Links) -> tuple[Links, set[int]]:
+    """Link each fixed piece to its copy in the translation. Also returns the positions of these copies.
 
-
-def _pin(kept: Sequence[Box], target: Sequence[str], links: Links) -> tuple[Links, set[int]]:
-    """Link each fixed piece to its copy in the translation. Also returns the positions of these copies."""
+    A copy is a run of words that no other piece uses: one that is linked to the piece, else the first.
+    """
     linked: dict[int, list[int]] = defaultdict(list)
     for s, t in links:
         linked[s].append(t)
-    copies = _Copies(target)
-    pinned = Links()
-    for box in kept:
-        assert isinstance(box.node, Fixed)
-        text = tuple(word_texts(box.node.text))
-        if len(text) == box.end - box.start:  # else its words are joined to others, as in "pre%s"
-            start = copies.take(text, linked[box.start])
-            if start is not None:
-                pinned += [(box.start + place, start + place) for place in range(len(text))]
-    sources, taken = {s for s, _ in pinned}, {t for _, t in pinned}
+    texts = [tuple(word_texts(box.node.text)) for box in kept if isinstance(box.node, Fixed)]
+    runs: dict[tuple[str, ...], list[int]] = defaultdict(list)  # positions of runs of words, the first one last
+    for size in set(map(len, texts)):
+        for start in range(len(target) - size, -1, -1):
+            runs[target[start : start + size]].append(start)
+    sources, taken, pinned = set[int](), set[int](), Links()
+    for box, text in zip(kept, texts, strict=True):
+        size = len(text)
+        if size != box.end - box.start:  # its words are joined to others, as in "pre%s"
+            continue
+        preferred = [start for start in linked[box.start] if target[start : start + size] == text]
+        while preferred or runs[text]:
+            start = preferred.pop(0) if preferred else runs[text].pop()
+            if taken.isdisjoint(range(start, start + size)):
+                taken.update(range(start, start + size))
+                sources.update(range(box.start, box.end))
+                pinned += [(box.start + place, start + place) for place in range(size)]
+                break
     return [(s, t) for s, t in links if s not in sources and t not in taken] + pinned, taken
-
-
-class _Copies:
-    """Finds runs of words in a translation; each run is used once."""
-
-    def __init__(self, target: Sequence[str]):
-        self._target = tuple(target)
-        self._taken = [False] * len(target)
-        self._places: dict[int, dict[tuple[str, ...], list[int]]] = {}
-
-    def take(self, text: tuple[str, ...], preferred: Sequence[int]) -> int | None:
-        """The start of an unused run of these words: at a preferred position, else the first."""
-        places = self._runs(len(text)).get(text, [])
-        wanted = [start for start in preferred if self._target[start : start + len(text)] == text]
-        while wanted or places:
-            start = wanted.pop(0) if wanted else places.pop()
-            run = slice(start, start + len(text))
-            if not any(self._taken[run]):
-                self._taken[run] = [True] * len(text)
-                return start
-        return None
-
-    def _runs(self, size: int) -> dict[tuple[str, ...], list[int]]:
-        """All runs of this many words and their positions, last position first."""
-        if size not in self._places:
-            found = self._places[size] = defaultdict(list)
-            for start in range(len(self._target) - size, -1, -1):
-                found[self._target[start : start + size]].append(start)
-        return self._places[size]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -127,6 +103,8 @@ class _Copies:
 
 
 class _Placer:
+    """Places the marks of one text by the links between its words and those of its translation."""
+
     def __init__(self, target: Sequence[str], links: Links, replaceable: set[int] | None):
         """`replaceable`: target words that a fixed piece may replace; None: all words that translate it."""
         pairs = np.array(sorted(links), dtype=np.int64).reshape(-1, 2)
@@ -144,8 +122,10 @@ class _Placer:
         enclosing = [box for box in boxes if box.start < box.end]
         for box in sorted(enclosing, key=lambda box: not isinstance(box.node, Fixed)):
             span = self._span(box, home, room, taken_T)
-            if not span and has_letters(box.node):
-                span = self._neighbour(self._gap(box.start, home, room, closed_G), room, taken_T)
+            if not span and has_letters(box.node):  # its words have no translation, and it must not enclose nothing
+                gap = self._gap(box.start, home, room, closed_G)
+                beside = [place for place in (gap, gap - 1) if room[0] <= place < room[1] and not taken_T[place]]
+                span = next(((place, place + 1) for place in beside if self.is_word_T[place]), None)
             if span:
                 start, end = span
                 taken_T[start:end] = True
@@ -184,13 +164,6 @@ class _Placer:
         first, last = np.searchsorted(self.source, (start, end))
         targets = self.target[first:last]
         return targets[(targets >= room[0]) & (targets < room[1])]
-
-    def _neighbour(self, gap: int, room: Span, taken_T: NDArray[np.bool_]) -> Span | None:
-        """A word next to a gap, for an element whose words have no translation: else it would enclose nothing."""
-        for place in (gap, gap - 1):
-            if room[0] <= place < room[1] and not taken_T[place] and self.is_word_T[place]:
-                return place, place + 1
-        return None
 
     # Marks without words
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import add, eq, floordiv, ge, gt, le, lt, mod, mul, ne, sub
 
 from regard.documents.markup import Answer, Piece, fill, read_tags
-from regard.documents.plain import split_lines
-from regard.documents.segment import Draft, Segment
+from regard.documents.segment import Draft, Segment, split_lines
 from regard.errors import CorpusError
 
 BINARY = False
@@ -44,20 +44,24 @@ class _Entry:
         return {name: one for name, one in self.fields.items() if name.startswith("msgstr")}
 
     @property
-    def is_untranslated(self) -> bool:
-        """Whether it has no translation yet. The header, whose msgid is empty, does not count."""
-        return bool(self.fields["msgid"].text.strip()) and not any(form.text for form in self.forms.values())
+    def is_header(self) -> bool:
+        return not self.fields["msgid"].text and "msgctxt" not in self.fields and "msgstr" in self.fields
 
 
 def parse(source: str, draft: Draft, name: str) -> list[Piece]:
     """Split a catalogue into pieces."""
     lines = _LINE.findall(source)
     entries = list(_read_entries(lines, name))
-    singular = _singular_form(entries)
+    singular = 0  # index of the plural form for n = 1: in most languages the first, but not in all
+    header = next((entry.forms["msgstr"].text for entry in entries if entry.is_header), "")
+    if match := _PLURAL_FORMS.search(header):
+        with suppress(ValueError, ArithmeticError):  # no expression, or one that cannot be computed
+            singular = plural_form(match[1], 1)
     pieces: list[Piece] = []
     at = 0
     for entry in entries:
-        if entry.is_untranslated and (filled := _make_slot(entry, lines, singular, draft)):
+        to_translate = entry.fields["msgid"].text.strip() and not any(form.text for form in entry.forms.values())
+        if to_translate and (filled := _make_slot(entry, lines, singular, draft)):
             pieces += ["".join(lines[at : entry.start]), filled]
             at = max(one.end for one in entry.fields.values())
     return [*pieces, "".join(lines[at:])]
@@ -113,21 +117,6 @@ def _unescape(match: re.Match[str]) -> str:
     if match[1] or match[2]:
         return chr(int(match[1], 16) if match[1] else int(match[2], 8))
     return _NAMED.get(match[3], match[3])
-
-
-def _singular_form(entries: Sequence[_Entry]) -> int:
-    """Index of the plural form for n = 1; in most languages it is the first, but not in all."""
-    header = next((entry.forms["msgstr"].text for entry in entries if _is_header(entry)), "")
-    if match := _PLURAL_FORMS.search(header):
-        try:
-            return plural_form(match[1], 1)
-        except (ValueError, ArithmeticError):  # no expression, or one that cannot be computed
-            return 0
-    return 0
-
-
-def _is_header(entry: _Entry) -> bool:
-    return not entry.fields["msgid"].text and "msgctxt" not in entry.fields and "msgstr" in entry.forms
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -216,10 +205,11 @@ class _Filled:
         if not all(answers[number].text.strip() for number in segments):
             return self.source
         lost = {piece: None for number, segment in segments.items() for piece in segment.lost(answers[number])}
-        note = [f"# Regard: check {' '.join(map(_one_line, lost))}{self.ending}"] if lost else []
+        note = [f"# Regard: check {' '.join(' '.join(lost).split())}{self.ending}"] if lost else []
         made = [*note, *_mark_fuzzy(self.comments, self.ending), *self.texts]
         for name, pieces in self.forms:
-            made += _write_field(name, fill(pieces, answers), self.ending)
+            lines = [f'"{line.translate(_TO_ESCAPE)}"{self.ending}' for line in _LINE.findall(fill(pieces, answers))]
+            made += [f"{name} {lines[0]}"] if len(lines) == 1 else [f'{name} ""{self.ending}', *lines]
         return "".join(made) if self.source.endswith("\n") else "".join(made).removesuffix(self.ending)
 
 
@@ -252,12 +242,3 @@ def _mark_fuzzy(comments: Sequence[str], ending: str) -> list[str]:
             return marked
     place = next((place for place, line in enumerate(marked) if line.startswith("#|")), len(marked))
     return [*marked[:place], f"#, fuzzy{ending}", *marked[place:]]
-
-
-def _write_field(name: str, text: str, ending: str) -> list[str]:
-    strings = [f'"{line.translate(_TO_ESCAPE)}"{ending}' for line in re.findall(r"[^\n]*\n|[^\n]+", text)]
-    return [f"{name} {strings[0]}"] if len(strings) == 1 else [f'{name} ""{ending}', *strings]
-
-
-def _one_line(piece: str) -> str:
-    return " ".join(piece.split())

@@ -1,10 +1,13 @@
-"""One text of a document: the text to translate, and the source text that its translation becomes."""
+"""One text of a document: the text to translate, and the source that its translation becomes. Plain text files.
+
+In plain text every line is a text. Line ends, blank lines, indentation and trailing spaces stay as they are.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -18,12 +21,14 @@ from regard.documents.markup import (
     Marked,
     Node,
     Piece,
-    Raw,
     Words,
+    as_pieces,
     fill,
     has_letters,
     mark,
+    read_words,
     source_of,
+    walk,
 )
 from regard.documents.placement import Placed, place_marks
 from regard.text.words import words
@@ -49,24 +54,33 @@ class Segment:
         answer = answers[self.number]
         said = answer.text.split()
         if not said or said == self.marked.text.split():
-            return source_of(self.nodes, answers)
+            return fill(source_of(self.nodes), answers)
         target = words(answer.text)
         gaps = [one.end < other.start for one, other in pairwise(target)]
         texts = [word.text for word in target]
         placed, left_out = place_marks(self.marked, texts, answer.alignment)
         written = ["" if place in left_out else self.escape(text) for place, text in enumerate(texts)]
-        writing = _Writing(written, gaps, answers)
-        return self.finish(writing.write(placed, 0, len(target)))
+        return self.finish(_Writing(written, gaps, answers).write(placed, 0, len(target)))
 
     def lost(self, answer: Answer) -> tuple[str, ...]:
         """Addresses, placeholders, code and numbers that are missing from the translation."""
         kept = PROTECTED.findall(self.marked.text)
-        marked = [box.node.text for box in self.marked.all_boxes() if isinstance(box.node, Fixed) and box.node.text]
-        kept += [text for text in marked if text not in kept]
+        fixed = [box.node.text for box in walk(self.marked.boxes) if isinstance(box.node, Fixed) and box.node.text]
+        kept += [text for text in fixed if text not in kept]
         rest = self.marked.text
         for piece in kept:
             rest = rest.replace(piece, " ", 1)
-        return (*missing_pieces(kept, answer.text), *missing_numbers(rest, answer.text))
+        pieces = [piece for piece, times in Counter(kept).items() if answer.text.count(piece) < times]
+        return (*pieces, *(_numbers(rest) - _numbers(answer.text)).elements())
+
+
+_INSIDE_NUMBER = re.compile(r"(?<=\d)[\s.,'’](?=\d)")
+_NUMBER = re.compile(r"\d{1,40}")
+
+
+def _numbers(text: str) -> Counter[str]:
+    """Separators do not count: 1,000.5 and 1.000,5 are equal."""
+    return Counter(str(int(number)) for number in _NUMBER.findall(_INSIDE_NUMBER.sub("", text)))
 
 
 class _Writing:
@@ -99,9 +113,9 @@ class _Writing:
         node = one.box.node
         if not isinstance(node, Element):
             return fill(node.raw, self.answers)
-        if one.start == one.end and not node.may_be_empty:
-            return self.write(one.inside, one.start, one.end)
         inside = self.write(one.inside, one.start, one.end)
+        if one.start == one.end and not node.may_be_empty:
+            return inside
         closing = fill(node.closing, self.answers) if node.rewritten is None else node.rewritten
         return fill(node.opening, self.answers) + inside + closing
 
@@ -116,7 +130,7 @@ class _Writing:
         joined = [" "] if left else []
         for place, one in enumerate(points):
             parted = place and not _breaks(one) and not _breaks(points[place - 1])
-            if parted and (one.box.space.before or points[place - 1].box.space.after):
+            if parted and (one.box.space_before or points[place - 1].box.space_after):
                 joined.append(" ")
             joined.append(self._enclose(one))
         return "".join(joined) + " " * right
@@ -124,7 +138,7 @@ class _Writing:
 
 def _sides(points: Sequence[Placed], spaced: bool, first: bool, last: bool) -> tuple[bool, bool]:
     """Whether to write white space before and after marks between two words; a line break needs none."""
-    before, after = points[0].box.space.before, points[-1].box.space.after
+    before, after = points[0].box.space_before, points[-1].box.space_after
     if any(map(_breaks, points)):
         return (
             not first and not _breaks(points[0]) and (before or (spaced and _is_seen(points[0]))),
@@ -146,7 +160,7 @@ def _breaks(one: Placed) -> bool:
 
 def _is_seen(one: Placed) -> bool:
     """Whether readers see the mark, so that it has its own white space."""
-    fixed = [box.node for box in one.box.walk() if isinstance(box.node, Fixed)]
+    fixed = [box.node for box in walk([one.box]) if isinstance(box.node, Fixed)]
     return any(node.separates or node.visible for node in fixed)
 
 
@@ -166,13 +180,13 @@ class Draft:
         rest = deque(nodes)
         while True:
             while rest and not _is_content(rest[0]):
-                before += _raw(rest.popleft())
+                before += source_of([rest.popleft()])
             while rest and not _is_content(rest[-1]):
-                after += reversed(_raw(rest.pop()))
+                after += reversed(source_of([rest.pop()]))
             if len(rest) != 1 or not isinstance(element := rest[0], Element) or element.rewritten is not None:
                 break
-            before += _pieces(element.opening)
-            after += reversed(_pieces(element.closing))
+            before += as_pieces(element.opening)
+            after += reversed(as_pieces(element.closing))
             rest = deque(element.inside)
         if len(rest) > MAX_NODES:
             every = list(rest)
@@ -184,41 +198,28 @@ class Draft:
             self.segments.append(segment)
             before += [left, segment, right]
         else:
-            before += [piece for node in rest for piece in _raw(node)]
+            before += source_of(rest)
         return [*before, *reversed(after)]
 
 
 def _is_content(node: Node) -> bool:
     """Whether a node at the edge belongs to the text: words, or a fixed piece that is part of the sentence."""
-    return has_letters(node) or (isinstance(node, Fixed) and bool(node.text)) or _has_text(node)
-
-
-def _has_text(node: Node) -> bool:
     if isinstance(node, Element):
-        return any(map(_has_text, node.inside)) or any(isinstance(one, Fixed) and one.text for one in node.inside)
-    return isinstance(node, Words) and bool(node.text.strip())
-
-
-def _raw(node: Node) -> list[Piece]:
-    if isinstance(node, Element):
-        inside = [piece for one in node.inside for piece in _raw(one)]
-        return [*_pieces(node.opening), *inside, *_pieces(node.closing)]
-    return _pieces(node.raw)
-
-
-def _pieces(raw: Raw) -> list[Piece]:
-    return [raw] if isinstance(raw, str) else list(raw)
+        return any(map(_is_content, node.inside))
+    return not isinstance(node, Break) and bool(node.text.strip())
 
 
 _SPACE = re.compile(r"(?:\s|&nbsp;|&#160;|&#xa0;)*", re.IGNORECASE)
 
 
 def _strip(nodes: list[Node]) -> tuple[str, list[Node], str]:
-    """Split off the white space at the two ends."""
+    """Split off the white space at the two ends, at the start also where it is written as entities."""
     left = right = ""
     if isinstance(first := nodes[0], Words):
-        left, rest = _cut_space(first)
-        nodes[0] = Words(rest, first.text.lstrip())
+        match = _SPACE.match(first.raw) if first.raw != first.text else None
+        size = match.end() if match else len(first.raw) - len(first.raw.lstrip())
+        left = first.raw[:size]
+        nodes[0] = Words(first.raw[size:], first.text.lstrip())
     if isinstance(final := nodes[-1], Words):
         rest = final.raw.rstrip()
         right = final.raw[len(rest) :]
@@ -226,30 +227,22 @@ def _strip(nodes: list[Node]) -> tuple[str, list[Node], str]:
     return left, nodes, right
 
 
-def _cut_space(node: Words) -> tuple[str, str]:
-    """Split off leading white space, also where it is written as entities."""
-    match = _SPACE.match(node.raw) if node.raw != node.text else None
-    size = match.end() if match else len(node.raw) - len(node.raw.lstrip())
-    return node.raw[:size], node.raw[size:]
-
-
 # ---------------------------------------------------------------------------------------------------------------------
-# Pieces that are missing from a translation
+# Plain text
 
-_INSIDE_NUMBER = re.compile(r"(?<=\d)[\s.,'’](?=\d)")
-_NUMBER = re.compile(r"\d{1,40}")
+BINARY = False
 
-
-def missing_pieces(kept: list[str], text: str) -> list[str]:
-    """Pieces that occur less often in `text` than in `kept`."""
-    wanted = Counter(kept)
-    return [piece for piece, times in wanted.items() if text.count(piece) < times]
+_SEPARATORS = re.compile("(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029\t]+)")  # a tab separates columns
 
 
-def missing_numbers(source: str, text: str) -> list[str]:
-    """Numbers of `source` that are missing from `text`. Separators may differ: 1,000.5 and 1.000,5 are equal."""
-    return list((_numbers(source) - _numbers(text)).elements())
+def parse(source: str, draft: Draft, name: str) -> list[Piece]:
+    """Split a plain text into pieces."""
+    return split_lines(source, draft, read_words)
 
 
-def _numbers(text: str) -> Counter[str]:
-    return Counter(str(int(number)) for number in _NUMBER.findall(_INSIDE_NUMBER.sub("", text)))
+def split_lines(source: str, draft: Draft, read: Callable[[str], Iterable[Node]]) -> list[Piece]:
+    """Split text into pieces, with one text per line; `read` turns a line into nodes."""
+    pieces: list[Piece] = []
+    for place, part in enumerate(_SEPARATORS.split(source)):
+        pieces += [part] if place % 2 else draft.add(list(read(part)))
+    return pieces

@@ -56,7 +56,25 @@ def parse(source: str, draft: Draft, name: str) -> list[Piece]:
         if not source.strip():
             return [source]
         raise CorpusError(name, "no subtitles found; each begins like 00:00:01,000 --> 00:00:02,500", line=1)
-    return [source[: heads[0].start()], *add_cues(_cues(source, heads), draft)]
+    ends = [head.start() for head in heads[1:]] + [len(source)]
+    cues = [
+        make_cue(head.group(), source[head.end() : end], head[1], head[2])
+        for head, end in zip(heads, ends, strict=True)
+    ]
+    return [source[: heads[0].start()], *add_cues(cues, draft)]
+
+
+def make_cue(head: str, body: str, start: str, end: str) -> Cue:
+    """A cue from the source before its text, the text with white space around it, and its times as written."""
+    text = body.strip()
+    at = body.find(text)
+    return Cue(head + body[:at], text, body[at + len(text) :], _seconds(start), _seconds(end))
+
+
+def _seconds(time: str) -> float:
+    """From "01:02:03,500" or "02:03.500"."""
+    *whole, seconds = time.replace(",", ".").split(":")
+    return sum(int(part) * 60**place for place, part in enumerate(reversed(whole), 1)) + float(seconds)
 
 
 def add_cues(
@@ -66,25 +84,18 @@ def add_cues(
     for group in _sentences(cues):
         yield group[0].head
         if len(group) == 1:
-            yield from _speakers(group[0], draft, read, escape)
+            at, text = 0, group[0].text
+            for end in _NEXT_SPEAKER.finditer(text):  # the words of each speaker are a text
+                yield from draft.add(_read(text[at : end.start()], read), escape)
+                yield end.group()
+                at = end.end()
+            yield from draft.add(_read(text[at:], read), escape)
         else:
-            yield from draft.add(list(_joined(group, read)), escape)
+            nodes = _read(group[0].text, read)
+            for cue, following in pairwise(group):
+                nodes += [Break(cue.tail + following.head, required=True), *_read(following.text, read)]
+            yield from draft.add(nodes, escape)
         yield group[-1].tail
-
-
-def _cues(source: str, heads: list[re.Match[str]]) -> Iterator[Cue]:
-    ends = [match.start() for match in heads[1:]] + [len(source)]
-    for match, end in zip(heads, ends, strict=True):
-        body = source[match.end() : end]
-        text = body.strip()
-        start = body.find(text) if text else len(body)
-        tail = body[start + len(text) :]
-        yield Cue(match.group() + body[:start], text, tail, _seconds(match[1]), _seconds(match[2]))
-
-
-def _seconds(time: str) -> float:
-    hours, minutes, seconds = time.replace(",", ".").split(":")
-    return 3600 * int(hours) + 60 * int(minutes) + float(seconds)
 
 
 def _sentences(cues: Iterable[Cue]) -> Iterator[list[Cue]]:
@@ -112,23 +123,6 @@ def _continues(cue: Cue, following: Cue) -> bool:
     open_end = before.endswith(("...", "…")) or not re.search(r"[.!?:。！？♪][\"'”’»)\]]*$", before)
     first = next((letter for letter in after if letter.isalpha()), "")
     return open_end and (first.islower() or before.endswith(","))
-
-
-def _speakers(cue: Cue, draft: Draft, read: Callable[[str], list[Node]], escape: Escape) -> Iterator[Piece]:
-    """A cue that is no part of a longer sentence; the words of each speaker are a text."""
-    at = 0
-    for end in _NEXT_SPEAKER.finditer(cue.text):
-        yield from draft.add(_read(cue.text[at : end.start()], read), escape)
-        yield end.group()
-        at = end.end()
-    yield from draft.add(_read(cue.text[at:], read), escape)
-
-
-def _joined(group: list[Cue], read: Callable[[str], list[Node]]) -> Iterator[Node]:
-    yield from _read(group[0].text, read)
-    for cue, following in pairwise(group):
-        yield Break(cue.tail + following.head, required=True)
-        yield from _read(following.text, read)
 
 
 def _read(text: str, read: Callable[[str], list[Node]]) -> list[Node]:

@@ -8,18 +8,19 @@ translated words; time stamps inside a cue stay between them.
 from __future__ import annotations
 
 import re
-from html import escape, unescape
+from html import unescape
 
+from regard.documents.html import escape_text
 from regard.documents.markup import Break, Fixed, Node, Piece, Tree, Words, read_words
 from regard.documents.segment import Draft
-from regard.documents.subtitles import Cue, add_cues
+from regard.documents.subtitles import Cue, add_cues, make_cue
 from regard.errors import CorpusError
 
 BINARY = False
 
 _SIGNATURE = re.compile(r"WEBVTT(?=[ \t\r\n]|\Z)")
 _LINE = re.compile(r"[^\r\n]*+(?:\r\n|\n|\r)|[^\r\n]++")
-_TIME = r"(?:(\d{2,6}):)?([0-5]\d):([0-5]\d\.\d{3})"
+_TIME = r"((?:\d{2,6}:)?[0-5]\d:[0-5]\d\.\d{3})"
 _TIMES = re.compile(rf"[ \t]*{_TIME}[ \t]+-->[ \t]+{_TIME}(?=[ \t\r\n]|\Z)")
 _MARKUP = re.compile(
     r"(?P<break>(?<![ \t])[ \t]*+[\r\n]\s*)"
@@ -34,14 +35,8 @@ def parse(source: str, draft: Draft, name: str) -> list[Piece]:
         return [source]
     if not _SIGNATURE.match(source):
         raise CorpusError(name, "not WebVTT: the first line must be WEBVTT", line=1)
-    cues, rest = _read_cues(source)
-    return [*add_cues(cues, draft, _read_text, _escape), rest]
-
-
-def _read_cues(source: str) -> tuple[list[Cue], str]:
-    """The cues, each with all source since the cue before it, and the source after the last cue."""
     cues: list[Cue] = []
-    head: list[str] = []
+    head: list[str] = []  # all source since the last cue
     lines = _LINE.findall(source)[::-1]  # the next one is last
     while lines:
         head.append(lines.pop())
@@ -50,17 +45,10 @@ def _read_cues(source: str) -> tuple[list[Cue], str]:
         payload = []
         while lines and lines[-1].strip() and "-->" not in lines[-1]:
             payload.append(lines.pop())
-        body = "".join(payload)
-        text = body.strip()
-        leading, groups = body.find(text), times.groups()
-        before, after = "".join(head) + body[:leading], body[leading + len(text) :]
-        cues.append(Cue(before, text, after, _seconds(*groups[:3]), _seconds(*groups[3:])))
+        cues.append(make_cue("".join(head), "".join(payload), times[1], times[2]))
         head = []
-    return cues, "".join(head)
-
-
-def _seconds(hours: str | None, minutes: str, seconds: str) -> float:
-    return 3600 * int(hours or 0) + 60 * int(minutes) + float(seconds)
+    # Without ">", an escaped word cannot form an arrow, which would end the cue.
+    return [*add_cues(cues, draft, _read_text, escape_text), "".join(head)]
 
 
 def _read_text(text: str) -> list[Node]:
@@ -81,8 +69,3 @@ def _read_text(text: str) -> list[Node]:
             tree.open(match["name"], raw)
     tree.add(*read_words(text[at:]))
     return tree.finish()
-
-
-def _escape(text: str) -> str:
-    """Escape a translated word; without ">" it cannot form an arrow, which would end the cue."""
-    return escape(text, quote=False)
