@@ -42,7 +42,7 @@ def toy(arch: str, **changes: Any) -> ModelSettings:
 TOYS = {arch: toy(arch) for arch in presets("seq2seq")}
 SOURCELESS = {
     arch: dataclasses.replace(preset, layers=2, width=4 * preset.heads, ffn_width=8 * preset.heads)
-    for arch, preset in presets("language-model").items()
+    for arch, preset in presets("decoder").items()
 }
 """Models that write without a source."""
 
@@ -58,7 +58,7 @@ VARIANTS = {
 """Options of the Transformer that no preset takes."""
 
 
-VOCABULARIES = {"seq2seq": ("source_vocabulary", "target_vocabulary"), "language-model": ("vocabulary",)}
+VOCABULARIES = {"seq2seq": ("source_vocabulary", "target_vocabulary"), "decoder": ("vocabulary",)}
 """Sizes that the constructors of each kind of model take."""
 
 

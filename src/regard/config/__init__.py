@@ -237,7 +237,7 @@ class ModelSettings(CheckedSettings):
 
     section: ClassVar[str] = "model"
     kind: ClassVar[str] = ""
-    """What the network is: "seq2seq", "classifier", "tagger", "text-encoder" or "language-model"."""
+    """What the network is: "seq2seq", "classifier", "tagger", "text-encoder" or "decoder"."""
     network: ClassVar[str] = ""
     """Name of the network's class. It is in the module of the settings, unless the name has a module in front."""
     about: ClassVar[str] = ""

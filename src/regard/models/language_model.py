@@ -24,13 +24,13 @@ from regard.models.transformer_settings import BlockSettings
 class LanguageModelSettings(BlockSettings):
     """A decoder without a source; embeddings and output share one matrix."""
 
-    kind: ClassVar[str] = "language-model"
+    kind: ClassVar[str] = "decoder"
     network: ClassVar[str] = "LanguageModel"
     about: ClassVar[str] = (
         "the decoder of Attention Is All You Need (Vaswani et al. 2017) as a language model (Radford et al. 2018)"
     )
 
-    arch: str = "language-model"
+    arch: str = "transformer-lm"
     layers: Layers = 4
     """Number of decoder blocks."""
     width: EvenWidth = 256
@@ -46,7 +46,7 @@ class LanguageModelSettings(BlockSettings):
         return ACTIVATIONS_PER_UNIT * self.layers * self.width
 
 
-PRESETS: dict[str, ModelSettings] = {"language-model": LanguageModelSettings()}
+PRESETS: dict[str, ModelSettings] = {"transformer-lm": LanguageModelSettings()}
 
 
 class LanguageModel(Seq2Seq):
