@@ -8,6 +8,7 @@ TASKS = {
     "classify": "regard.tasks.classify",
     "tag": "regard.tasks.tag",
     "retrieve": "regard.tasks.retrieve",
+    "language-model": "regard.tasks.language_model",
 }
 """Tasks: the name in data.task and --task, and the package (or the single module of a plugin) with its `TASK`."""
 
@@ -49,6 +50,7 @@ ARCHITECTURES = {
     "text-encoder": "regard.models.transformer_settings",
     "bigru-crf": "regard.models.taggers",
     "transformer-crf": "regard.models.taggers",
+    "transformer-lm": "regard.models.language_model",
 }
 """Architectures: the preset to give as --arch, and the module that has it in its table PRESETS (see regard/models)."""
 

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from regard.cli import main
-from tests import reviews, small_knowledge, tagged
+from tests import reviews, small_knowledge, small_texts, tagged
 from tests.small_chats import chat_arguments, write_dialogues
 from tests.small_runs import train_arguments, write_corpus
 
@@ -161,6 +161,9 @@ OTHER_TASKS = {
     "tag": lambda folder, out: tagged.train_arguments(tagged.write_chunks(folder / "chunks.conll"), out, STEPS),
     "retrieve": lambda folder, out: small_knowledge.train_arguments(
         small_knowledge.write_questions(folder / "faq.tsv"), out, STEPS, "retrieve.word_dropout=0.2"
+    ),
+    "language-model": lambda folder, out: small_texts.train_arguments(
+        small_texts.write_texts(folder / "texts.txt"), out, STEPS
     ),
 }
 """Arguments that train a model for each of the tasks beside translation."""

@@ -16,7 +16,7 @@ from tests.surface.test_closures import ROOT, closure, ours
 
 MOST_MODULES = 59
 """Of ours, that importing the training of a task may import. Lower it when it falls."""
-MORE_MODULES = {"translate": 71, "chat": 75}
+MORE_MODULES = {"translate": 71, "chat": 75, "language-model": 65}
 """The same for tasks that need more: those that validate by a search import decoding too."""
 BUILD_ON = {"chat": {"translate"}}
 """Tasks that may import others."""
@@ -100,7 +100,7 @@ NO_TASKS = {
 def named_tasks(path: Path) -> set[str]:
     """The tasks outside its own folder that a file names in a string or imports from."""
     name, place = path.relative_to(ROOT).as_posix(), path.relative_to(ROOT).parts
-    own = place[1] if place[0] == "tasks" and len(place) > 2 else ""
+    own = place[1].replace("_", "-") if place[0] == "tasks" and len(place) > 2 else ""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Constant) and node.value in TASKS and (name, node.value) not in NO_TASKS:

@@ -1,0 +1,147 @@
+"""`regard write` and `regard perplexity`: texts by a language model, and how well it predicts given texts."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from regard.config import Corpus
+from regard.errors import SettingsError
+from regard.files import STDIN, read_input_lines, read_lines
+from regard.run import Run
+from regard.tasks.language_model.data import FORMATS, read_texts
+from regard.terminal import Command, Parser, add_set, add_setting, for_people, printable, search_settings, show_table
+
+if TYPE_CHECKING:
+    from regard.tasks.language_model.generator import TextScore
+
+SCORED_TOGETHER = 512
+
+
+def configure_write(parser: Parser) -> None:
+    """Add the options."""
+    parser.add_argument("run", metavar="RUN", help="the run folder")
+    parser.add_argument(
+        "beginning", metavar="TEXT|FILE|-", nargs="?", default="",
+        help="a beginning to continue, a file with one per line, or - for standard input (default: from nothing)",
+    )  # fmt: skip
+    parser.add_argument("--count", type=int, default=1, metavar="N", help="texts per beginning (default 1)")
+    parser.add_argument(
+        "--max-tokens", type=int, dest="search.max_length_extra", metavar="N", help="tokens to write at most"
+    )
+    add_setting(parser, "--temperature", "search.temperature", "X")
+    add_setting(parser, "--top-k", "search.top_k", "N")
+    add_setting(parser, "--top-p", "search.top_p", "X")
+    add_setting(parser, "--seed", "search.seed", "N")
+    add_setting(parser, "--beam", "search.beam_size", "N")
+    add_set(parser, "search.repetition_penalty=1.2")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per beginning")
+    parser.epilog = "regard settings search lists all search settings."
+
+
+def run_write(options: argparse.Namespace) -> int:
+    """Write texts."""
+    opened = Run.open(options.run).require("language-model")
+    search = search_settings(options, opened.recipe.search)
+    if options.count < 1:
+        raise SettingsError(f"--count must be at least 1, not {options.count}")
+    beginnings = _beginnings(options.beginning)
+    from regard.tasks.language_model.generator import load
+
+    generator = load(opened.folder)
+    if for_people() and len(beginnings) == options.count == 1 and not options.json and "beam_size" not in search:
+        for piece in generator.stream(beginnings[0], **search):
+            print(printable(piece), end="", flush=True)
+        print()
+        return 0
+    for text in generator.write(beginnings, nbest=options.count, **search):
+        if options.json:
+            print(json.dumps(text.as_dict(), ensure_ascii=False))
+        else:
+            print(*(one.text for one in (text, *text.alternatives)), sep="\n")
+    return 0
+
+
+def _beginnings(given: str) -> list[str]:
+    if given == "-":
+        return list(read_input_lines())
+    if given and len(given) < 256 and Path(given).is_file():
+        return list(read_lines(given))
+    return [given]
+
+
+def configure_perplexity(parser: Parser) -> None:
+    """Add the options."""
+    parser.add_argument("run", metavar="RUN", help="the run folder")
+    parser.add_argument("file", metavar="FILE", nargs="?", default="-", help=f"{FORMATS}; - is standard input")
+    parser.add_argument("--lines", action="store_true", help="print the log-probability and perplexity of each text")
+    parser.add_argument("--json", action="store_true", help="print a JSON object; with --lines, one per text")
+
+
+def run_perplexity(options: argparse.Namespace) -> int:
+    """Score texts."""
+    opened = Run.open(options.run).require("language-model")
+    from_stdin = options.file == "-"
+    texts = [line for line in read_input_lines() if line.strip()] if from_stdin else read_texts(Corpus(options.file))
+    if not texts:
+        raise SettingsError(f"{STDIN if from_stdin else options.file}: there is no text to score")
+    from regard.tasks.language_model.generator import load, sum_scores
+
+    generator = load(opened.folder)
+    scores: list[TextScore] = []
+    for first in range(0, len(texts), SCORED_TOGETHER):
+        some = texts[first : first + SCORED_TOGETHER]
+        found = generator.score(some)
+        scores += found
+        for text, score in zip(some, found, strict=True) if options.lines else ():
+            _show_line(text, score, as_json=options.json)
+        sys.stdout.flush()
+    if options.lines:
+        return 0
+    result = sum_scores(scores).as_dict() | {"texts": len(texts)}
+    if options.json:
+        print(json.dumps(result))
+        return 0
+    rows = [
+        ("perplexity per token", f"{result['perplexity']:.2f}", f"{result['tokens']:,} tokens"),
+        ("perplexity per word", f"{result['word_perplexity']:.2f}", f"{result['words']:,} words and ends of texts"),
+        ("bits per byte", f"{result['bits_per_byte']:.3f}", f"{result['bytes']:,} bytes"),
+    ]
+    show_table(["", "", f"on {len(texts):,} texts"], rows)
+    return 0
+
+
+def _show_line(text: str, score: TextScore, *, as_json: bool) -> None:
+    probability = -score.negative_log_likelihood
+    if as_json:
+        print(json.dumps({"text": text, "log_probability": probability, **score.as_dict()}, ensure_ascii=False))
+    else:
+        print(f"{probability:.4f}\t{score.as_dict()['perplexity']:.2f}\t{printable(text)}")
+
+
+COMMANDS = {
+    "write": Command(
+        "Write texts by a language model, or continue given beginnings. Tokens are sampled; --temperature 0 takes the\n"
+        "most probable token each time, --beam searches for the most probable text.",
+        configure_write,
+        run_write,
+        examples=(
+            "regard write runs/news 'The president'",
+            "regard write runs/news --count 5 --temperature 0.8 --seed 7",
+            "regard write runs/news beginnings.txt --max-tokens 40 --json",
+        ),
+    ),
+    "perplexity": Command(
+        "How well a language model predicts the texts of a file: perplexity per token and per word, bits per byte.\n"
+        "Only the last two can be compared between models with different vocabularies.",
+        configure_perplexity,
+        run_perplexity,
+        examples=(
+            "regard perplexity runs/news test.txt",
+            "regard perplexity runs/news candidates.txt --lines",
+        ),
+    ),
+}

@@ -1,0 +1,179 @@
+"""TextGenerator: texts written by a trained language model, and the probability that it gives to texts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch.nn import functional as F
+
+from regard.config import DataSettings, SearchSettings
+from regard.data.batches import in_batches, make_batch
+from regard.decoding.hypothesis import Hypothesis
+from regard.errors import RunError, SettingsError
+from regard.models.base import Seq2Seq
+from regard.run import Run
+from regard.tasks.generation import Searcher, SearchInput, check_search, spell
+from regard.tasks.language_model.data import windows
+from regard.tasks.seq2seq import perplexity
+from regard.text.tokenizer import Tokenizer
+
+__all__ = ["GeneratedText", "TextGenerator", "TextScore", "load", "sum_scores"]
+
+SCORED_TOKENS = 4096
+"""Tokens of a batch whose probabilities are computed at once."""
+WRITTEN_TOGETHER = 64
+"""Texts that are written at once."""
+
+
+@dataclass(frozen=True)
+class GeneratedText:
+    """A text that the model has written. It begins with the given beginning."""
+
+    beginning: str
+    text: str
+    score: float
+    """Log-probability of the text, divided by its length as the search settings say."""
+    tokens: tuple[str, ...]
+    finished: bool
+    """Whether the model ended the text itself; otherwise the limit of tokens did."""
+    alternatives: tuple[GeneratedText, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON. Alternatives are left out if there are none."""
+        found: dict[str, Any] = {"text": self.text, "score": round(self.score, 4), "finished": self.finished}
+        found["beginning"], found["tokens"] = self.beginning, list(self.tokens)
+        if self.alternatives:
+            found["alternatives"] = [{"text": one.text, "score": round(one.score, 4)} for one in self.alternatives]
+        return found
+
+
+class TextScore(NamedTuple):
+    """How well a text was predicted, with the counts that its perplexity is computed from."""
+
+    negative_log_likelihood: float
+    tokens: int
+    """Predicted tokens, including one EOS per window."""
+    words: int
+    """Words between spaces, and one more for the end of the text."""
+    bytes: int
+    """Of UTF-8, with one line end."""
+
+    def as_dict(self) -> dict[str, float]:
+        """Perplexity per token and per word, bits per byte, and the counts."""
+        loss = self.negative_log_likelihood
+        return {
+            "loss": loss / self.tokens,
+            "perplexity": perplexity(loss / self.tokens),
+            "word_perplexity": perplexity(loss / self.words),
+            "bits_per_byte": loss / math.log(2) / self.bytes,
+            "tokens": self.tokens,
+            "words": self.words,
+            "bytes": self.bytes,
+        }
+
+
+def sum_scores(scores: Sequence[TextScore]) -> TextScore:
+    """The score of several texts together."""
+    if not scores:
+        raise SettingsError("there is no text to score")
+    return TextScore(*map(sum, zip(*scores, strict=True)))
+
+
+class TextGenerator:
+    """A trained language model with its tokenizer. `regard.load` makes one from a run folder."""
+
+    def __init__(
+        self,
+        model: Seq2Seq,
+        tokenizer: Tokenizer,
+        search: SearchSettings | None = None,
+        max_length: int = DataSettings.max_length,
+    ):
+        """`max_length`: number of tokens of the windows in which long texts are scored, as in training."""
+        self.model, self.tokenizer, self.max_length = model, tokenizer, max_length
+        self.search = search or SearchSettings(sample=True)
+
+    def __repr__(self) -> str:
+        size = sum(parameter.numel() for parameter in self.model.parameters())
+        return f"<TextGenerator: {type(self.model).__name__}, {size:,} parameters, {self.tokenizer.size:,} tokens>"
+
+    def write(self, beginnings: str | Sequence[str] = "", *, nbest: int = 1, **search: Any) -> list[GeneratedText]:
+        """One text per beginning, which may be empty. Keywords override `search` settings, e.g. temperature=0.7.
+
+        With `nbest`, a text has this many less one alternatives: other samples, or the next best of a beam.
+        """
+        beginnings = [beginnings] if isinstance(beginnings, str) else list(beginnings)
+        settings = self._settings(search)
+        check_search(settings, nbest, False)
+        searcher = Searcher([self.model], self.tokenizer, self.tokenizer, settings)
+        written: list[GeneratedText] = []
+        for first in range(0, len(beginnings), WRITTEN_TOGETHER):
+            inputs = [self._input(text) for text in beginnings[first : first + WRITTEN_TOGETHER]]
+            for given, found in zip(inputs, searcher.search(inputs, nbest), strict=True):
+                best, *others = (self._text(given.text, hypothesis) for hypothesis in found[:nbest])
+                written.append(replace(best, alternatives=tuple(others)))
+        return written
+
+    def stream(self, beginning: str = "", **search: Any) -> Iterator[str]:
+        """The text in pieces as it is written, by greedy search or sampling; the beginning is the first of them."""
+        settings = self._settings(search)
+        check_search(settings, 1, False)
+        if settings.beam_size > 1 and not settings.sample:
+            raise SettingsError("a beam search knows its text only at the end: stream greedily, or sample")
+        searcher = Searcher([self.model], self.tokenizer, self.tokenizer, settings)
+        return spell(searcher.stream(self._input(beginning)), self.tokenizer)
+
+    @torch.no_grad()
+    def score(self, texts: Sequence[str]) -> list[TextScore]:
+        """The negative log-likelihood of each text, by teacher forcing. Long texts are scored in windows."""
+        texts = [self.tokenizer.normalize(text) for text in texts]
+        encoded = self.tokenizer.encode_many(list(texts))
+        parts = [(place, part) for place, ids in enumerate(encoded) for part in windows(ids, self.max_length) or [()]]
+        losses, tokens = [0.0] * len(texts), [0] * len(texts)
+        for index in in_batches([len(part) + 1 for _, part in parts], SCORED_TOKENS):
+            for number, loss in zip(index, self._losses([list(parts[one][1]) for one in index]), strict=True):
+                place, part = parts[number]
+                losses[place] += loss
+                tokens[place] += len(part) + 1
+        return [
+            TextScore(loss, count, len(text.split()) + 1, len(text.encode()) + 1)
+            for text, loss, count in zip(texts, losses, tokens, strict=True)
+        ]
+
+    def _losses(self, ids: Sequence[list[int]]) -> list[float]:
+        """The summed negative log-likelihood of each row, with its EOS."""
+        pad = self.tokenizer.pad
+        batch = make_batch([([], row) for row in ids], pad, pad).to(self.model.output.weight.device)
+        real_BT = batch.target_mask_BT
+        logits_NV = self.model.output(self.model.hidden(batch.source, batch.target_input_BT)[real_BT])
+        loss_N = F.cross_entropy(logits_NV.float(), batch.target_output_BT[real_BT], reduction="none")
+        loss_B = loss_N.new_zeros(len(ids)).index_add_(0, real_BT.nonzero()[:, 0], loss_N)
+        return loss_B.tolist()
+
+    def _settings(self, search: dict[str, Any]) -> SearchSettings:
+        """A beam was asked for: then the text is searched, not sampled."""
+        if search.get("beam_size", 1) > 1:
+            search = {"sample": False} | search
+        return replace(self.search, **search)
+
+    def _input(self, beginning: str) -> SearchInput:
+        return SearchInput(beginning, [], tuple(self.tokenizer.encode(beginning)))
+
+    def _text(self, beginning: str, found: Hypothesis) -> GeneratedText:
+        tokens = tuple(map(self.tokenizer.token, found.tokens))
+        return GeneratedText(beginning, self.tokenizer.decode(found.tokens), found.score, tokens, found.ended)
+
+
+def load(run: str | Path, *others: str | Path) -> TextGenerator:
+    """Open the run folder of a language model."""
+    opened = Run.open(run).require("language-model")
+    if others:
+        raise RunError(f"{others[0]}: language models cannot form an ensemble; give one run")
+    model, recipe = opened.load_network(), opened.recipe
+    assert isinstance(model, Seq2Seq)
+    return TextGenerator(model, opened.tokenizers[0], recipe.search, recipe.data.max_length)

@@ -1,0 +1,186 @@
+"""Training of language models: the plan, batches of texts by teacher forcing, perplexity of the held-out texts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from regard.config import Recipe
+from regard.data.batches import Batch, Index, make_batch
+from regard.models.base import Network, Seq2Seq
+from regard.run import Run
+from regard.tasks.language_model.data import TextData, TextExamples, open_texts, prepare_texts
+from regard.tasks.language_model.generator import GeneratedText, TextGenerator, sum_scores
+from regard.tasks.seq2seq import TeacherForcing, perplexity
+from regard.tasks.training import Json, Log, Scored, Tables, Training, Workload
+from regard.training.device import Machine
+from regard.training.distributed import ProcessGroup
+from regard.training.flops import pair_amounts
+from regard.training.plan import (
+    CHARACTERS_PER_TOKEN,
+    PlannedSetting,
+    choose_learning_rate,
+    choose_length,
+    choose_precision,
+    leave_given,
+    steps_per_epoch,
+)
+from regard.training.trainer import Validation
+
+EPOCHS = 20
+"""After which a model of a small corpus has long overfitted."""
+HELD_OUT_TEXTS = 200
+SAMPLES = 3
+"""Texts that are continued at each validation."""
+SHOWN_SAMPLES = 20
+"""Texts that are continued for the report."""
+BEGINNING_WORDS = 3
+"""Words of a held-out text that are given to continue it."""
+
+
+def make_plan(examples: TextExamples, machine: Machine, given: Tables) -> list[PlannedSetting]:
+    """Choose the settings that `given` leaves open."""
+    tokens = len(examples) * (examples.mean_characters / CHARACTERS_PER_TOKEN + 1)
+    train = given.get("train", {})
+    muon = train.get("optimizer") != "adam" and not train.get("fsdp")
+    batch = 2048 if tokens < 5e6 else 4096
+    epoch = steps_per_epoch(tokens, train.get("batch_tokens") or batch)
+    every = min(max(epoch, 100), 2000)
+    choices = [
+        *_model(tokens, given.get("model", {}).get("width", 0)),
+        *choose_precision(machine),
+        *choose_learning_rate(3e-3 if muon else 1e-3, 50, 0.4, muon=muon),
+        PlannedSetting("train.zero_init_residual", True, "sub-layers add nothing at first: needs fewer steps"),
+        PlannedSetting("train.batch_tokens", batch, "little data: many small steps" if batch == 2048 else "much data"),
+        *choose_length(epoch, validate_every=every, patience=4, max_steps=max(EPOCHS * epoch, 10 * every)),
+    ]
+    return leave_given(choices, given)
+
+
+def _model(tokens: float, given_width: int) -> Iterator[PlannedSetting]:
+    much = f"about {tokens / 1e6:.1f} million tokens"
+    vocabulary = 2000 if tokens < 2e5 else 6000 if tokens < 5e6 else 16_000
+    yield PlannedSetting("tokenizer.vocab_size", vocabulary, f"{much}: few enough that each subword is seen often")
+    width = given_width or (128 if tokens < 2e5 else 256 if tokens < 2e7 else 512)
+    reason = f"{much}: a larger network overfits"
+    yield PlannedSetting("model.layers", 2 if tokens < 2e5 else 4 if tokens < 2e7 else 6, reason)
+    yield PlannedSetting("model.width", width, reason)
+    yield PlannedSetting("model.ffn_width", 4 * width, "four times the width, as in the paper")
+    yield PlannedSetting("model.heads", max(width // 64, 1), "heads of 64, as in the paper")
+    dropout = 0.3 if tokens < 2e6 else 0.2 if tokens < 2e7 else 0.1
+    yield PlannedSetting("model.dropout", dropout, "the less data, the more dropout")
+
+
+class LanguageModelTrainUnit(TeacherForcing):
+    """Batches of windows of texts, validated by perplexity."""
+
+    def __init__(self, recipe: Recipe, data: TextData, model: Seq2Seq, group: ProcessGroup | None = None):
+        store = data.train
+        super().__init__(recipe, (np.zeros_like(store.tokens), store.tokens), store.weights, model, group)
+        self.data = data
+
+    def batch(self, position: int) -> Batch:
+        """The windows at this position of the stream; the source side is empty."""
+        return self._join(self.stream.at(position))
+
+    def largest(self) -> Batch:
+        """The largest batch of the first epoch, padding included."""
+        return self._join(self.largest_of(lambda index: len(index) * (int(self.lengths[1][index].max()) + 1)))
+
+    def validate(self, model: Seq2Seq) -> Validation:
+        """Perplexity of the validation texts; the beginnings of the first of them, continued."""
+        recipe, data = self.recipe, self.data
+        generator = TextGenerator(model, data.tokenizer, recipe.search, recipe.data.max_length)
+        mine = generator.score(self.group.share(data.valid))
+        losses, tokens = [one.negative_log_likelihood for one in mine], [one.tokens for one in mine]
+        total, count = self.group.sum(sum(losses), float(sum(tokens)))
+        scores = {"loss": total / count, "perplexity": perplexity(total / count)}
+        samples = [
+            {"source": one.beginning, "output": one.text, "reference": text}
+            for text, one in zip(data.valid, continue_texts(generator, data.valid[:SAMPLES]), strict=False)
+        ]
+        return Validation(scores, -scores["loss"], samples, loss=scores["loss"])
+
+    def _join(self, index: Index) -> Batch:
+        pad = self.data.tokenizer.pad
+        return make_batch([([], self.data.train[int(place)][0][0]) for place in index], pad, pad, index)
+
+
+def continue_texts(generator: TextGenerator, texts: Sequence[str]) -> list[GeneratedText]:
+    """The first words of each text, continued by the model."""
+    return generator.write([" ".join(text.split()[:BEGINNING_WORDS]) for text in texts])
+
+
+class LanguageModelTraining(Training[TextExamples, TextData]):
+    """From files of texts to a language model."""
+
+    def read(self, recipe: Recipe) -> TextExamples:
+        """Read the files."""
+        return TextExamples(recipe.data, recipe.train.seed)
+
+    def plan(self, examples: TextExamples, machine: Machine, given: Tables, where: str) -> list[PlannedSetting]:
+        """By the number of tokens."""
+        return make_plan(examples, machine, given)
+
+    def sizes(self, recipe: Recipe, examples: TextExamples) -> dict[str, int]:
+        """The vocabulary has the size that the settings ask for."""
+        return {"vocabulary": recipe.tokenizer.vocab_size}
+
+    def workload(self, recipe: Recipe, examples: TextExamples) -> Workload:
+        """Texts of mean length, without a source."""
+        length = examples.mean_characters / CHARACTERS_PER_TOKEN + 1
+        amounts = {unit: len(examples) * count for unit, count in pair_amounts(1, 1, round(length)).items()}
+        passes = 2 if recipe.train.r_drop else 1
+        return Workload(amounts, length, passes, steps_per_epoch(len(examples) * length, recipe.train.batch_tokens))
+
+    def prepare(self, run: Run, recipe: Recipe, examples: TextExamples, log: Log, base: Run | None) -> None:
+        """Vocabulary, token ids and held-out texts."""
+        prepare_texts(run, recipe, examples, log, base)
+
+    def open_data(self, run: Run, log: Log) -> TextData:
+        """From the run's own folder."""
+        return open_texts(run)
+
+    def train_unit(
+        self, recipe: Recipe, data: TextData, model: Network, group: ProcessGroup | None = None
+    ) -> LanguageModelTrainUnit:
+        """Batches of texts."""
+        assert isinstance(model, Seq2Seq)
+        return LanguageModelTrainUnit(recipe, data, model, group)
+
+    def expected_initial_loss(self, recipe: Recipe, data: TextData) -> float:
+        """A little more than the loss of uniform guessing: a new model is worse than that."""
+        return 2.0 + math.log(data.tokenizer.size)
+
+    def card(self, recipe: Recipe, data: TextData, base: Run | None) -> Json:
+        """Vocabulary and numbers of texts. A long text counts as several in training: one per window."""
+        return {
+            "vocabulary": data.tokenizer.size,
+            "texts": {"train": len(data.train), "valid": len(data.valid), "test": len(data.test)},
+        }
+
+    def score(self, predictor: TextGenerator, examples: Sequence[str]) -> Scored:
+        """Perplexity of the texts; some of them, continued from their first words."""
+        scores = sum_scores(predictor.score(examples)).as_dict() | {"texts": len(examples)}
+        some = examples[:SHOWN_SAMPLES]
+        return Scored(scores, list(zip(some, continue_texts(predictor, some), strict=True)))
+
+    def held_out(self, data: TextData) -> list[Json]:
+        """Texts of the test part, or of the validation part if there is none."""
+        return [{"text": text} for text in (data.test or data.valid)[:HELD_OUT_TEXTS]]
+
+    def result_line(self, part: str, scores: Json) -> str:
+        """Perplexity per token and per word, bits per byte."""
+        return (
+            f"perplexity {scores['perplexity']:.2f} per token, {scores['word_perplexity']:.1f} per word;  "
+            f"{scores['bits_per_byte']:.3f} bits per byte  on {scores['texts']:,} texts"
+        )
+
+    def complete(self, run: Run, data: TextData) -> None:
+        """Close the store."""
+        data.train.close()
+
+
+TRAINING = LanguageModelTraining()

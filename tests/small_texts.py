@@ -1,0 +1,26 @@
+"""Small language models, for tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from regard.data.builtin import read_texts
+
+SETTINGS = [
+    "tokenizer.vocab_size=300", "model.layers=2", "model.width=32", "model.heads=2", "model.ffn_width=64",
+    "train.batch_tokens=512", "train.warmup_steps=5", "train.learning_rate=0.005", "train.log_every=2",
+    "train.validate_every=6", "train.checkpoint_every=5", "train.precision=float32", "search.max_length_extra=20",
+]  # fmt: skip
+
+
+def write_texts(path: Path, count: int = 300) -> Path:
+    """English sentences of the phrasebook, one per line."""
+    texts = [text for text, _ in zip(read_texts("phrasebook"), range(count), strict=False)]
+    path.write_text("\n".join(texts) + "\n", encoding="utf-8")
+    return path
+
+
+def train_arguments(texts: Path, out: Path, *settings: str) -> list[str]:
+    """Arguments of `regard train` for such a run."""
+    arguments = ["train", "--task", "language-model", str(texts), "--out", str(out)]
+    return arguments + [word for setting in (*SETTINGS, *settings) for word in ("--set", setting)]
