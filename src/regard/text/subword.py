@@ -16,21 +16,10 @@ import sentencepiece
 
 from regard import config
 from regard.errors import TokenizerError, VocabularySizeError, VocabularyTooSmallError
-from regard.text.tokenizer import (
-    EOS,
-    FIRST_SPECIALS,
-    LONGEST_LINE,
-    SOS,
-    SPACE_MARK,
-    SPECIAL_COUNT,
-    UNK,
-    Tokenizer,
-    spell,
-)
+from regard.text.tokenizer import EOS, FIRST_TOKEN, LONGEST_LINE, SOS, SPACE_MARK, SPECIAL_COUNT, UNK, Tokenizer, spell
 
 BYTE_COUNT = 256
-FIRST_TOKEN = len(FIRST_SPECIALS)
-"""First id after the special tokens: symbols if there are any, then the 256 bytes, the alphabet and the subwords."""
+"""Bytes have the first ids after the special tokens and symbols; the alphabet and the subwords follow."""
 THREADS = 8
 """Fixed, because the unigram vocabulary depends on the number of threads (not on the cores); that of BPE does not."""
 LEAST_SHARE = 0.98
@@ -42,6 +31,8 @@ QUIET = 2
 class SubwordTokenizer(Tokenizer):
     """A SentencePiece model, with PAD appended to its ids."""
 
+    stores_tokens = False
+
     def __init__(self, kind: str, lowercase: bool, model: bytes):
         """`model` is the content of a SentencePiece file made by `train`."""
         self.model = model
@@ -49,7 +40,7 @@ class SubwordTokenizer(Tokenizer):
         ids = list(range(FIRST_TOKEN, self._processor.get_piece_size()))
         tokens: list[str] = self._processor.id_to_piece(ids)
         # Of each token from FIRST_TOKEN on: the order of merges in BPE, log-probabilities in unigram.
-        self.scores: list[float] = self._processor.get_score(ids)
+        self.scores = self._processor.get_score(ids)
         self.first_byte = next((id for id in ids if self._processor.is_byte(id)), FIRST_TOKEN)
         symbols = tokens[: self.first_byte - FIRST_TOKEN]
         single_bytes = [bytes([byte]) for byte in range(BYTE_COUNT)]
@@ -62,12 +53,6 @@ class SubwordTokenizer(Tokenizer):
 
     def encode_many(self, texts: list[str]) -> list[list[int]]:
         return self._processor.encode([self.normalize(text) for text in texts])
-
-    def _scores(self) -> list[float]:
-        return self.scores
-
-    def _header(self) -> dict[str, list[str]]:
-        return {"symbols": list(self.symbols)} if self.symbols else {}
 
 
 def train(lines: list[str], settings: config.TokenizerSettings) -> SubwordTokenizer:
@@ -165,7 +150,8 @@ class MappedTokenizer(Tokenizer):
         super().__init__("sentencepiece", False, tokens, spellings)
         self.model = model
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        self._ids = {token: id for id, token in enumerate(tokens, start=len(FIRST_SPECIALS))}
+        self.scores = self._processor.get_score(list(range(self._processor.get_piece_size())))
+        self._ids = {token: id for id, token in enumerate(tokens, start=FIRST_TOKEN)}
 
     def normalize(self, text: str) -> str:
         """The text as `decode` gives it back."""
@@ -183,12 +169,6 @@ class MappedTokenizer(Tokenizer):
         if (found := _LANGUAGE.match(text)) and found[1] in self._ids:
             return found[1], text[found.end() :]
         return "", text
-
-    def _scores(self) -> list[float]:
-        return self._processor.get_score(list(range(self._processor.get_piece_size())))
-
-    def _header(self) -> dict[str, list[str]]:
-        return {"tokens": list(self.tokens[len(FIRST_SPECIALS) : -1])}
 
 
 def load_mapped(path: Path, tokens: Sequence[str]) -> MappedTokenizer:

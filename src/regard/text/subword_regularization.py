@@ -10,12 +10,12 @@ import functools
 import math
 import random
 from bisect import bisect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, pairwise
 
 from regard.errors import TokenizerError
-from regard.text.subword import BYTE_COUNT, FIRST_TOKEN, SubwordTokenizer
-from regard.text.tokenizer import SPACE_MARK, Tokenizer, find_symbols
+from regard.text.subword import BYTE_COUNT, SubwordTokenizer
+from regard.text.tokenizer import FIRST_TOKEN, SPACE_MARK, Tokenizer, find_symbols
 
 REMEMBERED_WORDS = 1 << 16
 """Number of words whose deterministic part is cached, since the same words occur again and again."""
@@ -36,18 +36,14 @@ def resample(tokenizer: Tokenizer, ids: Sequence[int], strength: float, generato
     text = tokenizer.decode(ids)
     if not strength:
         return tokenizer.encode(text)
-    return _resampler(tokenizer).encode(text, strength, generator.random)
-
-
-@functools.lru_cache(maxsize=4)  # the two tokenizers of a run
-def _resampler(tokenizer: Tokenizer) -> _Resampler:
     if not isinstance(tokenizer, SubwordTokenizer):
         raise TokenizerError(
             'tokenizer.subword_regularization needs subwords; set it to 0, or tokenizer.kind to "bpe" or "unigram"'
         )
-    return _Resampler(tokenizer)
+    return _Resampler(tokenizer).encode(text, strength, generator.random)
 
 
+@functools.lru_cache(maxsize=4)  # the two tokenizers of a run
 class _Resampler:
     def __init__(self, tokenizer: SubwordTokenizer):
         self.first_byte = tokenizer.first_byte
@@ -61,24 +57,18 @@ class _Resampler:
     def encode(self, text: str, strength: float, draw: Draw) -> list[int]:
         ids: list[int] = []
         for word in text.split(" ") if text else ():
-            for part in self._parts(SPACE_MARK + word):
-                ids += self._cut(part, strength, draw)
+            marked = SPACE_MARK + word
+            for part in [marked] if self.symbol is None else filter(None, self.symbol.split(marked)):
+                if part in self.symbols:
+                    ids.append(self.symbols[part])
+                    continue
+                for token in self.cut(part, strength, draw):
+                    id = self.ids.get(token)
+                    if id is None:  # a character outside the alphabet
+                        ids.extend(self.first_byte + byte for byte in token.encode())
+                    else:
+                        ids.append(id)
         return ids
-
-    def _parts(self, word: str) -> list[str]:
-        """The word, split at the symbols in it."""
-        return [word] if self.symbol is None else list(filter(None, self.symbol.split(word)))
-
-    def _cut(self, word: str, strength: float, draw: Draw) -> Iterator[int]:
-        if word in self.symbols:
-            yield self.symbols[word]
-            return
-        for token in self.cut(word, strength, draw):
-            id = self.ids.get(token)
-            if id is None:  # a character outside the alphabet
-                yield from (self.first_byte + byte for byte in token.encode())
-            else:
-                yield id
 
 
 class BpeDropout:
@@ -90,7 +80,9 @@ class BpeDropout:
     def __init__(self, scores: Mapping[str, float]):
         """`scores` decrease in the order in which the merges were learned."""
         self.rank = {token: -score for token, score in scores.items()}
-        self.plain = functools.lru_cache(maxsize=REMEMBERED_WORDS)(self._plain)  # without dropout
+        self.plain = functools.lru_cache(maxsize=REMEMBERED_WORDS)(
+            lambda word: self._merge(word, len(word), lambda: len(word))  # without dropout
+        )
 
     def cut(self, word: str, drop: float, draw: Draw) -> list[str]:
         """The tokens of a word."""
@@ -104,9 +96,6 @@ class BpeDropout:
         if first >= len(word) - len(plain):  # nothing is dropped before the last merge of plain BPE
             return plain
         return self._merge(word, first, shown)
-
-    def _plain(self, word: str) -> list[str]:
-        return self._merge(word, len(word), lambda: len(word))
 
     def _merge(self, word: str, left: int, shown: Callable[[], int]) -> list[str]:
         """Merge; `left` pairs are considered before the first dropped one."""

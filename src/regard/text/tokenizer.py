@@ -18,7 +18,7 @@ import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from regard.errors import TokenizerError
 from regard.files import write_atomically
@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 
 EOS, UNK, SOS = 0, 1, 2
 FIRST_SPECIALS = ("</s>", "<unk>", "<s>")
+FIRST_TOKEN = len(FIRST_SPECIALS)
+"""First id after the special tokens."""
 PAD_TOKEN = "<pad>"
-SPECIAL_COUNT = len(FIRST_SPECIALS) + 1
+SPECIAL_COUNT = FIRST_TOKEN + 1
 
 SPACE_MARK = "▁"
 """Represents a space inside a token."""
@@ -86,6 +88,10 @@ class Tokenizer(ABC):
 
     model = b""
     """The content of a SentencePiece file, for kinds that have one."""
+    stores_tokens = True
+    """Whether the header lists the tokens, because nothing else does."""
+    scores: Sequence[float] = ()
+    """Scores that decide between tokens, besides their order."""
 
     def __init__(
         self,
@@ -104,17 +110,8 @@ class Tokenizer(ABC):
         self.lowercase = lowercase
         self.symbols = tuple(symbols)
         self.tokens = (*FIRST_SPECIALS, *tokens, PAD_TOKEN)
+        self.size, self.pad = len(self.tokens), len(self.tokens) - 1
         self._spellings = (b"", unknown.encode(), b"", *spellings, b"")
-
-    @property
-    def size(self) -> int:
-        """Number of ids, the special ones included."""
-        return len(self.tokens)
-
-    @property
-    def pad(self) -> int:
-        """The id of PAD: the last one."""
-        return len(self.tokens) - 1
 
     def token(self, id: int) -> str:
         """The text of a token for display: spaces are "▁", bytes "<0xE2>", special tokens are in angle brackets."""
@@ -163,12 +160,16 @@ class Tokenizer(ABC):
 
     def hash(self) -> str:
         """Hash of everything that determines the ids of a text; a saved copy has the same."""
-        content = json.dumps([self.kind, self.lowercase, self.tokens, self._scores()])
+        content = json.dumps([self.kind, self.lowercase, self.tokens, list(self.scores)])
         return hashlib.sha256(content.encode()).hexdigest()
 
     def files(self, name: str) -> dict[str, bytes]:
         """The files that store it, by name: `<name>.json` last, and a SentencePiece model before it if it has one."""
-        header = {"kind": self.kind, "size": self.size, "lowercase": self.lowercase} | self._header()
+        header: dict[str, Any] = {"kind": self.kind, "size": self.size, "lowercase": self.lowercase}
+        if self.stores_tokens:
+            header["tokens"] = list(self.tokens[FIRST_TOKEN:-1])
+        if self.symbols:
+            header["symbols"] = list(self.symbols)
         content = json.dumps(header, ensure_ascii=False, indent=1) + "\n"
         model = {f"{name}.model": self.model} if self.model else {}
         return model | {f"{name}.json": content.encode()}
@@ -177,14 +178,6 @@ class Tokenizer(ABC):
         """Write its files, each atomically."""
         for file, content in self.files(name).items():
             write_atomically(folder / file, content)
-
-    @abstractmethod
-    def _header(self) -> dict[str, list[str]]:
-        """The tokens and symbols to store in the header, if this kind stores them there."""
-
-    def _scores(self) -> Sequence[float]:
-        """Scores that decide between tokens, besides their order."""
-        return ()
 
 
 def train_tokenizer(lines: Iterable[str], settings: config.TokenizerSettings, seed: int) -> Tokenizer:
@@ -228,40 +221,31 @@ def sample_lines(
 
 def load_tokenizer(folder: Path, name: str) -> Tokenizer:
     """Open what `Tokenizer.save` wrote."""
-    path = _header_path(folder, name)
+    path = folder / f"{name}.json"
     try:
         header = json.loads(path.read_text(encoding="utf-8"))
         kind, size, lowercase = str(header["kind"]), int(header["size"]), bool(header["lowercase"])
         tokens, symbols = ([str(token) for token in header.get(part, [])] for part in ("tokens", "symbols"))
-        tokenizer = _open(folder, name, kind, lowercase, tokens, symbols)
+        tokenizer: Tokenizer
+        if kind in ("bpe", "unigram"):
+            from regard.text import subword
+
+            tokenizer = subword.load(folder / f"{name}.model", kind, lowercase, symbols)
+        elif kind == "sentencepiece":
+            from regard.text import subword
+
+            tokenizer = subword.load_mapped(folder / f"{name}.model", tokens)
+        elif kind in ("word", "character"):
+            from regard.text import vocabulary
+
+            tokenizer = vocabulary.VocabularyTokenizer(kind, lowercase, tokens, symbols)
+        else:
+            raise TokenizerError(f'{path}: unknown kind of tokenizer "{kind}"; a newer version may have written it')
     except OSError as error:
         raise TokenizerError(f"{error.filename}: cannot read the tokenizer ({error.strerror})") from None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise TokenizerError(f"{path}: not the header of a tokenizer; take the file from a copy of the run") from None
     if tokenizer.size != size:
-        raise TokenizerError(
-            f"{path}: says {size} tokens, but {tokenizer.size} are stored; restore both files together"
-        )
+        problem = f"says {size} tokens, but {tokenizer.size} are stored; restore both files together"
+        raise TokenizerError(f"{path}: {problem}")
     return tokenizer
-
-
-def _open(folder: Path, name: str, kind: str, lowercase: bool, tokens: list[str], symbols: list[str]) -> Tokenizer:
-    if kind in ("bpe", "unigram"):
-        from regard.text import subword
-
-        return subword.load(folder / f"{name}.model", kind, lowercase, symbols)
-    if kind == "sentencepiece":
-        from regard.text import subword
-
-        return subword.load_mapped(folder / f"{name}.model", tokens)
-    if kind in ("word", "character"):
-        from regard.text import vocabulary
-
-        return vocabulary.VocabularyTokenizer(kind, lowercase, tokens, symbols)
-    raise TokenizerError(
-        f'{folder / name}.json: unknown kind of tokenizer "{kind}"; a newer version may have written it'
-    )
-
-
-def _header_path(folder: Path, name: str) -> Path:
-    return folder / f"{name}.json"

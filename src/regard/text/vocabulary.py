@@ -8,17 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from regard import config
-from regard.text.tokenizer import (
-    FIRST_SPECIALS,
-    SPACE_MARK,
-    SPECIAL_COUNT,
-    UNK,
-    UNKNOWN,
-    Piece,
-    Tokenizer,
-    find_symbols,
-    spell,
-)
+from regard.text.tokenizer import FIRST_TOKEN, SPACE_MARK, UNK, UNKNOWN, Piece, Tokenizer, find_symbols, spell
 
 
 class VocabularyTokenizer(Tokenizer):
@@ -29,7 +19,7 @@ class VocabularyTokenizer(Tokenizer):
         # An unknown word most likely had a space before it, an unknown character most likely not.
         unknown = f" {UNKNOWN}" if kind == "word" else UNKNOWN
         super().__init__(kind, lowercase, tokens, [spell(token) for token in tokens], unknown, symbols)
-        self._ids = {token: id for id, token in enumerate(tokens, start=len(FIRST_SPECIALS))}
+        self._ids = {token: id for id, token in enumerate(tokens, start=FIRST_TOKEN)}
 
     def encode(self, text: str) -> list[int]:
         return [self._ids.get(token, UNK) for token in split(self.kind, self.normalize(text), self.symbols)]
@@ -44,17 +34,13 @@ class VocabularyTokenizer(Tokenizer):
             pieces.append(Piece(id, self.tokens[id], start, position))
         return pieces
 
-    def _header(self) -> dict[str, list[str]]:
-        tokens = {"tokens": list(self.tokens[len(FIRST_SPECIALS) : -1])}
-        return tokens | {"symbols": list(self.symbols)} if self.symbols else tokens
-
 
 def train(lines: list[str], settings: config.TokenizerSettings) -> VocabularyTokenizer:
     """The most frequent tokens of normalised lines: at most `vocab_size` with the special ones, or all if fewer."""
     symbols = settings.special_tokens
     counts = Counter(token for line in lines for token in split(settings.kind, line, symbols))
     ranked = sorted(counts.keys() - set(symbols), key=lambda token: (-counts[token], token))
-    tokens = [*symbols, *ranked][: settings.vocab_size - SPECIAL_COUNT]
+    tokens = [*symbols, *ranked][: settings.vocab_size - FIRST_TOKEN - 1]  # PAD
     return VocabularyTokenizer(settings.kind, settings.lowercase, tokens, symbols)
 
 
