@@ -12,8 +12,7 @@ from starlette.testclient import TestClient
 
 from regard.config import SearchSettings
 from regard.server.app import create_app
-from regard.server.runs import NotServed
-from regard.server.served_run import ServedRun
+from regard.server.runs import NotServed, ServedRun
 from regard.server.settings import ServerSettings
 from regard.tasks import part
 from regard.tasks.api import ConversationRequest, InspectRequest, TaskRequest

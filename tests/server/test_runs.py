@@ -22,8 +22,7 @@ from regard.languages import language_name
 from regard.run import CARD, RECIPE, WEIGHTS, Run
 from regard.server.batching import Closing, TooLate
 from regard.server.errors import to_api_error
-from regard.server.runs import NotServed, ServedRuns, unique_names
-from regard.server.served_run import Capacity, ServedRun
+from regard.server.runs import Capacity, NotServed, ServedRun, ServedRuns, unique_names
 from regard.server.settings import ServerSettings
 from regard.tasks import part
 from regard.tasks.api import ConversationRequest, InspectRequest, SearchOptions

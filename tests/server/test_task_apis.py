@@ -8,7 +8,7 @@ import pytest
 from regard import tasks
 from regard.errors import RunError
 from regard.registry import TASKS
-from regard.server.served_run import api_of, served_tasks
+from regard.server.runs import api_of, served_tasks
 from regard.tasks.api import TextRequest
 from tests.server.fakes import FakeRun, FakeRuns, client_of
 

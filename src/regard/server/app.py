@@ -1,22 +1,29 @@
-"""The application: routes and middleware."""
+"""The application: routes, middleware, and a fast path for JSON requests to the busiest routes.
+
+Matching routes and resolving dependencies cost more than a sentence's share of a batch. On the fast path, requests and
+responses are the same as those of the framework's routes, which describe the API and accept forms.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from regard import __version__
 from regard.server import libretranslate, openai, v1
 from regard.server.api_keys import ApiKeys
-from regard.server.errors import add_error_handlers
-from regard.server.fast_path import FastPath, FastRoute
+from regard.server.bodies import JSON, JsonRequest, content_type
+from regard.server.errors import EXPECTED, add_error_handlers, error_response
 from regard.server.metrics import CONTENT_TYPE, ServerMetrics
 from regard.server.middleware import HostCheck, RequestLimits, RequestLog, SafeHeaders
 from regard.server.page import page_routes
@@ -26,6 +33,8 @@ from regard.server.schemas import PlainTranslateRequest
 from regard.server.service import Service, TheService
 from regard.server.settings import ServerSettings
 from regard.system import give_back
+
+Endpoint = Callable[[Any, Request, Service], Awaitable[Response]]
 
 RELEASE_INTERVAL = 10.0
 """Seconds between releases of free memory. One takes some milliseconds, in which no thread can allocate."""
@@ -80,15 +89,6 @@ async def release_memory_regularly(batches: Callable[[], int], every: float = RE
             await asyncio.to_thread(give_back)
 
 
-def fast_routes(tasks: APIRouter) -> list[FastRoute]:
-    """The busiest routes: LibreTranslate's, and one per task."""
-    found = [FastRoute("/translate", libretranslate.translate, PlainTranslateRequest)]
-    for route in tasks.routes:
-        assert isinstance(route, APIRoute)
-        found.append(FastRoute(route.path, route.endpoint, route.endpoint.__annotations__["asked"], key_first=True))
-    return found
-
-
 def _middleware(service: Service, fast: list[FastRoute]) -> list[Middleware]:
     """The middleware, the outermost first."""
     settings = service.settings
@@ -110,3 +110,59 @@ async def give_metrics(request: Request, service: TheService) -> Response:
     """The metrics for Prometheus."""
     service.require_key(request)
     return Response(service.metrics.exposition(), media_type=CONTENT_TYPE)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The fast path
+
+
+class FastRoute:
+    """A route whose endpoint takes a JSON body, the request and the service."""
+
+    def __init__(self, path: str, endpoint: Endpoint, body: type[BaseModel], *, key_first: bool = False):
+        """`key_first`: the key in the header is checked before the body; if not, the endpoint checks it."""
+        self.path, self.endpoint, self.body, self.key_first = path, endpoint, body, key_first
+        self.reader: TypeAdapter[BaseModel] = TypeAdapter(body)
+
+    async def answer(self, request: JsonRequest, service: Service) -> Response:
+        """The response; an invalid body gets the same error as FastAPI's."""
+        if self.key_first:
+            service.require_key(request)
+        if not await request.body():
+            raise RequestValidationError([{"type": "missing", "loc": ("body",), "msg": "Field required"}])
+        try:
+            asked = self.reader.validate_python(await request.json(), from_attributes=True)
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_input=False)
+            raise RequestValidationError([one | {"loc": ("body", *one["loc"])} for one in found]) from None
+        return await self.endpoint(asked, request, service)
+
+
+def fast_routes(tasks: APIRouter) -> list[FastRoute]:
+    """The busiest routes: LibreTranslate's, and one per task."""
+    found = [FastRoute("/translate", libretranslate.translate, PlainTranslateRequest)]
+    for route in tasks.routes:
+        assert isinstance(route, APIRoute)
+        found.append(FastRoute(route.path, route.endpoint, route.endpoint.__annotations__["asked"], key_first=True))
+    return found
+
+
+class FastPath:
+    """ASGI middleware, directly outside of the framework."""
+
+    def __init__(self, app: ASGIApp, service: Service, routes: Iterable[FastRoute]):
+        self.app, self.service, self.routes = app, service, {route.path: route for route in routes}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a JSON request to a fast route; pass on all others."""
+        is_post = scope["type"] == "http" and scope["method"] == "POST"
+        route = self.routes.get(scope["path"]) if is_post else None
+        if route is None or content_type(Request(scope)) != JSON:
+            await self.app(scope, receive, send)
+            return
+        scope["route"] = route
+        try:
+            answer = await route.answer(JsonRequest(scope, receive), self.service)
+        except EXPECTED as error:
+            answer = error_response(route.path, error)
+        await answer(scope, receive, send)

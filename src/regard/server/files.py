@@ -22,7 +22,7 @@ from regard.server.bodies import MULTIPART, read_upload
 from regard.server.errors import ApiError
 
 if TYPE_CHECKING:
-    from regard.server.served_run import ServedRun
+    from regard.server.runs import ServedRun
     from regard.server.service import Service
 
 SLICE = 64

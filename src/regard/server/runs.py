@@ -1,20 +1,272 @@
-"""The served runs: found by name or by their languages, and closed together."""
+"""The served runs: found by their languages; each has queues, and a model that only the torch thread touches."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from functools import cached_property
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property, partial
+from math import prod
 from pathlib import Path
-from typing import TypedDict
+from types import ModuleType
+from typing import Any, TypedDict
 
-from regard.errors import RegardError, SettingsError
+from regard import tasks
+from regard.errors import RegardError, RunError, SettingsError
 from regard.languages import language_name, normalize_code
-from regard.run import Run
+from regard.run import RECIPE, WEIGHTS, Run
+from regard.server.batching import Batcher, Closing, ThreadToLoop, read_until_done
 from regard.server.language_detection import LanguageDetector
-from regard.server.served_run import Capacity, Log, ServedRun
 from regard.server.settings import ServerSettings
+from regard.system import usable_cores
+from regard.tasks.api import ConversationRequest, InspectRequest, TaskRequest
+
+Json = dict[str, Any]
+Log = Callable[[str], None]
+
+MAX_INSPECTIONS, MAX_STREAMS = 32, 64
+"""Inspections and streamed replies that may wait."""
+MEAN_CHARACTERS = 200
+"""The queue has room for this many characters per place, on average."""
+
+
+def served_tasks() -> dict[str, ModuleType]:
+    """The module api.py of every task that has one, by the name of the task."""
+    return {name: tasks.part(name, "api") for name in tasks.names() if tasks.has_part(name, "api")}
+
+
+def api_of(task: str) -> ModuleType:
+    """The module api.py of a task."""
+    if task not in tasks.names() or not tasks.has_part(task, "api"):
+        raise RunError(f'the task "{task}" has no HTTP API (api.py), so its runs cannot be served')
+    return tasks.part(task, "api")
+
+
+class Capacity:
+    """Threads that all served runs share. They start when they are first needed."""
+
+    def __init__(self, settings: ServerSettings):
+        self.settings, self.threads = settings, settings.threads or usable_cores()
+        self.parallel = ThreadPoolExecutor(self.threads, thread_name_prefix="decode")
+        """For engines that use one core per batch, as CTranslate2 does."""
+        # Half of the cores for torch, so that inspections do not slow down translations.
+        limit = partial(_limit_torch, max(1, self.threads // 2))
+        self.torch = ThreadPoolExecutor(1, thread_name_prefix="torch", initializer=limit)
+        """The one thread for torch."""
+
+    def close(self) -> None:
+        """End the threads when their work is done."""
+        for pool in (self.parallel, self.torch):
+            pool.shutdown(wait=False)
+
+
+def _limit_torch(threads: int) -> None:
+    import torch
+
+    torch.set_num_threads(threads)
+
+
+class ServedRun:
+    """A run and its queues: one for each kind of request that the task's api.py offers.
+
+    Only the one torch thread uses its model: disabling heads and recording attention change it for other users. It is
+    the `Host` of regard/tasks/api.py.
+    """
+
+    def __init__(self, run: Run, name: str, capacity: Capacity, log: Log | None = None):
+        self.run, self.name, self.task = run, name, run.recipe.data.task
+        self.source, self.target = run.recipe.data.source_language, run.recipe.data.target_language
+        self.api = api_of(self.task)
+        self.settings, self.log, self._capacity = capacity.settings, log, capacity
+        self.queues: dict[str, Batcher[Any, Any]] = {}
+        """By name, as in the metrics."""
+        self._open_requests, self._closing, self._idle = 0, False, asyncio.Event()
+        self.handler: Any = getattr(self.api, "make_handler", AnswerHandler)(self)
+        if self.converses:
+            self.queues["stream"] = Batcher(self._stream, size=1, most_waiting=MAX_STREAMS, pool=capacity.torch)
+        if self.inspects:
+            self.queues["inspect"] = Batcher(self._inspect, size=1, most_waiting=MAX_INSPECTIONS, pool=capacity.torch)
+        self._about = describe_run(self)
+
+    @cached_property
+    def predictor(self) -> Any:
+        """The object that `regard.load` returns. Only for the torch thread."""
+        from regard.system import keep_memory
+
+        keep_memory()
+        return tasks.load(self.run)
+
+    def load(self) -> None:
+        """Open the predictor now, so that errors are reported at start-up and not to a client."""
+        self._capacity.torch.submit(lambda: self.predictor).result()
+
+    def add_queue(
+        self,
+        name: str,
+        work: Callable[[list[Any]], list[Any]],
+        weigh: Callable[[Any], float],
+        *,
+        size: int | None = None,
+        parallel: bool = False,
+    ) -> Batcher[Any, Any]:
+        """A queue for many texts. Accepted requests all fit into the next round of batches: each is started soon."""
+        threads, batch, queue = self._capacity.threads, self.settings.batch, self.settings.queue
+        self.queues[name] = Batcher(
+            work,
+            size=size or batch,
+            most_waiting=queue,
+            most_requests=batch * threads,
+            most_weight=MEAN_CHARACTERS * queue,
+            weigh=weigh,
+            pool=self._capacity.parallel if parallel else self._capacity.torch,
+            threads=threads if parallel else 1,
+        )
+        return self.queues[name]
+
+    @contextmanager
+    def open_request(self) -> Iterator[None]:
+        """A block in which no queue is closed, for requests that use one queue after the other."""
+        if self._closing:
+            raise Closing("the server is shutting down")
+        self._open_requests += 1
+        try:
+            yield
+        finally:
+            self._open_requests -= 1
+            if not self._open_requests:
+                self._idle.set()
+
+    @property
+    def converses(self) -> bool:
+        """Whether it replies to conversations."""
+        return hasattr(self.api, "stream")
+
+    @property
+    def inspects(self) -> bool:
+        """Whether it can be inspected."""
+        return hasattr(self.api, "inspect")
+
+    @property
+    def translates(self) -> bool:
+        """Whether it translates texts and documents, and is chosen by its languages."""
+        return hasattr(self.handler, "translate_texts")
+
+    def about(self) -> Json:
+        """Facts for clients."""
+        return dict(self._about)
+
+    async def close(self) -> None:
+        """Finish the accepted requests and refuse new ones."""
+        self._closing = True
+        self._idle.clear()
+        if self._open_requests:
+            await self._idle.wait()
+        await asyncio.gather(*(queue.close() for queue in self.queues.values()))
+
+    async def stream(self, request: ConversationRequest, *, deadline: float | None = None) -> AsyncIterator[str]:
+        """The reply to a conversation in parts. The model stops when the client leaves."""
+        parts: asyncio.Queue[str | None] = asyncio.Queue()
+        job = StreamJob(request, ThreadToLoop(parts).put)
+        work = asyncio.create_task(self.queues["stream"].submit([job], deadline=deadline))
+        try:
+            async with aclosing(read_until_done(parts, work)) as found:
+                async for part in found:
+                    yield part
+        finally:
+            job.wanted = False
+
+    def _stream(self, jobs: list[StreamJob]) -> list[None]:
+        """Pass on the parts of a reply until it ends or the client leaves."""
+        for job in jobs:
+            for part in self.api.stream(self.predictor, job.request):
+                if not job.wanted:
+                    break
+                job.put(part)
+        return [None] * len(jobs)
+
+    async def inspect(self, request: InspectRequest, *, deadline: float | None = None) -> Json:
+        """The data that `regard inspect` shows, for one text."""
+        [found] = await self.queues["inspect"].submit([request], deadline=deadline)
+        return found
+
+    def _inspect(self, requests: list[InspectRequest]) -> list[Json]:
+        return [self.api.inspect(self.predictor, self.run, request) for request in requests]
+
+
+class AnswerHandler:
+    """Answers requests by the functions `answer` and `batch_key` of the task's api.py, in one queue."""
+
+    def __init__(self, host: ServedRun):
+        self.host, self.api = host, host.api
+        host.load()
+        size = getattr(host.api, "BATCH_SIZE", None)
+        self.queue = host.add_queue(host.task, self._answer, lambda part: sum(map(len, part.texts()[1])), size=size)
+        self.full_for = self.queue.full_for
+
+    async def answer(self, request: TaskRequest, *, deadline: float | None = None) -> list[Json]:
+        """One result per text (or conversation) of the request, in order. `deadline` is in seconds."""
+        parts = request.split()
+        key = self.api.batch_key(parts[0]) if parts else ()
+        return await self.queue.submit(parts, key=key, deadline=deadline)
+
+    def _answer(self, requests: list[TaskRequest]) -> list[Json]:
+        return self.api.answer(self.host.predictor, requests)
+
+
+@dataclass
+class StreamJob:
+    """A reply to stream. `put` is called in the torch thread with each part."""
+
+    request: ConversationRequest
+    put: Callable[[str], object]
+    wanted: bool = True
+    """False when the client has left."""
+
+
+def describe_run(served: ServedRun) -> Json:
+    """Facts about a run, for /v1/models."""
+    run, card = served.run, served.run.card
+    facts = getattr(served.api, "facts", None)
+    plain_scores = {
+        part: {name: value for name, value in scores.items() if isinstance(value, int | float | str)}
+        for part, scores in card.get("scores", {}).items()
+    }
+    return {
+        "id": served.name,
+        "task": served.task,
+        "source": served.source,
+        "target": served.target,
+        "arch": card.get("arch", run.recipe.model.arch),
+        "parameters": _count_parameters(run),
+        "created": _created(run),
+        "scores": plain_scores,
+        "facts": facts(run) if facts else {},
+    }
+
+
+def _count_parameters(run: Run) -> int:
+    from safetensors import safe_open
+
+    if not (run.folder / WEIGHTS).is_file():  # retrieval by words needs no weights
+        return 0
+    with safe_open(run.folder / WEIGHTS, framework="numpy") as weights:
+        return sum(prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118  not a dict
+
+
+def _created(run: Run) -> int:
+    """When the run was made: from its card, or if that has no valid time, from its files."""
+    try:
+        return int(datetime.fromisoformat(run.card["created"]).timestamp())
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return int((run.folder / RECIPE).stat().st_mtime)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# All runs
 
 
 class NotServed(RegardError):  # noqa: N818  an answer, not a fault

@@ -1,7 +1,11 @@
-"""From settings to a running server: bind, load, serve, and finish the accepted requests on a signal."""
+"""From settings to a running server: bind, load, serve, and finish the accepted requests on a signal.
+
+Also uvicorn's HTTP protocol with limits on request heads: the only place that uses private parts of uvicorn.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import math
 import signal
@@ -10,12 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import httptools
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from regard.errors import SettingsError
 from regard.server.app import create_app
 from regard.server.middleware import configure_logs
-from regard.server.protocol import bounded_protocol
 from regard.server.runs import ServedRuns
 from regard.server.settings import ServerSettings
 from regard.system import STOP_SIGNALS, share_one_heap
@@ -23,7 +28,7 @@ from regard.system import STOP_SIGNALS, share_one_heap
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from regard.server.served_run import Log, ServedRun
+    from regard.server.runs import Log, ServedRun
 
 
 def serve(runs: Sequence[str | Path], settings: ServerSettings, log: Log) -> None:
@@ -89,7 +94,8 @@ def make_server(app: FastAPI, settings: ServerSettings, ready: Callable[[], None
     longest = max(settings.timeout, settings.document_timeout)
     config = uvicorn.Config(
         app,
-        http=bounded_protocol(settings.body_timeout),
+        # uvicorn creates a protocol per connection, without arguments of ours
+        http=type("Protocol", (BoundedProtocol,), {"head_timeout": settings.body_timeout}),
         loop="asyncio",
         ws="none",
         log_config=None,
@@ -125,3 +131,95 @@ class Server(uvicorn.Server):
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Limits on the size and the time of request heads, by private parts of uvicorn's HTTP protocol
+
+HEAD_BYTES = 32_000
+"""Maximum length of the head of a request; chunk framing may additionally be as long as the body."""
+
+
+class HeadTooLong(Exception):  # noqa: N818  an answer, not an error
+    """The parser stops reading the request."""
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """While no request is being answered, a timer runs until the head of the next one is complete.
+
+    uvicorn closes connections that are idle after a response, but not those that never complete a head. And the parser
+    buffers everything but bodies until it is complete: heads, trailers, the framing of chunks.
+    """
+
+    head_timeout = 15.0
+    _timer: asyncio.TimerHandle | None = None
+    _unread = 0  # bytes of this request that are not known to be body
+    _head = 0  # bytes of its headers
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._update_timer()
+
+    def data_received(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        self._unread += len(data)
+        try:
+            self._parse(data)
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+        if self._unread > HEAD_BYTES and not self.transport.is_closing():
+            self.send_400_response("The head of the request is too long.")
+        self._update_timer()
+
+    def _parse(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offer:
+            if self.parser.get_method() == b"CONNECT":  # the parser takes what follows for another protocol
+                self.send_400_response("CONNECT is not supported.")
+                return
+            # Some clients offer another protocol with their first request, which may have a body. The parser stops
+            # after the head of such a request; a new parser reads it without the offer.
+            head = [b"%s %s HTTP/1.1" % (self.parser.get_method(), self.url), b"connection: close"]
+            head += [b"%s: %s" % header for header in self.headers if header[0] not in (b"connection", b"upgrade")]
+            self.parser = httptools.HttpRequestParser(self)
+            self.parser.feed_data(b"\r\n".join([*head, b"", data[offer.args[0] :]]))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._stop_timer()
+
+    def on_message_begin(self) -> None:
+        self._head = 0
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header or a trailer is complete."""
+        self._head += len(name) + len(value)
+        if self._head > HEAD_BYTES:
+            raise HeadTooLong
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        if not self.parser.should_upgrade():
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._unread -= 2 * len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._unread = 0
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
+
+    def _update_timer(self) -> None:
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._stop_timer()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(self.head_timeout, self.transport.close)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -14,8 +14,7 @@ from regard.server.api_keys import ApiKeys
 from regard.server.errors import ApiError
 from regard.server.files import Downloads
 from regard.server.metrics import ServerMetrics
-from regard.server.runs import LanguageGuess, ServedRuns
-from regard.server.served_run import ServedRun
+from regard.server.runs import LanguageGuess, ServedRun, ServedRuns
 from regard.server.settings import ServerSettings
 from regard.tasks.api import TaskRequest
 

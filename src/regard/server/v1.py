@@ -13,8 +13,8 @@ from starlette.responses import StreamingResponse
 from regard.server.bodies import JsonRoute
 from regard.server.errors import ApiError, Json, error_body, to_api_error
 from regard.server.files import UPLOAD, as_attachment, translate_upload
+from regard.server.runs import ServedRun, served_tasks
 from regard.server.schemas import Error, ModelFacts, ModelList, Results, TaskFacts, TaskList
-from regard.server.served_run import ServedRun, served_tasks
 from regard.server.service import Service, TheService, bearer, key_required
 from regard.tasks import find
 from regard.tasks.api import InspectRequest, TaskRequest
