@@ -58,6 +58,7 @@ class FakeRun(ServedRun):
         self.pause: Callable[[], Any] | None = None
         self.cancelled = 0
 
+    @property
     def about(self) -> dict[str, Any]:
         sides = {"source": self.source, "target": self.target}
         return {"id": self.name, "task": self.task, "arch": "toy", "parameters": 12, "created": 0, "scores": {}} | sides

@@ -344,7 +344,7 @@ def test_a_card_with_a_wrong_time_is_served(run, tmp_path):
         (copy / CARD).write_text(f'{{"created": {wrong}}}')
 
         async def scenario(served):
-            return served.about()["created"]
+            return served.about["created"]
 
         assert serve(Run.open(copy), scenario) == int((copy / RECIPE).stat().st_mtime)
 
@@ -401,7 +401,7 @@ def test_runs_are_found_by_name_and_by_languages(run, tmp_path):
             {"code": "de", "name": "German", "targets": []},
         ]
         assert runs.same_pair() == []
-        about = runs.served["en-it"].about()
+        about = runs.served["en-it"].about
         assert (about["id"], about["task"], about["arch"]) == ("en-it", "translate", "transformer-small")
         assert about["parameters"] == sum(weight.numel() for weight in run.load_model().parameters())
         await runs.close()

@@ -25,9 +25,9 @@ from regard.server.api_keys import ApiKeys
 from regard.server.bodies import JSON, JsonRequest, content_type
 from regard.server.errors import EXPECTED, add_error_handlers, error_response
 from regard.server.metrics import CONTENT_TYPE, ServerMetrics
-from regard.server.middleware import HostCheck, RequestLimits, RequestLog, SafeHeaders
+from regard.server.middleware import HostCheck, RequestLimits, RequestLog
 from regard.server.page import page_routes
-from regard.server.reference import describe_api, reference_routes
+from regard.server.reference import describe_api
 from regard.server.runs import ServedRuns
 from regard.server.schemas import PlainTranslateRequest
 from regard.server.service import Service, TheService
@@ -48,6 +48,13 @@ def create_app(runs: ServedRuns, settings: ServerSettings) -> FastAPI:
     tasks = v1.task_routes()
     service = Service(runs, settings, keys, ServerMetrics(runs))
 
+    layers = [Middleware(RequestLog, metrics=service.metrics), Middleware(HostCheck, settings=settings)]
+    if origins := settings.allow_origin:
+        headers = ["Authorization", "Content-Type"]
+        layers.append(Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=headers))
+    layers.append(Middleware(RequestLimits, settings=settings, full_for=runs.full_for))
+    layers.append(Middleware(FastPath, service=service, routes=fast_routes(tasks)))
+
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         releasing = asyncio.create_task(release_memory_regularly(runs.batches))
@@ -64,7 +71,7 @@ def create_app(runs: ServedRuns, settings: ServerSettings) -> FastAPI:
         redirect_slashes=False,
         lifespan=lifespan,
         telemetry=NO_TELEMETRY,
-        middleware=_middleware(service, fast_routes(tasks)),
+        middleware=layers,
     )
     app.state.service = service
     add_error_handlers(app)
@@ -72,7 +79,6 @@ def create_app(runs: ServedRuns, settings: ServerSettings) -> FastAPI:
     for router in (libretranslate.router, v1.router, tasks, openai.router, page_routes()):
         app.include_router(router)
     describe_api(app, with_keys=keys is not None)
-    app.include_router(reference_routes(app))
     return app
 
 
@@ -87,23 +93,6 @@ async def release_memory_regularly(batches: Callable[[], int], every: float = RE
         if (now := batches()) != before:
             before = now
             await asyncio.to_thread(give_back)
-
-
-def _middleware(service: Service, fast: list[FastRoute]) -> list[Middleware]:
-    """The middleware, the outermost first."""
-    settings = service.settings
-    layers = [
-        Middleware(SafeHeaders),
-        Middleware(RequestLog, metrics=service.metrics),
-        Middleware(HostCheck, settings=settings),
-    ]
-    if settings.allow_origin:
-        headers = ["Authorization", "Content-Type"]
-        layers.append(
-            Middleware(CORSMiddleware, allow_origins=settings.allow_origin, allow_methods=["*"], allow_headers=headers)
-        )
-    limits = Middleware(RequestLimits, settings=settings, full_for=service.runs.full_for)
-    return [*layers, limits, Middleware(FastPath, service=service, routes=fast)]
 
 
 async def give_metrics(request: Request, service: TheService) -> Response:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -31,7 +31,6 @@ class JsonRoute(APIRoute):
     """A route whose body, if any, is JSON."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler, which checks the media type of the body first."""
         handle = super().get_route_handler()
         takes_body = self.body_field is not None
 
@@ -57,7 +56,7 @@ class FormRoute(JsonRoute):
             return JsonRequest(request.scope, request.receive)
         if kind not in (FORM, MULTIPART):
             raise ApiError(415, f"send the body as {JSON}, {FORM} or {MULTIPART}")
-        body = json.dumps(_fields(await _read_form(request, kind))).encode()
+        body = json.dumps(await _read_form(request, kind)).encode()
 
         async def receive() -> Message:
             return {"type": "http.request", "body": body, "more_body": False}
@@ -70,7 +69,6 @@ class JsonRequest(Request):
     """A request whose JSON must be UTF-8 without lone surrogates, which Python parses but cannot encode."""
 
     async def json(self) -> Any:
-        """The body, parsed."""
         try:
             text = (await self.body()).decode()
             made = json.loads(text)
@@ -85,31 +83,30 @@ class JsonRequest(Request):
         return made
 
 
-async def _read_form(request: Request, kind: str) -> list[tuple[str, str]]:
-    """The fields of a form, in UTF-8. Starlette decodes URL-encoded forms as Latin-1, but curl sends raw UTF-8."""
+async def _read_form(request: Request, kind: str) -> dict[str, str | int | list[str]]:
+    """The fields of a form as JSON values; a repeated field becomes a list.
+
+    Forms are UTF-8: Starlette decodes URL-encoded forms as Latin-1, but curl sends raw UTF-8.
+    """
     try:
         text = (await request.body()).decode()
         if kind == FORM:
-            return parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
+            pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
     except UnicodeError:
         raise ApiError(400, "the form is not UTF-8") from None
     except ValueError:
         raise ApiError(400, f"a form may have at most {MOST_FIELDS} fields") from None
-    async with request.form(max_files=0, max_fields=MOST_FIELDS) as form:
-        return [(name, str(value)) for name, value in form.multi_items()]
-
-
-def _fields(form: Sequence[tuple[str, str]]) -> dict[str, str | int | list[str]]:
-    """The fields of a form as JSON values. A repeated field becomes a list."""
+    if kind == MULTIPART:
+        async with request.form(max_files=0, max_fields=MOST_FIELDS) as form:
+            pairs = [(name, str(value)) for name, value in form.multi_items()]
     texts: dict[str, list[str]] = {}
-    for name, value in form:
+    for name, value in pairs:
         texts.setdefault(name, []).append(value)
-    return {name: values if len(values) > 1 else _value(name, values[0]) for name, values in texts.items()}
-
-
-def _value(name: str, text: str) -> str | int:
-    is_number = name in NUMBERS and text.isascii() and text.isdecimal() and len(text) < 10
-    return int(text) if is_number else text
+    fields: dict[str, str | int | list[str]] = {}
+    for name, (first, *others) in texts.items():
+        is_number = name in NUMBERS and first.isascii() and first.isdecimal() and len(first) < 10
+        fields[name] = [first, *others] if others else int(first) if is_number else first
+    return fields
 
 
 def content_type(request: Request) -> str:

@@ -49,7 +49,6 @@ class Json(Response):
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        """The body."""
         return to_json(content, inf_nan_mode="null")
 
 

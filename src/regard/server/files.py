@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from fastapi import Request
@@ -42,11 +42,7 @@ UPLOAD: dict[str, Any] = {
                     "type": "object",
                     "required": ["file", "source", "target"],
                     "properties": {
-                        "file": {
-                            "type": "string",
-                            "format": "binary",
-                            "description": "Its name gives its format.",
-                        },
+                        "file": {"type": "string", "format": "binary", "description": "Its name gives its format."},
                         "source": {"type": "string", "description": 'Language code, or "auto".'},
                         "target": {"type": "string", "description": "Language code to translate into."},
                         "api_key": {"type": "string", "description": "API key, if the server requires one."},
@@ -132,8 +128,7 @@ async def _translate_all(
     return answers
 
 
-@dataclass(frozen=True)
-class Download:
+class Download(NamedTuple):
     """A file that can be downloaded."""
 
     name: str

@@ -43,30 +43,23 @@ class HostCheck:
         self.app, self.hosts, self.origins = app, settings.hosts, frozenset(settings.allow_origin)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse the request, or pass it on."""
         if scope["type"] == "http" and (refusal := self._refusal(scope["method"], Headers(scope=scope))):
             await error_response(scope["path"], refusal)(scope, receive, send)
         else:
             await self.app(scope, receive, send)
 
     def _refusal(self, method: str, headers: Headers) -> ApiError | None:
-        if self.hosts is not None and _host_name(headers.get("host", "")) not in self.hosts:
+        try:
+            name = urlsplit(f"//{headers.get('host', '')}").hostname or ""
+        except ValueError:
+            name = ""
+        if self.hosts is not None and name not in self.hosts:
             return ApiError(421, "this server is not configured for the name in the Host header (see --allow-host)")
         crosses = headers.get("sec-fetch-site") in ("cross-site", "same-site")
-        if crosses and method not in ("GET", "HEAD", "OPTIONS") and not self._is_allowed(headers.get("origin", "")):
+        allowed = "*" in self.origins or headers.get("origin", "") in self.origins
+        if crosses and not allowed and method not in ("GET", "HEAD", "OPTIONS"):
             return ApiError(403, "pages of other web sites may not use this server (see --allow-origin)")
         return None
-
-    def _is_allowed(self, origin: str) -> bool:
-        return "*" in self.origins or origin in self.origins
-
-
-def _host_name(host: str) -> str:
-    """The name in a Host header, without port and brackets; empty if it is invalid."""
-    try:
-        return urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return ""
 
 
 class RequestLimits:
@@ -78,7 +71,6 @@ class RequestLimits:
         self._open = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request, unless too many are open."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
         elif self._open >= self.settings.requests:
@@ -96,11 +88,14 @@ class RequestLimits:
         most = self.settings.document_bytes if is_file else self.settings.body_bytes
         seconds = self.settings.document_timeout if is_file else self.settings.timeout
         exchange = _Exchange(receive, send, most, self.settings.body_timeout)
-        refusal: Exception | None = _too_large(most) if _length(scope) > most else None
+        headers = Headers(scope=scope)
+        length = headers.get("content-length", "0")  # uvicorn has refused values that are not numbers
+        is_too_large = length.isdecimal() and len(length) < 20 and int(length) > most
+        refusal: Exception | None = _too_large(most) if is_too_large else None
         if refusal is None and scope["method"] == "POST" and (wait := self.full_for()):
             refusal = QueueFull(wait)  # before its body is parsed
         if refusal:
-            if not Headers(scope=scope).get("expect"):  # else the client waits before it sends the body
+            if not headers.get("expect"):  # else the client waits before it sends the body
                 await exchange.discard()
             await error_response(scope["path"], refusal)(scope, receive, send)
             return
@@ -110,12 +105,6 @@ class RequestLimits:
         except TimeoutError as error:
             if not exchange.answering:
                 await error_response(scope["path"], error)(scope, receive, send)
-
-
-def _length(scope: Scope) -> int:
-    """The Content-Length. uvicorn has refused values that are not numbers."""
-    length = Headers(scope=scope).get("content-length", "0")
-    return int(length) if length.isdecimal() and len(length) < 20 else 0
 
 
 def _too_large(most: int) -> ApiError:
@@ -182,7 +171,6 @@ class _Exchange:
             self._task.cancel()
 
     async def send(self, message: Message) -> None:
-        """Pass on the response."""
         self.answering = True
         self._answered = message["type"] == "http.response.body" and not message.get("more_body", False)
         await self._send(message)
@@ -197,25 +185,6 @@ HEADERS = [
     (b"cache-control", b"no-store"),  # responses contain texts of users
 ]
 """Headers of every response that does not set them itself."""
-
-
-class SafeHeaders:
-    """Adds the headers to every response."""
-
-    def __init__(self, app: ASGIApp):
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on the request."""
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                own = list(message.get("headers", ()))
-                there = {name.lower() for name, _ in own}
-                message["headers"] = own + [header for header in HEADERS if header[0] not in there]
-            await send(message)
-
-        await self.app(scope, receive, send_with_headers)
 
 
 logger = logging.getLogger("regard.server")
@@ -234,46 +203,43 @@ def configure_logs(*, quiet: bool) -> None:
 
 
 class RequestLog:
-    """Counts, times and logs every request, and answers unexpected exceptions. The log contains no texts of users."""
+    """Counts, times and logs every request, answers unexpected exceptions, and adds the headers to every response.
+
+    The log contains no texts of users.
+    """
 
     def __init__(self, app: ASGIApp, metrics: ServerMetrics):
         self.app, self.metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request and log it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         began, status = time.perf_counter(), 0
+        method = scope["method"] if scope["method"] in METHODS else OTHER
+        # As it was sent, percent-encoded, without the query: always one line.
+        raw: bytes = scope.get("raw_path") or scope["path"].encode()
+        path = raw.partition(b"?")[0][:MAX_PATH].decode("ascii", "backslashreplace")
 
-        async def send_with_status(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                own = list(message.get("headers", ()))
+                there = {name.lower() for name, _ in own}
+                message["headers"] = own + [header for header in HEADERS if header[0] not in there]
             await send(message)
 
         try:
             with self.metrics.open.track_inprogress():
-                await self.app(scope, receive, send_with_status)
+                await self.app(scope, receive, send_with_headers)
         except Exception as error:
-            logger.error("%s failed: %s\n%s", _path(scope), type(error).__name__, _frames(error))
+            # Without the message of the exception, which may contain a text of a user.
+            frames = "".join(traceback.format_tb(error.__traceback__)).rstrip()
+            logger.error("%s failed: %s\n%s", path, type(error).__name__, frames)
             if not status:
-                await error_response(scope["path"], error)(scope, receive, send_with_status)
+                await error_response(scope["path"], error)(scope, receive, send_with_headers)
         finally:
-            self._log(scope, status, time.perf_counter() - began)
-
-    def _log(self, scope: Scope, status: int, seconds: float) -> None:
-        method = scope["method"] if scope["method"] in METHODS else OTHER
-        self.metrics.count(method, getattr(scope.get("route"), "path", OTHER), status, seconds)
-        logger.info("%s %s %s %.1f ms", method, _path(scope), status or "client left", 1000 * seconds)
-
-
-def _path(scope: Scope) -> str:
-    """The path as it was sent, percent-encoded, without the query: always one line."""
-    raw: bytes = scope.get("raw_path") or scope["path"].encode()
-    return raw.partition(b"?")[0][:MAX_PATH].decode("ascii", "backslashreplace")
-
-
-def _frames(error: Exception) -> str:
-    """The stack trace without the message of the exception, which may contain a text of a user."""
-    return "".join(traceback.format_tb(error.__traceback__)).rstrip()
+            seconds = time.perf_counter() - began
+            self.metrics.count(method, getattr(scope.get("route"), "path", OTHER), status, seconds)
+            logger.info("%s %s %s %.1f ms", method, path, status or "client left", 1000 * seconds)

@@ -6,27 +6,17 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
 
-from fastapi import APIRouter, FastAPI, Response
+from fastapi import FastAPI, Response
 
 Json = Mapping[str, Any]
-OPEN = frozenset(
-    {
-        "/languages",
-        "/health",
-        "/frontend/settings",
-        "/download_file/{token}",
-        "/v1/models",
-        "/v1/models/{name}",
-        "/v1/tasks",
-    }
-)
-"""Routes that need no key."""
+OPEN = ("/languages", "/health", "/frontend/settings", "/download_file/", "/v1/models", "/v1/tasks")
+"""Beginnings of the routes that need no key."""
 UNUSED = ("HTTPValidationError", "ValidationError")
 """FastAPI's own error format, which is not used."""
 
 
 def describe_api(app: FastAPI, *, with_keys: bool) -> None:
-    """Correct the description: errors in our format, and keys if the server requires them."""
+    """Add the page, and correct the description: errors in our format, and keys if the server requires them."""
     describe = app.openapi
 
     def described() -> dict[str, Any]:
@@ -37,24 +27,17 @@ def describe_api(app: FastAPI, *, with_keys: bool) -> None:
             for path, operations in made["paths"].items():
                 for operation in operations.values():
                     operation["responses"].pop("422", None)
-                    if with_keys and path not in OPEN:
+                    if with_keys and not path.startswith(OPEN):
                         operation["security"] = [{"key": []}]
             if with_keys:
                 made["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
         return app.openapi_schema or {}
 
-    app.openapi = described  # type: ignore[method-assign]
-
-
-def reference_routes(app: FastAPI) -> APIRouter:
-    """The route of the page."""
-    router = APIRouter(include_in_schema=False)
-
-    @router.get("/docs")
     async def reference() -> Response:
         return Response(render_reference(app.openapi()), media_type="text/html; charset=utf-8")
 
-    return router
+    app.openapi = described  # type: ignore[method-assign]
+    app.add_api_route("/docs", reference, include_in_schema=False)
 
 
 def render_reference(api: Json) -> str:
@@ -92,20 +75,13 @@ def _table(api: Json, schema: Json) -> str:
     needed = schema.get("required", ())
     rows = []
     for name, field in schema.get("properties", {}).items():
-        default = "needed" if name in needed else _default(field)
-        cells = (
-            f"<code>{escape(name)}</code>",
-            escape(_type(api, field)),
-            default,
-            escape(field.get("description", "")),
-        )
+        default = field.get("default")
+        shown = f"<code>{escape(str(default))}</code>" if default not in (None, "") else ""
+        kind, meaning = escape(_type(api, field)), escape(field.get("description", ""))
+        cells = (f"<code>{escape(name)}</code>", kind, "needed" if name in needed else shown, meaning)
         rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
     head = "<tr><th>field</th><th>type</th><th>if left out</th><th>meaning</th></tr>"
     return f"<table>\n<thead>{head}</thead>\n<tbody>\n" + "\n".join(rows) + "\n</tbody>\n</table>"
-
-
-def _default(field: Json) -> str:
-    return f"<code>{escape(str(field['default']))}</code>" if field.get("default") not in (None, "") else ""
 
 
 def _type(api: Json, field: Json) -> str:

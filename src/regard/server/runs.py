@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from math import prod
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypedDict
+from typing import Any
 
 from regard import tasks
 from regard.errors import RegardError, RunError, SettingsError
@@ -90,7 +90,7 @@ class ServedRun:
             self.queues["stream"] = Batcher(self._stream, size=1, most_waiting=MAX_STREAMS, pool=capacity.torch)
         if self.inspects:
             self.queues["inspect"] = Batcher(self._inspect, size=1, most_waiting=MAX_INSPECTIONS, pool=capacity.torch)
-        self._about = describe_run(self)
+        self.about = describe_run(self)
 
     @cached_property
     def predictor(self) -> Any:
@@ -154,10 +154,6 @@ class ServedRun:
     def translates(self) -> bool:
         """Whether it translates texts and documents, and is chosen by its languages."""
         return hasattr(self.handler, "translate_texts")
-
-    def about(self) -> Json:
-        """Facts for clients."""
-        return dict(self._about)
 
     async def close(self) -> None:
         """Finish the accepted requests and refuse new ones."""
@@ -273,21 +269,6 @@ class NotServed(RegardError):  # noqa: N818  an answer, not a fault
     """No served run translates this pair of languages."""
 
 
-class ServedLanguage(TypedDict):
-    """A language, and the languages that it can be translated into."""
-
-    code: str
-    name: str
-    targets: list[str]
-
-
-class LanguageGuess(TypedDict):
-    """A language that a text may be in, with a confidence from 0 to 100."""
-
-    language: str
-    confidence: float
-
-
 class ServedRuns:
     """All runs that are served, by name."""
 
@@ -334,8 +315,8 @@ class ServedRuns:
         raise NotServed(f"{source} to {target} is not served; served: {there}")
 
     @cached_property
-    def languages(self) -> list[ServedLanguage]:
-        """Source languages in the order of the runs, then languages that are only targets."""
+    def languages(self) -> list[Json]:
+        """Languages, and into which each can be translated: those of sources first, then those of targets only."""
         targets: dict[str, dict[str, None]] = defaultdict(dict)
         for one in self._with_languages:
             targets[one.source][one.target] = None
@@ -343,8 +324,8 @@ class ServedRuns:
             targets.setdefault(one.target, {})
         return [{"code": code, "name": language_name(code), "targets": list(found)} for code, found in targets.items()]
 
-    def detect(self, text: str) -> list[LanguageGuess]:
-        """The languages that a text may be in, the most probable first. Only served languages are considered."""
+    def detect(self, text: str) -> list[Json]:
+        """The served languages that a text may be in, the most probable first, with a confidence from 0 to 100."""
         known = {entry["code"] for entry in self.languages}
         found = self._detector.detect(text)
         return [

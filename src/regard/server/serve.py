@@ -61,7 +61,7 @@ def warnings(runs: ServedRuns, settings: ServerSettings) -> Iterator[str]:
 def describe(served: ServedRun) -> str:
     """Name, languages and architecture of a run."""
     pair = served.translates and served.source and served.target
-    return f"{served.name} ({f'{served.source} to {served.target}, ' if pair else ''}{served.about()['arch']})"
+    return f"{served.name} ({f'{served.source} to {served.target}, ' if pair else ''}{served.about['arch']})"
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -14,7 +14,7 @@ from regard.server.api_keys import ApiKeys
 from regard.server.errors import ApiError
 from regard.server.files import Downloads
 from regard.server.metrics import ServerMetrics
-from regard.server.runs import LanguageGuess, ServedRun, ServedRuns
+from regard.server.runs import Json, ServedRun, ServedRuns
 from regard.server.settings import ServerSettings
 from regard.tasks.api import TaskRequest
 
@@ -106,12 +106,12 @@ class Service:
             raise ApiError(400, f"model: required, because several models fit ({names})", param="model")
         raise ApiError(404, f"no model {which} is served", param="model", code="model_not_found")
 
-    def detect(self, texts: Sequence[str]) -> list[LanguageGuess]:
+    def detect(self, texts: Sequence[str]) -> list[Json]:
         """The language of each text. For texts without letters, such as numbers, it is that of all texts together."""
         together = "\n".join(texts)
         return [self.detect_one(text if any(map(str.isalpha, text)) else together) for text in texts]
 
-    def detect_one(self, text: str) -> LanguageGuess:
+    def detect_one(self, text: str) -> Json:
         """The language of a text, if it is more probable than all others together."""
         guess = next(iter(self.runs.detect(text)), None)
         if guess is None or guess["confidence"] <= MIN_CONFIDENCE:

@@ -60,18 +60,14 @@ class ServerSettings:
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
             raise SettingsError(f"--port must be from 0 to 65535, not {self.port}")
-        self._require("threads", 0)
-        for name in ("batch", "queue", "texts", "characters", "nbest", "traced", "requests"):
-            self._require(name, 1)
-        for name in ("body_bytes", "document_bytes"):
-            self._require(name, 1000)
+        counts = ("batch", "queue", "texts", "characters", "nbest", "traced", "requests")
+        least = {"threads": 0, **dict.fromkeys(counts, 1), "body_bytes": 1000, "document_bytes": 1000}
+        for name, number in least.items():
+            if getattr(self, name) < number:
+                raise SettingsError(f"--{name.replace('_', '-')} must be at least {number}, not {getattr(self, name)}")
         for name in ("timeout", "document_timeout", "body_timeout"):
             if not getattr(self, name) > 0:
                 raise SettingsError(f"--{name.replace('_', '-')} must be above 0")
-
-    def _require(self, name: str, least: int) -> None:
-        if getattr(self, name) < least:
-            raise SettingsError(f"--{name.replace('_', '-')} must be at least {least}, not {getattr(self, name)}")
 
     @property
     def hosts(self) -> frozenset[str] | None:

@@ -58,7 +58,7 @@ async def show_model(name: str, request: Request, service: TheService) -> Respon
 
 def model_facts(served: ServedRun) -> dict[str, Any]:
     """A run in OpenAI's format, with more fields."""
-    return {"object": "model", "owned_by": "regard"} | served.about()
+    return {"object": "model", "owned_by": "regard"} | served.about
 
 
 @router.get("/tasks", response_model=TaskList)

@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 from fastapi import APIRouter, Request, Response
 
-__all__ = ["POLICY", "Asset", "page_routes", "read_assets"]
-
 MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
 """The Content-Security-Policy under which the page works: nothing inline, nothing from another host."""
