@@ -306,14 +306,14 @@ from regard.cli import main
 from regard.errors import TrainingError
 from regard.tasks.translate.training import TranslateTrainUnit
 
-batch = TranslationTask.batch
+batch = TranslateTrainUnit.batch
 
 def fail(self, position):
     if position == 7 and os.environ["RANK"] in sys.argv[1]:
         raise {error}("this process has had enough")
     return batch(self, position)
 
-TranslationTask.batch = fail
+TranslateTrainUnit.batch = fail
 sys.exit(main(sys.argv[2:]))
 """
 

@@ -5,7 +5,6 @@ What depends on the task is in its `TRAINING` (see `tasks/training.py`).
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import functools
 import os
@@ -14,14 +13,14 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec
 
 import torch
 
 from regard import __version__, models, plugins, tasks
-from regard.config import Recipe, TrainSettings
+from regard.config import Recipe
 from regard.config.recipe import join_tables, make_recipe, read_table, to_table, with_overrides
 from regard.data.pairs import content_hash
 from regard.errors import RunError, SettingsError, VocabularySizeError, VocabularyTooSmallError
@@ -78,6 +77,10 @@ class TrainingJob:
     base: Run | None = None
     """The run whose vocabulary and weights this one starts from."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the examples: they are not sent to other processes."""
+        return vars(self) | {"examples": None}
+
     @property
     def training(self) -> Training[Any, Any]:
         """The training of its task."""
@@ -86,19 +89,6 @@ class TrainingJob:
     def estimate(self) -> Estimate:
         """What training will take on this machine. Only the first process may call it."""
         return self.training.estimate(self.recipe, self.examples, measure_machine(self.recipe.train.device))
-
-    def with_vocabulary(self, error: VocabularySizeError) -> TrainingJob:
-        """The job with a vocabulary size that the data supports, if the size was chosen by the plan."""
-        planned = self.recipe.tokenizer.vocab_size
-        if not any(choice.name == "tokenizer.vocab_size" for choice in self.plan):
-            raise error
-        size = PlannedSetting("tokenizer.vocab_size", error.possible, "the largest that the data supports")
-        if isinstance(error, VocabularyTooSmallError):
-            reason = f"all characters of the text and {planned:,} subwords"
-            size = PlannedSetting("tokenizer.vocab_size", error.possible + planned, reason)
-        plan = [size if choice.name == size.name else choice for choice in self.plan]
-        tokenizer = dataclasses.replace(self.recipe.tokenizer, vocab_size=size.value)
-        return dataclasses.replace(self, recipe=dataclasses.replace(self.recipe, tokenizer=tokenizer), plan=plan)
 
 
 P = ParamSpec("P")
@@ -109,15 +99,8 @@ def _in_first_process(make: Callable[P, TrainingJob]) -> Callable[P, TrainingJob
 
     @functools.wraps(make)
     def call(*arguments: P.args, **named: P.kwargs) -> TrainingJob:
-        made: list[TrainingJob] = []
-
-        def without_examples() -> TrainingJob:
-            made.append(make(*arguments, **named))
-            return dataclasses.replace(made[0], examples=None)
-
         with this_group() as group:
-            known = group.once(without_examples)
-        return made[0] if made else known
+            return group.once(lambda: make(*arguments, **named))
 
     return call
 
@@ -170,17 +153,14 @@ def resolve_finetune(base: str | Path, table: Mapping[str, Any], overrides: Iter
     below = to_table(run.recipe)
     below["data"] = {key: below["data"][key] for key in ("task", *task.kept)}
     before, third = run.recipe.train, f"a third of the rate of {base}"
-    chosen = {
-        "learning_rate": (before.learning_rate / 3, third),
-        **({"muon_learning_rate": (before.muon_learning_rate / 3, third)} if before.optimizer == "muon" else {}),
-        "warmup_steps": (100, "the weights are already trained"),
-        **(
-            {"regularization_warmup": (0, "a trained model can overfit from the first step")}
-            if before.regularization_warmup
-            else {}
-        ),
-        **({"r_drop": (0.0, "one pass per batch: the weights are already trained")} if before.r_drop else {}),
-    }
+    chosen: dict[str, tuple[float, str]] = {"learning_rate": (before.learning_rate / 3, third)}
+    if before.optimizer == "muon":
+        chosen["muon_learning_rate"] = (before.muon_learning_rate / 3, third)
+    chosen["warmup_steps"] = (100, "the weights are already trained")
+    if before.regularization_warmup:
+        chosen["regularization_warmup"] = (0, "a trained model can overfit from the first step")
+    if before.r_drop:
+        chosen["r_drop"] = (0.0, "one pass per batch: the weights are already trained")
     below["train"] = {key: value for key, value in below["train"].items() if key not in PLANNED_AGAIN}
     below["train"] |= {key: value for key, (value, _) in chosen.items()}
     tables = join_tables(below, given)
@@ -225,11 +205,7 @@ def _for_all(group: ProcessGroup, make: Callable[[], PreparedRun]) -> PreparedRu
         group.once(lambda: ready.run.folder)
         return ready
     run = Run.open(group.once(Path))
-    return PreparedRun(run, _training(run).open_data(run, log), _first_model(run))
-
-
-def _training(run: Run) -> Training[Any, Any]:
-    return training_of(run.recipe.data.task)
+    return PreparedRun(run, training_of(run.recipe.data.task).open_data(run, log), _first_model(run))
 
 
 def _make(job: TrainingJob, folder: Path) -> PreparedRun:
@@ -260,44 +236,52 @@ def _make(job: TrainingJob, folder: Path) -> PreparedRun:
 
 
 def _prepare(run: Run, job: TrainingJob) -> TrainingJob:
-    """Write the data of a job into its run. Returns the job with a vocabulary size that the data supports."""
+    """Write the data of a job into its run. Returns the job; its planned vocabulary size may have changed."""
+    name = "tokenizer.vocab_size"
     for attempt in range(MOST_SIZES + 1):
         try:
             run.write_recipe(job.recipe)
             job.training.prepare(run, job.recipe, job.examples, log, job.base)
-            return job
+            break
         except VocabularySizeError as error:
-            if attempt == MOST_SIZES:
+            if attempt == MOST_SIZES or not any(choice.name == name for choice in job.plan):
                 raise
-            job = job.with_vocabulary(error)
-    raise AssertionError("every attempt returns or raises")
+            size = PlannedSetting(name, error.possible, "the largest that the data supports")
+            if isinstance(error, VocabularyTooSmallError):
+                planned = job.recipe.tokenizer.vocab_size
+                reason = f"all characters of the text and {planned:,} subwords"
+                size = PlannedSetting(name, error.possible + planned, reason)
+            recipe = replace(job.recipe, tokenizer=replace(job.recipe.tokenizer, vocab_size=size.value))
+            plan = [size if choice.name == name else choice for choice in job.plan]
+            job = replace(job, recipe=recipe, plan=plan)
+    return job
 
 
 def _made_by_this_launch(job: TrainingJob, folder: Path) -> bool:
-    """Whether the folder was made by an earlier start of the same torchrun launch, for the same job."""
+    """Whether the folder was made by an earlier start of the same torchrun launch, for the same job.
+
+    Planned settings may differ between two starts.
+    """
     launch, mark = _launch(), folder / LAUNCH
     if not launch or not mark.is_file() or mark.read_text(encoding="utf-8") != launch:
         return False
     run = Run(folder)
-    return not run.card or _agree(job, run.recipe)
-
-
-def _launch() -> str:
-    """Identifies a torchrun launch: its name, or else the process that started this one. Empty without torchrun."""
-    name = os.environ.get("TORCHELASTIC_RUN_ID", "")
-    return f"none {platform.node()} {os.getppid()}" if name == "none" else name
-
-
-def _agree(job: TrainingJob, recipe: Recipe) -> bool:
-    """Whether a recipe has the settings of the job, except planned ones, which may differ between two starts."""
+    if not run.card:
+        return True
     planned = {choice.name for choice in job.plan}
-    wanted, found = to_table(job.recipe), to_table(recipe)
+    wanted, found = to_table(job.recipe), to_table(run.recipe)
     return wanted.keys() == found.keys() and all(
         wanted[section].get(key) == found[section].get(key)
         for section in wanted
         for key in wanted[section].keys() | found[section].keys()
         if f"{section}.{key}" not in planned
     )
+
+
+def _launch() -> str:
+    """Identifies a torchrun launch: its name, or else the process that started this one. Empty without torchrun."""
+    name = os.environ.get("TORCHELASTIC_RUN_ID", "")
+    return f"none {platform.node()} {os.getppid()}" if name == "none" else name
 
 
 def resume(folder: str | Path, overrides: Iterable[str] = ()) -> Run:
@@ -313,8 +297,13 @@ def resume(folder: str | Path, overrides: Iterable[str] = ()) -> Run:
         if lacking := group.once(lambda: _no_checkpoint(run)):
             raise RunError(f'{run.folder}: {lacking}; "regard finetune" continues from its weights')
         if not changed and group.once(lambda: run.is_finished):
-            reason = run.card["training"]["stopped"]
-            log(f"{run.folder}: finished already ({reason}); --set {_later_end(run.recipe.train, reason)} continues it")
+            settings, reason = run.recipe.train, run.card["training"]["stopped"]
+            later = f"train.max_steps={2 * settings.max_steps}"
+            if "minutes" in reason:
+                later = f"train.max_minutes={2 * settings.max_minutes:g}"
+            elif "no better" in reason:
+                later = f"train.patience={2 * settings.patience}"
+            log(f"{run.folder}: finished already ({reason}); --set {later} continues it")
             return run
         _fit(group, _for_all(group, lambda: _reopen(run, changed)))
         return run
@@ -327,15 +316,6 @@ def _no_checkpoint(run: Run) -> str:
     if "imported" in run.card:
         return "was imported without a checkpoint"
     return "is finished, and its checkpoints were removed" if run.is_finished else ""
-
-
-def _later_end(settings: TrainSettings, reason: str) -> str:
-    """A setting that continues a finished run, by the reason why it ended."""
-    if "minutes" in reason:
-        return f"train.max_minutes={2 * settings.max_minutes:g}"
-    if "no better" in reason:
-        return f"train.patience={2 * settings.patience}"
-    return f"train.max_steps={2 * settings.max_steps}"
 
 
 FIXED = ("seed", "optimizer", "metric", "ema_decay", "average_checkpoints")
@@ -359,27 +339,22 @@ def _reopen(run: Run, changed: Iterable[str]) -> PreparedRun:
         if not run.card:
             raise RunError(f"{run.folder}: was stopped while its data was prepared; remove it and train again")
         if not (run.folder / "store").is_dir():
-            _refuse_changed_data(run)
+            # The data is read again. If it changed, held-out examples could become training examples.
+            known = {(one["source"], one["target"]): one["sha256"] for one in run.card.get("data", ())}
+            for corpus in (*before.data.train, *before.data.valid, *before.data.test):
+                if content_hash(corpus) != known.get((corpus.source, corpus.target)):
+                    raise RunError(
+                        f'{corpus.source}: has changed since {run.folder} was trained; "regard finetune" trains on it'
+                    )
         if recipe != before:
             run.write_recipe(recipe)
-        return PreparedRun(run, _training(run).open_data(run, log), _first_model(run))
-
-
-def _refuse_changed_data(run: Run) -> None:
-    """The data of a finished run is read again. If it changed, held-out examples could become training examples."""
-    data = run.recipe.data
-    known = {(one["source"], one["target"]): one["sha256"] for one in run.card.get("data", ())}
-    for corpus in (*data.train, *data.valid, *data.test):
-        if content_hash(corpus) != known.get((corpus.source, corpus.target)):
-            raise RunError(
-                f'{corpus.source}: has changed since {run.folder} was trained; "regard finetune" trains on it'
-            )
+        return PreparedRun(run, training_of(run.recipe.data.task).open_data(run, log), _first_model(run))
 
 
 def log_result(run: Run) -> None:
     """Log the scores of a finished run, where it is and how to use it."""
     for part, scores in run.card.get("scores", {}).items():
-        log(f"{part}: {_training(run).result_line(part, scores)}")
+        log(f"{part}: {training_of(run.recipe.data.task).result_line(part, scores)}")
     command = tasks.find(run.recipe.data.task).command
     log(f'the run is in {run.folder}; open {run.folder / REPORT}, or use "regard {command} {run.folder}"')
 
@@ -404,9 +379,12 @@ def _first_model(run: Run) -> Network:
 
 def _fit(group: ProcessGroup, ready: PreparedRun) -> None:
     run, data, model = ready
-    settings, training = run.recipe.train, _training(run)
+    settings, training = run.recipe.train, training_of(run.recipe.data.task)
     unit = training.train_unit(run.recipe, data, model, group)
-    logs = _logs(run, group) if group.is_first else []
+    logs: list[TrainingLog] = []
+    if group.is_first:
+        task = tasks.find(run.recipe.data.task)
+        logs = make_logs(run.folder / METRICS, settings, task.scores, task.unit, group.size)
     group.advise(
         f'"regard resume {run.folder}" continues from the last checkpoint; torchrun --max-restarts 1 does so by itself'
     )
@@ -424,34 +402,26 @@ def _fit(group: ProcessGroup, ready: PreparedRun) -> None:
         group.once(lambda: finish(run, data, progress))
 
 
-def _logs(run: Run, group: ProcessGroup) -> list[TrainingLog]:
-    task = tasks.find(run.recipe.data.task)
-    return make_logs(run.folder / METRICS, run.recipe.train, task.scores, task.unit, group.size)
-
-
 def finish(run: Run, data: Any, progress: TrainingProgress) -> None:
     """Tune and score the trained model, complete the card, write the report, remove the store."""
-    training = _training(run)
+    training = training_of(run.recipe.data.task)
     run.write_held_out(training.held_out(data))
     tuned = training.tune(run, data, log)
     predictor = training.predictor(run, data, log)
     parts = {part: examples for part, examples in training.parts(data).items() if examples}
     scored = {part: training.score(predictor, examples) for part, examples in parts.items()}
+    with torch.device("meta"):
+        parameters = count_parameters(models.build(run.recipe.model, **run.sizes))
     learnt = {
-        "parameters": _count_parameters(run),
+        "parameters": parameters,
         "scores": {part: found.scores for part, found in scored.items()},
         **({} if tuned is None else {"tuned": tuned}),
-        "training": dataclasses.asdict(progress),
+        "training": asdict(progress),
     }
     run.write_card(run.card | learnt)
     write_report(run, predictor, data, scored[last_part(scored)].answers)
     training.complete(run, data)
     remove_folder(run.folder / "store")
-
-
-def _count_parameters(run: Run) -> int:
-    with torch.device("meta"):
-        return count_parameters(models.build(run.recipe.model, **run.sizes))
 
 
 def first_card(job: TrainingJob, data: Any) -> dict[str, Any]:
@@ -469,6 +439,6 @@ def first_card(job: TrainingJob, data: Any) -> dict[str, Any]:
         ],
         "base": job.base.folder.name if job.base else "",
         "plugins": plugins.used_by(recipe),
-        "plan": [dataclasses.asdict(choice) for choice in job.plan],
+        "plan": [asdict(choice) for choice in job.plan],
         "versions": {"regard": __version__, "torch": torch.__version__, "python": platform.python_version()},
     }
