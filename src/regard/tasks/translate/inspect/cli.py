@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from regard.config import Corpus, DataSettings
 from regard.errors import SettingsError
+from regard.files import write_atomically
+from regard.pages.heads import KINDS, draw_heads
 from regard.run import Run
 from regard.terminal import (
     QUIET,
@@ -27,13 +29,9 @@ from regard.terminal import (
 )  # fmt: skip
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
-
-    from regard.tasks.translate.inspect.heads import AnnotatedExample, HeadReport, Role
-    from regard.tasks.translate.inspect.prune import Pruning, ScoreChange
+    from regard.tasks.translate.inspect.heads import AnnotatedExample, HeadReport
+    from regard.tasks.translate.inspect.prune import Pruning
     from regard.tasks.translate.translator import Translator
-
 
 JUDGED_BY = 500
 """Pairs that heads are measured on."""
@@ -51,11 +49,7 @@ def configure(parser: Parser) -> None:
         help='word alignments such as "0-0 1-2", line by line; words are separated by spaces',
     )  # fmt: skip
     parser.add_argument(
-        "--gold-from",
-        type=int,
-        choices=(0, 1),
-        metavar="N",
-        help="first index in --alignments (default: 0)",
+        "--gold-from", type=int, choices=(0, 1), metavar="N", help="first index in --alignments (default: 0)"
     )
     parser.add_argument(
         "--sentences", type=int, default=JUDGED_BY, metavar="N", help=f"measure on N pairs (default: {JUDGED_BY})"
@@ -138,13 +132,10 @@ def show(opened: Run, options: argparse.Namespace) -> int:
         if options.choose_alignment:
             return choose(opened, translator, examples)
         heads = describe_heads(translator, examples, training_text(opened), log)
+    described = [head.as_dict() for head in heads]
     if options.out:
-        from regard.files import write_atomically
-        from regard.pages.heads import draw_heads
-
-        picture = draw_heads([head.as_dict() for head in heads], title=opened.folder.name)
-        write_atomically(Path(options.out), picture.encode())
-    facts = {"run": str(opened.folder), "sentences": len(examples), "heads": [head.as_dict() for head in heads]}
+        write_atomically(Path(options.out), draw_heads(described, title=opened.folder.name).encode())
+    facts = {"run": str(opened.folder), "sentences": len(examples), "heads": described}
     if options.save:
         from regard.tasks.translate.inspect.explain import HEADS, keep
 
@@ -182,13 +173,11 @@ def run_prune(options: argparse.Namespace) -> int:
 
     from regard.tasks.translate.inspect.prune import prune_run
 
-    data = opened.recipe.data
-    given = None
+    data, given = opened.recipe.data, None
     if options.source:
+        corpus = Corpus(options.source, options.target)
         given = DataSettings(
-            train=(Corpus(options.source, options.target),),
-            source_language=data.source_language,
-            target_language=data.target_language,
+            train=(corpus,), source_language=data.source_language, target_language=data.target_language
         )
     pruning = prune_run(
         opened,
@@ -218,7 +207,6 @@ MEANINGS = {
     "alignment": "attends to the word it translates",
 }
 OFFSETS = {"-1": "1 back", "+1": "1 ahead", "+0": "itself"}
-KINDS = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "cross-attention"}
 NARROWEST, WIDEST, LABEL, BAR = 17, 23, 11, 8
 COLUMNS = (
     "attention", "head", "confidence", "ablation", "gradient", "role", "of", "share", "low", "high", "baseline",
@@ -232,86 +220,71 @@ def show_heads(heads: Sequence[HeadReport], title: str, sentences: int) -> None:
         return
     from rich.text import Text
 
-    screen = console()
     show_title(title, f"{len(heads)} heads, measured on {sentences:,} pairs")
     most = max(head.ablation for head in heads)
     for kind, of_kind in groupby(heads, key=lambda head: head.kind):
-        screen.print(Text.assemble("  ", (KINDS[kind], "bold")))
+        console().print(Text.assemble("  ", (KINDS[kind], "bold")))
         for attention, row in groupby(of_kind, key=lambda head: head.attention):
-            _print_layer(screen, attention, list(row), most)
+            _print_layer(attention, list(row), most)
         print()
-    _print_legend(heads, most)
+    found = {role.kind for head in heads for role in head.roles}
+    show_table(
+        [], ((Text(kind, style), Text(MEANINGS[kind], QUIET)) for kind, style in STYLES.items() if kind in found)
+    )
+    show_note(
+        f"{sum(bool(head.roles) for head in heads)} of {len(heads)} heads have a role; "
+        "percent: how often their largest weight is there\n"
+        f"bars: increase of the loss without the head, up to {most:.3f} per token\n"
+        "beside them: mean of the head's largest weight (its confidence)\n"
+    )
 
 
 def _rows(heads: Sequence[HeadReport]) -> Iterator[list[str]]:
     """One row per head and role, for programs."""
     for head in heads:
-        figures = (f"{head.confidence:.4f}", f"{head.ablation:.5f}", f"{head.gradient:.5f}")
-        for role in head.roles or (None,):
-            cells = [head.attention, str(head.head), *figures]
-            if role is None:
-                yield [*cells, *[""] * 6]
-                continue
+        cells = [head.attention, str(head.head)]
+        cells += [f"{head.confidence:.4f}", f"{head.ablation:.5f}", f"{head.gradient:.5f}"]
+        if not head.roles:
+            yield [*cells, *[""] * 6]
+        for role in head.roles:
             found = role.evidence
             numbers = (f"{value:.4f}" for value in (found.share, found.low, found.high, found.baseline))
             yield [*cells, role.kind, role.name, *numbers]
 
 
-def _print_layer(screen: Console, attention: str, row: Sequence[HeadReport], most: float) -> None:
+def _print_layer(attention: str, row: Sequence[HeadReport], most: float) -> None:
     """As many heads side by side as there is room for: their roles, and below how much depends on them."""
     from rich.text import Text
 
+    screen, parts = console(), attention.split(".")
+    label = f"  layer {parts[1]}" if len(parts) == 3 else f"  {parts[0]}"
     room = screen.width - LABEL
     cell = min(max(room // len(row), NARROWEST), WIDEST)
     fit = max(room // cell, 1)
     for first in range(0, len(row), fit):
-        part = row[first : first + fit]
-        upper, lower = Text(_layer(attention).ljust(LABEL) if not first else " " * LABEL), Text(" " * LABEL)
-        for head in part:
-            upper.append_text(_fit(Text.assemble((f"{head.head} ", QUIET), _role(head)), cell))
-            lower.append_text(_fit(_weight(head, most), cell))
+        upper, lower = Text(("" if first else label).ljust(LABEL)), Text(" " * LABEL)
+        for head in row[first : first + fit]:
+            style = STYLES[head.roles[0].kind] if head.roles else QUIET
+            filled = bar(head.ablation / most if most > 0 else 0.0, BAR).ljust(BAR)
+            role = Text.assemble((f"{head.head} ", QUIET), (_role(head), style))
+            weight = Text.assemble("  ", (filled, style), (f" {head.confidence:.2f}", QUIET))
+            for line, text in ((upper, role), (lower, weight)):
+                text.truncate(cell - 1, overflow="ellipsis")
+                text.pad_right(cell - text.cell_len)
+                line.append_text(text)
         screen.print(upper, no_wrap=True, crop=True)
         screen.print(lower, no_wrap=True, crop=True)
 
 
-def _role(head: HeadReport) -> Text:
-    from rich.text import Text
-
+def _role(head: HeadReport) -> str:
+    """The strongest role of a head: how often its largest weight is there, and where."""
     if not head.roles:
-        return Text("·", QUIET)
-    role = head.roles[0]
-    more = " +" if len(head.roles) > 1 else ""
-    return Text(f"{role.evidence.share:.0%} {_name(role)}{more}", STYLES[role.kind])
-
-
-def _name(role: Role) -> str:
+        return "·"
+    role, *others = head.roles
+    name = {"rare": "rarest", "alignment": "aligned"}.get(role.kind, role.name)
     if role.kind == "positional":
-        return OFFSETS.get(role.name, f"{role.name[1:]} {'back' if role.name.startswith('-') else 'ahead'}")
-    return {"rare": "rarest", "alignment": "aligned"}.get(role.kind, role.name)
-
-
-def _weight(head: HeadReport, most: float) -> Text:
-    """A bar for the loss without the head, and its confidence."""
-    from rich.text import Text
-
-    filled = bar(head.ablation / most if most > 0 else 0.0, BAR).ljust(BAR)
-    style = STYLES[head.roles[0].kind] if head.roles else QUIET
-    return Text.assemble("  ", (filled, style), (f" {head.confidence:.2f}", QUIET))
-
-
-def _print_legend(heads: Sequence[HeadReport], most: float) -> None:
-    from rich.text import Text
-
-    found = {role.kind for head in heads for role in head.roles}
-    show_table(
-        [], ((Text(kind, style), Text(MEANINGS[kind], QUIET)) for kind, style in STYLES.items() if kind in found)
-    )
-    counted = sum(bool(head.roles) for head in heads)
-    show_note(
-        f"{counted} of {len(heads)} heads have a role; percent: how often their largest weight is there\n"
-        f"bars: increase of the loss without the head, up to {most:.3f} per token\n"
-        "beside them: mean of the head's largest weight (its confidence)\n"
-    )
+        name = OFFSETS.get(role.name, f"{role.name[1:]} {'back' if role.name.startswith('-') else 'ahead'}")
+    return f"{role.evidence.share:.0%} {name}{' +' if others else ''}"
 
 
 def show_pruning(pruning: Pruning, out: str) -> None:
@@ -340,26 +313,10 @@ def show_pruning(pruning: Pruning, out: str) -> None:
     rows = []
     for name, one, form in figures:
         form = form.replace(":", ":,")
-        rows.append((name, form.format(one.before), form.format(one.after), _difference(name, one)))
+        change = f"{one.after - one.before:+.2f}" if name == "BLEU" else f"{one.after / one.before - 1:+.0%}"
+        rows.append((name, form.format(one.before), form.format(one.after), change))
     show_table(["", "before", "after", "change"], rows)
     show_note(f"\nBLEU and decoding on {compared.sentences:,} sentences, both runs in turn, one thread.\n")
-
-
-def _difference(name: str, change: ScoreChange) -> str:
-    if name == "BLEU":
-        return f"{change.after - change.before:+.2f}"
-    return f"{change.after / change.before - 1:+.0%}"
-
-
-def _layer(attention: str) -> str:
-    parts = attention.split(".")
-    return f"  layer {parts[1]}" if len(parts) == 3 else f"  {parts[0]}"
-
-
-def _fit(text: Text, width: int) -> Text:
-    text.truncate(width - 1, overflow="ellipsis")
-    text.pad_right(width - text.cell_len)
-    return text
 
 
 COMMANDS = {

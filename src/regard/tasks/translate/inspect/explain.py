@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from regard.analysis.alignment import Links
@@ -71,11 +70,11 @@ class Explanation:
             "source": list(self.source),
             "target": list(self.target),
             "prefix": list(self.prefix),
-            "from_source": _rounded(self.attribution.source_TS),
-            "from_prefix": _rounded(self.attribution.target_TT),
-            "share_of_source": _rounded(even.source_TS),
-            "share_of_prefix": _rounded(even.target_TT),
-            "gap": None if self.attribution.gap_T is None else _rounded(self.attribution.gap_T),
+            "from_source": rounded(self.attribution.source_TS),
+            "from_prefix": rounded(self.attribution.target_TT),
+            "share_of_source": rounded(even.source_TS),
+            "share_of_prefix": rounded(even.target_TT),
+            "gap": None if self.attribution.gap_T is None else rounded(self.attribution.gap_T),
         }
 
     def __str__(self) -> str:
@@ -84,12 +83,9 @@ class Explanation:
         width = max(map(len, self.target))
         lines = []
         for word, row_S in zip(self.target, even_TS, strict=True):
-            best = row_S.topk(min(3, len(self.source)))
-            named = [
-                f"{self.source[place]} {share:.2f}"
-                for share, place in zip(best.values.tolist(), best.indices.tolist(), strict=True)
-            ]
-            lines.append(f"{word:<{width}}  {', '.join(named)}")
+            best = zip(*(part.tolist() for part in row_S.topk(min(3, len(self.source)))), strict=True)
+            named = ", ".join(f"{self.source[place]} {share:.2f}" for share, place in best)
+            lines.append(f"{word:<{width}}  {named}")
         return "\n".join(lines)
 
 
@@ -127,9 +123,7 @@ def compare_explanations(
 ) -> Faithfulness:
     """Faithfulness of each explanation method over sentences; `settings` are those of `measure_faithfulness`."""
     ways = {name: (method, _options(translator, dict(options))) for name, (method, options) in ways.items()}
-    cases = [
-        read_case(translator, example) for example in examples if example.source.strip() and example.target.strip()
-    ]
+    cases = [read_case(translator, one) for one in examples if one.source.strip() and one.target.strip()]
     return measure_faithfulness(translator.model, cases, ways, **settings)
 
 
@@ -164,10 +158,10 @@ def _options(translator: Translator, options: dict[str, Any]) -> dict[str, Any]:
     return options | {"baseline": tokens[name]}
 
 
-def _rounded(values: Tensor) -> list[Any]:
-    """Numbers for JSON, rounded to six decimals."""
-    rounded: list[Any] = torch.round(values.double(), decimals=6).tolist()
-    return rounded
+def rounded(values: Tensor, digits: int = 6) -> list[Any]:
+    """Numbers for JSON, rounded to so many decimals."""
+    found: list[Any] = (values.double().round(decimals=digits) + 0.0).tolist()  # + 0.0: no "-0.0"
+    return found
 
 
 def identify(
@@ -183,17 +177,17 @@ def identify(
     Random(seed).shuffle(encoded)
     encoded = encoded[:MOST]
     cut = round(TRAIN_SHARE * len(encoded))
-    train, test = (encoder_states(translator.model, _read(translator, part)) for part in (encoded[:cut], encoded[cut:]))
+    device = translator.model.output.weight.device
+
+    def read(sentences: Sequence[tuple[int, ...]]) -> Iterator[TokenSource]:
+        """Batches of sentences of similar lengths."""
+        ordered = [list(ids) for ids in sorted(sentences, key=len)]
+        for start in range(0, len(ordered), ROWS):
+            yield make_sources(ordered[start : start + ROWS], translator.source.pad).to(device)
+
+    train, test = (encoder_states(translator.model, read(part)) for part in (encoded[:cut], encoded[cut:]))
     table_VD = embedding_table(translator.model).cpu().float() if whole_vocabulary else None
     return identifiability(train, test, vocabulary_VD=table_VD, seed=seed)
-
-
-def _read(translator: Translator, sentences: Sequence[tuple[int, ...]]) -> Iterator[TokenSource]:
-    """Batches of sentences of similar lengths."""
-    device: torch.device = translator.model.output.weight.device
-    ordered = [list(ids) for ids in sorted(sentences, key=len)]
-    for start in range(0, len(ordered), ROWS):
-        yield make_sources(ordered[start : start + ROWS], translator.source.pad).to(device)
 
 
 @dataclass(frozen=True)
@@ -249,10 +243,9 @@ def ways_of(translator: Translator, example: ExplainedExample) -> Ways:
     """The methods that work for this architecture, found by trying each on one sentence."""
     allowed = {}
     for method in METHODS:
+        options = {"steps": 2} if method == "integrated" else {}
         try:
-            explain(
-                translator, example.source, example.target, method, **({"steps": 2} if method == "integrated" else {})
-            )
+            explain(translator, example.source, example.target, method, **options)
         except ModelError:
             continue
         allowed[method] = EVERY_WAY[method]

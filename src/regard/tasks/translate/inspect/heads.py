@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from regard.analysis.alignment import (
     AlignmentHeads,
@@ -50,8 +51,6 @@ from regard.tasks.translate.data import PairExamples
 from regard.tasks.translate.translator import Translator
 from regard.text.tokenizer import Piece, Tokenizer
 from regard.text.words import words
-
-__all__ = ["HeadReport", "Role", "describe_heads", "text_batches", "token_frequencies"]
 
 COUNTED = 30_000
 """Training pairs from which token frequencies are counted."""
@@ -96,11 +95,12 @@ def own_examples(run: Run, count: int) -> list[AnnotatedExample]:
     data = run.recipe.data
     is_book = bool(data.valid) and all(corpus_of(one.source) == "phrasebook" for one in data.valid)
     if not is_book and (kept := run.held_out()):
-        return list(map(_plain, kept[:count]))
+        return [AnnotatedExample(*pair) for pair in kept[:count]]
     try:
         if data.valid:
-            return list(islice(chain.from_iterable(map(_reader(run), data.valid)), count))
-        return list(map(_plain, PairExamples(data, run.recipe.train.seed).held_out("valid")[:count]))
+            return list(islice(_read(run, data.valid), count))
+        held_out = PairExamples(data, run.recipe.train.seed).held_out("valid")
+        return [AnnotatedExample(*pair) for pair in held_out[:count]]
     except (CorpusError, SettingsError) as error:
         what = f"{run.folder}: its validation data cannot be read ({error})"
         raise SettingsError(f"{what}; give other text with --source and --target") from None
@@ -108,7 +108,7 @@ def own_examples(run: Run, count: int) -> list[AnnotatedExample]:
 
 def given_examples(run: Run, source: str, target: str, count: int) -> list[AnnotatedExample]:
     """The first pairs of the given files."""
-    return list(islice(_reader(run)(Corpus(source, target)), count))
+    return list(islice(_read(run, [Corpus(source, target)]), count))
 
 
 def parsed_examples(
@@ -137,61 +137,48 @@ def with_links(examples: Sequence[AnnotatedExample], path: str, first: int = 0) 
     lines = list(islice(read_lines(path), len(examples)))
     if len(lines) < len(examples):
         raise CorpusError(path, f"{len(lines):,} lines for {len(examples):,} pairs")
-    return [
-        replace(example, links=_read_links(example, line, path, number, first))
-        for number, (example, line) in enumerate(zip(examples, lines, strict=True), 1)
-    ]
-
-
-def _read_links(
-    example: AnnotatedExample, line: str, path: str, number: int, first: int
-) -> tuple[tuple[Span, Span], ...]:
-    source = list(example.source_words) or _written_words(example.source)
-    target = _written_words(example.target)
-    try:
-        links = read_gold(line)[1]
-    except ModelError as error:
-        raise CorpusError(path, str(error), line=number) from None
-    for one, other in links:
-        if not (0 <= one - first < len(source) and 0 <= other - first < len(target)):
-            has = f"the pair has {len(source)} source and {len(target)} target words"
-            hint = f"indices start at {first}; use --gold-from {1 - first} if yours start at {1 - first}"
-            raise CorpusError(path, f"alignment {one}-{other} is out of range: {has} ({hint})", line=number)
-    return tuple((source[one - first], target[other - first]) for one, other in links)
-
-
-def _written_words(text: str) -> list[Span]:
-    """The words of a tokenized text: what is between spaces."""
-    return [found.span() for found in re.finditer(r"[^ \t]+", text)]
+    linked = []
+    for number, (example, line) in enumerate(zip(examples, lines, strict=True), 1):
+        source, target = (
+            [found.span() for found in re.finditer(r"[^ \t]+", text)] for text in (example.source, example.target)
+        )
+        source = list(example.source_words) or source
+        try:
+            links = read_gold(line)[1]
+        except ModelError as error:
+            raise CorpusError(path, str(error), line=number) from None
+        for one, other in links:
+            if not (0 <= one - first < len(source) and 0 <= other - first < len(target)):
+                has = f"the pair has {len(source)} source and {len(target)} target words"
+                hint = f"indices start at {first}; use --gold-from {1 - first} if yours start at {1 - first}"
+                raise CorpusError(path, f"alignment {one}-{other} is out of range: {has} ({hint})", line=number)
+        spans = tuple((source[one - first], target[other - first]) for one, other in links)
+        linked.append(replace(example, links=spans))
+    return linked
 
 
 def training_text(run: Run) -> list[Pair]:
     """Some of the training pairs of a run; empty if they cannot be read."""
     try:
-        examples = chain.from_iterable(map(_reader(run), run.recipe.data.train))
-        return [Pair(example.source, example.target) for example in islice(examples, COUNTED)]
+        examples = islice(_read(run, run.recipe.data.train), COUNTED)
+        return [Pair(example.source, example.target) for example in examples]
     except CorpusError:
         return []
 
 
-def _reader(run: Run) -> Callable[[Corpus], Iterator[AnnotatedExample]]:
-    """A reader of corpora: the phrasebook with its annotations, others without."""
-    languages = (run.recipe.data.source_language, run.recipe.data.target_language)
-
-    def read(corpus: Corpus) -> Iterator[AnnotatedExample]:
+def _read(run: Run, corpora: Iterable[Corpus]) -> Iterator[AnnotatedExample]:
+    """The pairs of corpora: the phrasebook with its annotations, others without."""
+    data = run.recipe.data
+    for corpus in corpora:
         if corpus_of(corpus.source) == "phrasebook" and not corpus.target:
-            return map(_annotate, read_phrases(part_of(corpus.source)))
-        return map(_plain, read_corpus(corpus, *languages))
-
-    return read
-
-
-def _plain(pair: Pair) -> AnnotatedExample:
-    return AnnotatedExample(*pair)
+            yield from map(_annotate, read_phrases(part_of(corpus.source)))
+        else:
+            pairs = read_corpus(corpus, data.source_language, data.target_language)
+            yield from (AnnotatedExample(*pair) for pair in pairs)
 
 
 def _annotate(phrase: Phrase) -> AnnotatedExample:
-    source, target = _spans(phrase.source), _spans(phrase.target)
+    source, target = ([(word.start, word.end) for word in words(text)] for text in (phrase.source, phrase.target))
     return AnnotatedExample(
         phrase.source,
         phrase.target,
@@ -199,10 +186,6 @@ def _annotate(phrase: Phrase) -> AnnotatedExample:
         tuple(_grammar(phrase.target_roles, target)),
         tuple((source[one], target[other]) for one, other in phrase.alignment),
     )
-
-
-def _spans(text: str) -> list[Span]:
-    return [(word.start, word.end) for word in words(text)]
 
 
 def _grammar(roles: Roles, spans: Sequence[Span]) -> Iterator[WordRelation]:
@@ -221,9 +204,9 @@ def _both_ways(one: str, other: str, ones: tuple[Span, ...], others: tuple[Span,
 
 def _dependencies(parse: Parse) -> Iterator[WordRelation]:
     for dependent, head, relation in parse.arcs:
-        ends = parse.spans[dependent], parse.spans[head]
-        if relation not in IGNORED_RELATIONS and ends[0] != ends[1]:
-            yield from _both_ways(relation, "head", (ends[0],), (ends[1],))
+        one, other = parse.spans[dependent], parse.spans[head]
+        if relation not in IGNORED_RELATIONS and one != other:
+            yield from _both_ways(relation, "head", (one,), (other,))
 
 
 @dataclass(frozen=True)
@@ -242,8 +225,7 @@ class HeadReport:
 
     @property
     def kind(self) -> str:
-        """Self-attention of the "encoder" or "decoder", or "cross"-attention."""
-        return _kind(self.attention)
+        return attention_kind(self.attention)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -267,15 +249,15 @@ def describe_heads(
     examples = [example for example in examples if example.source.strip() and example.target.strip()]
     if not examples:
         raise SettingsError("no pair has text on both sides; heads are measured on a few hundred pairs")
-    counted = training or [Pair(example.source, example.target) for example in examples]
+    pairs = [Pair(example.source, example.target) for example in examples]
+    counted = training or pairs
     frequencies = (
         token_frequencies((pair.source for pair in counted), source),
         token_frequencies((pair.target for pair in counted), target),
     )
     log("recording attention")
     roles_of = _head_roles(model, source, target, examples, frequencies)
-    weighed = [Pair(example.source, example.target) for example in examples[:WEIGHED]]
-    batches = text_batches(weighed, source, target)
+    batches = text_batches(pairs[:WEIGHED], source, target)
     by_ablation = importance_by_ablation(model, batches, log)
     by_gradient = importance_by_gradient(model, batches)
     return tuple(
@@ -296,7 +278,11 @@ def choose_alignment(
     gold = [_word_links(example) for example in linked]
     aligner = Aligner(translator.model, translator.source, translator.target)
     maps = aligner.word_maps([one.source for one in linked], [one.target for one in linked])
-    usable = [place for place, found in enumerate(maps[False]) if found and _fits(gold[place], found)]
+    usable = []
+    for place, found in enumerate(maps[False]):
+        rows, columns = next(iter(found.values())).shape[1:] if found else (0, 0)
+        if found and all(s < columns and t < rows for s, t in gold[place]):  # normalization may join words
+            usable.append(place)
     if len(usable) < FEWEST_LINKED:
         problem = f"{len(usable)} sentence pairs with word alignments are too few to choose heads"
         raise SettingsError(f"{problem}; give at least {FEWEST_LINKED} with --source, --target and --alignments")
@@ -326,12 +312,6 @@ def _word_links(example: AnnotatedExample) -> Links:
     )
 
 
-def _fits(links: Links, maps: Mapping[str, Tensor]) -> bool:
-    """Whether the map has all words of the links: normalization may join words."""
-    rows, columns = next(iter(maps.values())).shape[1:]
-    return all(s < columns and t < rows for s, t in links)
-
-
 def text_batches(pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer) -> list[Batch]:
     """Pairs as batches of similar length; `index_B` has their indices."""
     ids = list(
@@ -346,9 +326,8 @@ def text_batches(pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer) ->
 
 def token_frequencies(texts: Iterable[str], tokenizer: Tokenizer) -> Tensor:
     """How often each token [V] occurs in the texts."""
-    counts = torch.zeros(tokenizer.size, dtype=torch.long)
     ids = [id for row in tokenizer.encode_many(list(texts)) for id in row]
-    return counts + torch.bincount(torch.tensor(ids, dtype=torch.long), minlength=tokenizer.size)
+    return torch.bincount(torch.tensor(ids, dtype=torch.long), minlength=tokenizer.size)
 
 
 class RoleQuestions(NamedTuple):
@@ -368,30 +347,28 @@ def _views(
     read_S = torch.tensor([True] * len(read) + [False])  # the end token comes last
     written_T = torch.tensor([True] * len(written) + [False])
     prefix_T = written_T.roll(1)  # the decoder reads the start token first
-    frequency_S = _frequencies(read, frequencies[0], after=1)
-    frequency_T = _frequencies(written, frequencies[1], before=1)
+    frequency_S = pad(frequencies[0][[piece.id for piece in read]], (0, 1))
+    frequency_T = pad(frequencies[1][[piece.id for piece in written]], (1, 0))
     encoder_SS = read_S[:, None] & read_S
     decoder_TT = (prefix_T[:, None] & prefix_T).tril()
     cross_TS = written_T[:, None] & read_S
+    aligned_TS = torch.zeros_like(cross_TS)
+    for one, other in example.links:
+        aligned_TS |= _tokens(written, [other], after=1)[:, None] & _tokens(read, [one], after=1)
+    aligned = {HeadLook("alignment", "translated word"): aligned_TS} if example.links else {}
+    in_source = _syntax(example.source_relations, read, after=1)
+    in_target = _syntax(example.target_relations, written, before=1)
+    rare = HeadLook("rare", "rarest token")
     return {
-        "encoder": RoleQuestions(
-            encoder_SS,
-            _rare(encoder_SS, frequency_S) | _syntax(example.source_relations, read, after=1),
-        ),
-        "decoder": RoleQuestions(
-            decoder_TT, _rare(decoder_TT, frequency_T) | _syntax(example.target_relations, written, before=1)
-        ),
-        "cross": RoleQuestions(cross_TS, _rare(cross_TS, frequency_S) | _alignment(example, read, written)),
+        "encoder": RoleQuestions(encoder_SS, {rare: rarest(encoder_SS, frequency_S)} | in_source),
+        "decoder": RoleQuestions(decoder_TT, {rare: rarest(decoder_TT, frequency_T)} | in_target),
+        "cross": RoleQuestions(cross_TS, {rare: rarest(cross_TS, frequency_S)} | aligned),
     }
 
 
-def _kind(attention: str) -> str:
-    """See `HeadReport.kind`."""
-    return "encoder" if attention.startswith("encoder.") else "decoder" if attention.endswith(".self") else "cross"
-
-
-def _rare(seen_TS: Tensor, frequency_S: Tensor) -> dict[HeadLook, Tensor]:
-    return {HeadLook("rare", "rarest token"): rarest(seen_TS, frequency_S)}
+def attention_kind(name: str) -> str:
+    """Self-attention of the "encoder" or "decoder", or "cross"-attention."""
+    return "encoder" if name.startswith("encoder.") else "decoder" if name.endswith(".self") else "cross"
 
 
 def _syntax(
@@ -405,25 +382,11 @@ def _syntax(
     return right
 
 
-def _alignment(example: AnnotatedExample, read: Sequence[Piece], written: Sequence[Piece]) -> dict[HeadLook, Tensor]:
-    if not example.links:
-        return {}
-    right_TS = torch.zeros(len(written) + 1, len(read) + 1, dtype=torch.bool)
-    for one, other in example.links:
-        right_TS |= _tokens(written, [other], after=1)[:, None] & _tokens(read, [one], after=1)
-    return {HeadLook("alignment", "translated word"): right_TS}
-
-
 def _tokens(pieces: Sequence[Piece], spans: Sequence[Span], before: int = 0, after: int = 0) -> Tensor:
     """Which tokens overlap one of the spans; special tokens before and after do not."""
     ends = [max(piece.end, piece.start + 1) for piece in pieces]  # a lone space belongs to the word that follows it
     touch = [any(piece.start < b and a < end for a, b in spans) for piece, end in zip(pieces, ends, strict=True)]
     return torch.tensor([False] * before + touch + [False] * after)
-
-
-def _frequencies(pieces: Sequence[Piece], frequency_V: Tensor, before: int = 0, after: int = 0) -> Tensor:
-    ids = torch.tensor([piece.id for piece in pieces], dtype=torch.long)
-    return torch.nn.functional.pad(frequency_V[ids], (before, after))
 
 
 @torch.no_grad()
@@ -442,7 +405,7 @@ def _head_roles(
         for row, place in enumerate(batch.index_B.tolist()):
             views = _views(examples[place], source, target, frequencies)
             for kind, view in views.items():
-                of_kind = [name for name in weights if _kind(name) == kind]
+                of_kind = [name for name in weights if attention_kind(name) == kind]
                 if not of_kind:
                     continue
                 names[kind] = [(name, weights[name].shape[1]) for name in of_kind]

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -27,7 +28,9 @@ from regard.errors import ModelError, RunError, SettingsError
 from regard.export.folder import fingerprint
 from regard.models.base import count_parameters
 from regard.run import Run
-from regard.tasks.translate.inspect.explain import FAITHFULNESS, HEADS, IDENTIFIABILITY
+from regard.tasks.translate.inspect.explain import FAITHFULNESS, HEADS, IDENTIFIABILITY, rounded
+from regard.tasks.translate.inspect.heads import attention_kind
+from regard.tasks.translate.pieces import refuse_long
 from regard.tasks.translate.translation import find_flags
 from regard.tasks.translate.translator import Translator, load
 
@@ -52,6 +55,7 @@ KEPT = {
 
 Json = dict[str, Any]
 Log = Callable[[str], None]
+_rounded = partial(rounded, digits=3)
 
 
 def inspection(
@@ -77,34 +81,31 @@ def inspection(
         raise SettingsError(
             "the model's translation of this sentence is empty, so there is nothing to inspect; give a --target"
         )
-    batch = _batch(translator, trace)
+    source, target_tokens = translator.source, translator.target
+    ids = {token: id for id, token in reversed(list(enumerate(target_tokens.tokens)))}
+    pair = source.encode(trace.source.text), [ids[token] for token in trace.target.tokens[:-1]]
+    batch = make_batch([pair], source.pad, target_tokens.pad).to(translator.model.output.weight.device)
     present = {(name, head) for name, weights in trace.weights.items() for head in range(len(weights))}
     roles = [_role(head) for head in heads if (head["attention"], head["head"]) in present]
-    made = _facts(translator, trace, batch, given=target is not None)
-    made |= {"roles": roles, "start": _start(translator, roles, present)}
-    if not quick:
-        made["attribution"] = _attribution(translator, batch, faithfulness, log)
-        made["mixing"] = _mixing(translator, trace, batch, log)
-    return made
-
-
-def _facts(translator: Translator, trace: Trace, batch: Batch, *, given: bool) -> Json:
-    """Everything that one forward pass shows."""
-    text = trace.source.text
-    return {
+    made = {
         "title": text if len(text) <= 80 else f"{text[:79]}…",
         "version": __version__,
         "model": {"parameters": count_parameters(translator.model)},
-        "translation": _translation(translator, trace, batch, given=given),
+        **_probabilities(translator, trace, batch, given=target is not None),
         "source": asdict(trace.source),
         "target": asdict(trace.target),
         "attention": list(_attentions(trace)),
-        "next": _next(translator, trace, batch),
         "tree": trace.tree.as_dict() if trace.tree else None,
         "scoring": _scoring(translator.search),
         "planes": list(_planes(translator, trace, batch)),
         "positions": _positions(translator, max(len(trace.source.tokens), len(trace.target.tokens))),
+        "roles": roles,
+        "start": _start(translator, roles, present),
     }
+    if not quick:
+        made["attribution"] = _attribution(translator, batch, faithfulness, log)
+        made["mixing"] = _mixing(translator, trace, batch, log)
+    return made
 
 
 def _check(translator: Translator, text: str, target: str | None) -> None:
@@ -113,34 +114,30 @@ def _check(translator: Translator, text: str, target: str | None) -> None:
         raise SettingsError("the sentence is empty; give one to inspect")
     if target is not None and not target.strip():
         raise SettingsError("the target is empty; leave it out to inspect the model's own translation")
-    limit = translator.search.max_source_tokens
     for name, tokenizer, side in (("sentence", translator.source, text), ("target", translator.target, target or "")):
-        size = len(tokenizer.encode(side))
-        if size > limit:
-            raise SettingsError(
-                f"the {name} has {size:,} tokens, more than search.max_source_tokens = {limit}; "
-                "inspect one sentence at a time"
-            )
+        limit = translator.search.max_source_tokens
+        refuse_long(side, tokenizer, limit, f"the {name}", "inspect one sentence at a time")
 
 
-def _batch(translator: Translator, trace: Trace) -> Batch:
-    """The tokens of the trace as a batch of one."""
-    source, target = translator.source, translator.target
-    ids = {token: id for id, token in reversed(list(enumerate(target.tokens)))}
-    pair = source.encode(trace.source.text), [ids[token] for token in trace.target.tokens[:-1]]
-    return make_batch([pair], source.pad, target.pad).to(translator.model.output.weight.device)
-
-
-def _translation(translator: Translator, trace: Trace, batch: Batch, *, given: bool) -> Json:
-    written_T = _written(trace, batch)
+def _probabilities(translator: Translator, trace: Trace, batch: Batch, *, given: bool) -> Json:
+    """The translation and its scores; the most probable tokens at each step, and the rank of the generated one."""
+    assert trace.next is not None
+    written_T = trace.next.gather(-1, batch.target_output_BT[0][:, None])[:, 0]
+    rank_T = (trace.next > written_T[:, None]).sum(-1) + 1
     finished = [node.score for node in (trace.tree.nodes if trace.tree else ()) if node.score is not None]
-    return {
+    translation = {
         "text": trace.target.text,
         "log_prob": round(written_T.sum().item(), 4),
         "score": round(max(finished), 4) if finished else None,
         "flags": list(find_flags(trace.source.text, trace.target.text, True, translator.scripts)),
         "given": given,
     }
+    written = [
+        {"probability": round(share, 4), "rank": rank}
+        for share, rank in zip(written_T.exp().tolist(), rank_T.tolist(), strict=True)
+    ]
+    table = next_tokens(trace.next, translator.target.token, LIKELY_TOKENS)
+    return {"translation": translation, "next": table | {"written": written}}
 
 
 def _scoring(search: SearchSettings) -> str:
@@ -152,11 +149,13 @@ def _scoring(search: SearchSettings) -> str:
 
 
 def _attentions(trace: Trace) -> Iterator[Json]:
-    """Every attention layer: queries and keys, weights, entropy, and effective weights."""
+    """Every attention layer: queries and keys, weights, entropy, and effective weights unless they are the same."""
     for name, weights_HTS in trace.weights.items():
         if name in LEVELS:
             continue
-        kind = "encoder" if name.startswith("encoder.") else "decoder" if name.endswith(".self") else "cross"
+        kind = attention_kind(name)
+        found = effective_attention(weights_HTS, trace.values[name], trace.outward.get(name), seen_keys(weights_HTS))
+        effective = None if bool(found.identifiable_H.all()) else _rounded(found.effective_HTS)
         yield {
             "name": name,
             "kind": kind,
@@ -166,16 +165,8 @@ def _attentions(trace: Trace) -> Iterator[Json]:
             "head_width": trace.values[name].shape[-1],
             "weights": _rounded(weights_HTS),
             "entropy": _rounded(attention_entropy(weights_HTS).bits_H),
-            "effective": _effective(trace, name),
+            "effective": found.as_dict() | {"keys": weights_HTS.shape[-1], "weights": effective},
         }
-
-
-def _effective(trace: Trace, name: str) -> Json:
-    """Effective weights; None if they equal the raw weights."""
-    weights_HTS = trace.weights[name]
-    found = effective_attention(weights_HTS, trace.values[name], trace.outward.get(name), seen_keys(weights_HTS))
-    facts = found.as_dict() | {"keys": weights_HTS.shape[-1]}
-    return facts | {"weights": None if bool(found.identifiable_H.all()) else _rounded(found.effective_HTS)}
 
 
 def _start(translator: Translator, roles: Sequence[Json], present: Collection[tuple[str, int]]) -> Json | None:
@@ -192,25 +183,6 @@ def _layer(attention: str) -> int | None:
     """The layer number in a name; the attention of a recurrent model has none."""
     found = re.search(r"\.(\d+)\.", attention)
     return int(found[1]) if found else None
-
-
-def _written(trace: Trace, batch: Batch) -> Tensor:
-    """Log-probability [T] of each generated token."""
-    assert trace.next is not None
-    return trace.next.gather(-1, batch.target_output_BT[0][:, None])[:, 0]
-
-
-def _next(translator: Translator, trace: Trace, batch: Batch) -> Json:
-    """The most probable tokens at each step, and the probability and rank of the generated one."""
-    assert trace.next is not None
-    written_T = _written(trace, batch)
-    rank_T = (trace.next > written_T[:, None]).sum(-1) + 1
-    table = next_tokens(trace.next, translator.target.token, LIKELY_TOKENS)
-    written = [
-        {"probability": round(share, 4), "rank": rank}
-        for share, rank in zip(written_T.exp().tolist(), rank_T.tolist(), strict=True)
-    ]
-    return table | {"written": written}
 
 
 def _attribution(translator: Translator, batch: Batch, faithfulness: Mapping[str, Any] | None, log: Log) -> Json:
@@ -317,12 +289,6 @@ def _positions(translator: Translator, length: int) -> Json | None:
     }
 
 
-def _rounded(values: Tensor) -> list[Any]:
-    """Numbers for JSON, rounded to three digits."""
-    found: list[Any] = (values.double().round(decimals=3) + 0.0).tolist()  # + 0.0: no "-0.0"
-    return found
-
-
 def inspect_run(
     run: Run,
     text: str,
@@ -358,17 +324,17 @@ def inspect_run(
 
 def read_measured(run: Run) -> dict[str, Json]:
     """The measurements stored in the run folder, by file name; empty where there are none."""
-    return {name: _kept(run, name) for name in KEPT}
-
-
-def _kept(run: Run, name: str) -> Json:
-    path = run.folder / name
-    try:
-        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path}: cannot read it as JSON ({error}); measure again, or remove it") from None
-    if found is None:
-        return {}
-    if not isinstance(found, dict) or not found.keys() >= KEPT[name]:
-        raise RunError(f"{path}: lacks {' or '.join(sorted(KEPT[name]))}; measure again, or remove it")
-    return found if found.get("weights") in (None, fingerprint(run)) else {}
+    measured: dict[str, Json] = {name: {} for name in KEPT}
+    for name, fields in KEPT.items():
+        path = run.folder / name
+        if not path.exists():
+            continue
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise RunError(f"{path}: cannot read it as JSON ({error}); measure again, or remove it") from None
+        if not isinstance(found, dict) or not found.keys() >= fields:
+            raise RunError(f"{path}: lacks {' or '.join(sorted(fields))}; measure again, or remove it")
+        if found.get("weights") in (None, fingerprint(run)):
+            measured[name] = found
+    return measured
