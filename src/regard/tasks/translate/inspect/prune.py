@@ -6,22 +6,20 @@ compares size, BLEU and speed. The run folder appears when everything is done.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
 
-from regard import config
 from regard.analysis.head_roles import count_heads, importance_by_ablation
 from regard.analysis.pruning import GatedModel, HeadGates, pruned_settings, pruned_weights, scale_heads, strongest
-from regard.config import Recipe
+from regard.config import DataSettings, Recipe, TrainSettings
 from regard.config.recipe import make_recipe, to_table, with_overrides
 from regard.data.batches import Batch
 from regard.data.pairs import Pair
@@ -73,13 +71,13 @@ CLOSING = 0.7
 class GateTrainUnit(TranslateTrainUnit):
     """Trains gates on the heads. The share of open gates falls from all to the goal, forced by a penalty.
 
-    The penalty has the same gradient for every gate, so those that matter least for the loss close first.
+    The penalty has the same gradient for every gate, so those that matter least for the loss close first. `goal` is
+    the share of heads that stay open; `share_done` returns the share of training that is done.
     """
 
     def __init__(
         self, recipe: Recipe, prepared: PairData, gated: GatedModel, goal: float, share_done: Callable[[], float]
     ):
-        """`goal` is the share of heads that stay open; `share_done` returns the share of training that is done."""
         super().__init__(recipe, prepared, gated.model)
         self.gates, self.goal, self.share_done = gated.gates, goal, share_done
 
@@ -142,7 +140,9 @@ def compare_runs(before: Run, after: Run, pairs: Sequence[Pair]) -> RunCompariso
     translators = [load(run.folder) for run in runs]
     texts: tuple[list[str], list[str]] = ([], [])
     seconds = [0.0, 0.0]
-    with _one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
         for translator in translators:
             translator.translate([pair.source for pair in pairs[:CHUNK]])  # warm-up
         for first in range(0, len(pairs), CHUNK):
@@ -151,6 +151,8 @@ def compare_runs(before: Run, after: Run, pairs: Sequence[Pair]) -> RunCompariso
                 began = time.process_time()
                 texts[place].extend(texts_of(translator.translate(sources)))
                 seconds[place] += time.process_time() - began
+    finally:
+        torch.set_num_threads(threads)
     references = [pair.target for pair in pairs]
     return RunComparison(
         parameters=ScoreChange(*(count_parameters(translator.model) for translator in translators)),
@@ -159,16 +161,6 @@ def compare_runs(before: Run, after: Run, pairs: Sequence[Pair]) -> RunCompariso
         seconds=ScoreChange(*seconds),
         sentences=len(pairs),
     )
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @dataclass(frozen=True)
@@ -204,7 +196,7 @@ def prune_run(
     by: Method = "gates",
     weights_follow: bool = True,
     minutes: float | None = None,
-    data: config.DataSettings | None = None,
+    data: DataSettings | None = None,
     overrides: Iterable[str] = (),
 ) -> Pruning:
     """Remove this share of all heads from a run and write the result as a new run.
@@ -213,9 +205,14 @@ def prune_run(
     of the run's own steps; 0 means none, which needs `by="importance"`. `data` replaces the run's own training data.
     """
     out = Run.refuse_existing(out)
-    settings = _require_transformer(run)
+    settings = run.recipe.model
+    if not isinstance(settings, TransformerSettings):
+        raise SettingsError(f"{run.folder}: {settings.arch} has a single head, which cannot be pruned")
     had = {name: settings.heads_in(name) for name in settings.attentions if settings.heads_in(name)}
-    left = _count_left(sum(had.values()), share)
+    heads = sum(had.values())
+    left = heads - round(share * heads) if 0 < share < 1 else 0
+    if not 0 < left < heads:
+        raise SettingsError(f"--share {share:g}: of {heads} heads, between 1 and {heads - 1} must be removed")
     if minutes == 0 and by == "gates":
         raise SettingsError("gates must be trained: give --minutes, or choose the heads with --method importance")
     recipe = _train_again(run, minutes, data, overrides)
@@ -226,9 +223,11 @@ def prune_run(
         prepare(draft, recipe, pairs, log, run.tokenizers)
         prepared = TRAINING.open_data(draft, log)
         model = run.load_model()
-        log(f"choosing {left} of {sum(had.values())} heads by {by}")
+        log(f"choosing {left} of {heads} heads by {by}")
         if by == "gates":
-            kept = _learn(model, _part(recipe, GATES_SHARE), prepared, left, weights_follow)
+            gates = learn_gates(model, _part(recipe, GATES_SHARE), prepared, left, weights_follow=weights_follow)
+            scale_heads(model, gates.settled())  # the final values of the gates become part of the weights
+            kept = strongest(gates.by_attention(), left)
             recipe = _part(recipe, 1 - GATES_SHARE)
         else:
             judged = text_batches(prepared.valid[:MEASURED], *run.tokenizers)
@@ -238,9 +237,8 @@ def prune_run(
         draft.write_sizes(**run.sizes)
         draft.write_weights(pruned_weights(model, kept))
         draft.write_card(first_card(TrainingJob(recipe, pairs, [], run), prepared))
-        progress = (
-            TrainingProgress(stopped="pruned, not trained afterwards") if minutes == 0 else _train_on(draft, prepared)
-        )
+        untrained = TrainingProgress(stopped="pruned, not trained afterwards")
+        progress = untrained if minutes == 0 else _train_on(draft, prepared)
         compared = compare_runs(run, draft, (prepared.test or prepared.valid)[:COMPARED])
         pruning = Pruning(run.folder.name, by, kept, had, compared)
         draft.write_card(draft.card | {"pruning": pruning.as_dict()})
@@ -248,22 +246,7 @@ def prune_run(
     return pruning
 
 
-def _require_transformer(run: Run) -> TransformerSettings:
-    if not isinstance(run.recipe.model, TransformerSettings):
-        raise SettingsError(f"{run.folder}: {run.recipe.model.arch} has a single head, which cannot be pruned")
-    return run.recipe.model
-
-
-def _count_left(heads: int, share: float) -> int:
-    left = heads - round(share * heads) if 0 < share < 1 else 0
-    if not 0 < left < heads:
-        raise SettingsError(f"--share {share:g}: of {heads} heads, between 1 and {heads - 1} must be removed")
-    return left
-
-
-def _train_again(
-    run: Run, minutes: float | None, data: config.DataSettings | None, overrides: Iterable[str]
-) -> config.Recipe:
+def _train_again(run: Run, minutes: float | None, data: DataSettings | None, overrides: Iterable[str]) -> Recipe:
     """The recipe of a run for further training, with a learning rate that falls to zero at the end.
 
     Retraining at the full rate recovers more than fine-tuning does (Renda et al. 2020), if there is enough time.
@@ -272,7 +255,7 @@ def _train_again(
         if not override.strip().startswith(("train.", "search.")):
             raise SettingsError(f"--set {override}: only train. and search. settings can change in a run that exists")
     train, trained = run.recipe.train, run.card.get("training", {})
-    steps, rate = config.TrainSettings.max_steps, 1.0
+    steps, rate = TrainSettings.max_steps, 1.0
     if minutes is None:
         steps = round(RETRAIN_SHARE * trained.get("step", 0))
         if not steps:
@@ -290,14 +273,14 @@ def _train_again(
     return make_recipe(with_overrides(to_table(recipe), overrides))
 
 
-def _part(recipe: config.Recipe, share: float) -> config.Recipe:
+def _part(recipe: Recipe, share: float) -> Recipe:
     """The recipe with a share of its training time."""
     train = recipe.train
     steps = max(round(share * train.max_steps), 1)
     return replace(recipe, train=replace(train, max_minutes=share * train.max_minutes, max_steps=steps))
 
 
-def _read(run: Run, recipe: config.Recipe, *, own: bool) -> PairExamples:
+def _read(run: Run, recipe: Recipe, *, own: bool) -> PairExamples:
     try:
         return PairExamples(recipe.data, recipe.train.seed)
     except (CorpusError, SettingsError) as error:
@@ -305,15 +288,6 @@ def _read(run: Run, recipe: config.Recipe, *, own: bool) -> PairExamples:
             raise
         what = f"{run.folder}: its training data cannot be read ({error})"
         raise SettingsError(f"{what}; give other text with --source and --target") from None
-
-
-def _learn(
-    model: Seq2Seq, recipe: config.Recipe, prepared: PairData, left: int, weights_follow: bool
-) -> dict[str, tuple[int, ...]]:
-    """The heads whose gates stay open longest. The final values of the gates are multiplied into the weights."""
-    gates = learn_gates(model, recipe, prepared, left, weights_follow=weights_follow)
-    scale_heads(model, gates.settled())
-    return strongest(gates.by_attention(), left)
 
 
 def _train_on(draft: Run, prepared: PairData) -> TrainingProgress:
