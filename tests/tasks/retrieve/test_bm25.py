@@ -53,8 +53,8 @@ def test_what_words_add_is_the_score(question):
     index = WordIndex(TEXTS)
     for place in (1, 3):
         parts = index.explain(question, place)
-        assert sum(part.share for part in parts) == pytest.approx(float(index.scores(question)[place]), abs=1e-5)
-        assert all(part.share >= 0 for part in parts)
+        assert sum(part.weight for part in parts) == pytest.approx(float(index.scores(question)[place]), abs=1e-5)
+        assert all(part.weight >= 0 for part in parts)
 
 
 def test_scripts_without_spaces_meet_by_characters():

@@ -1,6 +1,7 @@
 """The plan for encoders of questions: it follows the data, and leaves alone what was said."""
 
-from regard.tasks.retrieve.plan import EPOCHS, KnowledgeFacts, make_retrieval_plan
+from regard.tasks.retrieve.data import KnowledgeFacts
+from regard.tasks.retrieve.training import EPOCHS, make_retrieval_plan
 
 SMALL, LARGE = KnowledgeFacts(300, 8.0, names=False), KnowledgeFacts(50_000, 10.0, names=True)
 

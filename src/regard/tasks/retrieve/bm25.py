@@ -20,13 +20,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import SettingsError
-from regard.text.words import word_texts, words
+from regard.text.words import ShadedWord, word_texts, words
 
 Scores = NDArray[np.float32]
 
@@ -41,13 +41,6 @@ _UNSPACED = re.compile(
 )
 
 
-class MatchedWord(NamedTuple):
-    """A word of a question and its contribution to a score."""
-
-    text: str
-    share: float
-
-
 class WordIndex:
     """BM25 index of texts, by number."""
 
@@ -57,7 +50,13 @@ class WordIndex:
         self._known = Counter(term for one in found for term in set(one))
         self._index: Any = None
         if self._known:
-            self._index = _bm25s().BM25(k1=SATURATION, b=LENGTH, method="lucene")
+            try:
+                bm25s = import_module("bm25s")
+            except ImportError:
+                raise SettingsError(
+                    'BM25 needs bm25s, which is not installed: pip install "regard[retrieve]"'
+                ) from None
+            self._index = bm25s.BM25(k1=SATURATION, b=LENGTH, method="lucene")
             self._index.index(found, show_progress=False)
 
     def scores(self, question: str) -> Scores:
@@ -69,7 +68,7 @@ class WordIndex:
         scores: Scores = self._index.get_scores(asked).astype(np.float32) / np.float32(most)
         return scores
 
-    def explain(self, question: str, place: int) -> list[MatchedWord]:
+    def explain(self, question: str, place: int) -> list[ShadedWord]:
         """The words of a question with their contributions to the score of a text; their sum is the score."""
         asked: set[str] = set()
         parts, most = [], 0.0
@@ -78,8 +77,8 @@ class WordIndex:
             asked.update(new)
             most += sum(map(self._rarity, new))
             gained = float(self._index.get_scores(new)[place]) if self._index is not None and new else 0.0
-            parts.append(MatchedWord(word.text, gained))
-        return [part._replace(share=part.share / most) for part in parts] if most else parts
+            parts.append(ShadedWord(word.text, gained))
+        return [part._replace(weight=part.weight / most) for part in parts] if most else parts
 
     def _rarity(self, term: str) -> float:
         """Inverse document frequency as in the "lucene" variant of bm25s; a term that no text has is the rarest."""
@@ -94,7 +93,7 @@ def terms(text: str) -> list[str]:
 
 def terms_of(word: str) -> Iterator[str]:
     """The terms of a word; punctuation has none, a symbol such as $ or an emoji has one."""
-    if not any(map(_has_meaning, word)):
+    if not any(letter.isalnum() or unicodedata.category(letter).startswith("S") for letter in word):
         return
     if is_unspaced(word):
         yield from word
@@ -108,17 +107,6 @@ def terms_of(word: str) -> Iterator[str]:
 def is_unspaced(word: str) -> bool:
     """Whether the word is in a script whose terms are characters."""
     return _UNSPACED.search(word) is not None
-
-
-def _has_meaning(character: str) -> bool:
-    return character.isalnum() or unicodedata.category(character).startswith("S")
-
-
-def _bm25s() -> Any:
-    try:
-        return import_module("bm25s")
-    except ImportError:
-        raise SettingsError('BM25 needs bm25s, which is not installed: pip install "regard[retrieve]"') from None
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -146,7 +134,10 @@ class QueryCoverage:
         self._texts_E = texts_E
         self._terms_of_entry = lru_cache(KEPT)(self._gather)
         self._known = Counter(term for number in range(len(texts_E)) for term in self._gather(number))
-        self._openers = Counter(word for one in questions_E for word in {_opener(question) for question in one})
+        spoken_E = [[_spoken(question) for question in one] for one in questions_E]
+        self._openers = Counter(
+            word for spoken in spoken_E for word in {one[0] for one in spoken if len(one) >= A_SENTENCE}
+        )
         lengths = sorted(map(len, {word for one in texts_E for text in one for word in _spoken(text)}))
         self._long = min(LONG, lengths[3 * len(lengths) // 4]) if lengths else LONG
 
@@ -168,13 +159,12 @@ class QueryCoverage:
         """The weight of a word: lower if many entries have it, if it is short, and if it often begins questions."""
         spread = (self._rarity(word) / self._rarity("")) ** 2
         opening = min(self._openers[word] / self._known[word], 1.0) if self._known[word] else 0.0
-        return max(spread * self._fullness(word) * (1 - OPENER * opening), LEAST)
-
-    def _fullness(self, word: str) -> float:
-        """Weight by length, from 0 to 1: in alphabets that write vowels, function words are short."""
-        if not word.isalpha() or not _writes_vowels(word):
-            return 1.0
-        return min(max((len(word) - self._long + SHORT) / SHORT, 0.0), 1.0) ** 2
+        fullness = 1.0
+        # Function words are short in alphabets that write vowels: Latin, Greek, Cyrillic, Armenian. In others, for
+        # example Hebrew and Arabic, nouns may have three letters.
+        if word.isalpha() and all(letter < "\u0590" or "\u1e00" <= letter <= "\u1fff" for letter in word):
+            fullness = min(max((len(word) - self._long + SHORT) / SHORT, 0.0), 1.0) ** 2
+        return max(spread * fullness * (1 - OPENER * opening), LEAST)
 
     def _rarity(self, term: str) -> float:
         """Inverse document frequency over entries; a term that none has counts as in one entry."""
@@ -197,14 +187,3 @@ def _asked(question: str) -> dict[str, bool]:
 
 def _spoken(text: str) -> list[str]:
     return [word.casefold() for word in word_texts(text) if word.isalpha()]
-
-
-def _opener(question: str) -> str:
-    """The first word of a question; empty if it has too few words."""
-    spoken = _spoken(question)
-    return spoken[0] if len(spoken) >= A_SENTENCE else ""
-
-
-def _writes_vowels(word: str) -> bool:
-    """Latin, Greek, Cyrillic, Armenian; not, for example, Hebrew or Arabic, whose nouns may have three letters."""
-    return all(letter < "\u0590" or "\u1e00" <= letter <= "\u1fff" for letter in word)

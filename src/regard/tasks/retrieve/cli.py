@@ -11,7 +11,7 @@ from regard.config import Corpus
 from regard.data.pairs import Pair
 from regard.errors import CorpusError, SettingsError
 from regard.run import Run
-from regard.tasks.retrieve.data import FORMATS, KnowledgeEntry, add, gather, read_knowledge, remove
+from regard.tasks.retrieve.data import FORMATS, KNOWLEDGE, add, gather, read_entries, read_knowledge, remove
 from regard.terminal import Command, Parser, add_set, counted, show_table
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 def configure(parser: Parser) -> None:
-    """Add the options."""
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument("files", metavar="FILE", nargs="*", help=f"questions and answers: {FORMATS}, also .gz .zst")
     parser.add_argument("--create", action="store_true", help="make a run that answers from these files")
@@ -58,9 +57,15 @@ def run(options: argparse.Namespace) -> int:
     if not (new or options.remove):
         show(count(opened), options, is_changed=False)
         return 0
+    path = opened.folder / KNOWLEDGE
     with opened.locked():
-        before = [] if options.replace else _known(opened)
-        show(change(opened, before, _remove(opened, add(before, new) if new else before, options)), options)
+        before = read_entries(path) if path.is_file() and not options.replace else []
+        left, unknown = remove(add(before, new) if new else before, options.remove)
+        if unknown:
+            raise CorpusError("--remove", f'"{unknown[0]}" is neither a question nor an answer of {opened.folder}')
+        if not left:
+            raise CorpusError(opened.folder, "the knowledge base would be empty; --replace it, or remove the folder")
+        show(change(opened, before, left), options)
     return 0
 
 
@@ -90,7 +95,7 @@ def score(opened: Run, options: argparse.Namespace) -> int:
 def show(change: IndexChange, options: argparse.Namespace, *, is_changed: bool = True) -> None:
     """Print what has changed, and what the knowledge base holds now."""
     if options.json:
-        print(json.dumps({"run": str(options.run)} | change.as_dict()))
+        print(json.dumps({"run": str(options.run)} | change._asdict()))
         return
     if change.added or change.removed or change.changed:
         print(f"{counted(change.added, 'answer')} added, {change.changed:,} changed, {change.removed:,} removed")
@@ -102,7 +107,7 @@ def show(change: IndexChange, options: argparse.Namespace, *, is_changed: bool =
 
 
 def _refuse(options: argparse.Namespace) -> None:
-    """Raise an error for options that do not go together."""
+    """Refuse options that do not fit together."""
     if options.create and not options.files:
         raise SettingsError("--create needs a file of questions and answers")
     if options.create and (options.replace or options.remove or options.score):
@@ -115,24 +120,6 @@ def _refuse(options: argparse.Namespace) -> None:
         raise SettingsError("--score changes nothing; give --set in another command")
     if not options.create and options.encoder:
         raise SettingsError("--encoder is for --create; the encoder of a run does not change")
-
-
-def _known(opened: Run) -> list[KnowledgeEntry]:
-    """The entries of a run; none in a folder without a knowledge base."""
-    from regard.tasks.retrieve.data import KNOWLEDGE, read_entries
-
-    path = opened.folder / KNOWLEDGE
-    return read_entries(path) if path.is_file() else []
-
-
-def _remove(opened: Run, entries: list[KnowledgeEntry], options: argparse.Namespace) -> list[KnowledgeEntry]:
-    """The entries without those to be removed."""
-    left, unknown = remove(entries, options.remove)
-    if unknown:
-        raise CorpusError("--remove", f'"{unknown[0]}" is neither a question nor an answer of {opened.folder}')
-    if not left:
-        raise CorpusError(opened.folder, "the knowledge base would be empty; --replace it, or remove the folder")
-    return left
 
 
 COMMANDS = {

@@ -12,28 +12,16 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from regard.config import Corpus, DataSettings, Recipe
+from regard.config import Corpus, DataSettings
 from regard.data.pairs import Pair
 from regard.data.records import read_objects, read_table
 from regard.data.split import SHARE, held_out_sizes, normalise
 from regard.errors import CorpusError, RunError, SettingsError
 from regard.files import read_lines, split_suffix, write_atomically
-from regard.run import Run
-from regard.tasks.dataset import (
-    FEWEST,
-    HELD_OUT,
-    Log,
-    describe_parts,
-    learn_tokenizer,
-    new_store,
-    open_store_folder,
-    read_held_out,
-    require_train,
-)
+from regard.tasks.dataset import FEWEST, HELD_OUT, describe_parts, require_train
 from regard.tasks.retrieve.markdown_faq import read_markdown
-from regard.tasks.retrieve.plan import KnowledgeFacts
 from regard.text.tokenizer import Tokenizer
 
 KNOWLEDGE = "knowledge.jsonl"
@@ -74,56 +62,40 @@ def read_knowledge(corpus: Corpus) -> list[KnowledgeEntry]:
     if corpus.target:
         raise CorpusError(corpus.target, "questions and answers are in one file; leave out --target")
     path = Path(corpus.source)
-    readers = {".tsv": _read_rows, ".csv": _read_rows, ".jsonl": _read_jsonl, ".md": _read_faq, ".markdown": _read_faq}
-    reader = readers.get(split_suffix(path)[0])
-    if reader is None:
-        raise CorpusError(path, f"not a knowledge base; the formats are {FORMATS}, also .gz .zst")
-    entries = gather(reader(path))
+    entries = gather(_entry(*row, path) for row in _read_rows(path))
     if not entries:
         raise CorpusError(path, "the knowledge base is empty: no question with an answer here")
     return entries
 
 
-def _read_rows(path: Path) -> Iterator[KnowledgeEntry]:
-    """Question and answer; other columns are ignored."""
-    columns = (QUESTION_COLUMNS, ANSWER_COLUMNS)
-    for number, (question, answer) in read_table(path, ("question", "answer"), columns):
-        yield _entry([question], answer, path, number)
+def _read_rows(path: Path) -> Iterator[tuple[Sequence[str], str, int]]:
+    """Questions, answer and line number of each entry of a file."""
+    suffix = split_suffix(path)[0]
+    if suffix in (".tsv", ".csv"):
+        for number, (question, answer) in read_table(path, ("question", "answer"), (QUESTION_COLUMNS, ANSWER_COLUMNS)):
+            yield [question], answer, number
+    elif suffix == ".jsonl":
+        for number, record in read_objects(path, FORM):
+            if not isinstance(record.get("answer"), str):
+                raise CorpusError(path, f'no "answer" here; {FORM}', line=number)
+            questions = record.get("questions", [record.get("question")])
+            if not isinstance(questions, list) or not all(isinstance(question, str) for question in questions):
+                raise CorpusError(path, f"no question here; {FORM}", line=number)
+            yield questions, record["answer"], number
+    elif suffix in (".md", ".markdown"):
+        yield from read_markdown(read_lines(path))
+    else:
+        raise CorpusError(path, f"not a knowledge base; the formats are {FORMATS}, also .gz .zst")
 
 
-def _read_jsonl(path: Path) -> Iterator[KnowledgeEntry]:
-    """Objects with "answer", and "question" or a list of "questions"."""
-    for number, record in read_objects(path, FORM):
-        yield _from_record(record, path, number)
-
-
-def _from_record(record: dict[str, Any], path: Path, number: int) -> KnowledgeEntry:
-    """The entry of a JSON object."""
-    if not isinstance(record.get("answer"), str):
-        raise CorpusError(path, f'no "answer" here; {FORM}', line=number)
-    questions = record.get("questions", [record.get("question")])
-    if not isinstance(questions, list) or not all(isinstance(question, str) for question in questions):
-        raise CorpusError(path, f"no question here; {FORM}", line=number)
-    return _entry(questions, record["answer"], path, number)
-
-
-def _read_faq(path: Path) -> Iterator[KnowledgeEntry]:
-    for found in read_markdown(read_lines(path)):
-        yield _entry(found.questions, found.answer, path, found.line)
-
-
-def _entry(questions: Sequence[str], answer: str, path: Path, number: int) -> KnowledgeEntry:
-    real = tuple(clean for question in questions if (clean := _plain(question)))
+def _entry(questions: Sequence[str], answer: str, number: int, path: Path) -> KnowledgeEntry:
+    """An entry whose questions are on one line each."""
+    real = tuple(clean for question in questions if (clean := " ".join(_without_surrogates(question).split())))
     if not real:
         raise CorpusError(path, "no question in this row", line=number)
     if not (text := _without_surrogates(answer).strip()):
         raise CorpusError(path, f'the question "{real[0][:60]}" has no answer', line=number)
     return KnowledgeEntry(real, text)
-
-
-def _plain(question: str) -> str:
-    """A question on one line."""
-    return " ".join(_without_surrogates(question).split())
 
 
 def _without_surrogates(text: str) -> str:
@@ -163,14 +135,13 @@ def remove(entries: Sequence[KnowledgeEntry], texts: Iterable[str]) -> tuple[lis
     """The entries without these questions and without entries of these answers; and the texts that are not known."""
     wanted = {normalise(text): text for text in texts}
     known = {normalise(text) for entry in entries for text in (*entry.questions, entry.answer)}
-    left = (_without(entry, wanted) for entry in entries if normalise(entry.answer) not in wanted)
+    left = (without(entry, wanted) for entry in entries if normalise(entry.answer) not in wanted)
     return [entry for entry in left if entry.questions], [text for key, text in wanted.items() if key not in known]
 
 
-def _without(entry: KnowledgeEntry, keys: Container[str]) -> KnowledgeEntry:
-    return KnowledgeEntry(
-        tuple(question for question in entry.questions if normalise(question) not in keys), entry.answer
-    )
+def without(entry: KnowledgeEntry, keys: Container[str]) -> KnowledgeEntry:
+    """An entry without the questions with these keys: questions that `normalise` has changed."""
+    return entry._replace(questions=tuple(text for text in entry.questions if normalise(text) not in keys))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -196,6 +167,23 @@ def read_entries(path: Path) -> list[KnowledgeEntry]:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Training data
+
+
+@dataclass(frozen=True)
+class KnowledgeFacts:
+    """What the plan knows of the training data."""
+
+    texts: int
+    """Number of questions, and of answers if they are compared too."""
+    words: float
+    """Mean number of words per text, separated by spaces."""
+    names: bool
+    """The answers are names, such as `card_arrival`, and not sentences."""
+
+    @property
+    def tokens(self) -> float:
+        """Mean number of tokens per text, with punctuation, split words and EOS."""
+        return 1.5 * self.words + 1
 
 
 @dataclass(frozen=True)
@@ -276,35 +264,6 @@ class TrainingKnowledge:
                     left[number].pop(question)
                     self.held_out[part].append(Pair(question, self.entries[number].answer))
         return [KnowledgeEntry(tuple(found), entry.answer) for found, entry in zip(left, self.entries, strict=True)]
-
-
-def prepare_knowledge(run: Run, recipe: Recipe, knowledge: TrainingKnowledge, log: Log, base: Run | None) -> None:
-    """Make the vocabulary, or take that of `base`; write everything into the run."""
-    answers = recipe.task.match_answers
-    if not any(len(texts_of(entry, answers=answers)) > 1 for entry in knowledge.train):
-        raise SettingsError(
-            "no answer has two questions, and retrieve.match_answers = false: there are no pairs to train on"
-        )
-    write_entries(run.folder / KNOWLEDGE, knowledge.entries)
-    texts = (text for entry in knowledge.train for text in texts_of(entry, answers=answers))
-    tokenizer = learn_tokenizer(run, recipe, texts, log, base)
-    run.write_sizes(vocabulary=tokenizer.size)
-    _write_store(run, knowledge)
-
-
-def open_knowledge(run: Run) -> PreparedKnowledge:
-    """Read back what `prepare_knowledge` wrote. The store of a finished run is made again from the files."""
-    recipe = run.recipe
-    if not recipe.data.train:
-        raise RunError(f'{run.folder}: was made by "regard index" and not trained; there is nothing to resume')
-    folder = open_store_folder(run, lambda: _write_store(run, TrainingKnowledge(recipe.data, recipe.train.seed)))
-    valid, test = ([Pair(*pair) for pair in read_held_out(folder, part, "questions")] for part in HELD_OUT)
-    return PreparedKnowledge(run.tokenizers[0], read_entries(folder / "train.jsonl"), valid, test)
-
-
-def _write_store(run: Run, knowledge: TrainingKnowledge) -> None:
-    with new_store(run, knowledge.held_out) as folder:
-        write_entries(folder / "train.jsonl", knowledge.train)
 
 
 def _read(corpus: Corpus) -> list[KnowledgeEntry]:

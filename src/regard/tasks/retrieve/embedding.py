@@ -74,7 +74,20 @@ class FolderEmbedder:
         if not config.is_file():
             raise SettingsError(f"retrieve.encoder: {folder} is not the folder of a model (it has no config.json)")
         self._by_first = _pools_by_first(folder)
-        self._tokenizer, self._model = _open_folder(folder)
+        try:
+            from transformers import AutoModel, AutoTokenizer
+        except ImportError:
+            raise SettingsError(
+                'retrieve.encoder needs transformers, which is not installed: pip install "regard[embed]"'
+            ) from None
+        safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+        try:
+            self._tokenizer = AutoTokenizer.from_pretrained(str(folder), **safe)
+            model = AutoModel.from_pretrained(str(folder), use_safetensors=True, **safe)
+        except Exception as error:  # transformers raises errors of many kinds
+            reason = " ".join(str(error).split())[:200]
+            raise SettingsError(f"retrieve.encoder: {folder} cannot be opened ({reason})") from None
+        self._model = model.eval().requires_grad_(False)
         sizes = [f"{path.name} {path.stat().st_size}" for path in sorted(folder.glob("*.safetensors"))]
         self.mark = hashlib.sha256(config.read_bytes() + " ".join(sizes).encode()).hexdigest()
 
@@ -94,30 +107,15 @@ class FolderEmbedder:
         return np.stack([made[place] for place in range(len(texts))])
 
 
-def _open_folder(folder: Path) -> tuple[Any, Any]:
-    try:
-        from transformers import AutoModel, AutoTokenizer
-    except ImportError:
-        raise SettingsError(
-            'retrieve.encoder needs transformers, which is not installed: pip install "regard[embed]"'
-        ) from None
-    safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(str(folder), **safe)
-        model = AutoModel.from_pretrained(str(folder), use_safetensors=True, **safe)
-    except Exception as error:  # transformers raises errors of many kinds
-        reason = " ".join(str(error).split())[:200]
-        raise SettingsError(f"retrieve.encoder: {folder} cannot be opened ({reason})") from None
-    return tokenizer, model.eval().requires_grad_(False)
-
-
 def _pools_by_first(folder: Path) -> bool:
     """Whether the pooling file of sentence-transformers asks for the first state; otherwise the mean is used."""
     path = folder / "1_Pooling" / "config.json"
     if not path.is_file():
         return False
-    said = json.loads(path.read_text(encoding="utf-8"))
-    modes = {name for name, value in said.items() if name.startswith("pooling_mode_") and value is True}
+    settings = json.loads(path.read_text(encoding="utf-8"))
+    modes = {name for name, value in settings.items() if name.startswith("pooling_mode_") and value is True}
     if not modes <= {"pooling_mode_mean_tokens", "pooling_mode_cls_token"}:
-        raise SettingsError(f"retrieve.encoder: {path} asks for {', '.join(sorted(modes))}; there is mean and first")
+        raise SettingsError(
+            f"retrieve.encoder: {path} asks for {', '.join(sorted(modes))}; only mean and first are known"
+        )
     return "pooling_mode_cls_token" in modes

@@ -12,10 +12,9 @@ import hashlib
 import platform
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +27,15 @@ from regard.files import write_atomically
 from regard.run import RECIPE, Run
 from regard.tasks.retrieve import RetrieveSettings
 from regard.tasks.retrieve.bm25 import QueryCoverage, WordIndex
-from regard.tasks.retrieve.data import KNOWLEDGE, KnowledgeEntry, are_names, read_entries, texts_of, write_entries
+from regard.tasks.retrieve.data import (
+    KNOWLEDGE,
+    KnowledgeEntry,
+    are_names,
+    read_entries,
+    texts_of,
+    without,
+    write_entries,
+)
 from regard.tasks.retrieve.scores import TINY, MatchScores, Scores, tune_run
 
 if TYPE_CHECKING:
@@ -56,10 +63,9 @@ class KnowledgeIndex:
     ):
         """`vectors`: those of the texts, if they have been computed before."""
         self.entries, self.settings, self.embedder = list(entries), settings, embedder
-        by_entry = [texts_of(entry, answers=settings.match_answers) for entry in self.entries]
-        sizes = [len(texts) for texts in by_entry]
-        self.texts = [text for texts in by_entry for text in texts]
-        self._texts_E = by_entry
+        self._texts_E = [texts_of(entry, answers=settings.match_answers) for entry in self.entries]
+        self.texts = [text for texts in self._texts_E for text in texts]
+        sizes = [len(texts) for texts in self._texts_E]
         self.owner_T = np.repeat(np.arange(len(sizes)), sizes)
         self._sizes_E = np.array(sizes)
         self._first_E = np.cumsum([0, *sizes[:-1]])
@@ -86,10 +92,7 @@ class KnowledgeIndex:
     def without(self, questions: Iterable[str]) -> KnowledgeIndex:
         """An index without these questions."""
         gone = set(map(normalise, questions))
-        entries = [
-            entry._replace(questions=tuple(text for text in entry.questions if normalise(text) not in gone))
-            for entry in self.entries
-        ]
+        entries = [without(entry, gone) for entry in self.entries]
         if entries == self.entries:
             return self
         other = KnowledgeIndex(entries, self.settings, self.embedder)
@@ -184,36 +187,30 @@ def known_entries(run: Run) -> list[KnowledgeEntry]:
 def store_entries(
     run: Run, entries: Sequence[KnowledgeEntry], log: Callable[[str], None] | None = None
 ) -> KnowledgeIndex:
-    """Replace the knowledge base of a run. Vectors of texts that it had before are reused."""
-    settings = run.recipe.task
+    """Replace the knowledge base of a run. Only texts that it did not have before are encoded."""
+    settings, path = run.recipe.task, run.folder / KNOWLEDGE
+    index = KnowledgeIndex(entries, settings)
     if settings.method == "bm25":
-        write_entries(run.folder / KNOWLEDGE, entries)
-        return KnowledgeIndex(entries, settings)
+        write_entries(path, entries)
+        return index
+    from safetensors.numpy import save
+
     from regard.tasks.retrieve.embedding import open_embedder
 
     embedder = open_embedder(run, settings)
-    index = KnowledgeIndex(entries, settings, embedder, _vectors_for(run, entries, embedder, log))
-    write_entries(run.folder / KNOWLEDGE, entries)
-    _store_vectors(run, index.vectors, _mark(index, embedder))
-    return index
-
-
-def _vectors_for(
-    run: Run, entries: Sequence[KnowledgeEntry], embedder: Embedder, log: Callable[[str], None] | None
-) -> Vectors:
-    """The vectors of all texts of these entries; only new texts are encoded."""
-    settings = run.recipe.task
     known: dict[str, NDArray[np.float32]] = {}
-    if (run.folder / KNOWLEDGE).is_file():
-        before = KnowledgeIndex(read_entries(run.folder / KNOWLEDGE), settings)
+    if path.is_file():
+        before = KnowledgeIndex(read_entries(path), settings)
         stored = _stored_vectors(run, _mark(before, embedder))
         known = dict(zip(before.texts, stored, strict=True)) if stored is not None else {}
-    texts = KnowledgeIndex(entries, settings).texts
-    new = list(dict.fromkeys(text for text in texts if text not in known))
+    new = list(dict.fromkeys(text for text in index.texts if text not in known))
     if log and new:
         log(f"encoding {len(new):,} texts")
     known |= zip(new, embedder.encode(new), strict=True) if new else {}
-    return np.stack([known[text] for text in texts])
+    vectors = np.stack([known[text] for text in index.texts])
+    write_entries(path, entries)
+    write_atomically(run.folder / VECTORS, save({"vectors": vectors}, metadata={"of": _mark(index, embedder)}))
+    return KnowledgeIndex(entries, settings, embedder, vectors)
 
 
 def _mark(index: KnowledgeIndex, embedder: Embedder) -> str:
@@ -221,13 +218,6 @@ def _mark(index: KnowledgeIndex, embedder: Embedder) -> str:
     for text in index.texts:
         digest.update(f"{len(text)} {text}".encode())
     return digest.hexdigest()
-
-
-def _store_vectors(run: Run, vectors: Vectors, mark: str) -> None:
-    from safetensors.numpy import save
-
-    content = save({"vectors": np.ascontiguousarray(vectors)}, metadata={"of": mark})
-    write_atomically(run.folder / VECTORS, content)
 
 
 def _stored_vectors(run: Run, mark: str) -> Vectors | None:
@@ -251,8 +241,7 @@ def _stored_vectors(run: Run, mark: str) -> Vectors | None:
 # Runs that are made and changed without training
 
 
-@dataclass(frozen=True)
-class IndexChange:
+class IndexChange(NamedTuple):
     """Numbers of added, changed and removed answers (a new answer to a known question is a change), and the totals."""
 
     added: int
@@ -260,10 +249,6 @@ class IndexChange:
     removed: int
     answers: int
     questions: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return dataclasses.asdict(self)
 
 
 def make_run(
@@ -316,14 +301,10 @@ def compare(before: Sequence[KnowledgeEntry], entries: Sequence[KnowledgeEntry])
         known = {gone[asked] for question in new[key].questions if (asked := normalise(question)) in gone} - replaced
         replaced |= set(sorted(known)[:1])
         added += not known
-    return IndexChange(
-        added=added,
-        changed=len(replaced)
-        + sum(set(old[key].questions) != set(new[key].questions) for key in old.keys() & new.keys()),
-        removed=len(old.keys() - new.keys()) - len(replaced),
-        answers=len(entries),
-        questions=sum(len(entry.questions) for entry in entries),
-    )
+    changed = sum(set(old[key].questions) != set(new[key].questions) for key in old.keys() & new.keys())
+    removed = len(old.keys() - new.keys())
+    questions = sum(len(entry.questions) for entry in entries)
+    return IndexChange(added, changed + len(replaced), removed - len(replaced), len(entries), questions)
 
 
 def configure(run: Run, overrides: Iterable[str]) -> list[str]:
@@ -344,9 +325,8 @@ def configure(run: Run, overrides: Iterable[str]) -> list[str]:
 def count(run: Run) -> IndexChange:
     """The totals of a run."""
     entries = known_entries(run)
-    return IndexChange(0, 0, 0, len(entries), sum(len(entry.questions) for entry in entries))
+    return compare(entries, entries)
 
 
 def log(message: str) -> None:
-    """Print a line about the progress."""
     print(message, file=sys.stderr, flush=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -43,38 +42,25 @@ class _Line(NamedTuple):
     raw: str
 
 
-@dataclass
-class _Open:
-    """Questions whose answer is being read."""
-
-    level: int = 0
-    line: int = 0
-    questions: list[str] = field(default_factory=list)
-    text: list[str] = field(default_factory=list)
-
-    def found(self) -> Iterator[FaqEntry]:
-        answer = _ANSWER.sub("", "\n".join(self.text).strip(), count=1) if self.text else ""
-        if self.questions and answer:
-            yield FaqEntry(tuple(self.questions), answer, self.line)
-
-
 def read_markdown(lines: Iterable[str]) -> Iterator[FaqEntry]:
     """The questions and answers of a document."""
     marked = list(_mark(lines))
-    questions = _find_questions(marked)
-    waiting = _Open()
-    for line in marked:
-        if not line.level or (line.level == BOLD and line.number not in questions):
-            waiting.text.append(line.raw)
+    asked = _find_questions(marked)
+    level = first = 0
+    questions: list[str] = []
+    text: list[str] = []
+    for line in [*marked, _Line(0, "", -1, "")]:  # the last one ends the last answer
+        if not line.level or (line.level == BOLD and line.number not in asked):
+            text.append(line.raw)
             continue
-        answered = any(text.strip() for text in waiting.text)
-        if answered or line.level != waiting.level:
-            yield from waiting.found()
-            waiting = _Open(line.level, line.number)
-        if line.number in questions:
-            waiting.questions.append(_NUMBER.sub("", line.text, count=1))
-            waiting.text = []
-    yield from waiting.found()
+        answer = _ANSWER.sub("", "\n".join(text).strip(), count=1)
+        if line.level != level or any(map(str.strip, text)):
+            if questions and answer:
+                yield FaqEntry(tuple(questions), answer, first)
+            level, first, questions, text = line.level, line.number, [], []
+        if line.number in asked:
+            questions.append(_NUMBER.sub("", line.text, count=1))
+            text = []
 
 
 def _mark(lines: Iterable[str]) -> Iterator[_Line]:
@@ -83,43 +69,27 @@ def _mark(lines: Iterable[str]) -> Iterator[_Line]:
     if numbered and numbered[0][1].strip() == "---":
         end = next((place for place, (_, text) in enumerate(numbered) if place and text.strip() == "---"), 0)
         numbered = numbered[end + 1 :]
-    fence = ""
-    skip = False
+    fence = ""  # that of the code block that is open
+    is_underline = False
     for (number, text), (_, below) in pairwise([*numbered, (0, "")]):
-        if skip:
-            skip = False
-            continue
-        opened = _FENCE.match(text)
-        if fence or opened:
-            fence = _inside(fence, opened)
+        code = _FENCE.match(text)
+        if is_underline:
+            is_underline = False
+        elif fence or code:
+            closed = bool(code and code[1].startswith(fence))
+            fence = "" if fence and closed else fence or (code[1] if code else "")
             yield _Line(number, text, 0, text)
-            continue
-        line = _classify(number, text, below)
-        skip = line.level in (1, 2) and not text.lstrip().startswith("#")
-        yield line
-
-
-def _inside(fence: str, opened: re.Match[str] | None) -> str:
-    """The fence that closes the code block that is open after this line; empty if none is open."""
-    if not fence:
-        return opened[1] if opened else ""
-    return "" if opened and opened[1].startswith(fence) else fence
-
-
-def _classify(number: int, text: str, below: str) -> _Line:
-    if heading := _HEADING.match(text):
-        return _Line(number, _inline(_without_closing(heading[2].rstrip())), len(heading[1]), text)
-    if bold := _BOLD_LINE.match(text):
-        return _Line(number, _inline(bold["stars"] or bold["bars"]), BOLD, text)
-    if text.strip() and (line := _UNDERLINE.match(below)):
-        return _Line(number, _inline(text), 1 if line[1].startswith("=") else 2, text)
-    return _Line(number, text, 0, text)
-
-
-def _without_closing(heading: str) -> str:
-    """A heading without the "##" that may end it."""
-    text = heading.rstrip("#")
-    return text.rstrip() if text[-1:].isspace() else heading
+        elif heading := _HEADING.match(text):
+            words = heading[2].rstrip()
+            bare = words.rstrip("#")  # a heading may end in "##"
+            yield _Line(number, _inline(bare if bare[-1:].isspace() else words), len(heading[1]), text)
+        elif bold := _BOLD_LINE.match(text):
+            yield _Line(number, _inline(bold["stars"] or bold["bars"]), BOLD, text)
+        elif text.strip() and (line := _UNDERLINE.match(below)):
+            is_underline = True
+            yield _Line(number, _inline(text), 1 if line[1].startswith("=") else 2, text)
+        else:
+            yield _Line(number, text, 0, text)
 
 
 def _inline(text: str) -> str:

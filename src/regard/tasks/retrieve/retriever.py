@@ -14,7 +14,7 @@ from regard.errors import RunError
 from regard.run import Run
 from regard.tasks.retrieve import RetrieveSettings
 from regard.tasks.retrieve.index import KnowledgeIndex, open_index
-from regard.tasks.retrieve.scores import TOGETHER, RetrievalScores, Scores, compare_all, right_entries, score
+from regard.tasks.retrieve.scores import TOGETHER, RetrievalScores, compare_all, right_entries, score
 from regard.text.words import ShadedSentence, ShadedWord, word_texts
 
 __all__ = ["Reply", "RetrievalMatch", "Retriever", "load"]
@@ -39,10 +39,6 @@ class RetrievalMatch:
     dense: float | None
     """Score by vectors; None if the method does not use them."""
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Reply:
@@ -60,7 +56,7 @@ class Reply:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return asdict(self) | {"matches": [match.as_dict() for match in self.matches]}
+        return asdict(self) | {"matches": [asdict(match) for match in self.matches]}
 
 
 class Retriever:
@@ -74,10 +70,9 @@ class Retriever:
         self.index, self.settings = index, settings or index.settings
 
     def __repr__(self) -> str:
-        questions = sum(len(entry.questions) for entry in self.index.entries)
-        return (
-            f"<Retriever: {questions:,} questions, {len(self.index.entries):,} answers, {self.index.settings.method}>"
-        )
+        entries, method = self.index.entries, self.index.settings.method
+        questions = sum(len(entry.questions) for entry in entries)
+        return f"<Retriever: {questions:,} questions, {len(entries):,} answers, {method}>"
 
     def search(self, questions: str | Sequence[str], k: int = 0) -> list[list[RetrievalMatch]]:
         """The best `k` answers to each question, also below the threshold; 0: as many as `retrieve.matches`.
@@ -98,13 +93,10 @@ class Retriever:
         if not is_short or not last.strip() or len(turns) < self.turns:
             return alone
         longer = self._reply(f"{turns[-self.turns]} {last}")
-        return longer if self._fits_better(longer, alone) else alone
-
-    def _fits_better(self, longer: Reply, alone: Reply) -> bool:
-        """Whether the reply to both turns together is better than that to the last turn alone."""
         own = {match.answer: match.score for match in alone.matches}.get(longer.text, 0.0)
         is_hinted = own >= max(HINT * self.settings.threshold, RIVAL * alone.score) and own > 0
-        return longer.answered and is_hinted and (not alone.answered or longer.score > alone.score)
+        is_better = longer.answered and is_hinted and (not alone.answered or longer.score > alone.score)
+        return longer if is_better else alone
 
     def explain(self, reply: Reply) -> list[ShadedSentence]:
         """The words of a question with their shares of the BM25 score of the best match, as one sentence."""
@@ -115,10 +107,10 @@ class Retriever:
         scores = self.index.words.scores(reply.source)
         place = max(places, key=lambda place: float(scores[place]))
         parts = self.index.words.explain(reply.source, place)
-        total = sum(part.share for part in parts)
+        total = sum(part.weight for part in parts)
         if not total:
             return []
-        return [ShadedSentence(reply.source, 1.0, tuple(ShadedWord(part.text, part.share / total) for part in parts))]
+        return [ShadedSentence(reply.source, 1.0, tuple(ShadedWord(part.text, part.weight / total) for part in parts))]
 
     def score(self, pairs: Sequence[Pair]) -> RetrievalScores:
         """Scores on questions with their correct answers, all of which must be in the knowledge base."""
@@ -138,24 +130,22 @@ class Retriever:
         return Reply(question, text, best, known, matches)
 
     def _search(self, questions: Sequence[str], k: int) -> list[list[RetrievalMatch]]:
-        by_text = self.index.compare(questions)
-        by_entry = self.index.by_entry(questions, by_text)
-        weight = self.settings.dense_weight
+        index, weight = self.index, self.settings.dense_weight
+        by_text = index.compare(questions)
+        by_entry = index.by_entry(questions, by_text)
         totals_QE, totals_QT = by_entry.total(weight), by_text.total(weight)
-        found = []
-        for row, totals_E in enumerate(totals_QE):
-            order = [number for number in np.argsort(-totals_E, kind="stable")[:k] if totals_E[number] > 0]
-            parts = [None if part is None else part[row] for part in by_entry]
-            found.append([self._match(int(number), totals_E, parts, totals_QT[row]) for number in order])
+        found: list[list[RetrievalMatch]] = []
+        for row, (totals_E, totals_T) in enumerate(zip(totals_QE, totals_QT, strict=True)):
+            found.append([])
+            for number in np.argsort(-totals_E, kind="stable")[:k]:
+                if totals_E[number] <= 0:
+                    break
+                entry, own = index.entries[number], np.flatnonzero(index.owner_T == number)
+                nearest = index.texts[own[totals_T[own].argmax()]] if len(own) else entry.answer
+                question = nearest if nearest in entry.questions else next(iter(entry.questions), "")
+                bm25, dense = (None if part is None else float(part[row, number]) for part in by_entry)
+                found[-1].append(RetrievalMatch(question, entry.answer, float(totals_E[number]), bm25, dense))
         return found
-
-    def _match(self, number: int, totals_E: Scores, parts: list[Scores | None], totals_T: Scores) -> RetrievalMatch:
-        entry = self.index.entries[number]
-        own = np.flatnonzero(self.index.owner_T == number)
-        nearest = self.index.texts[own[totals_T[own].argmax()]] if len(own) else entry.answer
-        question = nearest if nearest in entry.questions else next(iter(entry.questions), "")
-        bm25, dense = (None if part is None else float(part[number]) for part in parts)
-        return RetrievalMatch(question, entry.answer, float(totals_E[number]), bm25, dense)
 
 
 def load(run: str | Path, *others: str | Path, **settings: Any) -> Retriever:
@@ -163,10 +153,5 @@ def load(run: str | Path, *others: str | Path, **settings: Any) -> Retriever:
     opened = Run.open(run).require("retrieve")
     if others:
         raise RunError(f"{others[0]}: knowledge bases cannot form an ensemble; give one run")
-    return Retriever(open_index(opened, chosen(opened, settings)))
-
-
-def chosen(run: Run, given: dict[str, Any]) -> RetrieveSettings:
-    """The settings of a run with overrides; another method gets the threshold that was tuned for it."""
-    found = run.card.get("tuned", {}).get(given.get("method", ""), {})
-    return replace(run.recipe.task, **(found | given))
+    tuned = opened.card.get("tuned", {}).get(settings.get("method", ""), {})  # another method has its own threshold
+    return Retriever(open_index(opened, replace(opened.recipe.task, **(tuned | settings))))

@@ -41,10 +41,10 @@ class MatchScores(NamedTuple):
         return MatchScores(None if method == "dense" else self.bm25, None if method == "bm25" else self.dense)
 
     def total(self, weight: float) -> Scores:
-        """One score: that of the only method, or the weighted sum of both.
+        """The score of the only method, or the weighted sum of both; `weight` is the share of the dense score.
 
-        For each question both scores are scaled so that the best is 1, and added with `weight` as the share of the
-        dense score. The sum is scaled by the equally weighted best scores, so that questions can be compared.
+        For each question both scores are scaled so that the best is 1, and added. The sum is scaled by the equally
+        weighted best scores, so that questions can be compared.
         """
         if self.bm25 is None or self.dense is None:
             only = self.dense if self.bm25 is None else self.bm25
@@ -121,17 +121,13 @@ def tune(index: KnowledgeIndex, pairs: Sequence[Pair]) -> dict[str, dict[str, fl
 
     Empty if there are too few questions whose answers are in the index.
     """
-    numbered = [
-        (pair, right)
-        for pair, right in zip(pairs, right_entries(index.entries, pairs), strict=True)
-        if right is not None
-    ]
+    numbers = zip(pairs, right_entries(index.entries, pairs), strict=True)
+    numbered = [(pair.source, right) for pair, right in numbers if right is not None]
     if len(numbered) < ENOUGH_QUESTIONS:
         return {}
-    compared = compare_all(index, [pair.source for pair, _ in numbered])
+    compared = compare_all(index, [question for question, _ in numbered])
     right = [number for _, number in numbered]
-    answered = index.settings.target_answer_rate
-    used = index.settings.method
+    used, answered = index.settings.method, index.settings.target_answer_rate
     found = {}
     for method in ("bm25", "dense", "hybrid") if used == "hybrid" else (used,):
         weight = find_weight(compared.by(method), right) if method == "hybrid" else None

@@ -1,7 +1,8 @@
-"""Training of text encoders for retrieval: pairs of texts with the same answer, and in-batch negatives."""
+"""Training of text encoders for retrieval: pairs of texts with the same answer, in-batch negatives; the plan."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -15,23 +16,30 @@ from torch import Tensor
 from regard.config import Recipe
 from regard.data.batches import TokenSource, cut, make_sources
 from regard.data.pairs import Pair
-from regard.errors import SettingsError
+from regard.errors import RunError, SettingsError
 from regard.layers.dropout import Rows
 from regard.models.base import Network
 from regard.run import Run
-from regard.tasks.dataset import StreamTrainUnit
+from regard.tasks.dataset import (
+    HELD_OUT,
+    StreamTrainUnit,
+    learn_tokenizer,
+    new_store,
+    open_store_folder,
+    read_held_out,
+)
 from regard.tasks.retrieve import RetrieveSettings
 from regard.tasks.retrieve.data import (
-    KnowledgeEntry,
+    KNOWLEDGE,
+    KnowledgeFacts,
     PreparedKnowledge,
     TrainingKnowledge,
-    open_knowledge,
-    prepare_knowledge,
+    read_entries,
     texts_of,
+    write_entries,
 )
 from regard.tasks.retrieve.embedding import TrainedEmbedder, open_embedder
 from regard.tasks.retrieve.index import KnowledgeIndex, known_entries, store_entries
-from regard.tasks.retrieve.plan import make_retrieval_plan
 from regard.tasks.retrieve.retriever import Retriever
 from regard.tasks.retrieve.scores import compare_all, right_entries, score, tune_run
 from regard.tasks.training import Json, Log, Scored, Tables, Training, Workload
@@ -40,13 +48,17 @@ from regard.training.device import Machine
 from regard.training.distributed import ProcessGroup
 from regard.training.flops import count_cost
 from regard.training.loss import Loss
-from regard.training.plan import PlannedSetting
+from regard.training.plan import PlannedSetting, choose_batch, choose_learning_rate, choose_length, leave_given
 from regard.training.trainer import Validation
 
 PARTS = 2
 """A batch is read in parts of `train.batch_tokens` / PARTS tokens, each with texts of similar length."""
 FEW_QUESTIONS = 10
 """Most questions per answer in the index of a validation, for speed."""
+EPOCHS = 20
+"""At most; a model of a small knowledge base has overfitted long before."""
+LEAST_STEPS = 50
+"""Between validations."""
 
 
 def contrast(one_BV: Tensor, other_BV: Tensor, group_B: Tensor, temperature: float) -> Loss:
@@ -87,7 +99,7 @@ class PairBatch:
 class RetrieveTrainUnit(StreamTrainUnit):
     """Batches of pairs of texts, their loss, and validation."""
 
-    def __init__(self, recipe: Recipe, prepared: PreparedKnowledge, model: Network, group: ProcessGroup | None = None):
+    def __init__(self, recipe: Recipe, prepared: PreparedKnowledge, model: Network):
         self.recipe, self.data = recipe, prepared
         self.cost = count_cost(model)
         groups = [texts_of(entry, answers=recipe.task.match_answers) for entry in prepared.train]
@@ -102,7 +114,7 @@ class RetrieveTrainUnit(StreamTrainUnit):
         # Equal lengths: every batch has the same number of texts, of all lengths.
         super().__init__(recipe.train, (even, np.zeros_like(even)))
         self.by_vectors = replace(recipe.task, method="dense")
-        self.known = [_few(entry) for entry in prepared.train]
+        self.known = [entry._replace(questions=entry.questions[:FEW_QUESTIONS]) for entry in prepared.train]
         self.right = [number for number in right_entries(self.known, prepared.valid) if number is not None]
 
     def batch(self, position: int) -> PairBatch:
@@ -169,29 +181,12 @@ class RetrieveTrainUnit(StreamTrainUnit):
         return PairBatch(tuple(texts), torch.from_numpy(np.argsort(order)), torch.from_numpy(group_B))
 
 
-def _few(entry: KnowledgeEntry) -> KnowledgeEntry:
-    return entry._replace(questions=entry.questions[:FEW_QUESTIONS])
-
-
 class TunedRetriever(Retriever):
     """A retriever with the tuned settings of each method."""
 
     def __init__(self, index: KnowledgeIndex, settings: RetrieveSettings, tuned: Mapping[str, Mapping[str, float]]):
         super().__init__(index, settings)
         self.tuned = tuned
-
-
-def score_methods(retriever: Retriever, tuned: Mapping[str, Mapping[str, float]], pairs: Sequence[Pair]) -> Json:
-    """Scores of the method in use, and of each single method."""
-    compared = compare_all(retriever.index, [pair.source for pair in pairs])
-    right = [number for number in right_entries(retriever.index.entries, pairs) if number is not None]
-    by_method = {
-        method: score(compared.by(method).total(found.get("dense_weight", 0.0)), right, found["threshold"]).as_dict()
-        for method, found in tuned.items()
-    }
-    settings = retriever.settings
-    own = score(compared.total(settings.dense_weight), right, settings.threshold)
-    return own.as_dict() | {"methods": by_method}
 
 
 class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
@@ -205,7 +200,6 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
             raise SettingsError(f'{what} needs no training: "regard index --create RUN FILE"')
 
     def read(self, recipe: Recipe) -> TrainingKnowledge:
-        """Read the files."""
         return TrainingKnowledge(recipe.data, recipe.train.seed)
 
     def plan(self, examples: TrainingKnowledge, machine: Machine, given: Tables, where: str) -> list[PlannedSetting]:
@@ -213,7 +207,6 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
         return make_retrieval_plan(examples.facts, given)
 
     def sizes(self, recipe: Recipe, examples: TrainingKnowledge) -> dict[str, int]:
-        """The vocabulary has the size that the settings ask for."""
         return {"vocabulary": recipe.tokenizer.vocab_size}
 
     def workload(self, recipe: Recipe, examples: TrainingKnowledge) -> Workload:
@@ -224,21 +217,30 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
         return Workload(amounts, tokens, passes=2)
 
     def prepare(self, run: Run, recipe: Recipe, examples: TrainingKnowledge, log: Log, base: Run | None) -> None:
-        """Vocabulary, entries and held-out questions."""
-        prepare_knowledge(run, recipe, examples, log, base)
+        """Vocabulary, or that of `base`; all entries, those to train on, and held-out questions."""
+        groups = [texts_of(entry, answers=recipe.task.match_answers) for entry in examples.train]
+        if not any(len(texts) > 1 for texts in groups):
+            raise SettingsError(
+                "no answer has two questions, and retrieve.match_answers = false: there are no pairs to train on"
+            )
+        write_entries(run.folder / KNOWLEDGE, examples.entries)
+        tokenizer = learn_tokenizer(run, recipe, (text for texts in groups for text in texts), log, base)
+        run.write_sizes(vocabulary=tokenizer.size)
+        _write_store(run, examples)
 
     def open_data(self, run: Run, log: Log) -> PreparedKnowledge:
-        """From the run's own folder."""
-        return open_knowledge(run)
+        if not run.recipe.data.train:
+            raise RunError(f'{run.folder}: was made by "regard index" and not trained; there is nothing to resume')
+        folder = open_store_folder(run, lambda: _write_store(run, self.read(run.recipe)))
+        valid, test = ([Pair(*pair) for pair in read_held_out(folder, part, "questions")] for part in HELD_OUT)
+        return PreparedKnowledge(run.tokenizers[0], read_entries(folder / "train.jsonl"), valid, test)
 
     def train_unit(
         self, recipe: Recipe, data: PreparedKnowledge, model: Network, group: ProcessGroup | None = None
     ) -> RetrieveTrainUnit:
-        """Batches of pairs."""
-        return RetrieveTrainUnit(recipe, data, model, group)
+        return RetrieveTrainUnit(recipe, data, model)
 
     def card(self, recipe: Recipe, data: PreparedKnowledge, base: Run | None) -> Json:
-        """Numbers of questions and answers."""
         parts = {"train": sum(len(entry.questions) for entry in data.train)}
         parts |= {"valid": len(data.valid), "test": len(data.test)}
         return {
@@ -254,21 +256,26 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
 
     def predictor(self, run: Run, data: PreparedKnowledge, log: Log) -> TunedRetriever:
         """A retriever with tuned weight and threshold whose index does not contain the held-out questions."""
-        embedder = open_embedder(run, run.recipe.task)
-        index = KnowledgeIndex(data.train, run.recipe.task, embedder)
+        index = KnowledgeIndex(data.train, run.recipe.task, open_embedder(run, run.recipe.task))
         settings = tune_run(run, index, log)
         return TunedRetriever(index, settings, run.card.get("tuned", {}))
 
     def score(self, predictor: TunedRetriever, examples: Sequence[Pair]) -> Scored:
-        """Recall and reciprocal rank of each method."""
-        return Scored(score_methods(predictor, predictor.tuned, examples))
+        """Recall and reciprocal rank of the method in use, and of each single method."""
+        compared = compare_all(predictor.index, [pair.source for pair in examples])
+        right = [number for number in right_entries(predictor.index.entries, examples) if number is not None]
+        methods = {}
+        for method, found in predictor.tuned.items():
+            totals_QE = compared.by(method).total(found.get("dense_weight", 0.0))
+            methods[method] = score(totals_QE, right, found["threshold"]).as_dict()
+        own = score(compared.total(predictor.settings.dense_weight), right, predictor.settings.threshold)
+        return Scored(own.as_dict() | {"methods": methods})
 
     def held_out(self, data: PreparedKnowledge) -> list[Pair]:
         """Never the test part: later tuning uses these."""
         return data.valid
 
     def result_line(self, part: str, scores: Json) -> str:
-        """Recall and reciprocal rank."""
         return (
             f"recall@1 {scores['recall_1']:.2%}  recall@5 {scores['recall_5']:.2%}  MRR {scores['mrr']:.4f}"
             f"  on {scores['questions']:,} questions"
@@ -282,6 +289,37 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
         """Named after the file."""
         name = Path(recipe.data.train[0].source).name.partition(".")[0]
         return Path("runs") / (name or recipe.model.arch)
+
+
+def _write_store(run: Run, knowledge: TrainingKnowledge) -> None:
+    with new_store(run, knowledge.held_out) as folder:
+        write_entries(folder / "train.jsonl", knowledge.train)
+
+
+def make_retrieval_plan(data: KnowledgeFacts, given: Tables) -> list[PlannedSetting]:
+    """Choose the settings that `given` leaves open."""
+    choices = []
+    if data.names:
+        reason = "the answers are names: questions are compared with questions only"
+        choices.append(PlannedSetting("retrieve.match_answers", False, reason))
+    size = int(min(max(15 * math.sqrt(data.texts * data.words), 300), 16_000)) // 100 * 100
+    reason = f"{data.texts:,} texts: few enough that each subword is seen often"
+    dropout = 0.3 if data.texts < 100_000 else 0.1
+    choices += [
+        PlannedSetting("tokenizer.vocab_size", size, reason),
+        PlannedSetting("model.width", 128 if data.texts < 2_000 else 256, f"{data.texts:,} texts"),
+        PlannedSetting("model.dropout", dropout, "the less data, the more dropout"),
+        PlannedSetting("train.ema_decay", 0.98, "a short average, because training is short"),
+        *choose_learning_rate(4e-3, 50, 0.3),
+    ]
+    # Each text gets some hundred negatives, or a tenth of a small knowledge base.
+    wanted = min(256, max(data.texts // 10, 16)) * data.tokens
+    unit = "texts, which are negatives of each other"
+    batch, epoch = choose_batch(given, wanted, least=256, examples=data.texts, length=data.tokens, unit=unit)
+    every = min(max(2 * epoch, LEAST_STEPS), 1000)
+    most = max(EPOCHS * epoch, 10 * every)
+    choices += [batch, *choose_length(epoch, validate_every=every, patience=5, max_steps=most)]
+    return leave_given(choices, given)
 
 
 TRAINING = RetrieveTraining()
