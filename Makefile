@@ -1,11 +1,11 @@
-# Every target sets up what it needs: a bare clone and python3 are enough.
+# Every target installs what it needs: a clone and python3 are enough.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-# torch comes first and alone: an open range would pull several GB of GPU packages. The PyTorch project's CPU index is
-# tried once, then whatever index pip is set up for.
+# torch is installed first and alone: with an open version range, pip would install several GB of GPU packages. PyTorch's
+# CPU index is tried once, then the index that pip is configured for.
 TORCH := torch==2.13.0
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 EXTRAS := dev,formats
@@ -27,11 +27,11 @@ $(READY): pyproject.toml
 demo: install
 	@$(BIN)/regard demo
 
-# All of them take five minutes. One that hangs for as long is ended and named, with the stacks of its threads.
+# All tests together take about five minutes. A test that takes five minutes is ended and named, with the stacks of its threads.
 test: install
 	@$(BIN)/pytest -n 2 -m "not slow" -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
 
-# The examples with Ray are among these.
+# These include the examples with Ray.
 test-slow: install
 	@if test -x $(BIN)/uv; then $(BIN)/uv pip install --quiet --python $(BIN)/python -e ".[$(EXTRAS),ray]"; \
 	  else $(BIN)/pip install --quiet --disable-pip-version-check -e ".[$(EXTRAS),ray]"; fi
@@ -51,7 +51,7 @@ bench: install
 	@$(BIN)/python benchmarks/layers.py
 	@$(BIN)/python benchmarks/step.py
 
-# Sets up the peers in an environment of their own; about ten minutes.
+# Installs the other programs in their own environment; about ten minutes.
 bench-train: install
 	@$(BIN)/python benchmarks/train.py
 
@@ -59,27 +59,27 @@ bench-train: install
 bench-quality: install
 	@$(BIN)/python benchmarks/quality.py
 
-# Trains a model when first run, then decodes it with every engine; about half an hour.
+# Trains a model the first time, then decodes with every engine; about half an hour.
 bench-decode: install
 	@$(BIN)/python benchmarks/decode.py
 
-# On the demo's run; a few minutes.
+# Uses the demo's run; a few minutes.
 bench-inside: demo-run
 	@$(BIN)/python benchmarks/inside.py
 
-# Loads a server with the demo's run; a few minutes.
+# Puts load on a server with the demo's run; a few minutes.
 bench-serve: demo-run
 	@$(BIN)/python benchmarks/serve.py
 
-# Trains three models on conversations, ten minutes each; about forty minutes.
+# Trains three chat models, ten minutes each; about forty minutes.
 bench-chat: install
 	@$(BIN)/python benchmarks/chat.py
 
-# On IMDB, beside a linear model; about an hour.
+# On IMDB, compared with a linear model; about an hour.
 bench-classify: install
 	@$(BIN)/python benchmarks/classify.py
 
-# A knowledge base of bank customers' questions; some minutes.
+# A knowledge base of questions of bank customers; a few minutes.
 bench-retrieve: install
 	@$(BIN)/python benchmarks/retrieve.py
 

@@ -1,11 +1,11 @@
-"""A fleet behind Ray Serve: the page and the API of `regard serve`, by as many copies as are needed.
+"""Several replicas with Ray Serve: each is the whole application of `regard serve`, with its page and API.
 
     python examples/ray_serve.py runs/en-de runs/de-en --replicas 4 --cpus 2
-    python examples/ray_serve.py runs/en-de --address auto --replicas 16        # on a cluster that is up
+    python examples/ray_serve.py runs/en-de --address auto --replicas 16        # on a running cluster
 
-Each replica is a process with an application of its own; nothing is shared between them, so Ray may start, stop and
-move them as it likes. Ray's proxy gives a request to the replica with the least to do. On several machines the run
-folders lie on a file system that all of them see.
+Each replica is a process with its own application. Replicas share nothing, so Ray can start, stop and move them. Ray's
+proxy sends a request to the least busy replica. On several machines, the run folders must be on a file system that all
+of them see.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # before Ray is imported: it would tell its makers of us
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # turn off usage statistics, before Ray is imported
 
 import ray
 from ray import serve
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
 REQUESTS = 256
-"""Requests that a replica holds at a time; its own queue refuses (429) what would wait too long."""
+"""Requests that a replica accepts at a time; its own queue refuses (429) those that would wait too long."""
 
 
 def main() -> int:
-    """Read the command, serve until SIGTERM or SIGINT, and say in one line what is wrong."""
+    """Parse the options and serve until SIGTERM or SIGINT; errors are reported in one line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path)
-    parser.add_argument("--address", help='a cluster to join, e.g. "auto"; by default one is started on this machine')
+    parser.add_argument("--address", help='a cluster to join, e.g. "auto" (default: start one on this machine)')
     parser.add_argument("--replicas", type=int, default=2)
-    parser.add_argument("--cpus", type=int, default=1, help="processors for each replica")
+    parser.add_argument("--cpus", type=int, default=1, help="processors per replica")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=5000)
     options = parser.parse_args()
@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def prepare(folder: Path) -> str:
-    """Check a run, and convert it for CTranslate2 once, before all replicas would; gives where it lies."""
+    """Check a run and convert it for CTranslate2, once for all replicas; returns its path."""
     run = Run.open(folder)
     if choose_engine("auto", run, run.recipe.search) == "ctranslate2":
         convert_if_new(run, "int8")
@@ -74,12 +74,12 @@ def prepare(folder: Path) -> str:
 def application(runs: list[str], replicas: int, cpus: int) -> serve.Application:
     """The runs as an application of Ray Serve."""
 
-    def build() -> FastAPI:  # in each replica, when it starts
+    def build() -> FastAPI:  # called in each replica when it starts
         from regard.server.app import create_app
         from regard.server.runs import ServedRuns
         from regard.server.settings import ServerSettings
 
-        # Who may connect, and under which name, is for the proxy to say.
+        # The proxy decides which clients and host names are accepted.
         settings = ServerSettings(threads=cpus, allow_host=("*",), quiet=True)
         return create_app(ServedRuns.open(runs, settings), settings)
 

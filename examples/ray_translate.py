@@ -1,12 +1,12 @@
 """Translate a text file of any size on any number of machines, with Ray Data.
 
     python examples/ray_translate.py runs/en-de corpus.en corpus.de --workers 8 --cpus 4
-    python examples/ray_translate.py runs/en-de corpus.en corpus.de --address auto      # on a cluster that is up
+    python examples/ray_translate.py runs/en-de corpus.en corpus.de --address auto      # on a running cluster
 
-The file is cut into parts of some hundred kilobytes. A worker opens the run once, takes one part after the other, and
-writes its translation as a file of its own, in one piece or not at all. When all parts are there they become OUT, line
-for line in the order of the input. Stopped at any point, the same command goes on with the parts that are missing. On
-several machines run, input and output lie on a file system that all of them see.
+The file is cut into parts of some hundred kilobytes. A worker opens the run once, translates one part after the other,
+and writes each translation atomically as a separate file. When all parts are done they are joined as OUT, with the lines
+in the order of the input. If it is stopped, the same command continues with the missing parts. On several machines, run,
+input and output must be on a file system that all of them see.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # before Ray is imported: it would tell its makers of us
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # turn off usage statistics, before Ray is imported
 
 import ray
 import ray.data
@@ -30,18 +30,18 @@ from regard.run import Run
 from regard.tasks.translate.engine import choose_engine, convert_if_new, load_fast
 
 PART = 256_000
-"""Bytes of a part: minutes of work, so that little is lost when a machine is."""
+"""Bytes per part: a few minutes of work, so that little is lost if a machine fails."""
 
 
 def main() -> int:
-    """Read the command, translate, and say in one line what is wrong."""
+    """Parse the options and translate; errors are reported in one line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
-    parser.add_argument("source", type=Path, help="text, one sentence a line")
+    parser.add_argument("source", type=Path, help="text, one sentence per line")
     parser.add_argument("out", type=Path)
-    parser.add_argument("--address", help='a cluster to join, e.g. "auto"; by default one is started on this machine')
+    parser.add_argument("--address", help='a cluster to join, e.g. "auto" (default: start one on this machine)')
     parser.add_argument("--workers", type=int, default=1, help="processes that translate")
-    parser.add_argument("--cpus", type=int, default=1, help="processors for each of them")
+    parser.add_argument("--cpus", type=int, default=1, help="processors per worker")
     parser.add_argument("--part", type=int, default=PART, help="bytes of a part")
     options = parser.parse_args()
     try:
@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def plan(run: Path, source: Path, out: Path, part: int) -> tuple[list[dict[str, int]], Path]:
-    """The parts that are not done yet, and the folder of those that are."""
+    """The parts that are still to do, and the folder of the finished ones."""
     opened = Run.open(run)
     if not source.is_file():
         raise SettingsError(f"{source}: no such file")
@@ -66,9 +66,9 @@ def plan(run: Path, source: Path, out: Path, part: int) -> tuple[list[dict[str, 
     folder = out.with_name(out.name + ".parts")
     note = folder / "job.json"
     if note.is_file() and json.loads(note.read_text(encoding="utf-8")) != job:
-        raise SettingsError(f"{folder}: holds parts of another job; remove it to start anew")
+        raise SettingsError(f"{folder}: contains parts of another job; remove it to start again")
     if is_fast(opened):
-        convert_if_new(opened, "int8")  # once, before all workers would
+        convert_if_new(opened, "int8")  # once for all workers
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(note, json.dumps(job).encode())
     parts = [
@@ -83,12 +83,12 @@ def is_fast(run: Run) -> bool:
 
 
 def place_of(folder: Path, number: int) -> Path:
-    """Where the translation of a part lies."""
+    """Path of the translation of a part."""
     return folder / f"{number:08d}.txt"
 
 
 def start_ray(address: str | None, cpus: int) -> None:
-    """Join a cluster, or start one on this machine: no dashboard, and none of its talk."""
+    """Join a cluster, or start one on this machine, without dashboard and log messages."""
     if address:
         ray.init(address=address, log_to_driver=False)
     else:
@@ -96,7 +96,7 @@ def start_ray(address: str | None, cpus: int) -> None:
 
 
 def translate_parts(run: Path, source: Path, folder: Path, todo: list[dict[str, int]], workers: int, cpus: int) -> None:
-    """Translate the parts that are left, in whatever order; Ray starts a worker again that dies."""
+    """Translate the remaining parts, in any order; Ray restarts a worker that dies."""
     if not todo:
         return
     places = (str(run.resolve()), str(source.resolve()), str(folder.resolve()))
@@ -125,7 +125,7 @@ class PartTranslator:
         self.source, self.folder = Path(source), Path(folder)
 
     def __call__(self, part: dict[str, Any]) -> dict[str, Any]:
-        """Translate one part and write it down."""
+        """Translate one part and write it."""
         lines = read_part(self.source, part["start"], part["end"])
         answers = self.translator.translate(lines)
         content = "".join(f"{answer.text}\n" for answer in answers)
@@ -134,11 +134,11 @@ class PartTranslator:
 
 
 def read_part(source: Path, start: int, end: int) -> list[str]:
-    """The lines whose first byte lies from `start` up to `end`: every line is in one part, whole."""
+    """The lines whose first byte is from `start` up to `end`: every line is in exactly one part."""
     with source.open("rb") as file:
         if start:
             file.seek(start - 1)
-            file.readline()  # a line that began before
+            file.readline()  # the rest of a line of the part before
         lines = []
         while file.tell() < end and (line := file.readline()):
             lines.append(line.decode("utf-8", "replace").rstrip("\r\n"))
@@ -146,7 +146,7 @@ def read_part(source: Path, start: int, end: int) -> list[str]:
 
 
 def join(folder: Path, out: Path) -> None:
-    """All parts, in order, as one file; then they go."""
+    """Join all parts in order into one file, then remove them."""
     draft = folder / "whole"
     with draft.open("wb") as file:
         for part in sorted(folder.glob("*.txt")):

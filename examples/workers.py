@@ -1,8 +1,8 @@
-"""Several server processes on one machine, by uvicorn:
+"""Several server processes on one machine, with uvicorn:
 
     REGARD_RUNS="runs/en-de runs/de-en" uvicorn --factory examples.workers:app --workers 4 --port 5000
 
-Each process opens the runs for itself and computes with one thread; the system gives each connection to one of them.
+Each process opens the runs itself and computes with one thread; the system gives each connection to one process.
 """
 
 from __future__ import annotations
