@@ -1,14 +1,15 @@
-"""What context is worth in conversation: perplexity and diversity on the Self-dialogue corpus at equal minutes.
+"""Effect of context in conversation: perplexity and diversity on the Self-dialogue corpus at equal training time.
 
-Three sides, one after the other, each with the whole machine for the same minutes: a Transformer that reads the last
-turn alone; the same Transformer that reads the last five turns, one after the other with a mark between them; and HRAN,
-which weighs words and turns. All learn the same replies with one vocabulary, so that perplexities can be compared;
-whole dialogues are held out. Diversity is that of greedy replies to 500 contexts of the test part, beside people's own.
+Three models are trained one after the other, each with the whole machine for the same number of minutes: a Transformer
+that reads only the last turn; the same Transformer that reads the last five turns as one sequence; and HRAN, with
+attention over words and turns. All learn the same replies with the same vocabulary, so perplexities can be compared;
+whole dialogues are held out. Diversity is that of greedy replies to 500 contexts of the test part, and of the human
+replies.
 
     make bench-chat         (python benchmarks/chat.py [--minutes 10] [--data FILE] [--sides single,multi,hran])
 
-The corpus: repository jfainberg/self_dialogue_corpus on GitHub, as JSON lines {"turns": [...]}. Figures of sides that
-are not run again are taken from benchmarks/out/chat.json.
+The corpus: repository jfainberg/self_dialogue_corpus on GitHub, as JSON lines {"turns": [...]}. Figures of models that
+are not trained again are taken from benchmarks/out/chat.json.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ OWN = {
 
 
 def train(side: str, data: Path, minutes: float) -> dict[str, Any]:
-    """`regard train --task chat`, then what its card says."""
+    """Run `regard train --task chat` and return the figures of its card."""
     run = FOLDER / side
     shutil.rmtree(run, ignore_errors=True)
     settings = [word for setting in (*SHARED, *OWN[side]) for word in ("--set", setting)]
@@ -121,7 +122,7 @@ def report(found: dict[str, dict[str, Any]]) -> None:
 
 
 def verdict(found: dict[str, dict[str, Any]]) -> str:
-    """Whether context helps, in words."""
+    """A sentence that says whether context helps."""
     if not {"single", "multi"} <= found.keys():
         return "both single and multi are needed to say whether context helps"
     single, multi = found["single"]["perplexity"], found["multi"]["perplexity"]
@@ -131,12 +132,12 @@ def verdict(found: dict[str, dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Train the sides that were asked for, then show all that is known."""
+    """Train the requested sides, then show all figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     default = HERE.parent.parent / "shared" / "data" / "self_dialogue" / "dialogues.jsonl.gz"
     parser.add_argument("--data", type=Path, default=default, metavar="FILE", help="the dialogues as JSON lines")
-    parser.add_argument("--minutes", type=float, default=10.0, help="of training, for each side")
-    parser.add_argument("--sides", default=",".join(LABELS), help="which to train, parted by commas")
+    parser.add_argument("--minutes", type=float, default=10.0, help="minutes of training per side")
+    parser.add_argument("--sides", default=",".join(LABELS), help="which to train, separated by commas")
     options = parser.parse_args()
     if not options.data.is_file():
         raise SystemExit(f"{options.data}: no such file; it can be had from github.com/jfainberg/self_dialogue_corpus")

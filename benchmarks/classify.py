@@ -1,9 +1,9 @@
-"""IMDB, official split: HAN and the Transformer encoder beside TF-IDF with logistic regression, in one run.
+"""IMDB, official split: HAN and the Transformer encoder compared with TF-IDF and logistic regression, in one run.
 
-Every side reads the same cleaned text of the same 25,000 training reviews; ours hold a thousand of them out to know
-when to stop. The test part is scored once, at the end. Then the deletion test: how far the winning probability falls
-when the five words that the model shades most are taken out of a review, against five others at random; and which
-words are most often among these five, under each label.
+All models read the same cleaned text of the same 25,000 training reviews; ours hold out a thousand of them to decide
+when to stop. The test part is scored once, at the end. Then the deletion test: how much the probability of the
+predicted label decreases when the five words with the largest attention shares are deleted from a review, compared with
+five random other words; and which words are most often among these five, for each label.
 
 The reviews (Maas et al. 2011) as JSON lines with "label" and "text": train.jsonl.gz and test.jsonl.gz in one folder.
 
@@ -48,15 +48,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     default = HERE.parent.parent / "shared" / "data" / "imdb"
     parser.add_argument("--data", type=Path, default=default, metavar="DIR", help="the folder of the reviews")
-    parser.add_argument("--minutes", type=float, default=18.0, metavar="N", help="of training, at most, a model")
-    parser.add_argument("--share", type=float, default=1.0, metavar="X", help="of the reviews, to try it out")
+    parser.add_argument(
+        "--minutes", type=float, default=18.0, metavar="N", help="minutes of training per model, at most"
+    )
+    parser.add_argument("--share", type=float, default=1.0, metavar="X", help="share of the reviews, for a quick test")
     parser.add_argument("--models", nargs="+", default=["han", "transformer-classifier"], metavar="NAME")
-    parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="a setting of ours")
+    parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="a setting of Regard")
     options = parser.parse_args()
     if not (options.data / "train.jsonl.gz").is_file():
         raise SystemExit(f"{options.data}: no train.jsonl.gz; the reviews: ai.stanford.edu/~amaas/data/sentiment")
     train, test = (read(options.data / f"{part}.jsonl.gz", options.share) for part in ("train", "test"))
-    print(f"{len(train):,} reviews to learn from, {len(test):,} to be tested on")
+    print(f"{len(train):,} training reviews, {len(test):,} test reviews")
     OUT.mkdir(exist_ok=True)
     kept = OUT / "classify.json"
     found: dict[str, Any] = {"train": len(train), "test": len(test), "models": {}}
@@ -71,7 +73,7 @@ def main() -> None:
 
 
 def read(path: Path, share: float) -> list[LabelledDocument]:
-    """Reviews without their markup; a share of them is every so many, so that the labels stay as frequent."""
+    """Reviews without markup. A share is taken at regular intervals, so that label frequencies stay the same."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         records = [json.loads(line) for line in file]
     chosen = records[:: round(1 / share)]
@@ -79,7 +81,7 @@ def read(path: Path, share: float) -> list[LabelledDocument]:
 
 
 def baselines(train: list[LabelledDocument], test: list[LabelledDocument]) -> dict[str, Any]:
-    """scikit-learn's TF-IDF and logistic regression as they come, and with pairs of words."""
+    """scikit-learn's TF-IDF and logistic regression with default settings, and with pairs of words."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
 
@@ -102,7 +104,7 @@ def baselines(train: list[LabelledDocument], test: list[LabelledDocument]) -> di
 def ours(
     arch: str, train: list[LabelledDocument], test: list[LabelledDocument], options: argparse.Namespace
 ) -> dict[str, Any]:
-    """Train and judge."""
+    """Train and score."""
     folder = OUT / f"classify-{arch}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -142,7 +144,7 @@ def judge(run: Run, test: list[LabelledDocument], minutes: float) -> dict[str, A
 
 
 def deletion(classifier: Classifier, test: list[LabelledDocument]) -> dict[str, Any]:
-    """Falls of the winning probability, with the interval of their difference; and the words shaded, class by class."""
+    """Decreases of the predicted label's probability, the interval of their difference, and the top words per label."""
     texts = [document.text for document in test[:: max(len(test) // EXAMINED, 1)][:EXAMINED]]
     verdicts = classifier.classify(texts, explain=True)
     chance = random.Random(SEED)
@@ -173,7 +175,7 @@ def deletion(classifier: Classifier, test: list[LabelledDocument]) -> dict[str, 
 
 
 def without(verdict: Classification, places: set[int]) -> str:
-    """The sentences that were read, without the words at these places."""
+    """The sentences that were read, without the words at these positions."""
     lines, first = [], 0
     for sentence in verdict.sentences or ():
         lines.append(_cut(sentence, {place - first for place in places}))
@@ -191,7 +193,7 @@ def _cut(sentence: ShadedSentence, places: set[int]) -> str:
 
 
 def winning(classifier: Classifier, texts: list[str], labels: list[str]) -> np.ndarray:
-    """The probability that each text still has of a label."""
+    """The probability of a label for each text."""
     verdicts = classifier.classify(texts)
     return np.array([verdict.probabilities[label] for verdict, label in zip(verdicts, labels, strict=True)])
 

@@ -2,8 +2,8 @@
 
     python benchmarks/data.py [FOLDER]
 
-FOLDER holds train.en and train.de, by default ../shared/data/multi30k beside the repository; they can be had from the
-repository multi30k/dataset on GitHub. Prints one table; the last column is what the figure must keep to, if anything.
+FOLDER has train.en and train.de; the default is ../shared/data/multi30k beside the repository. Get them from the
+repository multi30k/dataset on GitHub. Prints one table; the last column is the limit of the figure, if it has one.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ def main() -> None:
 
 
 def run(measure: str, *arguments: str | Path) -> list[Row]:
-    """Take a measure in a process of its own, so that each one's peak of memory is its own."""
+    """Measure in a separate process, so that each peak of memory is that of one measurement."""
     command = [sys.executable, __file__, "--measure", measure, *map(str, arguments)]
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
 
 
 def prepare(data: Path, scratch: Path) -> list[Row]:
-    """Tokenizer and store, as training needs them."""
+    """Tokenizer and token store, as for training."""
     tokenizer, seconds_tokenizer = timed(lambda: train(data, "bpe"))
     tokenizer.save(scratch, "bpe")
     store, seconds_store = timed(lambda: build(data, scratch / "store", tokenizer))
@@ -110,7 +110,7 @@ def order(data: Path, scratch: Path) -> list[Row]:
 
 
 def sample(data: Path, scratch: Path) -> list[Row]:
-    """Subword regularisation, a sentence."""
+    """Time of subword regularization per sentence."""
     texts = [side for pair in islice(pairs(data), 5_000) for side in pair]
     rows: list[Row] = []
     for kind, strength in (("bpe", 0.1), ("unigram", 0.2)):
@@ -145,7 +145,7 @@ def train(data: Path, kind: Literal["bpe", "unigram"]) -> Tokenizer:
 
 
 def build(data: Path, folder: Path, tokenizer: Tokenizer, count: int | None = None) -> TokenStore:
-    """A store of the pairs, or of so many made by repeating them."""
+    """A store of the pairs, or of the given number of pairs by repetition."""
     corpus = pairs(data) if count is None else islice(cycle(pairs(data)), count)
     return build_store(folder, [(corpus, 1.0)], tokenizer, tokenizer, MAX_LENGTH)
 

@@ -1,10 +1,10 @@
-"""Translating with the same weights: Regard's engines, CTranslate2 called by hand, Hugging Face's `generate`.
+"""Translation with the same weights: Regard's engines, CTranslate2 called directly, Hugging Face's `generate`.
 
-A Transformer of 3+3 layers, width 256, norms after (the shape that all of them know), trained by `regard train` on
-Multi30k English to German when this is first run; beam 5, length penalty 1, the 1,000 sentences of test_2016_flickr,
-text in, text out. The sides take turns, round after round, and each is given its best round. Ours also do what the
-others do not: they translate once more what loops, and are measured with and without. Then the latency of one
-sentence, the start of the command, the texts compared with those of `generate`, and what int8 costs in BLEU.
+The model is a Transformer of 3+3 layers, width 256, post-norm (supported by all of them), trained by `regard train` on
+Multi30k English to German in the first run; beam 5, length penalty 1, the 1,000 sentences of test_2016_flickr, from
+text to text. The sides take turns, and the best round of each counts. Only Regard translates loops again; it is
+measured with and without this. Then: the latency of one sentence, the start-up time of the command, how many texts
+equal those of `generate`, and the effect of int8 on BLEU.
 
     make bench-decode       (python benchmarks/decode.py [--data DIR] [--rounds 5] [--minutes 15] [--run RUN])
 """
@@ -51,21 +51,21 @@ def train(data: Path, run: Path, minutes: float) -> None:
 
 
 class Generate:
-    """The exported run in Hugging Face's MarianMTModel; sentences of like length together."""
+    """The exported run in Hugging Face's MarianMTModel; sentences of similar length are batched together."""
 
     def __init__(self, folder: Path, tokenizer: Tokenizer, batch: int = 32):
         os.environ["HF_HUB_OFFLINE"] = "1"
         from transformers import MarianMTModel
         from transformers.utils import logging
 
-        logging.set_verbosity_error()  # it would speak of its limits at every batch
+        logging.set_verbosity_error()  # it warns about its limits at every batch
 
         self.model = MarianMTModel.from_pretrained(folder).eval()
         self.tokenizer, self.batch = tokenizer, batch
 
     @torch.inference_mode()
     def ids(self, texts: list[str], *, one_length: bool = False, **options: Any) -> list[list[int]]:
-        """The tokens written for each text. A batch shares one limit; with `one_length` that is each sentence's own."""
+        """The output tokens of each text. A batch has one length limit; `one_length`: that of each sentence."""
         sources, pad = self.tokenizer.encode_many(texts), self.tokenizer.pad
         found: list[list[int]] = [[]] * len(texts)
         order = sorted(range(len(texts)), key=lambda place: len(sources[place]))
@@ -90,7 +90,7 @@ class Generate:
 
 
 class ByHand:
-    """CTranslate2 as its documentation has it: tokens in, tokens out."""
+    """CTranslate2 as in its documentation: tokens in, tokens out."""
 
     def __init__(self, folder: Path, kind: str, tokenizer: Tokenizer, batch: int, *, workers: int, threads: int = 1):
         import ctranslate2
@@ -113,7 +113,7 @@ def texts_by(translate: Callable[..., Any], **options: Any) -> Texts:
 
 
 def rounds(sides: dict[str, Texts], texts: list[str], count: int) -> dict[str, float]:
-    """Sentences a second of each side in its best round."""
+    """Sentences per second of each side in its best round."""
     best = dict.fromkeys(sides, 0.0)
     for number in range(count):
         for name, side in sides.items():
@@ -148,7 +148,7 @@ def cold_start(run: Path, engine: str, text: str) -> float:
 
 
 def agreement(translator: Translator, peer: Generate, texts: list[str]) -> dict[str, Any]:
-    """How many texts are those of `generate`, and how far apart the scores are where they are not."""
+    """How many texts equal those of `generate`, and the difference of scores for the others."""
     theirs = peer.ids(texts, one_length=True, early_stopping=True)
     ours = translator.translate(texts, beam_size=BEAM, length_penalty=1.0, stop="beam-full", retry_failures=False)
     differ = [place for place, ids in enumerate(theirs) if translator.target.decode(ids) != ours[place].text]
@@ -200,11 +200,11 @@ def report(found: dict[str, Any]) -> None:
 
 
 def sides_of(run: Path, translator: Translator, workers: Workers, peer: Generate) -> dict[str, Texts]:
-    """Everyone who translates the whole file."""
+    """All sides that translate the whole file."""
     tokenizer, two = translator.source, usable_cores()
     folders = {kind: engine_folder(Run.open(run), kind) for kind in ("int8", "float32")}  # type: ignore[arg-type]
     fast = load_fast(Run.open(run))
-    sides: dict[str, Texts] = {  # the same work for all: the others do not translate a second time what loops
+    sides: dict[str, Texts] = {  # the same work for all: the others do not translate loops again
         "generate": peer,
         "regard torch": texts_by(workers.translate, retry_failures=False),
         "regard torch, loops tried again": texts_by(workers.translate),
@@ -219,11 +219,11 @@ def sides_of(run: Path, translator: Translator, workers: Workers, peer: Generate
 
 
 def main() -> None:
-    """Train if need be, then measure."""
+    """Train if needed, then measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_folder(parser)
     parser.add_argument("--run", type=Path, default=FOLDER / "run", help="decode this run instead of training one")
-    parser.add_argument("--minutes", type=float, default=15.0, help="of training")
+    parser.add_argument("--minutes", type=float, default=15.0, help="minutes of training")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     check_folder(options.data)
@@ -239,7 +239,7 @@ def main() -> None:
     peer, workers = Generate(FOLDER / "marian", translator.source), Workers([options.run], usable_cores())
     sides = sides_of(options.run, translator, workers, peer)
     found: dict[str, Any] = {"bleu": {}}
-    for name, side in sides.items():  # warm, and scored once
+    for name, side in sides.items():  # warm up, and score once
         found["bleu"][name] = corpus_bleu(side(texts), [references]).score
     found["sentences_per_second"] = rounds(sides, texts, options.rounds)
     workers.close()

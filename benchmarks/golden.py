@@ -1,4 +1,4 @@
-"""Records what Regard computes, bit for bit, and compares two recordings: proof that a restructuring changed nothing.
+"""Records what Regard computes, bit for bit, and compares two recordings, to prove that a refactoring changed nothing.
 
 Every architecture is trained for 50 steps on one thread by `regard train`, for every task that it fits, and so is every
 feature of training once. Losses, gradient norms, weights, optimizer states, validation scores and the answers of the
@@ -352,7 +352,7 @@ def write_data() -> None:
 
 
 class Case(NamedTuple):
-    """One run and what is asked of it."""
+    """One run, and the commands to run with it."""
 
     name: str
     data: str
@@ -403,7 +403,7 @@ def record(only: str) -> dict[str, Any]:
 
 
 def record_case(case: Case) -> dict[str, Any]:
-    """Train, then ask."""
+    """Train a run, then run its commands."""
     folder = run_folder(case.name)
     recipe = Path(f"{folder}.toml")
     recipe.parent.mkdir(exist_ok=True)
@@ -552,7 +552,7 @@ def serve() -> tuple[Any, dict[str, Any]]:
 
 
 def wait_until(address: str, server: subprocess.Popen[bytes]) -> None:
-    """Until it answers."""
+    """Wait until the server answers."""
     for _ in range(600):
         with contextlib.suppress(OSError):
             fetch(address)
@@ -630,7 +630,7 @@ def differences(old: Any, new: Any, where: str = "") -> Iterator[str]:
 
 
 def lost(old: list[Any], new: list[Any]) -> str:
-    """What one list has and the other has not."""
+    """The entries that only one of two lists has."""
     gone, came = [item for item in old if item not in new], [item for item in new if item not in old]
     return f"gone {shortened(gone)}, new {shortened(came)}"
 
@@ -647,12 +647,12 @@ def main() -> int:
     actions = parser.add_subparsers(dest="action", required=True)
     recording = actions.add_parser("record", help="run all cases and write the results")
     recording.add_argument("file", type=Path)
-    recording.add_argument("--only", default="", help="only cases whose name holds this text")
+    recording.add_argument("--only", default="", help="only cases whose name contains this text")
     recording.add_argument("--work", type=Path, help="an empty folder for the runs, which are kept")
     comparing = actions.add_parser("compare", help="exit with 1 if losses, weights, scores or answers differ")
     comparing.add_argument("old", type=Path)
     comparing.add_argument("new", type=Path)
-    comparing.add_argument("--only", default="", help="only cases whose name holds this text")
+    comparing.add_argument("--only", default="", help="only cases whose name contains this text")
     comparing.add_argument("--accept", action="append", default=[], metavar="CASE/PART", help="a wanted difference")
     comparing.add_argument("--surface", action="store_true", help="list differences of names and descriptions too")
     options = parser.parse_args()
@@ -665,7 +665,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         work = options.work or Path(temporary)
         work.mkdir(parents=True, exist_ok=True)
-        with contextlib.chdir(work):  # relative paths: recordings hold no machine's folders
+        with contextlib.chdir(work):  # relative paths: recordings contain no absolute paths
             found = record(options.only)
     file.write_text(json.dumps(found, ensure_ascii=False, indent=0), encoding="utf-8")
     return 0

@@ -1,9 +1,9 @@
-"""What looking inside the demo's model shows: alignment, which explanation to trust, effective attention, tokens.
+"""Analyses of the demo's model: alignment, faithfulness of explanations, effective attention, token identifiability.
 
-The phrasebook knows which word renders which. Heads and rules of alignment are chosen on its validation part and scored
-on its test part; explanations are put to the test by deleting the words they point at; effective attention is compared
-with the raw weights, at the length of a sentence and beyond the width of a head; hidden states are traced to their
-tokens. The roles of the heads and pruning are commands: `regard heads RUN`, `regard prune RUN --out RUN2`.
+The phrasebook has gold alignments. Heads and rules of alignment are chosen on its validation part and scored on its
+test part; explanations are tested by deleting the words that they rank highest; effective attention is compared with
+the raw weights, for a sentence and for a length beyond the width of a head; hidden states are mapped back to their
+tokens. Head roles and pruning are commands: `regard heads RUN`, `regard prune RUN --out RUN2`.
 
     make bench-inside       (make demo first; python benchmarks/inside.py [RUN] [--sentences 50])
 """
@@ -58,7 +58,7 @@ def alignment(translator: Translator) -> dict[str, Any]:
 
 
 def faithfulness(translator: Translator, sentences: int) -> dict[str, Any]:
-    """Which explanation to trust."""
+    """Faithfulness of the explanations."""
     examples = [ExplainedExample(one.source, one.target, one.alignment) for one in read_phrases("test")[:sentences]]
     found = compare_explanations(translator, examples, WAYS)
     print(f"\n{found}")
@@ -66,7 +66,7 @@ def faithfulness(translator: Translator, sentences: int) -> dict[str, Any]:
 
 
 def effective(translator: Translator) -> dict[str, Any]:
-    """What of the weights matters, for a sentence and for the same four times over."""
+    """Effective attention of a sentence, and of the same sentence four times over."""
     found: dict[str, Any] = {}
     print(f"\n{'effective attention':28}{'tokens':>8}{'null space':>12}{'correlation':>13}{'output moved':>14}")
     for times in (1, 4):
@@ -89,7 +89,7 @@ def effective(translator: Translator) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Look."""
+    """Run all analyses."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", nargs="?", default="runs/demo", metavar="RUN")
     parser.add_argument("--sentences", type=int, default=50)

@@ -1,12 +1,12 @@
-"""The lectures' table "complexity per layer", measured: time and memory of one layer against the sentence length n.
+"""The table "complexity per layer" of the lectures, measured: time and memory of one layer by sentence length n.
 
-Self-attention (with its weights in the open, and through the fused kernel), restricted self-attention (r = 64),
-a recurrent layer and two convolutions, all of width 256, on one sentence of 64 to 4,096 tokens. Layers take turns, and
-the best of several rounds counts. The exponents of n are fitted to the longest sizes.
+Self-attention (with explicit weights, and with the fused kernel), restricted self-attention (r = 64), a recurrent layer
+and two convolutions, all of width 256, on one sentence of 64 to 4,096 tokens. Layers take turns, and the best of
+several rounds counts. The exponents of n are fitted to the longest sizes.
 
     python benchmarks/layers.py [--backward] [--rounds 7] [--threads 2] [--out benchmarks/out]
 
-Writes layers.json and layers.png. Memory is what PyTorch's allocator hands out at the peak, above input and weights.
+Writes layers.json and layers.png. Memory is the peak of PyTorch's allocator, without input and weights.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler talks on stderr otherwise
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # otherwise the profiler writes to stderr
 
 import torch
 from torch import Tensor, nn
@@ -94,7 +94,7 @@ def layers() -> dict[str, Callable[[Tensor], Tensor]]:
 
 
 def curves() -> list[Curve]:
-    """What will be measured, and drawn in these colours (distinct to colour-blind readers too)."""
+    """The curves and their colours, which colour-blind readers can distinguish."""
     theory = ["O(n² d)", "O(n² d)", "O(r n d)", "O(n d²)", "O(k n d²)", "O(k n d²)"]
     colours = ["#d55e00", "#b97900", "#0072b2", "#b0568c", "#00694e", "#3fa088"]
     return [Curve(*row) for row in zip(layers(), theory, colours, strict=True)]
@@ -141,7 +141,7 @@ def seconds(run: Callable[[], None]) -> float:
 
 
 def peak_bytes(run: Callable[[], None]) -> int:
-    """The most that was allocated at once while `run` ran, from the profiler's log of the allocator."""
+    """Peak of the allocated memory while `run` ran, from the profiler's log of the allocator."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         run()
     with tempfile.TemporaryDirectory() as folder:
@@ -157,7 +157,7 @@ def peak_bytes(run: Callable[[], None]) -> int:
 
 
 def show(measured: list[Curve]) -> None:
-    """One table for the terminal, and the two ratios that restricted attention is held to."""
+    """One table for the terminal, and the two speed ratios of restricted attention."""
     from rich.console import Console
     from rich.table import Table
 
@@ -180,7 +180,7 @@ def show(measured: list[Curve]) -> None:
 
 
 def store(measured: list[Curve], path: Path, **conditions: object) -> None:
-    """Everything measured, for a program to read."""
+    """All measurements as JSON."""
     rows = [
         asdict(curve) | {"time_exponent": curve.time_exponent, "memory_exponent": curve.memory_exponent}
         for curve in measured
@@ -238,7 +238,7 @@ def label_ends(axes: Axes, measured: list[Curve], values: list[list[float]]) -> 
 
 
 def spread(wanted: list[float], gap: float) -> list[float]:
-    """Places near the wanted ones, each at least a gap from the next: crowded ones share their middle."""
+    """Positions near the wanted ones, at least a gap apart; crowded ones are centred together."""
     order = sorted(range(len(wanted)), key=wanted.__getitem__)
     groups: list[list[int]] = []
     for index in order:
@@ -256,7 +256,7 @@ def spread(wanted: list[float], gap: float) -> list[float]:
 
 
 def bottom(group: list[int], wanted: list[float], gap: float) -> float:
-    """Where the lowest of a group stands when the group is centred on what its members want."""
+    """Position of the lowest of a group that is centred on the wanted positions of its members."""
     return sum(wanted[index] for index in group) / len(group) - (len(group) - 1) * gap / 2
 
 
@@ -264,7 +264,7 @@ def main() -> None:
     """Measure, show, store, draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backward", action="store_true", help="measure forward and backward, not forward alone")
-    parser.add_argument("--rounds", type=int, default=7, help="turns of which the best counts")
+    parser.add_argument("--rounds", type=int, default=7, help="number of rounds; the best counts")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="threads for PyTorch")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "out", help="folder for JSON and picture")
     options = parser.parse_args()

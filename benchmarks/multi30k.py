@@ -1,4 +1,4 @@
-"""Multi30k for the benchmarks: where it lies, and its batches as every side is given them.
+"""Multi30k for the benchmarks: where it is, and the batches that all sides get.
 
 The corpus: repository multi30k/dataset on GitHub; train.en, train.de, val.*, test_2016_flickr.* in one folder.
 """
@@ -22,13 +22,13 @@ WORDS, BATCH_TOKENS, SEED = 8000, 4096, 1
 
 
 def add_folder(parser: argparse.ArgumentParser) -> None:
-    """The option that says where the corpus lies."""
+    """Add the option for the folder of the corpus."""
     default = HERE.parent.parent / "shared" / "data" / "multi30k"
     parser.add_argument("--data", type=Path, default=default, metavar="DIR", help="the folder of Multi30k")
 
 
 def check_folder(folder: Path) -> None:
-    """Leave with a hint where the corpus is not there."""
+    """Exit with a hint if the corpus is missing."""
     if not (folder / "train.en").is_file():
         raise SystemExit(f"{folder}: no train.en; Multi30k can be had from github.com/multi30k/dataset")
 
@@ -51,7 +51,7 @@ class Encoded:
         self.stream = BatchStream((lengths[0], lengths[1]), BATCH_TOKENS, SEED)
 
     def write_batches(self, path: Path, count: int) -> None:
-        """The first `count` batches as JSON lines of [source ids, target ids], for a side with a process of its own."""
+        """The first `count` batches as JSON lines of [source ids, target ids], for a side in a separate process."""
         with path.open("w") as file:
             for position in range(count):
                 rows = [(self.source[place], self.target[place]) for place in self.stream.at(position).tolist()]

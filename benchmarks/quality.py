@@ -1,18 +1,18 @@
-"""From raw text to a good translator: BLEU against minutes, on Multi30k English to German.
+"""From raw text to a good translator: BLEU by training time, on Multi30k English to German.
 
-Sides: `regard train` with everything chosen by the plan, until it stops by itself, and given 20 minutes in all;
-Hugging Face's MarianMTModel (3+3 layers, width 256) in a plain loop until it passes the BLEU below; `regard train`
-given half of the time that the loop took; `regard train --arch bahdanau` and `luong-general`, given 10 minutes. One
+Sides: `regard train` with all settings chosen by the plan, until it stops by itself, and with 20 minutes in total;
+Hugging Face's MarianMTModel (3+3 layers, width 256) in a plain loop until it reaches the BLEU below; `regard train`
+with half of the time of this loop; `regard train --arch bahdanau` and `luong-general` with 10 minutes. They run one
 after the other, each with the whole machine.
 
-Regard's clock runs from the start of the command, with preparation and validations; the peer's counts its updates
-alone. Each validation that was the best so far leaves weights behind; these are translated (beam 5) after training.
-Training and the plan see train and val; test_2016_flickr is scored here and nowhere else.
+Regard's time starts with the command, and includes preparation and validations; that of the plain loop includes only
+its updates. Each validation that is the best so far leaves weights, which are used to translate (beam 5) after
+training. Training and the plan use train and val; test_2016_flickr is scored only here.
 
     make bench-quality      (python benchmarks/quality.py [--data DIR] [--sides regard,marian,...] [--pass 35.5])
 
 Figures of sides that are not run again are taken from benchmarks/out/quality.json. The run until it stops takes hours;
-one that was made beforehand, also in several sittings, is scored by `--sides "" --finished RUN`.
+`--sides "" --finished RUN` scores one that was made before, also in several sessions.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LABELS = {
     "luong-general": "Regard --arch luong-general --minutes 10",
 }
 AROUND = 0.5
-"""Minutes that reading the data and the last validation may take beside `--minutes`."""
+"""Minutes that reading the data and the last validation may take in addition to `--minutes`."""
 OPTIONS = {
     "regard-20": ["--minutes", str(20 - AROUND)],
     "bahdanau": ["--arch", "bahdanau", "--minutes", "10"],
@@ -60,7 +60,7 @@ FOLDER = OUT / "quality"
 
 
 def options_of(side: str, curves: dict[str, list[dict[str, Any]]], goal: float) -> list[str]:
-    """What a side of ours is trained with."""
+    """The options of `regard train` for a side."""
     if side != "regard-half":
         return OPTIONS.get(side, [])
     needed = passed(curves.get("marian", []), goal)
@@ -70,7 +70,7 @@ def options_of(side: str, curves: dict[str, list[dict[str, Any]]], goal: float) 
 
 
 def train_regard(data: Path, name: str, extra: list[str]) -> list[dict[str, Any]]:
-    """`regard train`, its best weights kept as they appear, then scored."""
+    """Run `regard train`, keep the weights of each improvement, and score them."""
     run, kept = FOLDER / name, FOLDER / f"{name}-kept"
     for folder in (run, kept):
         shutil.rmtree(folder, ignore_errors=True)
@@ -96,7 +96,7 @@ def train_regard(data: Path, name: str, extra: list[str]) -> list[dict[str, Any]
 
 
 def keep_weights(weights: Path, kept: Path, seen: float, began: float) -> float:
-    """Link the weights under the seconds at which they were written, if they are new; returns when they were."""
+    """Link new weights under the time at which they were written, in seconds; returns that time."""
     try:
         written = weights.stat().st_mtime
     except FileNotFoundError:
@@ -114,13 +114,13 @@ def score_kept(data: Path, run: Path, weights: Path) -> dict[str, Any]:
 
 
 def score_finished(data: Path, run: Path) -> dict[str, Any]:
-    """BLEU of a run that was made beforehand; its minutes are those of its card."""
+    """BLEU of a run that was made before; its minutes are those of its card."""
     card = json.loads((run / "card.json").read_text(encoding="utf-8"))
     return score_run(data, run, card["training"]["seconds"] / 60)
 
 
 def score_run(data: Path, run: Path, minutes: float) -> dict[str, Any]:
-    """BLEU of a run as it is; the length penalty is found on val, as at the end of `regard train`."""
+    """BLEU of a run as it is; the length penalty is tuned on val, as at the end of `regard train`."""
     import regard
     from regard.tasks.translate.training import tune_penalty
 
@@ -135,7 +135,7 @@ def score_run(data: Path, run: Path, minutes: float) -> dict[str, Any]:
 
 
 def train_marian(data: Path, goal: float, most_minutes: float) -> list[dict[str, Any]]:
-    """The plain loop, until its BLEU passes the goal or the time is over."""
+    """Run the plain loop until it reaches the BLEU or the time is over."""
     folder = FOLDER / "marian"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -176,12 +176,12 @@ def scores(texts: list[str], references: list[str]) -> dict[str, Any]:
 
 
 def at(points: list[dict[str, Any]], minutes: float) -> float:
-    """The score of the weights that were there by then, give or take three seconds."""
+    """The score of the weights at that time, plus or minus three seconds."""
     return max((point["bleu"] for point in points if point["minutes"] <= minutes + 0.05), default=0.0)
 
 
 def passed(points: list[dict[str, Any]], goal: float) -> float | None:
-    """The minute at which a side passed the goal, on straight lines between its points."""
+    """The minute at which a side reached the goal, by linear interpolation."""
     for before, after in itertools.pairwise([{"minutes": 0.0, "bleu": 0.0}, *points]):
         if after["bleu"] >= goal:
             share = (goal - before["bleu"]) / (after["bleu"] - before["bleu"])
@@ -212,7 +212,7 @@ def draw(curves: dict[str, list[dict[str, Any]]], goal: float, path: Path) -> No
     figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
     for side, points in curves.items():
         minutes, bleu = [point["minutes"] for point in points], [point["bleu"] for point in points]
-        if len(points) == 1:  # made beforehand: where it ends, not how it came there
+        if len(points) == 1:  # made before: only the end is known
             after = f"{LABELS[side]} ({minutes[0] / 60:.1f} hours)"
             axes.axhline(bleu[0], color=COLOURS[side], linewidth=1.5, linestyle="--", label=after)
             continue
@@ -227,12 +227,12 @@ def draw(curves: dict[str, list[dict[str, Any]]], goal: float, path: Path) -> No
 
 
 def main() -> None:
-    """Train the sides that were asked for, then show all that is known."""
+    """Train the requested sides, then show all figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_folder(parser)
-    parser.add_argument("--sides", default=",".join(LABELS), help="which to train, parted by commas")
-    parser.add_argument("--pass", dest="goal", type=float, default=35.5, help="BLEU that the peer trains to")
-    parser.add_argument("--most", type=float, default=60.0, help="minutes after which the peer is stopped")
+    parser.add_argument("--sides", default=",".join(LABELS), help="which to train, separated by commas")
+    parser.add_argument("--pass", dest="goal", type=float, default=35.5, help="BLEU at which the plain loop stops")
+    parser.add_argument("--most", type=float, default=60.0, help="minutes after which the plain loop is stopped")
     parser.add_argument("--finished", type=Path, metavar="RUN", help="a run of ours that was left to its end before")
     options = parser.parse_args()
     check_folder(options.data)

@@ -1,10 +1,10 @@
-"""BANKING77, official split: a customer's question to one of 77 intents, from ten known questions an intent.
+"""BANKING77, official split: questions of bank customers, each with one of 77 intents; ten stored questions per intent.
 
-The encoder is trained on train.csv; a tenth of it is held out to know when to stop, and to find the weight of the two
-methods and the threshold. The knowledge base that answers is ten questions an intent, drawn by seed from what the
-encoder was trained on: what a company would write down. Every question of test.csv is asked once, at the end: by
-BM25, by the encoder, by both. Then questions of another domain, first turns of the Self-dialogue corpus, which should
-be told that the answer is not known; the threshold lets 95 % of the held-out questions through.
+The encoder is trained on train.csv; a tenth of it is held out to decide when to stop, and to tune the weight of the two
+methods and the threshold. The knowledge base has ten questions per intent, drawn by seed from those that the encoder
+was trained on. Every question of test.csv is used once, at the end: with BM25, with the encoder, and with both. Then
+come unrelated questions, first turns of the Self-dialogue corpus, which should be refused; 95 % of the held-out
+questions reach the threshold.
 
 The questions (Casanueva et al. 2020) as train.csv and test.csv with the columns text and category in one folder.
 
@@ -44,10 +44,12 @@ def main() -> None:
     parser.add_argument(
         "--strangers", type=Path, default=shared / "self_dialogue" / "dialogues.jsonl.gz", metavar="FILE"
     )
-    parser.add_argument("--known", type=int, default=10, metavar="N", help="questions an intent that are known")
-    parser.add_argument("--minutes", type=float, default=5.0, metavar="N", help="of training, at most")
-    parser.add_argument("--valid", action="store_true", help="ask the held-out questions instead of test.csv, to tune")
-    parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="a setting of ours")
+    parser.add_argument("--known", type=int, default=10, metavar="N", help="stored questions per intent")
+    parser.add_argument("--minutes", type=float, default=5.0, metavar="N", help="minutes of training, at most")
+    parser.add_argument(
+        "--valid", action="store_true", help="use the held-out questions instead of test.csv, for tuning"
+    )
+    parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="a setting of Regard")
     options = parser.parse_args()
     if not (options.data / "train.csv").is_file():
         raise SystemExit(f"{options.data}: no train.csv; it is in PolyAI-LDN/task-specific-datasets on GitHub")
@@ -85,7 +87,7 @@ def train(options: argparse.Namespace) -> Run:
 
 
 def few(run: Run, count: int) -> list[KnowledgeEntry]:
-    """So many questions an intent, drawn from those that the encoder was trained on."""
+    """The given number of questions per intent, drawn from those that the encoder was trained on."""
     learnt = TrainingKnowledge(run.recipe.data, run.recipe.train.seed).train
     chance = random.Random(SEED)
     return [
@@ -100,7 +102,7 @@ def questions(path: Path) -> list[Pair]:
 
 
 def strangers(path: Path) -> list[str]:
-    """How conversations about films, sports and music begin."""
+    """First turns of conversations about films, sports and music."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         first = [json.loads(line)["turns"][0] for line in file]
     return random.Random(SEED).sample(first, min(STRANGERS, len(first)))

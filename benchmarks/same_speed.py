@@ -1,8 +1,9 @@
-"""Two checkouts of Regard against each other, to show that a change costs no speed.
+"""The speed of two checkouts of Regard, to show that a change makes nothing slower.
 
-Each figure is measured in a process of its own with PYTHONPATH set to one checkout. Old and new take turns in pairs,
-the first of a pair alternating, so that both meet the same machine. Printed are the median of the ratios new / old and
-their range. For rates (tokens, sentences, answers per second) more than 1 is faster; for times less than 1 is.
+Each figure is measured in a separate process with PYTHONPATH set to one checkout. Old and new take turns in pairs, and
+the order within a pair alternates, so that both are measured under the same conditions. The output is the median of the
+ratios new / old and their range. For rates (tokens, sentences, answers per second) more than 1 is faster; for times,
+less than 1 is faster.
 
     python benchmarks/same_speed.py OLD_SRC NEW_SRC [--renames FILE.json] [--pairs 7] [--only TEXT]
 
@@ -214,11 +215,11 @@ def compare(checkouts: tuple[Checkout, Checkout], pairs: int, only: str) -> None
 def main() -> None:
     """Measure both checkouts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("old", type=Path, metavar="OLD_SRC", help="the folder that holds the package, usually src")
+    parser.add_argument("old", type=Path, metavar="OLD_SRC", help="the folder that contains the package, usually src")
     parser.add_argument("new", type=Path, metavar="NEW_SRC")
     parser.add_argument("--renames", type=Path, metavar="FILE.json", help="settings: old names -> new names")
     parser.add_argument("--pairs", type=int, default=7)
-    parser.add_argument("--only", default="", help="only figures whose name holds this text")
+    parser.add_argument("--only", default="", help="only figures whose name contains this text")
     options = parser.parse_args()
     for place in (options.old, options.new):
         if not (place / "regard" / "__init__.py").is_file():

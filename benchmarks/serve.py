@@ -1,11 +1,12 @@
-"""`regard serve` under load, on loopback: how much batching gains, what overload does, and whether memory grows.
+"""`regard serve` under load, on loopback: the gain of batching, the behaviour under overload, and memory growth.
 
-The server is a process of its own, with the demo's run and its default settings. This process sends the sentences of
-the phrasebook's test part to LibreTranslate's /translate over connections that stay open.
+The server is a separate process with the demo's run and its default settings. This process sends the sentences of the
+phrasebook's test part to LibreTranslate's /translate over persistent connections.
 
-- closed loop: one client, then 32 at a time, in turns; each sends when it has its answer. Sentences a second, and how
-  long answers took;
-- open loop: requests come at twice that rate, answered or not; how many are refused (429), how long the others took;
+- closed loop: one client, then 32 at the same time, in turns; each sends its next request after its answer. Measured:
+  sentences per second and response times;
+- open loop: requests arrive at twice that rate, answered or not. Measured: how many are refused (429), and the response
+  times of the others;
 - 10,000 requests: resident memory after the first 1,000 and at the end.
 
     make bench-serve       (python benchmarks/serve.py [--run runs/demo] [--seconds 10] [--rounds 3])
@@ -38,21 +39,21 @@ from stream import resident
 CLIENTS, OVERLOAD = 32, 2.0
 REQUESTS, FIRST = 10_000, 1_000
 CONNECTIONS = 600
-"""That this process opens, at most; what would need more waits, and the wait counts."""
+"""Maximum number of connections of this process; requests beyond it wait, and the wait is timed."""
 WARM = 200
 """Requests before anything is measured."""
 
 
 @dataclass
 class Answers:
-    """What came back."""
+    """Results of requests."""
 
     seconds: list[float] = field(default_factory=list)
-    """Of those that were answered with 200."""
+    """Seconds of the requests with status 200."""
     statuses: Counter[int] = field(default_factory=Counter)
     """0: no answer at all."""
     without_retry_after: int = 0
-    """Refusals that did not say when to come again."""
+    """Refusals without a Retry-After header."""
     lasted: float = 0.0
 
     @property
@@ -62,11 +63,11 @@ class Answers:
 
     @property
     def rate(self) -> float:
-        """Answers a second."""
+        """Answers per second."""
         return len(self.seconds) / self.lasted
 
     def at(self, share: float) -> float:
-        """Milliseconds in which this share of the answers came."""
+        """Milliseconds within which this share of the requests was answered."""
         return 1000 * sorted(self.seconds)[min(int(share * len(self.seconds)), len(self.seconds) - 1)]
 
     def add(self, other: Answers) -> None:
@@ -88,14 +89,14 @@ class Answers:
 
 
 class Connection:
-    """One connection to the server, opened when first needed, and kept. As little HTTP as can be."""
+    """One persistent connection to the server, opened on first use, with minimal HTTP."""
 
     def __init__(self, port: int):
         self.port = port
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def ask(self, request: bytes, answers: Answers, since: float | None = None) -> None:
-        """Send a request and note what comes back, timed from `since` or from now."""
+        """Send a request and record the answer, timed from `since` or from now."""
         began = time.perf_counter() if since is None else since
         try:
             status, head = await self._exchange(request)
@@ -119,14 +120,14 @@ class Connection:
         return int(head[9:12]), head
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._streams is not None:
             self._streams[1].close()
             self._streams = None
 
 
 class Load:
-    """Requests to a server: real sentences, one after the other, over and over."""
+    """Requests to a server: real sentences, repeated."""
 
     def __init__(self, port: int, pair: dict[str, str]):
         self.port = port
@@ -136,7 +137,7 @@ class Load:
         self.requests = cycle([head.format(port, len(body)).encode() + body for body in bodies])
 
     async def closed(self, clients: int, *, seconds: float = float("inf"), requests: int = sys.maxsize) -> Answers:
-        """So many clients, each of which sends when it has its answer, until the time is over or all are sent."""
+        """The given number of clients; each sends its next request after its answer, until time or requests run out."""
         answers, left = Answers(), iter(range(requests))
         began = time.perf_counter()
 
@@ -151,14 +152,14 @@ class Load:
         return answers
 
     async def open(self, rate: float, seconds: float) -> Answers:
-        """Requests at this rate, whatever becomes of those before. Each is timed from when it was due."""
+        """Requests at this rate, independent of earlier answers. Each is timed from its scheduled start."""
         answers, idle = Answers(), [Connection(self.port) for _ in range(CONNECTIONS)]
         free = asyncio.Semaphore(CONNECTIONS)
         began = time.perf_counter()
 
         async def send(due: float) -> None:
             async with free:
-                connection = idle.pop()  # the one used last: no more are opened than are needed
+                connection = idle.pop()  # the one used last, so that few are opened
                 await connection.ask(next(self.requests), answers, since=due)
                 idle.append(connection)
 
@@ -197,7 +198,7 @@ def server(run: Path, options: Sequence[str]) -> Iterator[tuple[subprocess.Popen
 
 
 def is_healthy(port: int) -> bool:
-    """Whether it answers."""
+    """Whether the server answers."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as answer:
             return answer.status == 200
@@ -206,7 +207,7 @@ def is_healthy(port: int) -> bool:
 
 
 async def measure(load: Load, process: subprocess.Popen[bytes], options: argparse.Namespace) -> dict[str, Any]:
-    """All of it."""
+    """Run all measurements."""
     await load.closed(CLIENTS, requests=WARM)
     one, many = Answers(), Answers()
     turns: list[tuple[Answers, Callable[[], Awaitable[Answers]]]] = [
@@ -253,10 +254,12 @@ def report(found: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Train if need be, serve, load."""
+    """Train if needed, start the server, and measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--run", type=Path, default=Path("runs/demo"), help="one from English (default: runs/demo)")
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each turn")
+    parser.add_argument(
+        "--run", type=Path, default=Path("runs/demo"), help="a run that translates from English (default: runs/demo)"
+    )
+    parser.add_argument("--seconds", type=float, default=10.0, help="seconds per turn")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("options", nargs="*", help="options of regard serve, after --")
     options = parser.parse_args()

@@ -1,8 +1,8 @@
-"""A training step (forward and backward) of the Transformer against Hugging Face's MarianMTModel.
+"""A training step (forward and backward) of the Transformer compared with Hugging Face's MarianMTModel.
 
 Same sizes (3+3 layers, width 256, inner 1024, 4 heads, 8,000 words, tied embeddings, dropout 0.1, label smoothing 0.1),
-same real batch of about 4,096 target tokens of Multi30k. Each side is a process of its own, because the setting of the
-memory allocator is part of what is compared; they take turns, one step each, so that both meet the same machine.
+same real batch of about 4,096 target tokens of Multi30k. Each side is a separate process, because the settings of the
+memory allocator are part of the comparison; they take turns, one step each, under the same conditions.
 
     python benchmarks/step.py [--data DIR] [--turns 12]
 """
@@ -24,7 +24,7 @@ SMOOTHING = 0.1
 
 
 def make_real_batch(folder: Path) -> dict[str, Any]:
-    """About 4,096 target tokens of typical length, as the training loop would put them together."""
+    """About 4,096 target tokens of typical length, batched as in training."""
     from regard.data.batches import make_batch
 
     encoded = Encoded(folder)
@@ -48,7 +48,7 @@ def make_real_batch(folder: Path) -> dict[str, Any]:
 
 
 def regard_step(batch: dict[str, Any], *, taps: bool = True) -> Any:
-    """Our step; without taps it shows what the places to look at cost while nobody looks."""
+    """A step of Regard; without hooks, it shows the cost of unused hooks."""
     import torch
 
     from regard.models import build, settings_of
@@ -103,7 +103,7 @@ def marian_step(batch: dict[str, Any], *, tuned: bool = False) -> Any:
 
 
 def matmul(batch: dict[str, Any]) -> Any:
-    """The machine's best: a large matrix product."""
+    """The peak of the machine: a large matrix product."""
     import torch
 
     size = 2048
@@ -127,7 +127,7 @@ SIDES = {
 
 
 def serve(side: str, batch: dict[str, Any], wire: Connection) -> None:
-    """Make one side's step and run it whenever asked, telling how long it took."""
+    """Run the step of one side on request, and report its duration."""
     import torch
 
     torch.manual_seed(1)
@@ -151,7 +151,7 @@ def measure(batch: dict[str, Any], turns: int) -> dict[str, list[float]]:
         wires[side] = ours
     for _ in range(turns):
         for side, wire in wires.items():
-            time.sleep(0.1)  # threads of the side before stop spinning
+            time.sleep(0.1)  # until the threads of the other side stop spinning
             wire.send(True)
             times[side].append(wire.recv())
     for wire in wires.values():
@@ -160,7 +160,7 @@ def measure(batch: dict[str, Any], turns: int) -> dict[str, list[float]]:
 
 
 def count_flops(batch: dict[str, Any]) -> float:
-    """Arithmetic of one step, padding included: both sides compute it."""
+    """FLOPs of one step, including padding, which both sides compute."""
     from regard.models import build, settings_of
     from regard.training.flops import count_cost, pair_amounts
 

@@ -1,9 +1,9 @@
-"""A long file through `regard translate --out`: memory along the way, a kill in the middle, and `--resume`.
+"""A long file with `regard translate --out`: memory over time, a kill in the middle, and `--resume`.
 
-The phrasebook's sentences, repeated up to so many lines, go through the demo's run twice: once undisturbed, once killed
-(SIGKILL) when half of the lines are there, and taken up again. Both files must be the same to the byte. Memory is the
-resident size of the command and its workers, sampled every second: the largest in the second half beside the largest
-in the first.
+The phrasebook's sentences, repeated up to the given number of lines, are translated twice with the demo's run: once
+without interruption, and once killed (SIGKILL) after half of the lines and resumed. Both files must be equal, byte for
+byte. Memory is the resident size of the command and its workers, sampled every second: the maximum of the first half
+and that of the second half.
 
     python benchmarks/stream.py [RUN] [--lines 200000] [--engine auto]      (make demo first)
 """
@@ -26,7 +26,7 @@ FOLDER = OUT / "stream"
 
 
 def write_lines(path: Path, lines: int) -> None:
-    """The corpus, over and over."""
+    """The corpus, repeated."""
     sources = [phrase.source for phrase in read_phrases()]
     path.write_text("".join(f"{text}\n" for text in islice(cycle(sources), lines)), encoding="utf-8")
 
@@ -46,14 +46,19 @@ def resident(pid: int) -> float:
 
 
 def written(part: Path) -> int:
-    """Lines that are there."""
+    """Number of lines of the output so far."""
     return part.read_bytes().count(b"\n") if part.exists() else 0
 
 
 def translate(options: argparse.Namespace, source: Path, out: Path, *, until: int = 0) -> list[tuple[int, float]]:
-    """Run the command and watch it; with `until`, kill it when so many lines are there. Gives lines and MB."""
+    """Run the command and sample its memory; with `until`, kill it after that many lines. Returns lines and MB."""
     command = [sys.executable, "-m", "regard", "translate", options.run, str(source), "--out", str(out)]
-    search = ["--engine", options.engine, "--beam", "1"]  # greedy: what is measured here does not depend on it
+    search = [
+        "--engine",
+        options.engine,
+        "--beam",
+        "1",
+    ]  # greedy search is faster, and memory and resume do not depend on it
     child = subprocess.Popen([*command, "--resume", *search], start_new_session=True)
     part, seen = out.with_name(out.name + ".part"), []
     while child.poll() is None:

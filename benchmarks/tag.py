@@ -1,8 +1,8 @@
-"""Labels of words: chunks of CoNLL-2000 and parts of speech of the English Web Treebank, by the plan's own choice.
+"""Labels of words: chunks of CoNLL-2000 and parts of speech of the English Web Treebank, with the settings of the plan.
 
-Words alone are read: no column of parts of speech, no pretrained vectors. Training holds a part of its own file out to
-know when to stop (the treebank brings one); the test part is scored once, at the end. F1 of spans is counted by us and
-by seqeval's conlleval mode, which must agree.
+Only words are read: no column of parts of speech, no pretrained vectors. Training holds out a part of its own file to
+decide when to stop (the treebank has one); the test part is scored once, at the end. F1 of spans is computed by Regard
+and by seqeval's conlleval mode, which must agree.
 
     make bench-tag       (python benchmarks/tag.py [--tasks chunks] [--arch transformer-crf] [--minutes 10] [--no-test])
 """
@@ -42,9 +42,11 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=TASKS, metavar="NAME")
     parser.add_argument("--arch", nargs="+", default=["bigru-crf"], choices=presets("tagger"), metavar="NAME")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1], metavar="N")
-    parser.add_argument("--minutes", type=float, default=0.0, metavar="N", help="of training, at most; 0: no limit")
-    parser.add_argument("--no-test", action="store_true", help="leave the test part alone: for trying settings out")
-    parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="a setting of ours")
+    parser.add_argument(
+        "--minutes", type=float, default=0.0, metavar="N", help="minutes of training, at most; 0: no limit"
+    )
+    parser.add_argument("--no-test", action="store_true", help="do not use the test part, for tuning")
+    parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="a setting of Regard")
     options = parser.parse_args()
     rows = []
     for task in options.tasks:
@@ -85,7 +87,7 @@ def measure(task: str, arch: str, seed: int, options: argparse.Namespace) -> dic
 
 
 def seqeval_f1(tagger: Tagger, test: Path) -> float | None:
-    """Of the same answers, counted by seqeval; None where labels mark no spans."""
+    """Span F1 of the same answers by seqeval; None if labels do not mark spans."""
     if tagger.scheme == "plain":
         return None
     from seqeval.metrics import f1_score

@@ -1,12 +1,12 @@
 """Whole training loops on the same work: Regard, Hugging Face's MarianMTModel in a plain loop, JoeyNMT.
 
 Multi30k English to German, joint BPE of 8,000, Transformer of 3+3 layers, width 256, inner 1024, 4 heads, tied
-embeddings, dropout 0.1, label smoothing 0.1, about 4,096 target tokens a batch. Each side is a process that trains with
-its own loop. They take turns of a few seconds: all but one are stopped (SIGSTOP), so that every side meets the same
-machine however its speed changes. A large matrix product in float32 takes its turns like the others: that is the peak.
+embeddings, dropout 0.1, label smoothing 0.1, about 4,096 target tokens per batch. Each side is a process with its own
+training loop. They take turns of a few seconds: all but one are stopped (SIGSTOP), so that changes in the speed of the
+machine affect all sides equally. A large float32 matrix product takes turns with them: that is the peak.
 
-Where the processor multiplies much faster in bfloat16, Regard does so by itself. Then it trains in float32 as well, and
-the plain loop once more under PyTorch's autocast.
+If the processor is much faster in bfloat16, Regard uses it by itself. Then Regard is also measured in float32, and the
+plain loop also under PyTorch's autocast.
 
     make bench-train        (python benchmarks/train.py [--data DIR] [--cycles 15] [--turn 6] [--without joeynmt])
 """
@@ -31,15 +31,15 @@ from peers.environment import peer_python
 from regard.tasks.translate.plan import BFLOAT16_PAYS
 from regard.training.device import measure_machine
 
-WARM = 10  # updates before the first turn
+WARM = 10  # steps before the first turn
 PEERS = Path(__file__).parent / "peers"
 
 
 class Side:
-    """A training process that is let run for a few seconds at a time."""
+    """A training process that runs for a few seconds at a time."""
 
     def __init__(self, name: str, command: Sequence[str | Path], done: Callable[[], list[float]], folder: Path):
-        """`done` reads what it has logged: the amount of each update."""
+        """`done` reads the log: the amount of work per step."""
         self.name, self._done, self._log = name, done, folder / "output.log"
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
@@ -51,7 +51,7 @@ class Side:
         self._before, self.seconds = sum(self.done()), 0.0
 
     def done(self) -> list[float]:
-        """The amount of each update so far."""
+        """The amount of work of each step so far."""
         if self._process.poll() is not None:
             raise SystemExit(f"{self.name} ended by itself:\n{self._log.read_text()[-2000:]}")
         return self._done()
@@ -65,11 +65,11 @@ class Side:
         self.seconds += time.perf_counter() - began
 
     def speed(self) -> float:
-        """Amount a second over all turns."""
+        """Amount of work per second over all turns."""
         return (sum(self.done()) - self._before) / self.seconds
 
     def end(self) -> None:
-        """Stop it for good."""
+        """End the process."""
         self._signal(signal.SIGKILL)
         self._process.wait()
 
@@ -108,14 +108,14 @@ def marian_side(python: Path, encoded: Encoded, folder: Path, *options: str) -> 
 
 
 def joey_side(python: Path, encoded: Encoded, folder: Path) -> Side:
-    """JoeyNMT by its own command."""
+    """JoeyNMT's own command."""
     configuration = joey.write_inputs(encoded, folder, BATCH_TOKENS)
     command = [python, "-m", "joeynmt", "train", configuration, "--skip-test"]
     return Side("JoeyNMT 2.3.0", command, lambda: joey.read_tokens(folder / "output.log"), folder)
 
 
 def matmul_side(folder: Path) -> Side:
-    """The machine's best."""
+    """The peak of the machine."""
     log = folder / "products"
     log.touch()
     command = [sys.executable, PEERS / "matmul_loop.py", log]
@@ -123,7 +123,7 @@ def matmul_side(folder: Path) -> Side:
 
 
 def read_lines(path: Path) -> list[dict[str, float]]:
-    """JSON lines that are whole; none while the file is not there."""
+    """Complete JSON lines of a file; none if there is no file."""
     if not path.is_file():
         return []
     lines = path.read_text().split("\n")[:-1]
@@ -131,7 +131,7 @@ def read_lines(path: Path) -> list[dict[str, float]]:
 
 
 def flops_per_token(encoded: Encoded) -> float:
-    """Arithmetic of one target token, padding included, over the batches of an epoch's beginning."""
+    """FLOPs per target token, including padding, over the first batches of an epoch."""
     from regard.models import build, settings_of
     from regard.training.flops import count_cost, pair_amounts
 
@@ -146,7 +146,7 @@ def flops_per_token(encoded: Encoded) -> float:
 
 
 def main() -> None:
-    """Let them take turns, print, and keep the figures."""
+    """Run all sides in turns, print and store the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_folder(parser)
     parser.add_argument("--cycles", type=int, default=15, help="turns of each side")

@@ -4,9 +4,9 @@
     python examples/ray_translate.py runs/en-de corpus.en corpus.de --address auto      # on a running cluster
 
 The file is cut into parts of some hundred kilobytes. A worker opens the run once, translates one part after the other,
-and writes each translation atomically as a separate file. When all parts are done they are joined as OUT, with the lines
-in the order of the input. If it is stopped, the same command continues with the missing parts. On several machines, run,
-input and output must be on a file system that all of them see.
+and writes each translation atomically as a separate file. When all parts are done they are joined as OUT, with the
+lines in the order of the input. If it is stopped, the same command continues with the missing parts. On several
+machines, run, input and output must be on a file system that all of them see.
 """
 
 from __future__ import annotations

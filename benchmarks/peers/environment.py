@@ -1,4 +1,4 @@
-"""A virtual environment for the peers, apart from the project's own: benchmarks/out/peers."""
+"""A virtual environment for the other programs, separate from the project's own: benchmarks/out/peers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[1] / "out" / "peers"
-# JoeyNMT imports importlib_metadata without asking for it, and breaks on newer SentencePiece.
+# JoeyNMT imports importlib_metadata without requiring it, and fails with newer versions of SentencePiece.
 PACKAGES = (
     "transformers>=5,<6",
     "safetensors",
@@ -19,7 +19,7 @@ PACKAGES = (
 
 
 def peer_python() -> Path:
-    """The interpreter of the peers' environment, which is made on first use."""
+    """The Python interpreter of this environment, which is created on first use."""
     python = FOLDER / "bin" / "python"
     ready = FOLDER / ".ready"
     if ready.is_file() and ready.read_text() == "\n".join(PACKAGES):

@@ -55,7 +55,7 @@ model:
 
 
 def write_inputs(encoded: Encoded, folder: Path, batch_tokens: int) -> Path:
-    """The same subwords as words parted by spaces, the same vocabulary, and the configuration."""
+    """Write the same subwords as words separated by spaces, the same vocabulary, and the configuration."""
     for language, side in (("en", encoded.source), ("de", encoded.target)):
         lines = [" ".join(encoded.tokenizer.token(id) for id in ids) for ids in side]
         (folder / f"train.{language}").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
@@ -72,7 +72,7 @@ def write_inputs(encoded: Encoded, folder: Path, batch_tokens: int) -> Path:
 
 
 def read_tokens(log: Path) -> list[float]:
-    """Target tokens of each update. It logs tokens a second since the line before, and when each line was written."""
+    """Target tokens per step. JoeyNMT logs tokens per second since the line before, and the time of each line."""
     pattern = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3}).*Tokens per Sec:\s+([\d.]+)", re.MULTILINE)
     found = pattern.findall(log.read_text())
     times = [datetime.fromisoformat(second).timestamp() + int(part) / 1000 for second, part, _ in found]

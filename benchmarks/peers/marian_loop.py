@@ -1,7 +1,8 @@
-"""The peer: Hugging Face's MarianMTModel in a plain PyTorch loop, as most people would write it.
+"""Hugging Face's MarianMTModel in a plain PyTorch loop, as most people would write it.
 
-Runs in the peers' environment and reads batches made by the benchmark, so that the data are the same to the token.
-Every so many seconds of training it translates the test sources, off the clock, and writes their ids.
+Runs in the environment of the other programs and reads batches made by the benchmark, so that the data are the same,
+token by token. At regular intervals of training it translates the test sources, which is not timed, and writes their
+ids.
 
     python marian_loop.py BATCHES --pad 7999 --out FOLDER [--updates N] [--bfloat16] [--test IDS --every 150]
 """
@@ -77,7 +78,7 @@ def translate(model: MarianMTModel, sources: list[list[int]], pad: int) -> list[
 
 
 def main() -> None:
-    """Train until the updates are made or someone stops us."""
+    """Train for the given number of updates, or until the process is stopped."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("batches", type=Path)
     parser.add_argument("--words", type=int, default=8000)

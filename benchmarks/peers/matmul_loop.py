@@ -1,4 +1,4 @@
-"""The machine's best: large float32 matrix products without end, counted in a file.
+"""The peak of the machine: an endless loop of large float32 matrix products, counted in a file.
 
 python matmul_loop.py LOG
 """
