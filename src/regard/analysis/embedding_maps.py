@@ -31,7 +31,7 @@ def picture_positions(model: nn.Module, length: int, shift: int = 1) -> Position
     """The positional encodings of a model for the first `length` positions."""
     kinds = (("sinusoidal", SinusoidalEncoding), ("learned", LearnedEncoding), ("rotary", RotaryEncoding))
     for kind, layer in ((kind, m) for kind, wanted in kinds for m in model.modules() if isinstance(m, wanted)):
-        rows_TD = layer.table.between(0, length) if isinstance(layer, RotaryEncoding) else layer(length)
+        rows_TD = layer.between(0, length) if isinstance(layer, RotaryEncoding) else layer(length)
         rows_TD = rows_TD.detach().cpu().float()
         rotates = kind != "learned" and rows_TD.shape[1] % 2 == 0
         rotation_DD = shift_rotation(shift, rows_TD.shape[1]) if rotates else None

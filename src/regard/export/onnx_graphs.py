@@ -107,7 +107,7 @@ def _prepare_tables(model: Transformer, longest: int) -> None:
     """Compute every table of sinusoids in full length: a graph cannot extend one."""
     for module in model.modules():
         if isinstance(module, SinusoidalEncoding | RotaryEncoding):
-            module.table.between(0, longest)
+            module.between(0, longest)
 
 
 def _encoder_inputs(model: Transformer, longest: int) -> tuple[nn.Module, dict[str, Any], list[str]]:

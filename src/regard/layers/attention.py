@@ -1,4 +1,4 @@
-"""Attention: scores of queries and keys, softmax, weighted sums of values; multi-head self- and cross-attention.
+"""Attention: scores of queries and keys, softmax, weighted sums of values; multi-head attention; pooling.
 
 Every attention of the package is computed by `attend`. Dot-product scores use PyTorch's fused kernel; if a hook is
 attached, the weights are computed explicitly, so that they can be recorded and replaced.
@@ -26,11 +26,9 @@ from regard.layers.positional_encoding import RotaryEncoding
 class DotProductScore(nn.Module):
     """q . k (Luong et al. 2015, "dot")."""
 
-    scale = 1.0
-
     def as_dot(self, query: Tensor) -> tuple[Tensor, float]:
         """The query and the factor whose dot product with the key is this score."""
-        return query, self.scale
+        return query, 1.0
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         query, scale = self.as_dot(query)
@@ -144,7 +142,9 @@ def attend_nearby(
     batch, length, reach = query.shape[0], query.shape[-2], window // 2
     block = max(reach, 16)
     if length <= 3 * block or (tap is not None and not tap.idle):  # too short for blocks to be faster, or recorded
-        return attend(query, key, value, _band(length, reach, mask, query.device), tap=tap)
+        place = torch.arange(length, device=query.device)
+        near = (place[None, :] - place[:, None]).abs() <= reach
+        return attend(query, key, value, near if mask is None else near & mask[:, None, None, :], tap=tap)
     real = torch.ones(batch, length, dtype=torch.bool, device=query.device) if mask is None else mask
     seen = _cut(real[:, None, :, None], block, reach).transpose(-1, -2)  # [B blocks, 1, 1, block + 2 reach]
     place = torch.arange(block + 2 * reach, device=query.device)
@@ -157,12 +157,6 @@ def _cut(x: Tensor, block: int, reach: int = 0) -> Tensor:
     """[B, H, N, K] to [B blocks, H, block + 2 reach, K]: each block with its neighbours within reach, zero-padded."""
     padded = F.pad(x, (0, 0, reach, reach + -x.shape[-2] % block))
     return padded.unfold(-2, block + 2 * reach, block).permute(0, 2, 1, 4, 3).flatten(0, 1)
-
-
-def _band(length: int, reach: int, mask: Tensor | None, device: torch.device) -> Tensor:
-    place = torch.arange(length, device=device)
-    near = (place[None, :] - place[:, None]).abs() <= reach
-    return near if mask is None else near & mask[:, None, None, :]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -191,7 +185,7 @@ class SelfAttention(nn.Module):
 
     def forward(self, x_BTD: Tensor, mask_BT: Tensor | None = None) -> Tensor:
         """Attention over the whole sequence; a causal layer needs no mask, because padding is at the end."""
-        query, key, value = self._project(x_BTD)
+        query, key, value = self.qkv(x_BTD).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         if self.rotary is not None:
             query, key = self.rotary(query), self.rotary(key)
         if self.window:
@@ -222,10 +216,6 @@ class SelfAttention(nn.Module):
             mixed = attend(query_BWHK.flatten(0, 1).unsqueeze(2), key, value, tap=self.tap)
         return self.out(mixed.reshape(*x_BWD.shape[:2], -1)), cache
 
-    def _project(self, x_BTD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        query, key, value = self.qkv(x_BTD).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        return query, key, value
-
 
 class CrossAttention(nn.Module):
     """Multi-head attention of one sequence to another. `project` computes the keys and values of the other, once."""
@@ -249,3 +239,50 @@ class CrossAttention(nn.Module):
         mask = None if mask_BS is None else mask_BS[:, None, None, :]
         mixed = attend(query, memory.key, memory.value, mask, tap=self.tap)
         return self.out(mixed.transpose(1, 2).flatten(2))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Pooling of a sequence of states into one
+
+DOT = DotProductScore()
+SHARPNESS = 4.0
+"""Scale of the initial context vector: lower values learn later, higher ones learn less (docs/log.md)."""
+
+
+def pool(query_D: Tensor, key_NSD: Tensor, x_NSD: Tensor, mask_NS: Tensor | None, tap: AttentionHook) -> Tensor:
+    """One state [N, D] per sequence: attention with one query for all."""
+    query = query_D.expand(x_NSD.shape[0], 1, 1, -1)
+    mask = None if mask_NS is None else mask_NS[:, None, None, :]
+    return attend(query, key_NSD.unsqueeze(1), x_NSD.unsqueeze(1), mask, score=DOT, tap=tap).flatten(1)
+
+
+class AttentionPooling(nn.Module):
+    """u = tanh(W h + b), weights softmax(u . c), weighted sum of h (Yang et al. 2016); c is a learned vector."""
+
+    def __init__(self, width: int, name: str):
+        super().__init__()
+        self.key = glorot(nn.Linear(width, width))
+        self.context = nn.Parameter(torch.randn(width) * SHARPNESS * width**-0.5)
+        self.tap = AttentionHook(name)
+
+    def keys(self, x: Tensor) -> Tensor:
+        """The keys of states of any shape [..., D]."""
+        return torch.tanh(self.key(x))
+
+    def forward(self, x_NSD: Tensor, key_NSD: Tensor, mask_NS: Tensor | None) -> Tensor:
+        return pool(self.context, key_NSD, x_NSD, mask_NS, self.tap)
+
+
+class MeanPooling(nn.Module):
+    """The mean of all real states, computed as attention with equal scores, so that it has a hook too."""
+
+    def __init__(self, name: str):
+        super().__init__()
+        self.tap = AttentionHook(name)
+
+    def keys(self, x: Tensor) -> Tensor:
+        """Keys of width one, all zero."""
+        return torch.zeros_like(x[..., :1])
+
+    def forward(self, x_NSD: Tensor, key_NSD: Tensor, mask_NS: Tensor | None) -> Tensor:
+        return pool(x_NSD.new_zeros(1), key_NSD, x_NSD, mask_NS, self.tap)

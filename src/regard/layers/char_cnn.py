@@ -61,16 +61,12 @@ class CharacterWordEncoder(nn.Module):
 
 def fingerprint(ids_NS: Tensor, mask_NS: Tensor) -> Tensor:
     """A hash [N] of the pieces of a word in their order: a polynomial, modulo 2^64."""
-    powers = torch.tensor([_signed(pow(FACTOR, place, 1 << 64)) for place in range(ids_NS.shape[1])])
-    return ((ids_NS + 1) * powers.to(ids_NS.device) * mask_NS).sum(1)
+    powers = [pow(FACTOR, place, 1 << 64) for place in range(ids_NS.shape[1])]
+    signed = torch.tensor([power - (1 << 64) if power >= 1 << 63 else power for power in powers])  # the same 64 bits
+    return ((ids_NS + 1) * signed.to(ids_NS.device) * mask_NS).sum(1)
 
 
 def mix(key_U: Tensor, mixer: int) -> Tensor:
     """Another hash, whose low bits depend on all bits of the first."""
     mixed_U = (key_U ^ (key_U >> 29)) * mixer
     return mixed_U ^ (mixed_U >> 32)
-
-
-def _signed(number: int) -> int:
-    """The signed number with the same 64 bits."""
-    return number - (1 << 64) if number >= 1 << 63 else number

@@ -106,15 +106,10 @@ class Dropout(nn.Module):
         self.strength = 1.0
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply dropout in training; otherwise return x."""
         dropped = round(self.dropped * self.strength)
         if not (self.training and dropped):
             return x
         return _Drop.apply(x, dropped, self.rows)  # type: ignore[no-untyped-call]
-
-    def extra_repr(self) -> str:
-        """Show the rate."""
-        return f"rate={self.dropped / 256:.3g}"
 
 
 def set_dropout_strength(model: nn.Module, strength: float) -> None:

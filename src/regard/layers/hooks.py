@@ -70,7 +70,6 @@ class AttentionHook:
         return weights_BHTS
 
     def record(self, seen: AttentionRecord) -> None:
-        """Call all recorders."""
         for recorder in self.recorders:
             recorder(seen)
 
@@ -100,7 +99,6 @@ class AttentionTrace(dict[str, AttentionRecord]):
         self.calls: dict[str, list[AttentionRecord]] = {}
 
     def add(self, seen: AttentionRecord) -> None:
-        """Add a record."""
         self[seen.name] = seen
         self.calls.setdefault(seen.name, []).append(seen)
 
@@ -116,21 +114,15 @@ class Predictor(Protocol):
     """What `regard.load` returns for a run with a network: a translator, a chatbot, a classifier, a tagger."""
 
     @property
-    def model(self) -> nn.Module:
-        """The network."""
-
-
-def network_of(model: nn.Module | Predictor) -> nn.Module:
-    """The model itself, or that of a loaded run."""
-    found = model if isinstance(model, nn.Module) else getattr(model, "model", None)
-    if not isinstance(found, nn.Module):
-        raise ModelError(f"{type(model).__name__} has no network; give a model or a loaded run")
-    return found
+    def model(self) -> nn.Module: ...
 
 
 def attention_hooks(model: nn.Module | Predictor) -> dict[str, AttentionHook]:
-    """All attention hooks of a model by name, in the order of its layers."""
-    found = (getattr(module, "tap", None) for module in network_of(model).modules())
+    """All attention hooks of a model, or of the model of a loaded run, by name, in the order of its layers."""
+    network = model if isinstance(model, nn.Module) else getattr(model, "model", None)
+    if not isinstance(network, nn.Module):
+        raise ModelError(f"{type(model).__name__} has no network; give a model or a loaded run")
+    found = (getattr(module, "tap", None) for module in network.modules())
     return {tap.name: tap for tap in found if isinstance(tap, AttentionHook)}
 
 
@@ -152,10 +144,7 @@ def match_hooks(model: nn.Module | Predictor, patterns: str | Iterable[str]) -> 
 
 @contextmanager
 def trace(model: nn.Module | Predictor, patterns: str | Iterable[str] = "*") -> Iterator[AttentionTrace]:
-    """Record the attention of the hooks whose names match, within the block.
-
-    `model` is a network, or what `regard.load` returns.
-    """
+    """Record the attention of the hooks whose names match, within the block; `model` as for `attention_hooks`."""
     tape = AttentionTrace()
     with ExitStack() as stack:
         for tap in match_hooks(model, patterns):

@@ -1,4 +1,4 @@
-"""Initial weights of linear layers."""
+"""Initial weights of linear layers: Glorot, zero; and how many projections a matrix has."""
 
 from __future__ import annotations
 

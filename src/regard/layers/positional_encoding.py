@@ -20,7 +20,7 @@ def sinusoids(length: int, width: int, start: int = 0) -> Tensor:
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :width].to(torch.float32)
 
 
-class _Table(nn.Module):
+class SinusoidalTable(nn.Module):
     """Sinusoids by position. The table grows for longer sentences and is not saved with the weights."""
 
     rows: Tensor
@@ -31,22 +31,18 @@ class _Table(nn.Module):
         self.register_buffer("rows", torch.empty(0, width), persistent=False)
 
     def between(self, start: int, stop: int) -> Tensor:
+        """The rows [T, D] of positions start ... stop - 1."""
         if stop > self.rows.shape[0]:
             with torch.inference_mode(False):  # rows added while translating must be usable in training
                 self.rows = sinusoids(max(stop, 2 * self.rows.shape[0], 64), self.width).to(self.rows)
         return self.rows[start:stop]
 
 
-class SinusoidalEncoding(nn.Module):
+class SinusoidalEncoding(SinusoidalTable):
     """Sinusoidal positional encoding, for sentences of any length."""
 
-    def __init__(self, width: int):
-        super().__init__()
-        self.table = _Table(width)
-
     def forward(self, length: int, start: int = 0) -> Tensor:
-        """Rows [T, D] for positions start ... start + length - 1."""
-        return self.table.between(start, start + length)
+        return self.between(start, start + length)
 
 
 class LearnedEncoding(nn.Module):
@@ -68,18 +64,17 @@ class LearnedEncoding(nn.Module):
         return self.embed.weight[start : start + length]
 
 
-class RotaryEncoding(nn.Module):
+class RotaryEncoding(SinusoidalTable):
     """Rotates queries and keys by their position (Su et al. 2021), so that scores depend only on the distance."""
 
     def __init__(self, head_width: int):
-        super().__init__()
+        super().__init__(head_width)
         if head_width % 2:
             raise ModelError(f"rotary positions need an even head width, not {head_width}")
-        self.table = _Table(head_width)
 
     def forward(self, x_BHTK: Tensor, start: int = 0) -> Tensor:
         """Rotate each pair of dimensions of x by its angle at that position."""
-        rows = self.table.between(start, start + x_BHTK.shape[-2])
+        rows = self.between(start, start + x_BHTK.shape[-2])
         sin, cos = rows[:, 0::2], rows[:, 1::2]
         even, odd = x_BHTK[..., 0::2], x_BHTK[..., 1::2]
         return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
@@ -93,7 +88,6 @@ class AddPositions(nn.Module):
         self.positions = positions
 
     def forward(self, x_BTD: Tensor, start: int = 0) -> Tensor:
-        """Encode x at positions start, start + 1, ..."""
         return x_BTD + self.positions(x_BTD.shape[1], start)
 
 
@@ -111,7 +105,6 @@ class ConcatenatePositions(nn.Module):
             self.join.weight[:, :width] = torch.eye(width)
 
     def forward(self, x_BTD: Tensor, start: int = 0) -> Tensor:
-        """Encode x at positions start, start + 1, ..."""
         place_TP = self.positions(x_BTD.shape[1], start)
         return self.join(torch.cat([x_BTD, place_TP.expand(x_BTD.shape[0], -1, -1)], dim=-1))
 
@@ -120,7 +113,6 @@ class NoPositions(nn.Module):
     """No positional encoding."""
 
     def forward(self, x_BTD: Tensor, start: int = 0) -> Tensor:
-        """Return x."""
         return x_BTD
 
 

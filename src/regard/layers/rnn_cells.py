@@ -63,7 +63,6 @@ class RecurrentCell(nn.Module):
         return torch.addmm(read_NG, fed_ND, self.input_feeding.weight.t())
 
     def start(self, rows: int) -> CellState:
-        """The initial state: zeros."""
         return (self.recurrent.weight.new_zeros(rows, self.width),) * self.carried
 
     @abstractmethod
@@ -81,7 +80,6 @@ class LSTM(RecurrentCell):
         nn.init.ones_(self.input.bias[width : 2 * width])
 
     def forward(self, read_NG: Tensor, state: CellState) -> CellState:
-        """One step."""
         hidden, memory = state
         gates = torch.addmm(read_NG, hidden, self.recurrent.weight.t())
         keep, candidate, show = gates.split([2 * self.width, self.width, self.width], dim=-1)
@@ -100,7 +98,6 @@ class GRU(RecurrentCell):
         self.candidate_bias = nn.Parameter(torch.zeros(width))
 
     def forward(self, read_NG: Tensor, state: CellState) -> CellState:
-        """One step: interpolate between the old state and the candidate."""
         (hidden,) = state
         split = [2 * self.width, self.width]
         read, candidate = read_NG.split(split, dim=-1)
@@ -200,9 +197,8 @@ class RecurrentAttention(nn.Module):
         each.listeners = self.tap.listeners
         with each.attached(recorder=steps.append):
             yield each
-        query = torch.cat([seen.query_BHTK for seen in steps], dim=-2)
-        weights = torch.cat([seen.weights_BHTS for seen in steps], dim=-2)
-        output = torch.cat([seen.output_BHTK for seen in steps], dim=-2)
+        every = ((seen.query_BHTK, seen.weights_BHTS, seen.output_BHTK) for seen in steps)
+        query, weights, output = (torch.cat(parts, dim=-2) for parts in zip(*every, strict=True))
         self.tap.record(AttentionRecord(self.tap.name, query, steps[0].key_BHSK, steps[0].value_BHSK, weights, output))
 
 

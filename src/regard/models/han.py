@@ -18,10 +18,10 @@ from torch import Tensor, nn
 
 from regard.config import ACTIVATIONS_PER_UNIT, ModelSettings
 from regard.config.ranges import Share, Width
+from regard.layers.attention import AttentionPooling
 from regard.layers.dropout import Dropout
 from regard.layers.hooks import AttentionRecord
 from regard.layers.init import glorot
-from regard.layers.pooling import AttentionPooling
 from regard.layers.rnn_cells import PackedGRU, PackedLayout
 from regard.models.base import ClassifierModel, Documents, visible
 

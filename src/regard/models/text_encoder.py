@@ -12,9 +12,9 @@ from functools import partial
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.layers.attention import AttentionPooling, MeanPooling
 from regard.layers.dropout import Dropout
 from regard.layers.init import glorot
-from regard.layers.pooling import AttentionPooling, MeanPooling
 from regard.layers.positional_encoding import position_layer
 from regard.models.base import Example, ExampleSource, Network, Source, example_ids, visible
 from regard.models.transformer import Embedding, Encoder

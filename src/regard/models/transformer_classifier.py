@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from regard.config import ModelSettings
 from regard.config.ranges import Count, EvenWidth, Layers, Range, Share, Width
+from regard.layers.attention import AttentionPooling, MeanPooling
 from regard.layers.dropout import Dropout
 from regard.layers.hooks import AttentionRecord
 from regard.layers.init import glorot
-from regard.layers.pooling import AttentionPooling, MeanPooling
 from regard.layers.positional_encoding import position_layer
 from regard.models.base import ClassifierModel, Documents
 from regard.models.transformer import Embedding, Encoder
