@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.decoding.beam import beam_search
-from regard.decoding.ensemble import ensemble
+from regard.decoding.ensemble import Ensemble
 from regard.decoding.forced_decoding import force
 from regard.decoding.hypothesis import Tokens, top, top_sums
 from regard.decoding.penalties import LEAST, CoveragePenalty, LengthPenalty
@@ -76,7 +76,7 @@ class Table:
 
 
 def mixed(mixing):
-    both = ensemble([Table(0.2, 0.8), Table(0.6, 0.4)], mixing)
+    both = Ensemble([Table(0.2, 0.8), Table(0.6, 0.4)], mixing)
     memory = both.encode(None)
     logits, state = both.step(torch.tensor([[0, 0]]), both.start(memory), memory)
     assert [part.tolist() for part in state] == [[[1.0]], [[1.0]]]
@@ -95,7 +95,7 @@ def test_forced_targets_cost_what_the_model_says():
     model = Table(0.1, 0.5, 0.3, 0.1)  # the end, two words, the start that is never written
     tokens = Tokens(START, END, never=(START,))
     memory = torch.zeros(2)
-    found = force(model.step, torch.zeros(2, 1), memory, [(1, 2), ()], tokens, penalty=1.0)
+    found = force(model.step, torch.zeros(2, 1), memory, [(1, 2), ()], tokens)
     parts = [math.log(0.5 / 0.9), math.log(0.3 / 0.9), math.log(0.1 / 0.9)]
     assert found[0].tokens == (1, 2)
     assert found[0].log_probs == pytest.approx(parts)

@@ -6,10 +6,11 @@ import math
 import pytest
 import torch
 
-from regard.decoding.beam import Tokens, beam_search
+from regard.decoding.beam import beam_search
 from regard.decoding.constraints import MinLength
-from regard.decoding.greedy import greedy
-from regard.decoding.hypothesis import follow_beams, keep_rows
+from regard.decoding.greedy import extend_paths
+from regard.decoding.hypothesis import Tokens, follow_beams, keep_rows
+from regard.decoding.penalties import LengthPenalty
 
 END, START, WORDS = 0, 4, 5
 
@@ -54,7 +55,7 @@ def brute_force(scores, sentence, limit, penalty):
 def test_beam_one_is_greedy(seed):
     step, _ = table_step(seed)
     one = run(beam_search, step, 3, 6, width=1)
-    other = run(greedy, step, 3, 6)
+    other = run(extend_paths, step, 3, 6)
     assert [h[0].tokens for h in one] == [h[0].tokens for h in other]
     for left, right in zip(one, other, strict=True):
         assert left[0].score == pytest.approx(right[0].score, abs=1e-5)
@@ -65,7 +66,7 @@ def test_beam_one_is_greedy(seed):
 @pytest.mark.parametrize("seed", range(4))
 def test_a_wide_beam_equals_brute_force(seed, penalty):
     step, scores = table_step(seed)
-    found = run(beam_search, step, 3, 4, width=200, penalty=penalty)
+    found = run(beam_search, step, 3, 4, width=200, penalty=LengthPenalty(penalty))
     for sentence, hypotheses in enumerate(found):
         path, score = brute_force(scores, sentence, 4, penalty)
         best = hypotheses[0]
@@ -98,7 +99,7 @@ def test_limits_are_kept_and_told():
         state,
     )
     memory, state = torch.zeros(2), torch.zeros(2, 1)
-    for search in (greedy, beam_search):
+    for search in (extend_paths, beam_search):
         found = search(never_ends, state, memory, torch.tensor([3, 5]), Tokens(START, END, never=(START,)))
         assert [len(hypotheses[0].tokens) for hypotheses in found] == [3, 5]
         assert not any(hypotheses[0].ended for hypotheses in found)
@@ -126,14 +127,14 @@ def overtakes():
 
 def test_exact_stopping_waits_for_what_can_still_win():
     step, memory, state = overtakes(), torch.zeros(1), torch.zeros(1, 1)
-    options = {"width": 2, "penalty": 1.0}
+    options = {"width": 2}
     limit, tokens = torch.tensor([12]), Tokens(START, END, never=(START,))
     enough = beam_search(step, state, memory, limit, tokens, stop="beam-full", **options)[0]
     exact = beam_search(step, state, memory, limit, tokens, stop="exact", **options)[0]
     assert enough[0].tokens == ()  # log 0.55; the second that ended, (1,), scores (log 0.45 + log 0.25) / 2
     assert exact[0].tokens == (1,) * 12
     assert exact[0].score == pytest.approx((math.log(0.45) + 11 * math.log(0.75)) / 12, abs=1e-4)
-    wide = beam_search(step, state, memory, limit, tokens, width=50, penalty=1.0)[0]
+    wide = beam_search(step, state, memory, limit, tokens, width=50)[0]
     assert exact[0] == wide[0]
 
 

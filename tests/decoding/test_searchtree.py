@@ -5,9 +5,8 @@ import json
 import pytest
 import torch
 
-from regard.decoding.beam import beam_search
+from regard.decoding.beam import SearchTreeRecorder, beam_search
 from regard.decoding.hypothesis import Tokens
-from regard.decoding.search_tree import SearchTreeRecorder
 from tests.decoding.test_search import END, START, table_step
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.decoding.constraints import NoRepeatNgram
-from regard.decoding.greedy import Sample, SeededSampler, greedy, sample, sampling, stream
+from regard.decoding.greedy import Sample, extend_paths, sampling, stream
 from regard.decoding.hypothesis import Tokens
 from tests.toys import TOYS, VOCABULARY, build, sentences
 
@@ -24,11 +24,11 @@ def test_streams_are_greedy_or_drawn(arch, longest):
     limit = torch.tensor([longest])
     with torch.inference_mode():
         memory = model.encode(source)
-        [[expected]] = greedy(model.step, model.start(memory), memory, limit, SPECIAL)
-        dice, how = SeededSampler(torch.tensor([7])), Sample(temperature=1.5, top_k=9)
-        [[drawn]] = sample(model.step, model.start(memory), memory, limit, SPECIAL, sampler=dice, settings=how)
+        [[expected]] = extend_paths(model.step, model.start(memory), memory, limit, SPECIAL)
+        choose = sampling(Sample(temperature=1.5, top_k=9), torch.tensor([7]))
+        [[drawn]] = extend_paths(model.step, model.start(memory), memory, limit, SPECIAL, choose)
     assert streamed(model, memory, longest) == expected.tokens
-    assert streamed(model, memory, longest, choose=sampling(how, dice)) == drawn.tokens
+    assert streamed(model, memory, longest, choose=choose) == drawn.tokens
 
 
 def test_constraints_hold():

@@ -13,16 +13,18 @@ from regard import models
 from regard.config import ModelSettings
 from regard.decoding.beam import beam_search
 from regard.decoding.constraints import ForcedPrefix, NoRepeatNgram
-from regard.decoding.ensemble import Decodable, ensemble
+from regard.decoding.ensemble import Decodable, Ensemble
 from regard.decoding.forced_decoding import force
-from regard.decoding.greedy import Sample, SeededSampler, greedy, sample
+from regard.decoding.greedy import Sample, extend_paths, sampling
 from regard.decoding.hypothesis import Hypothesis, Tokens, follow_beams, keep_rows
+from regard.decoding.penalties import Form, LengthPenalty
 from regard.models.base import Seq2Seq
 from tests.toys import SOURCELESS, TOYS, VARIANTS, VOCABULARY, Sentences, close, sentences, sizes, tokens
 
 CASES = TOYS | VARIANTS | SOURCELESS
 END, START = 0, 2
 SPECIAL = Tokens(START, END, never=(START, VOCABULARY - 1))
+SUM = LengthPenalty(0.0)
 
 every_model = pytest.mark.parametrize("settings", CASES.values(), ids=CASES.keys())
 
@@ -45,13 +47,13 @@ def same(one: list[list[Hypothesis]], other: list[list[Hypothesis]]) -> None:
 
 @every_model
 def test_beam_one_is_greedy(model: Seq2Seq, source: Sentences) -> None:
-    same(run(beam_search, model, source, width=1), run(greedy, model, source))
+    same(run(beam_search, model, source, width=1), run(extend_paths, model, source))
 
 
 @every_model
 @pytest.mark.parametrize(("penalty", "form"), [(0.0, "plain"), (1.0, "plain"), (0.6, "gnmt")])
 @torch.no_grad()
-def test_a_wide_beam_equals_brute_force(settings: ModelSettings, penalty: float, form: str) -> None:
+def test_a_wide_beam_equals_brute_force(settings: ModelSettings, penalty: float, form: Form) -> None:
     """Five words: the end, the start that is never written, and three more. Outputs of up to four tokens."""
     words, start, longest = 5, 4, 4
     torch.manual_seed(3)
@@ -68,7 +70,7 @@ def test_a_wide_beam_equals_brute_force(settings: ModelSettings, penalty: float,
     memory = model.encode(source)
     limits, special = torch.full((2,), longest), Tokens(start, END, never=(start,))
     found = beam_search(
-        model.step, model.start(memory), memory, limits, special, width=120, penalty=penalty, form=form  # type: ignore[arg-type]
+        model.step, model.start(memory), memory, limits, special, width=120, penalty=LengthPenalty(penalty, form)
     )  # fmt: skip
     for row in range(2):
         alone = Sentences(source.ids_BS[row : row + 1], source.mask_BS[row : row + 1])
@@ -98,12 +100,12 @@ def _totals(
 def test_an_ensemble_of_one_is_its_model(model: Seq2Seq, source: Sentences) -> None:
     alone = run(beam_search, model, source, width=4)
     for mixing in ("mean", "log-mean"):
-        same(run(beam_search, ensemble([model], mixing), source, width=4), alone)  # type: ignore[arg-type]
+        same(run(beam_search, Ensemble([model], mixing), source, width=4), alone)  # type: ignore[arg-type]
 
 
 @every_model
 def test_an_ensemble_of_twins_is_its_model(model: Seq2Seq, source: Sentences) -> None:
-    same(run(greedy, ensemble([model, model, model]), source), run(greedy, model, source))
+    same(run(extend_paths, Ensemble([model, model, model]), source), run(extend_paths, model, source))
 
 
 @every_model
@@ -130,24 +132,25 @@ def _in_batches(model: Seq2Seq, source: Sentences, lengths: list[int], size: int
 
 @every_model
 def test_cold_samples_are_greedy(model: Seq2Seq, source: Sentences) -> None:
-    dice = SeededSampler(torch.tensor([1, 2, 3]))
+    seeds = torch.tensor([1, 2, 3])
     for temperature in (0.0, 1e-4):
-        drawn = run(sample, model, source, sampler=dice, settings=Sample(temperature=temperature))
-        same(drawn, run(greedy, model, source))
+        drawn = run(extend_paths, model, source, choose=sampling(Sample(temperature=temperature), seeds))
+        same(drawn, run(extend_paths, model, source))
 
 
 @every_model
 def test_samples_do_not_depend_on_the_batch(model: Seq2Seq, source: Sentences) -> None:
-    together = run(sample, model, source, sampler=SeededSampler(torch.tensor([5, 6, 7])), settings=Sample(), paths=3)
+    together = run(extend_paths, model, source, choose=sampling(Sample(), torch.tensor([5, 6, 7])), paths=3)
     alone = Sentences(source.ids_BS[1:2, :4], source.mask_BS[1:2, :4])
-    same(run(sample, model, alone, sampler=SeededSampler(torch.tensor([6])), settings=Sample(), paths=3), together[1:2])
+    again = run(extend_paths, model, alone, choose=sampling(Sample(), torch.tensor([6])), paths=3)
+    same(again, together[1:2])
     assert len({h.tokens for h in together[0]}) > 1
 
 
 @every_model
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_blocked_runs_never_repeat(model: Seq2Seq, source: Sentences, size: int) -> None:
-    for search, options in ((greedy, {}), (beam_search, {"width": 3})):
+    for search, options in ((extend_paths, {}), (beam_search, {"width": 3})):
         for row in run(search, model, source, longest=12, constraints=[NoRepeatNgram(size)], **options):
             for hypothesis in row:
                 runs = [hypothesis.tokens[i : i + size] for i in range(len(hypothesis.tokens) - size + 1)]
@@ -168,11 +171,11 @@ def test_a_forced_prefix_is_a_prefix(model: Seq2Seq, source: Sentences) -> None:
 @every_model
 @torch.inference_mode()
 def test_forced_decoding_scores_as_the_search_did(model: Seq2Seq, source: Sentences) -> None:
-    found = run(beam_search, model, source, longest=4, width=40, best=40, penalty=0.0)  # wide enough for some to end
+    found = run(beam_search, model, source, longest=4, width=40, best=40, penalty=SUM)  # wide enough for some to end
     ended = [(row, h) for row, hypotheses in enumerate(found) for h in hypotheses if h.ended]
     assert ended
     memory = keep_rows(model.encode(source), torch.tensor([row for row, _ in ended]))
-    forced = force(model.step, model.start(memory), memory, [h.tokens for _, h in ended], SPECIAL, penalty=0.0)
+    forced = force(model.step, model.start(memory), memory, [h.tokens for _, h in ended], SPECIAL, penalty=SUM)
     same([forced], [[h for _, h in ended]])
 
 

@@ -11,8 +11,10 @@ import pytest
 import torch
 
 from regard.data.batches import make_sources
-from regard.decoding.beam import Tokens, beam_search
-from regard.decoding.greedy import greedy
+from regard.decoding.beam import beam_search
+from regard.decoding.greedy import extend_paths
+from regard.decoding.hypothesis import Tokens
+from regard.decoding.penalties import LengthPenalty
 from regard.errors import ModelError
 from regard.export import export_run
 from regard.export.folder import read_mark
@@ -84,8 +86,8 @@ def search(run: Run, sources: list[list[int]], longest: list[int], beam: int, pe
         memory = model.encode(make_sources(sources, source.pad))
         given = (model.step, model.start(memory), memory, torch.tensor(longest), tokens)
         if beam == 1:
-            return greedy(*given, penalty=penalty)
-        return beam_search(*given, width=beam, penalty=penalty, stop=stop)
+            return extend_paths(*given, penalty=LengthPenalty(penalty))
+        return beam_search(*given, width=beam, penalty=LengthPenalty(penalty), stop=stop)
 
 
 def test_a_sentence_is_cut_at_its_own_limit(tmp_path: Path) -> None:

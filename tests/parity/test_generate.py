@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from regard.decoding.beam import beam_search
-from regard.decoding.greedy import greedy
+from regard.decoding.greedy import extend_paths
 from regard.decoding.hypothesis import Tokens
+from regard.decoding.penalties import LengthPenalty
 from tests.parity.test_marian import PADDING, marian, twin
 from tests.toys import Sentences
 
@@ -36,10 +37,17 @@ def test_the_same_outputs(beam: int, penalty: float) -> None:
     tokens = Tokens(PADDING, END, never=(PADDING,))
     limits = torch.full((ROWS,), LONGEST)
     if beam == 1:
-        found = greedy(ours.step, ours.start(memory), memory, limits, tokens)
+        found = extend_paths(ours.step, ours.start(memory), memory, limits, tokens)
     else:
         found = beam_search(
-            ours.step, ours.start(memory), memory, limits, tokens, width=beam, penalty=penalty, stop="beam-full"
+            ours.step,
+            ours.start(memory),
+            memory,
+            limits,
+            tokens,
+            width=beam,
+            penalty=LengthPenalty(penalty),
+            stop="beam-full",
         )
     wanted = [_until_end(row) for row in expected[:, 1:].tolist()]
     written = [list(hypotheses[0].tokens) for hypotheses in found]

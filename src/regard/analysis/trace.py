@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.decoding.search_tree import SearchTree
+from regard.decoding.beam import SearchTree
 from regard.errors import ModelError, nearest
 from regard.layers.hooks import AttentionHook, trace_states
 from regard.layers.hooks import trace as record

@@ -1,4 +1,4 @@
-"""Beam search: extend the W best hypotheses of each sentence by one token per step.
+"""Beam search: extend the W best hypotheses of each sentence by one token per step. The search tree is its record.
 
 The score of a finished hypothesis is its log-probability divided by the length penalty, plus a bonus computed from its
 state. Finished sentences are removed from the batch once there are enough of them.
@@ -7,17 +7,15 @@ state. Finished sentences are removed from the batch once there are enough of th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from regard.decoding.constraints import Constraint, constrain
 from regard.decoding.hypothesis import Hypothesis, Step, Tokens, Tree, follow_beams, keep_rows, top_sums
-from regard.decoding.penalties import Form, LengthPenalty
-
-__all__ = ["Hypothesis", "Step", "Tokens", "beam_search"]
+from regard.decoding.penalties import MEAN, LengthPenalty
 
 Stop = Literal["exact", "beam-full"]
 """When a sentence is finished: no open hypothesis can still win; or as soon as W hypotheses have ended."""
@@ -36,22 +34,17 @@ class OpenBeams:
     total_NW: Tensor
 
     @classmethod
-    def first(cls, rows: int, device: torch.device) -> OpenBeams:
+    def first(cls, longest_B: Tensor) -> OpenBeams:
         """One empty hypothesis per sentence."""
-        return cls(
-            torch.arange(rows, device=device),
-            torch.empty(rows, 1, 0, dtype=torch.long, device=device),
-            torch.empty(rows, 1, 0, device=device),
-            torch.zeros(rows, 1, device=device),
-        )
+        total_B1 = torch.zeros(len(longest_B), 1, device=longest_B.device)
+        row_B = torch.arange(len(longest_B), device=longest_B.device)
+        return cls(row_B, row_B.new_empty(len(row_B), 1, 0), total_B1.new_empty(len(row_B), 1, 0), total_B1)
 
     @property
     def length(self) -> int:
-        """Tokens so far."""
         return self.path_NWT.shape[-1]
 
     def keep(self, rest: Tensor) -> OpenBeams:
-        """Select these sentences."""
         return OpenBeams(self.row_N[rest], self.path_NWT[rest], self.log_probs_NWT[rest], self.total_NW[rest])
 
     def close(self, done_N: Tensor) -> OpenBeams:
@@ -71,15 +64,13 @@ class FinishedBeams:
     """How many have ended so far, including those that better ones have replaced."""
 
     @classmethod
-    def none(cls, rows: int, width: int, device: torch.device) -> FinishedBeams:
+    def none(cls, longest_B: Tensor, width: int) -> FinishedBeams:
         """No finished hypotheses."""
-        return cls(
-            torch.full((rows, width), -torch.inf, device=device),
-            torch.zeros(rows, width, dtype=torch.long, device=device),
-            torch.zeros(rows, width, 0, dtype=torch.long, device=device),
-            torch.zeros(rows, width, 0, device=device),
-            torch.zeros(rows, dtype=torch.long, device=device),
-        )
+        count_B = torch.zeros(len(longest_B), dtype=torch.long, device=longest_B.device)
+        score_BW = torch.full((len(count_B), width), -torch.inf, device=count_B.device)
+        length_BW = torch.zeros_like(score_BW, dtype=torch.long)
+        shape = (*score_BW.shape, 0)
+        return cls(score_BW, length_BW, length_BW.new_zeros(shape), score_BW.new_zeros(shape), count_B)
 
     def add(self, row_N: Tensor, score_NC: Tensor, path_NCT: Tensor, log_probs_NCT: Tensor) -> None:
         """Add hypotheses of these sentences, all of one length; better ones replace worse ones."""
@@ -169,8 +160,7 @@ def beam_search(
     tokens: Tokens,
     *,
     width: int = 5,
-    penalty: float = 1.0,
-    form: Form = "plain",
+    penalty: LengthPenalty = MEAN,
     stop: Stop = "exact",
     best: int = 1,
     constraints: Sequence[Constraint] = (),
@@ -178,11 +168,8 @@ def beam_search(
     watch: Callable[[BeamState], None] | None = None,
 ) -> list[list[Hypothesis]]:
     """Up to `width` finished hypotheses per sentence, best first. `longest_B` limits their lengths."""
-    rules = BeamRules(tokens, longest_B, width, LengthPenalty(penalty, form), stop, best, bonus)
-    live, finished = (
-        OpenBeams.first(len(longest_B), longest_B.device),
-        FinishedBeams.none(len(longest_B), width, longest_B.device),
-    )
+    rules = BeamRules(tokens, longest_B, width, penalty, stop, best, bonus)
+    live, finished = OpenBeams.first(longest_B), FinishedBeams.none(longest_B, width)
     token_NW = torch.full((len(longest_B), 1), tokens.start, device=longest_B.device)
     while True:
         logits_NWV, state = step(token_NW, state, memory)
@@ -249,3 +236,65 @@ def remove_finished(
     if len(rest) > (1 - REMOVED_SHARE) * len(going_N):
         return live.close(~going_N), state, memory, beams_NW
     return live.keep(rest), keep_rows(state, rest), keep_rows(memory, rest), beams_NW[rest]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The search tree: a record of a beam search as plain data
+
+Outcome = Literal["kept", "finished", "dropped"]
+
+
+@dataclass(frozen=True)
+class SearchNode:
+    """One continuation. `total` is its log-probability so far; `score` is given if it ended."""
+
+    id: int
+    parent: int
+    """The node that it continues; -1: the start of the sentence."""
+    step: int
+    token: str
+    log_prob: float
+    total: float
+    fate: Outcome
+    score: float | None = None
+
+
+@dataclass(frozen=True)
+class SearchTree:
+    """The search for one sentence, in the order of its steps."""
+
+    nodes: tuple[SearchNode, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+@dataclass
+class SearchTreeRecorder:
+    """Pass `record` to `beam_search` as `watch`; `trees` then returns one tree per sentence."""
+
+    sentences: int
+    states: list[BeamState] = field(default_factory=list)
+
+    def record(self, state: BeamState) -> None:
+        """Keep one step."""
+        self.states.append(state)
+
+    def trees(self, name: Callable[[int], str]) -> list[SearchTree]:
+        """The trees; `name` gives the text of a token."""
+        nodes: list[list[SearchNode]] = [[] for _ in range(self.sentences)]
+        living = [[-1] for _ in range(self.sentences)]  # the last node of each open hypothesis
+        for step, state in enumerate(self.states):
+            tried = state.tried
+            columns = (state.row_N, tried.beam_NC, tried.token_NC, tried.log_prob_NC, tried.total_NC)
+            rows = zip(*(column.tolist() for column in (*columns, state.score_NC, state.kept_NW)), strict=True)
+            for row, beams, tokens, log_probs, totals, scores, kept in rows:
+                first = len(nodes[row])
+                ended = {place: score for place, score in enumerate(scores) if score > -torch.inf}
+                for place, (beam, token, *numbers) in enumerate(zip(beams, tokens, log_probs, totals, strict=True)):
+                    fate = "finished" if place in ended else "kept" if place in kept else "dropped"
+                    values = (living[row][beam], step, name(token), *numbers, fate, ended.get(place))
+                    nodes[row].append(SearchNode(first + place, *values))
+                living[row] = [first + place for place in kept]
+        return [SearchTree(tuple(node for node in found if node.total > -torch.inf)) for found in nodes]

@@ -17,7 +17,7 @@ from torch import Tensor
 from regard.decoding.beam import BeamState, Stop, beam_search
 from regard.decoding.constraints import Constraint
 from regard.decoding.hypothesis import Hypothesis, Step, Tokens, Tree
-from regard.decoding.penalties import Form, LengthPenalty
+from regard.decoding.penalties import MEAN, LengthPenalty
 
 
 class DiversityPenalty:
@@ -48,13 +48,13 @@ class DiversityPenalty:
                 self._taken[row, place].update(token for token in chosen if token != self.end)
         self._kept.clear()
 
-    def undo(self, row: int, found: Hypothesis, scoring: LengthPenalty) -> Hypothesis:
+    def undo(self, row: int, found: Hypothesis, penalty: LengthPenalty) -> Hypothesis:
         """A hypothesis of the present group without the penalty."""
         own = [
             log_prob + self.strength * self._taken[row, place][token]
             for place, (token, log_prob) in enumerate(zip((*found.tokens, self.end), found.log_probs, strict=False))
         ]
-        return replace(found, log_probs=tuple(own), score=sum(own) / float(scoring.divisor(len(own))))
+        return replace(found, log_probs=tuple(own), score=penalty.score(own))
 
 
 def diverse_beam_search(
@@ -67,21 +67,20 @@ def diverse_beam_search(
     width: int = 4,
     groups: int = 2,
     strength: float = 0.5,
-    penalty: float = 1.0,
-    form: Form = "plain",
+    penalty: LengthPenalty = MEAN,
     stop: Stop = "exact",
     constraints: Sequence[Constraint] = (),
 ) -> list[list[Hypothesis]]:
     """Up to `width` different finished hypotheses per sentence, best first; `start` makes a new state."""
-    diversity, scoring, each = DiversityPenalty(strength, tokens.end), LengthPenalty(penalty, form), width // groups
+    diversity, each = DiversityPenalty(strength, tokens.end), width // groups
     found: list[dict[tuple[int, ...], Hypothesis]] = [{} for _ in longest_B]
     for _ in range(groups):
         made = beam_search(
-            step, start(), memory, longest_B, tokens, width=each, penalty=penalty, form=form, stop=stop, best=each,
+            step, start(), memory, longest_B, tokens, width=each, penalty=penalty, stop=stop, best=each,
             constraints=(*constraints, diversity), watch=diversity.watch,
         )  # fmt: skip
         for row, hypotheses in enumerate(made):
             for one in hypotheses:
-                found[row].setdefault(one.tokens, diversity.undo(row, one, scoring))
+                found[row].setdefault(one.tokens, diversity.undo(row, one, penalty))
         diversity.next_group()
     return [sorted(hypotheses.values(), key=lambda one: -one.score) for hypotheses in found]

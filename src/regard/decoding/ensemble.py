@@ -17,31 +17,24 @@ Average = Literal["mean", "log-mean"]
 
 
 class Decodable(Protocol):
-    """The methods of a model that a search uses."""
+    """The methods of a model that a search uses (models/base.py)."""
 
-    def encode(self, source: Any) -> Tree:
-        """Encode the source."""
-
-    def start(self, memory: Any) -> Tree:
-        """The state before the first token."""
-
-    def step(self, token_BW: Tensor, state: Any, memory: Any) -> tuple[Tensor, Tree]:
-        """Logits of the next token, and the state after this one."""
+    def encode(self, source: Any) -> Tree: ...
+    def start(self, memory: Any) -> Tree: ...
+    def step(self, token_BW: Tensor, state: Any, memory: Any) -> tuple[Tensor, Tree]: ...
 
 
 @dataclass(frozen=True)
 class Ensemble:
     """Models with one vocabulary that decode as one."""
 
-    members: tuple[Decodable, ...]
+    members: Sequence[Decodable]
     average: Average = "mean"
 
     def encode(self, source: Any) -> Tree:
-        """The memories of all members."""
         return tuple(member.encode(source) for member in self.members)
 
     def start(self, memory: Tree) -> Tree:
-        """The first states of all members."""
         return tuple(member.start(part) for member, part in zip(self.members, memory, strict=True))
 
     def step(self, token_BW: Tensor, state: Tree, memory: Tree) -> tuple[Tensor, Tree]:
@@ -54,8 +47,3 @@ class Ensemble:
         if self.average == "log-mean":
             return log_probs.mean(0), states
         return log_probs.logsumexp(0) - math.log(len(self.members)), states
-
-
-def ensemble(members: Sequence[Decodable], average: Average = "mean") -> Ensemble:
-    """An ensemble of models that have the same vocabulary."""
-    return Ensemble(tuple(members), average)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard.decoding.constraints import Constraint, constrain
 from regard.decoding.hypothesis import Hypothesis, Step, Tokens, Tree
-from regard.decoding.penalties import Form, LengthPenalty
+from regard.decoding.penalties import MEAN, LengthPenalty
 
 
 def force(
@@ -20,8 +20,7 @@ def force(
     tokens: Tokens,
     *,
     device: torch.device | None = None,
-    penalty: float = 1.0,
-    form: Form = "plain",
+    penalty: LengthPenalty = MEAN,
     constraints: Sequence[Constraint] = (),
     bonus: Callable[[Tree], Tensor] | None = None,
 ) -> list[Hypothesis]:
@@ -43,9 +42,8 @@ def force(
         token_B1 = next_B1
     made = []
     for path, log_probs, extra in zip(paths, torch.cat(parts, 1).tolist(), torch.cat(extras, 1).tolist(), strict=True):
-        length = len(path)
-        score = sum(log_probs[:length]) / float(LengthPenalty(penalty, form).divisor(length)) + extra[length - 1]
-        made.append(Hypothesis.of(path, log_probs[:length], score, tokens.end))
+        own = log_probs[: len(path)]
+        made.append(Hypothesis.of(path, own, penalty.score(own) + extra[len(path) - 1], tokens.end))
     return made
 
 

@@ -11,32 +11,14 @@ from torch import Tensor
 from regard.decoding.beam import REMOVED_SHARE
 from regard.decoding.constraints import Constraint, constrain
 from regard.decoding.hypothesis import Hypothesis, Step, Tokens, Tree, follow_beams, keep_rows, top
-from regard.decoding.penalties import Form, LengthPenalty
+from regard.decoding.penalties import MEAN, LengthPenalty
 
 Choose = Callable[[Tensor, Tensor, int], Tensor]
 """choose(log_probs_NWV, row_N, position) -> token_NW: selects the next token."""
 
 
-def greedy(
-    step: Step,
-    state: Tree,
-    memory: Tree,
-    longest_B: Tensor,
-    tokens: Tokens,
-    *,
-    penalty: float = 1.0,
-    form: Form = "plain",
-    constraints: Sequence[Constraint] = (),
-) -> list[list[Hypothesis]]:
-    """Always the most likely next token; a list with one hypothesis per sentence."""
-    scoring = LengthPenalty(penalty, form)
-    return extend_paths(
-        step, state, memory, longest_B, tokens, most_likely, paths=1, scoring=scoring, constraints=constraints
-    )
-
-
 def most_likely(log_probs_NWV: Tensor, row_N: Tensor, position: int) -> Tensor:
-    """The token with the highest probability."""
+    """Greedy search: the token with the highest probability."""
     return top(log_probs_NWV, 1)[1].squeeze(-1)
 
 
@@ -46,19 +28,22 @@ def extend_paths(
     memory: Tree,
     longest_B: Tensor,
     tokens: Tokens,
-    choose: Choose,
+    choose: Choose = most_likely,
     *,
-    paths: int,
-    scoring: LengthPenalty,
+    paths: int = 1,
+    penalty: LengthPenalty = MEAN,
     constraints: Sequence[Constraint] = (),
 ) -> list[list[Hypothesis]]:
-    """`paths` hypotheses per sentence, each extended by the tokens that `choose` selects until it ends; best first."""
+    """Greedy search, or sampling: `choose` selects each next token until the path ends; best first.
+
+    Samples are independent: `paths` per sentence. Their log-probabilities are those of the model.
+    """
     found: list[list[Hypothesis]] = [[] for _ in longest_B]
     row_N = torch.arange(len(longest_B), device=longest_B.device)
-    path_NWT = torch.empty(len(longest_B), paths, 0, dtype=torch.long, device=longest_B.device)
-    log_probs_NWT = torch.empty(len(longest_B), paths, 0, device=longest_B.device)
-    length_NW = torch.zeros(len(longest_B), paths, dtype=torch.long, device=longest_B.device)  # 0: still open
     token_NW = torch.full((len(longest_B), paths), tokens.start, device=longest_B.device)
+    length_NW = torch.zeros_like(token_NW)  # 0: still open
+    path_NWT = token_NW.new_empty(*token_NW.shape, 0)
+    log_probs_NWT = torch.empty(*token_NW.shape, 0, device=longest_B.device)
     state = follow_beams(state, torch.zeros_like(token_NW)) if paths > 1 else state
     while len(row_N):
         logits_NWV, state = step(token_NW, state, memory)
@@ -75,21 +60,15 @@ def extend_paths(
         leaving, rest = (~going_N).nonzero()[:, 0], going_N.nonzero()[:, 0]
         done = (part[leaving].tolist() for part in (row_N, path_NWT, log_probs_NWT, length_NW))
         for row, paths_WT, parts_WT, lengths_W in zip(*done, strict=True):
-            found[row] = _best_first(paths_WT, parts_WT, lengths_W, scoring, tokens.end)
+            made = [
+                Hypothesis.of(path[:length], parts[:length], penalty.score(parts[:length]), tokens.end)
+                for path, parts, length in zip(paths_WT, parts_WT, lengths_W, strict=True)
+            ]
+            found[row] = sorted(made, key=lambda hypothesis: -hypothesis.score)
         row_N, path_NWT, log_probs_NWT = row_N[rest], path_NWT[rest], log_probs_NWT[rest]
         length_NW, token_NW = length_NW[rest], token_NW[rest]
         state, memory = keep_rows(state, rest), keep_rows(memory, rest)
     return found
-
-
-def _best_first(
-    paths: list[list[int]], log_probs: list[list[float]], lengths: list[int], scoring: LengthPenalty, end: int
-) -> list[Hypothesis]:
-    made = []
-    for path, parts, length in zip(paths, log_probs, lengths, strict=True):
-        score = sum(parts[:length]) / float(scoring.divisor(length))
-        made.append(Hypothesis.of(path[:length], parts[:length], score, end))
-    return sorted(made, key=lambda hypothesis: -hypothesis.score)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -123,17 +102,11 @@ class Sample:
         return token_NWC.gather(-1, torch.minimum(place_NW, last_NW)[..., None]).squeeze(-1)
 
 
-@dataclass(frozen=True)
-class SeededSampler:
-    """Random numbers that depend only on the seed of a sentence, the path and the position, not on the batch."""
-
-    seed_B: Tensor
-
-    def uniform(self, row_N: Tensor, paths: int, position: int) -> Tensor:
-        """A number between 0 and 1 for each path of these sentences: [N, W]."""
-        path_W = torch.arange(paths, device=row_N.device)
-        mixed_NW = _mix(_mix(_mix(self.seed_B[row_N]) + position)[:, None] + path_W)
-        return (mixed_NW >> 40 & 0xFFFFFF).to(torch.float32) / (1 << 24)
+def uniform(seed_N: Tensor, paths: int, position: int) -> Tensor:
+    """Random numbers between 0 and 1 [N, W] that depend only on seed, path and position, not on the batch."""
+    path_W = torch.arange(paths, device=seed_N.device)
+    mixed_NW = _mix(_mix(_mix(seed_N) + position)[:, None] + path_W)
+    return (mixed_NW >> 40 & 0xFFFFFF).to(torch.float32) / (1 << 24)
 
 
 def _mix(number: Tensor) -> Tensor:
@@ -144,30 +117,10 @@ def _mix(number: Tensor) -> Tensor:
     return number ^ (number >> 31 & 0x1FFFFFFFF)
 
 
-def sampling(settings: Sample, sampler: SeededSampler, paths: int = 1) -> Choose:
-    """The function that samples the next token."""
-    return lambda log_probs_NWV, row_N, position: settings.draw(log_probs_NWV, sampler.uniform(row_N, paths, position))
-
-
-def sample(
-    step: Step,
-    state: Tree,
-    memory: Tree,
-    longest_B: Tensor,
-    tokens: Tokens,
-    *,
-    sampler: SeededSampler,
-    settings: Sample,
-    paths: int = 1,
-    penalty: float = 1.0,
-    form: Form = "plain",
-    constraints: Sequence[Constraint] = (),
-) -> list[list[Hypothesis]]:
-    """`paths` independent samples per sentence, best first; their log-probabilities are those of the model."""
-    scoring = LengthPenalty(penalty, form)
-    choose = sampling(settings, sampler, paths)
-    return extend_paths(
-        step, state, memory, longest_B, tokens, choose, paths=paths, scoring=scoring, constraints=constraints
+def sampling(settings: Sample, seed_B: Tensor) -> Choose:
+    """The function that samples the next token, by a random seed for each sentence."""
+    return lambda log_probs_NWV, row_N, position: settings.draw(
+        log_probs_NWV, uniform(seed_B[row_N], log_probs_NWV.shape[1], position)
     )
 
 

@@ -21,11 +21,7 @@ Step = Callable[[Tensor, Tree, Tree], tuple[Tensor, Tree]]
 
 def keep_rows(tree: Tree, rows_N: Tensor) -> Tree:
     """Select these sentences of a batch."""
-    return _map(
-        lambda leaf: leaf.index_select(0, rows_N),
-        tree,
-        lambda branch: branch.keep(rows_N) if hasattr(branch, "keep") else None,
-    )
+    return _map(tree, "keep", rows_N, lambda leaf: leaf.index_select(0, rows_N))
 
 
 def follow_beams(tree: Tree, beams_BW: Tensor) -> Tree:
@@ -37,18 +33,19 @@ def follow_beams(tree: Tree, beams_BW: Tensor) -> Tree:
         chosen = leaf.flatten(0, 1).index_select(0, (first + beams_BW).flatten())
         return chosen.view(rows, width, *leaf.shape[2:])
 
-    return _map(follow, tree, lambda branch: branch.follow(beams_BW) if hasattr(branch, "follow") else None)
+    return _map(tree, "follow", beams_BW, follow)
 
 
-def _map(change: Callable[[Tensor], Tensor], tree: Tree, by_method: Callable[[Tree], Tree | None]) -> Tree:
+def _map(tree: Tree, method: str, index: Tensor, change: Callable[[Tensor], Tensor]) -> Tree:
+    """The tree with every tensor changed. A branch that has the method changes itself."""
     if isinstance(tree, Tensor):
         return change(tree)
-    if (done := by_method(tree)) is not None:
-        return done
+    if hasattr(tree, method):
+        return getattr(tree, method)(index)
     if isinstance(tree, dict):
-        return {key: _map(change, branch, by_method) for key, branch in tree.items()}
+        return {key: _map(branch, method, index, change) for key, branch in tree.items()}
     if isinstance(tree, tuple):
-        branches = [_map(change, branch, by_method) for branch in tree]
+        branches = [_map(branch, method, index, change) for branch in tree]
         return type(tree)(*branches) if hasattr(tree, "_fields") else tuple(branches)
     return tree
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -38,9 +38,17 @@ class LengthPenalty:
         length = torch.as_tensor(length, dtype=torch.float32)
         return (length if self.form == "plain" else (5 + length) / 6) ** self.exponent
 
+    def score(self, log_probs: Sequence[float]) -> float:
+        """The score of a hypothesis with these log-probabilities of its tokens."""
+        return sum(log_probs) / float(self.divisor(len(log_probs)))
+
     def reachable(self, total: Tensor, length: int, longest: Tensor) -> Tensor:
         """The highest score that an open hypothesis of this length can reach: further tokens never raise its total."""
         return total / torch.maximum(self.divisor(length + 1), self.divisor(longest))
+
+
+MEAN = LengthPenalty()
+"""The score is the mean log-probability."""
 
 
 class CoverageState(NamedTuple):

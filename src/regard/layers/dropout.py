@@ -111,6 +111,9 @@ class Dropout(nn.Module):
             return x
         return _Drop.apply(x, dropped, self.rows)  # type: ignore[no-untyped-call]
 
+    def extra_repr(self) -> str:
+        return f"rate={self.dropped / 256:.3g}"
+
 
 def set_dropout_strength(model: nn.Module, strength: float) -> None:
     """Set all dropout of a model to this share of its rate."""

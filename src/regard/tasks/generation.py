@@ -19,7 +19,7 @@ from torch import Tensor
 
 from regard.config import SearchSettings
 from regard.data.batches import TokenSource, make_sources
-from regard.decoding.beam import beam_search
+from regard.decoding.beam import SearchTreeRecorder, beam_search
 from regard.decoding.constraints import (
     Constraint,
     ForcedPrefix,
@@ -29,12 +29,11 @@ from regard.decoding.constraints import (
     SuppressTokens,
 )
 from regard.decoding.diverse import diverse_beam_search
-from regard.decoding.ensemble import Decodable, ensemble
+from regard.decoding.ensemble import Decodable, Ensemble
 from regard.decoding.forced_decoding import force
-from regard.decoding.greedy import Sample, SeededSampler, greedy, most_likely, sample, sampling, stream
+from regard.decoding.greedy import Choose, Sample, extend_paths, most_likely, sampling, stream
 from regard.decoding.hypothesis import Hypothesis, Tokens
-from regard.decoding.penalties import CoveragePenalty
-from regard.decoding.search_tree import SearchTreeRecorder
+from regard.decoding.penalties import CoveragePenalty, LengthPenalty
 from regard.errors import SettingsError, nearest
 from regard.layers.hooks import AttentionRecord, attention_hooks, match_hooks
 from regard.models.base import Seq2Seq
@@ -122,13 +121,13 @@ class Searcher:
 
     def __init__(self, models: Sequence[Seq2Seq], source: Tokenizer, target: Tokenizer, settings: SearchSettings):
         self.models, self.settings = models, settings
-        self.decoder: Decodable = models[0] if len(models) == 1 else ensemble(models, settings.ensemble_average)
+        self.decoder: Decodable = models[0] if len(models) == 1 else Ensemble(models, settings.ensemble_average)
         self.device = models[0].output.weight.device
         self.source_pad, self.end = source.pad, EOS
         unknown = () if settings.replace_unknown else (UNK,)
         self.tokens = Tokens(SOS, EOS, never=(SOS, *unknown, target.pad))
         self.suppressed = tuple(_token_id(target, token) for token in settings.suppress_tokens)
-        self.scoring: dict[str, Any] = {"penalty": settings.length_penalty, "form": settings.length_penalty_form}
+        self.penalty = LengthPenalty(settings.length_penalty, settings.length_penalty_form)
 
     @torch.inference_mode()
     def search(
@@ -148,14 +147,14 @@ class Searcher:
                 width=settings.beam_size,
                 groups=settings.beam_groups,
                 strength=settings.diversity_penalty,
+                penalty=self.penalty,
                 stop=settings.stop,
                 constraints=constraints,
-                **self.scoring,
             )
         method = self._method(inputs, nbest, recorder)
         with self._covered(source, memory) as (step, state, options):
             return method(
-                step, state, memory, longest_B, self.tokens, constraints=constraints, **self.scoring, **options
+                step, state, memory, longest_B, self.tokens, penalty=self.penalty, constraints=constraints, **options
             )
 
     @torch.inference_mode()
@@ -173,8 +172,8 @@ class Searcher:
                 [one.target for one in inputs],
                 self.tokens,
                 device=self.device,
+                penalty=self.penalty,
                 constraints=constraints,
-                **self.scoring,
                 **options,
             )
 
@@ -182,14 +181,13 @@ class Searcher:
     def stream(self, given: SearchInput) -> Iterator[int]:
         """The tokens of one output as they are generated: by greedy search or sampling."""
         memory = self.decoder.encode(self._source([given]))
-        pick = sampling(self._sample_settings(), self._sampler([given])) if self.settings.sample else most_likely
         yield from stream(
             self.decoder.step,
             self.decoder.start(memory),
             memory,
             self._longest([given]),
             self.tokens,
-            pick,
+            self._choose([given]),
             self._constraints([given]),
         )
 
@@ -210,19 +208,18 @@ class Searcher:
 
     def _method(self, inputs: Sequence[SearchInput], nbest: int, recorder: SearchTreeRecorder | None) -> Method:
         settings = self.settings
-        if settings.sample:
-            return partial(sample, sampler=self._sampler(inputs), settings=self._sample_settings(), paths=nbest)
-        if settings.beam_size == 1:
-            return greedy
+        if settings.sample or settings.beam_size == 1:
+            return partial(extend_paths, choose=self._choose(inputs), paths=nbest if settings.sample else 1)
         watch = recorder.record if recorder else None
         return partial(beam_search, width=settings.beam_size, stop=settings.stop, best=nbest, watch=watch)
 
-    def _sample_settings(self) -> Sample:
+    def _choose(self, inputs: Sequence[SearchInput]) -> Choose:
+        """How greedy search or sampling selects the next token."""
         settings = self.settings
-        return Sample(settings.temperature, settings.top_k, settings.top_p, settings.epsilon_cutoff)
-
-    def _sampler(self, inputs: Sequence[SearchInput]) -> SeededSampler:
-        return SeededSampler(torch.tensor([_seed(one, self.settings.seed) for one in inputs], device=self.device))
+        if not settings.sample:
+            return most_likely
+        limits = Sample(settings.temperature, settings.top_k, settings.top_p, settings.epsilon_cutoff)
+        return sampling(limits, torch.tensor([_seed(one, settings.seed) for one in inputs], device=self.device))
 
     def _longest(self, inputs: Sequence[SearchInput]) -> Tensor:
         """Maximum number of tokens of each output. A given beginning is never cut."""

@@ -19,7 +19,7 @@ from regard.text.words import word_texts
 
 if TYPE_CHECKING:
     from regard.analysis.alignment import Links
-    from regard.decoding.search_tree import SearchTree
+    from regard.decoding.beam import SearchTree
 
 Flag = Literal["empty", "loops", "copies", "cut off", "script", "length", "retried", "split"]
 Scripts = frozenset[str] | None
