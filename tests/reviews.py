@@ -16,7 +16,7 @@ from regard import models
 from regard.config import ModelSettings
 from regard.models import presets
 from regard.models.base import ClassifierModel
-from regard.models.transformer_classifier import TransformerClassifierSettings
+from regard.models.pooled_encoders import TransformerClassifierSettings
 
 VOCABULARY, LABELS = 19, 3
 

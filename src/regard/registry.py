@@ -46,7 +46,7 @@ ARCHITECTURES = {
     "gnmt": "regard.models.recurrent",
     "hran": "regard.models.hran",
     "han": "regard.models.han",
-    "transformer-classifier": "regard.models.transformer_classifier",
+    "transformer-classifier": "regard.models.pooled_encoders",
     "text-encoder": "regard.models.transformer_settings",
     "bigru-crf": "regard.models.taggers",
     "transformer-crf": "regard.models.taggers",

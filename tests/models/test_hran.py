@@ -75,7 +75,7 @@ def test_the_first_step_is_the_papers():
     close(memory.extra.first_BD[0], s)
     with trace(model) as tape:
         model.step(start, model.start(memory), memory)
-    close(decoder.context(decoder._hear(memory.extra.turns, 1), memory.extra.first_BD)[0], c)
+    close(decoder.context(decoder._prepare(memory.extra.turns, 1), memory.extra.first_BD)[0], c)
     word, utterance, both = (tape[f"decoder.{name}"].weights_BHTS[0, 0, 0] for name in ("word", "utterance", "cross"))
     close(word, torch.cat([alphas[2], alphas[1], alphas[0]]))
     expected = torch.zeros(8)

@@ -63,8 +63,7 @@ def arch_facts(arch: str, vocabulary: int) -> dict[str, Any]:
         raise SettingsError("--vocabulary must be at least 8")
     import torch
 
-    from regard.models.base import count_parameters
-    from regard.models.summary import summarise
+    from regard.models.base import count_parameters, summarise
     from regard.training.flops import count_cost
 
     with torch.device("meta"):
@@ -74,7 +73,7 @@ def arch_facts(arch: str, vocabulary: int) -> dict[str, Any]:
         "arch": arch,
         "about": settings.paper(),
         "settings": dataclasses.asdict(settings),
-        "layers": [dataclasses.asdict(row) for row in summarise(model)],
+        "layers": summarise(model),
         "parameters": count_parameters(model),
         "flops": {name: cost[unit] for name, unit in units.items()},
     }

@@ -18,9 +18,11 @@ vector per word, and a linear-chain CRF over the labels.
 from __future__ import annotations
 
 import math
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import torch
@@ -31,15 +33,12 @@ from regard.layers.hooks import AttentionRecord
 
 
 class Source(Protocol):
-    """What an encoder reads: token ids and which of them are real."""
+    """What an encoder reads: token ids, padded, and a mask that is True for real tokens."""
 
     @property
-    def ids_BS(self) -> Tensor:
-        """Token ids, padded."""
-
+    def ids_BS(self) -> Tensor: ...
     @property
-    def mask_BS(self) -> Tensor:
-        """True where a token is real."""
+    def mask_BS(self) -> Tensor: ...
 
 
 Tree = Any
@@ -54,35 +53,17 @@ class EncoderOutput(NamedTuple):
     extra: Tree = ()
 
 
-class ExampleSource(NamedTuple):
-    """A `Source` without padding."""
-
-    ids_BS: Tensor
-    mask_BS: Tensor
-
-
-class ExampleDocuments(NamedTuple):
-    """`Documents` without padding."""
-
-    ids_BUS: Tensor
-    mask_BUS: Tensor
-
-
-class ExampleWords(NamedTuple):
-    """`Words` without padding."""
-
-    ids_BTS: Tensor
-    mask_BTS: Tensor
-
-
-def example_ids(*shape: int) -> tuple[Tensor, Tensor]:
-    """Different ids and a mask on the CPU: how many there are decides what runs, so they need data."""
+def example_input(axes: str, *shape: int) -> SimpleNamespace:
+    """A `Source` ("BS"), `Documents` ("BUS") or `Words` ("BTS"): different ids without padding, always on the CPU."""
     ids = torch.arange(math.prod(shape), device="cpu").view(shape)
-    return ids, torch.ones_like(ids, dtype=torch.bool)
+    return SimpleNamespace(**{f"ids_{axes}": ids, f"mask_{axes}": torch.ones_like(ids, dtype=torch.bool)})
 
 
 class Example(NamedTuple):
-    """A forward pass on a small input, and how much of each unit the input has (tokens, pairs of tokens, ...)."""
+    """A forward pass on a small input, and how much of each unit the input has (tokens, pairs of tokens, ...).
+
+    The input has data even if the weights are on the meta device, because its values decide what is computed.
+    """
 
     run: Callable[[], Any]
     amounts: Mapping[str, int]
@@ -96,10 +77,7 @@ class Network(nn.Module):
 
     @abstractmethod
     def examples(self) -> Iterator[Example]:
-        """As many forward passes as there are units, from which `training/flops.py` computes the cost of each unit.
-
-        Ids and masks are on the CPU even if the weights are on the meta device.
-        """
+        """As many forward passes as there are units, from which `training/flops.py` computes the cost of each unit."""
 
 
 class Seq2Seq(Network):
@@ -128,22 +106,23 @@ class Seq2Seq(Network):
     def examples(self) -> Iterator[Example]:
         """Units: a sentence, a source token, a target token, and pairs of tokens of which one sees the other."""
         for source, target in ((1, 1), (2, 1), (1, 2), (2, 2), (3, 1), (1, 3)):
-            inputs = ExampleSource(*example_ids(1, source)), example_ids(1, target)[0]
+            inputs = example_input("BS", 1, source), example_input("BS", 1, target).ids_BS
             amounts = {"sentence": 1, "source": source, "target": target}
             pairs = {"source_pair": source**2, "target_pair": target**2, "cross_pair": source * target}
             yield Example(partial(self, *inputs), amounts | pairs)
 
 
 class Documents(Protocol):
-    """What a classifier reads: documents of segments (sentences, or windows of sentences) of tokens."""
+    """What a classifier reads: documents of segments (sentences, or windows of sentences) of tokens.
+
+    Shorter segments and documents of fewer segments are padded at their end. The mask is True for real tokens; the
+    first token of a document is always real.
+    """
 
     @property
-    def ids_BUS(self) -> Tensor:
-        """Token ids; shorter segments and documents of fewer segments are padded at their end."""
-
+    def ids_BUS(self) -> Tensor: ...
     @property
-    def mask_BUS(self) -> Tensor:
-        """True where a token is real. The first token of a document always is."""
+    def mask_BUS(self) -> Tensor: ...
 
 
 class ClassifierModel(Network):
@@ -160,9 +139,8 @@ class ClassifierModel(Network):
     def examples(self) -> Iterator[Example]:
         """Units: a document, a segment, a token, and pairs of tokens of one segment."""
         for segments, size in ((1, 1), (2, 1), (1, 2), (1, 3)):
-            documents = ExampleDocuments(*example_ids(1, segments, size))
             amounts = {"document": 1, "sentence": segments, "token": segments * size, "pair": segments * size**2}
-            yield Example(partial(self, documents), amounts)
+            yield Example(partial(self, example_input("BUS", 1, segments, size)), amounts)
 
     @abstractmethod
     def shading(self, tape: Mapping[str, AttentionRecord], documents: Documents) -> Tensor:
@@ -170,15 +148,16 @@ class ClassifierModel(Network):
 
 
 class Words(Protocol):
-    """What a tagger reads: sentences of words of pieces."""
+    """What a tagger reads: sentences of words of pieces.
+
+    Shorter words and sentences of fewer words are padded at their end. The mask is True for real pieces; the first
+    piece of a word and the first word of a sentence are always real.
+    """
 
     @property
-    def ids_BTS(self) -> Tensor:
-        """Ids of pieces; shorter words and sentences of fewer words are padded at their end."""
-
+    def ids_BTS(self) -> Tensor: ...
     @property
-    def mask_BTS(self) -> Tensor:
-        """True where a piece is real. The first piece of a word always is, and so is the first word of a sentence."""
+    def mask_BTS(self) -> Tensor: ...
 
 
 class TaggerModel(Network):
@@ -198,9 +177,8 @@ class TaggerModel(Network):
     def examples(self) -> Iterator[Example]:
         """Units: a piece, a word, and pairs of words. The forward algorithm of the CRF is one product per word."""
         for words, size in ((1, 1), (1, 2), (2, 1)):
-            sentence = ExampleWords(*example_ids(1, words, size))
             amounts = {"piece": words * size, "word": words, "pair": words**2}
-            yield Example(partial(self._score, sentence), amounts)
+            yield Example(partial(self._score, example_input("BTS", 1, words, size)), amounts)
 
     def _score(self, sentences: Words) -> Tensor:
         return self(sentences) @ self.crf.transitions
@@ -227,3 +205,23 @@ def visible(mask_BS: Tensor) -> Tensor | None:
 def count_parameters(model: nn.Module) -> int:
     """Number of trainable weights; tied ones count once."""
     return sum(parameter.numel() for parameter in model.parameters())
+
+
+def summarise(model: nn.Module) -> list[dict[str, Any]]:
+    """A table of layers: name, count, shapes of the weights, number of parameters of all of them together.
+
+    Blocks that repeat are counted in one row, e.g. "encoder.blocks.*.feed_forward.up".
+    """
+    rows: dict[tuple[str, tuple[tuple[int, ...], ...]], dict[str, Any]] = {}
+    seen: set[int] = set()
+    for name, module in model.named_modules():
+        own = [parameter for parameter in module.parameters(recurse=False) if id(parameter) not in seen]
+        if not own:
+            continue
+        seen |= {id(parameter) for parameter in own}
+        shapes = tuple(tuple(parameter.shape) for parameter in own)
+        place = re.sub(r"\.\d+\b", ".*", name)
+        row = rows.setdefault((place, shapes), {"name": place, "count": 0, "shapes": shapes, "parameters": 0})
+        row["count"] += 1
+        row["parameters"] += sum(parameter.numel() for parameter in own)
+    return list(rows.values())

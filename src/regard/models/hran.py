@@ -15,7 +15,7 @@ word encoder together are as wide as the other states; the embeddings of both si
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, ClassVar, Literal, NamedTuple
@@ -89,7 +89,7 @@ PRESETS: dict[str, ModelSettings] = {"hran": HRANSettings("hran")}
 
 
 Context = Callable[[Tensor, AttentionHook, AttentionHook], Tensor]
-"""context(state_ND, word, utterance): what is seen from a state, [N, D]; each tap is asked about its level."""
+"""context(state_ND, word, utterance): the context vector of a state, [N, D]; hooks get the weights of their level."""
 
 
 class TwoLevelHooks(NamedTuple):
@@ -101,7 +101,6 @@ class TwoLevelHooks(NamedTuple):
 
     @property
     def idle(self) -> bool:
-        """Whether no hook is in use."""
         return all(tap.idle for tap in self)
 
 
@@ -121,15 +120,26 @@ class TwoLevelAttentionRecorder:
         """One step. Hooks receive its weights and may replace them."""
         words: list[Tensor] = []
         shares: list[Tensor] = []
-        context_ND = self._run(state_ND, self._hear_words(words), self._hear_utterances(shares))
+
+        def on_words(name: str, weights: Tensor) -> Tensor:
+            words.append(self._replaced(self.taps.word, weights, self._places[len(words)]))
+            return words[-1]
+
+        def on_utterances(name: str, weights_N11U: Tensor) -> Tensor:
+            by_context = weights_N11U.reshape(len(self._ends_BU), 1, -1, weights_N11U.shape[-1])  # [B, 1, W, U]
+            shares.append(self._replaced(self.taps.utterance, by_context, self._ends_BU))
+            return _by_row(shares[-1])
+
+        context_ND = self._run(state_ND, on_words, on_utterances)
         [share] = shares
-        joint = self._join(words, share)
+        products = [found * part for found, part in zip(words, share.split(1, dim=-1), strict=True)]
+        joint = self._spread_all(products)
         other = self.taps.both.replace(joint)
         if other is not joint:
-            words, share = self._take_apart(other, words)
-            context_ND = self._run(state_ND, _giving(words), _giving([_by_row(share)]))
-        parts = [self._spread(found, place) for found, place in zip(words, self._places, strict=True)]
-        shown = TwoLevelAttention(torch.stack(parts).sum(0), self._spread(share, self._ends_BU), other)
+            words, share = self._split(other, words)
+            given, given_share = iter(words), _by_row(share)
+            context_ND = self._run(state_ND, lambda name, weights: next(given), lambda name, weights: given_share)
+        shown = (self._spread_all(words), self._spread(share, self._ends_BU), other)
         for tap, weights in zip(self.taps, shown, strict=True):
             self._steps[tap].append(weights)
         self._queries.append(state_ND.unflatten(0, (len(self._ends_BU), 1, -1)))
@@ -148,36 +158,12 @@ class TwoLevelAttentionRecorder:
         with word.attached(words), utterance.attached(utterances):
             return self._context(state_ND, word, utterance)
 
-    def _hear_words(self, found: list[Tensor]) -> Listener:
-        def listen(name: str, weights: Tensor) -> Tensor:
-            found.append(self._asked(self.taps.word, weights, self._places[len(found)]))
-            return found[-1]
-
-        return listen
-
-    def _hear_utterances(self, found: list[Tensor]) -> Listener:
-        def listen(name: str, weights_N11U: Tensor) -> Tensor:
-            by_context = weights_N11U.reshape(len(self._ends_BU), 1, -1, weights_N11U.shape[-1])  # [B, 1, W, U]
-            found.append(self._asked(self.taps.utterance, by_context, self._ends_BU))
-            return _by_row(found[-1])
-
-        return listen
-
-    def _asked(self, tap: AttentionHook, weights: Tensor, place_BL: Tensor) -> Tensor:
-        """The weights, or what a listener puts in their place."""
+    def _replaced(self, tap: AttentionHook, weights: Tensor, place_BL: Tensor) -> Tensor:
+        """The weights, or those that a listener returns instead."""
         return _gather(tap.replace(self._spread(weights, place_BL)), place_BL) if tap.listeners else weights
 
-    def _join(self, words: Sequence[Tensor], share: Tensor) -> Tensor:
-        """The weight of each token: of the word in its utterance, times that of the utterance."""
-        shares = share.split(1, dim=-1)
-        parts = zip(words, shares, self._places, strict=True)
-        return torch.stack([self._spread(found * part, place) for found, part, place in parts]).sum(0)
-
-    def _take_apart(self, joint: Tensor, words: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
-        """Weights of words and of utterances whose product is `joint`.
-
-        The words of an utterance that has lost all its weight keep those that they had.
-        """
+    def _split(self, joint: Tensor, words: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
+        """Weights of words and of utterances whose product is `joint`; `words` of an utterance with weight 0 stay."""
         parts = [_gather(joint, place_BL) for place_BL in self._places]
         shares = [part.sum(-1, keepdim=True) for part in parts]
         found = [
@@ -191,34 +177,25 @@ class TwoLevelAttentionRecorder:
         empty = weights.new_zeros(*weights.shape[:-1], self._size + 1)
         return empty.scatter(-1, place_BL[:, None, None].expand_as(weights), weights)[..., : self._size]
 
-
-class TwoLevelAttention(NamedTuple):
-    """Weights over the source tokens [B, 1, W, S], in the order of `Taps`."""
-
-    word: Tensor
-    utterance: Tensor
-    both: Tensor
+    def _spread_all(self, words: Sequence[Tensor]) -> Tensor:
+        """The weights of the words of every utterance, all among the source tokens."""
+        parts = [self._spread(found, place_BL) for found, place_BL in zip(words, self._places, strict=True)]
+        return torch.stack(parts).sum(0)
 
 
 def _gather(flat_B1WS: Tensor, place_BL: Tensor) -> Tensor:
-    """Back from the source tokens to the words of an utterance; 0 where there is none."""
+    """The weights of the words of an utterance, from those of all source tokens; 0 where there is no word."""
     index = place_BL[:, None, None].expand(*flat_B1WS.shape[:-1], -1)
     return F.pad(flat_B1WS, (0, 1)).gather(-1, index)
 
 
 def _by_row(weights_B1WU: Tensor) -> Tensor:
-    """[B, 1, W, U] to [N, 1, 1, U]: to the decoder, hypotheses are rows."""
+    """[B, 1, W, U] to [N, 1, 1, U]: the decoder treats hypotheses as rows."""
     return weights_B1WU.reshape(-1, 1, 1, weights_B1WU.shape[-1])
 
 
-def _giving(weights: Sequence[Tensor]) -> Listener:
-    """A listener that puts given weights in the place of others, call after call."""
-    left: Iterator[Tensor] = iter(weights)
-    return lambda name, there: next(left)
-
-
 # ---------------------------------------------------------------------------------------------------------------------
-# Where the utterances are: in the source tokens stand one after the other [B, S]; attention wants them by utterance,
+# Where the utterances are: the tokens of the source are one sequence [B, S]; attention needs them by utterance,
 # [B, U, L], the last utterance first.
 
 
@@ -280,7 +257,7 @@ class HRANEncoder(nn.Module):
     def forward(self, source: Source) -> tuple[Tensor, Tensor, TurnLayout]:
         """Word states [B, S, D], the last ones [B, D] of the last utterance, and where the utterances are."""
         x_BSE = self.stream.see("embed", self.embed(source.ids_BS))
-        rows = len(x_BSE)  # those of the source, or as many as a listener has made of one
+        rows = len(x_BSE)  # those of the source, or as many as a listener has made from one
         layout = find_utterances(source.ids_BS.expand(rows, -1), source.mask_BS.expand(rows, -1), self.marker)
         turns = layout.place_BUL.shape[1]
         x_LNE = by_utterance(self.drop(x_BSE), layout.place_BUL).flatten(0, 1).transpose(0, 1)
@@ -304,7 +281,7 @@ class Turn(NamedTuple):
 
 
 class DecoderContext(NamedTuple):
-    """What the decoder keeps of a context beside the word states."""
+    """What the decoder needs of a context beside the word states."""
 
     first_BD: Tensor
     turns: tuple[Turn, ...]
@@ -316,7 +293,7 @@ class DecoderContext(NamedTuple):
 
 
 class TurnMemory(NamedTuple):
-    """A turn as N = B W hypotheses attend to it. Where nothing is missing, a mask is None."""
+    """A turn as N = B W hypotheses attend to it. A mask is None if nothing is missing."""
 
     words: KeyValue
     mask_BL: Tensor | None
@@ -324,7 +301,7 @@ class TurnMemory(NamedTuple):
 
 
 class HRANDecoder(nn.Module):
-    """Two levels of attention and a GRU that reads the last word and what they saw."""
+    """Two levels of attention, and a GRU that reads the last word and the context vector."""
 
     def __init__(self, settings: HRANSettings):
         super().__init__()
@@ -341,7 +318,8 @@ class HRANDecoder(nn.Module):
 
     def forward(self, x_TNE: Tensor, state_ND: Tensor, memory: EncoderOutput) -> tuple[Tensor, Tensor]:
         """T readouts [T, N, D] after T embedded tokens, and the state from there."""
-        turns, taps = self._hear(memory.extra.turns, len(state_ND)), self.taps
+        turns = self._prepare(memory.extra.turns, len(state_ND))
+        taps = TwoLevelHooks(self.word_attention.tap, self.utterance_attention.tap, self.tap)
         recorder = None
         if not taps.idle:
             places = [turn.place_BL for turn in memory.extra.turns]
@@ -357,11 +335,6 @@ class HRANDecoder(nn.Module):
         read = torch.cat([torch.stack(states), x_TNE, torch.stack(contexts)], dim=-1)
         return torch.maximum(*self.maxout(read).chunk(2, dim=-1)), state_ND
 
-    @property
-    def taps(self) -> TwoLevelHooks:
-        """The hooks: on words, on utterances, on both as one."""
-        return TwoLevelHooks(self.word_attention.tap, self.utterance_attention.tap, self.tap)
-
     def context(
         self,
         turns: Sequence[TurnMemory],
@@ -369,7 +342,7 @@ class HRANDecoder(nn.Module):
         word: AttentionHook | None = None,
         utterance: AttentionHook | None = None,
     ) -> Tensor:
-        """What is seen of the context from this state, [N, D]. The taps are shown the weights of their level."""
+        """The context vector of this state, [N, D]. The hooks get the weights of their level."""
         above_ND = self.initial_utterance_state.repeat(len(state_ND), 1)
         levels = []
         for turn in turns:  # from the last utterance to the first: later ones guide the attention to earlier ones
@@ -382,13 +355,13 @@ class HRANDecoder(nn.Module):
         (key_NUD,) = self.utterance_attention.prepare(level_NUD)
         return self.utterance_attention(state_ND, KeyValue(key_NUD, level_NUD), _there(turns), utterance)
 
-    def _hear(self, turns: Sequence[Turn], rows: int) -> list[TurnMemory]:
-        heard = []
+    def _prepare(self, turns: Sequence[Turn], rows: int) -> list[TurnMemory]:
+        prepared = []
         for turn in turns:
             there_B = turn.mask_BL.any(-1)
             there_N1 = None if bool(there_B.all()) else there_B.repeat_interleave(rows // len(there_B))[:, None]
-            heard.append(TurnMemory(KeyValue(turn.key_BLD, turn.value_BLD), visible(turn.mask_BL), there_N1))
-        return heard
+            prepared.append(TurnMemory(KeyValue(turn.key_BLD, turn.value_BLD), visible(turn.mask_BL), there_N1))
+        return prepared
 
 
 def _there(turns: Sequence[TurnMemory]) -> Tensor | None:
@@ -426,7 +399,7 @@ class HRAN(Seq2Seq):
         self.stream = HiddenStateHook("decoder")
 
     def encode(self, source: Source) -> EncoderOutput:
-        """Read the words of every utterance; prepare their keys, once."""
+        """Word states of every utterance, and their keys, computed once."""
         states_BSD, first_BD, layout = self.encoder(source)
         (key_BSD,) = self.decoder.word_attention.prepare(states_BSD)
         key_BULD, value_BULD = (by_utterance(x_BSD, layout.place_BUL) for x_BSD in (key_BSD, states_BSD))
@@ -442,14 +415,12 @@ class HRAN(Seq2Seq):
         return (memory.extra.first_BD.unsqueeze(1),)
 
     def step(self, token_BW: Tensor, state: tuple[Tensor], memory: EncoderOutput) -> tuple[Tensor, tuple[Tensor]]:
-        """One token further."""
         x_BWE = self.stream.see("embed", self.embed(token_BW))
         top_TND, after_ND = self.decoder(x_BWE.flatten(0, 1)[None], state[0].flatten(0, 1), memory)
         top_BWD = self.stream.see("top", top_TND[0].unflatten(0, token_BW.shape))
         return self.output(top_BWD), (after_ND.unflatten(0, token_BW.shape),)
 
     def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
-        """Decoder readouts with the whole target given."""
         memory = self.encode(source)
         x_BTE = self.stream.see("embed", self.embed(target_BT))
         top_TBD, _ = self.decoder(x_BTE.transpose(0, 1), memory.extra.first_BD, memory)

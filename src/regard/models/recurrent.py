@@ -25,7 +25,7 @@ output map read, never on what a cell carries. The presets are smaller than the 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
@@ -103,15 +103,10 @@ class RecurrentSettings(ModelSettings):
         return wanted
 
     def kept_per_token(self, length: float) -> float:
-        """Numbers kept for the backward pass per source and target token: gates, states, and attention weights.
-
-        `length`: tokens of a sentence.
-        """
+        """Numbers kept for the backward pass per source and target token: gates, states, and attention weights."""
         directions = 1 if self.bidirectional == "none" else 2
         cells = 8 * self.width * (directions * self.encoder_layers + self.decoder_layers)
-        attended = (
-            0.0 if self.attention == "none" else length * (self.width if self.attention_score == "additive" else 4)
-        )
+        attended = length * (self.width if self.attention_score == "additive" else 4) if self.attends else 0.0
         return cells + 2 * attended + 4 * self.embedding_width
 
 
@@ -150,21 +145,31 @@ PAPERS = {
 
 
 class RecurrentContext(NamedTuple):
-    """What the decoder keeps of a source beside its states: where to start, and keys if the states are not the keys."""
+    """What the decoder needs of a source beside its states: its first state, and keys if they are not the states."""
 
     first: tuple[CellState, ...]
     keys: tuple[Tensor, ...] = ()
 
 
 class RecurrentState(NamedTuple):
-    """The state of decoding: the state of each layer, and (Luong) the output vector that is fed back."""
+    """The state of decoding: that of each layer, and (Luong) the output vector for input feeding."""
 
     layers: tuple[CellState, ...]
     fed: tuple[Tensor, ...] = ()
 
+    def map(self, change: Callable[[Tensor], Tensor]) -> RecurrentState:
+        """The state with every tensor changed."""
+        layers = tuple(tuple(change(part) for part in layer) for layer in self.layers)
+        return RecurrentState(layers, tuple(change(part) for part in self.fed))
+
+
+def beams_to_rows(x_BWD: Tensor) -> Tensor:
+    """[B, W, ...] to [B W, ...]: a cell treats beams as rows."""
+    return x_BWD.flatten(0, 1)
+
 
 class RecurrentEmbedding(nn.Module):
-    """Token vectors times sqrt(width): deep stacks read numbers near one, a tied output matrix holds small ones."""
+    """Token embeddings times sqrt(width): layers need inputs near one, a tied output matrix needs small weights."""
 
     def __init__(self, vocabulary: int, width: int):
         super().__init__()
@@ -173,7 +178,6 @@ class RecurrentEmbedding(nn.Module):
         self.scale = math.sqrt(width)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Vectors of tokens in any layout."""
         return self.tokens(ids) * self.scale
 
 
@@ -182,7 +186,7 @@ class RecurrentEmbedding(nn.Module):
 
 
 class RecurrentEncoder(nn.Module):
-    """Embedding and recurrent layers. Reading from the end leaves the states at the places of their tokens."""
+    """Embedding and recurrent layers. States are in the order of the tokens, also if read from the end."""
 
     def __init__(self, settings: RecurrentSettings, vocabulary: int):
         super().__init__()
@@ -229,7 +233,6 @@ class Bridge(nn.Module):
         self.maps = nn.ModuleList(glorot(nn.Linear(encoder_width, width)) for _ in range(parts))
 
     def forward(self, last: CellState) -> CellState:
-        """Pass a state on."""
         if not self.maps:
             return last
         return tuple(torch.tanh(map_part(part)) for map_part, part in zip(self.maps, last, strict=True))
@@ -241,7 +244,7 @@ class Bridge(nn.Module):
 
 
 class RecurrentStack(nn.Module):
-    """Decoder layers that wait for nothing from above: each runs over all steps before the next one starts."""
+    """Decoder layers without attention between them: each runs over all steps before the next one starts."""
 
     def __init__(self, settings: RecurrentSettings, layers: range, inputs: int, beside: int = 0):
         super().__init__()
@@ -255,7 +258,7 @@ class RecurrentStack(nn.Module):
     def forward(
         self, x_TND: Tensor, states: Sequence[CellState], beside_TND: Tensor | None = None
     ) -> tuple[Tensor, tuple[CellState, ...]]:
-        """States of the top layer and what each layer carries; every layer also reads what is given `beside`."""
+        """Outputs of the top layer and the last state of each; `beside_TND` is a further input of every layer."""
         lasts = []
         for cell, adds_input, state in zip(self.cells, self.residual, states, strict=True):
             read = self.drop(x_TND)
@@ -267,14 +270,13 @@ class RecurrentStack(nn.Module):
 
 
 class NoAttentionDecoder(nn.Module):
-    """Sutskever et al.: all that the decoder knows of the source is the state it starts from."""
+    """Sutskever et al.: the decoder knows the source only by its first state."""
 
     def __init__(self, settings: RecurrentSettings):
         super().__init__()
         self.stack = RecurrentStack(settings, range(1, settings.decoder_layers + 1), settings.embedding_width)
 
     def forward(self, x_TNE: Tensor, state: RecurrentState, memory: EncoderOutput) -> tuple[Tensor, RecurrentState]:
-        """Read T tokens."""
         top_TND, layers = self.stack(x_TNE, state.layers)
         return top_TND, RecurrentState(layers)
 
@@ -297,7 +299,6 @@ class BahdanauDecoder(nn.Module):
         )
 
     def forward(self, x_TNE: Tensor, state: RecurrentState, memory: EncoderOutput) -> tuple[Tensor, RecurrentState]:
-        """Read T tokens."""
         bottom, *above = state.layers
         source, mask_BS = _key_value(memory), visible(memory.mask_BS)
         contexts, outputs = [], []
@@ -309,10 +310,8 @@ class BahdanauDecoder(nn.Module):
                 outputs.append(bottom[0])
         context_TND, x_TND = torch.stack(contexts), torch.stack(outputs)
         top_TND, layers = self.upper(x_TND + x_TNE if self.adds_input else x_TND, above, context_TND)
-        return self._maxout(torch.cat([top_TND, x_TNE, context_TND], dim=-1)), RecurrentState((bottom, *layers))
-
-    def _maxout(self, x: Tensor) -> Tensor:
-        return torch.maximum(*self.maxout(x).chunk(2, dim=-1))
+        read = torch.cat([top_TND, x_TNE, context_TND], dim=-1)
+        return torch.maximum(*self.maxout(read).chunk(2, dim=-1)), RecurrentState((bottom, *layers))
 
 
 class LuongDecoder(nn.Module):
@@ -330,7 +329,6 @@ class LuongDecoder(nn.Module):
         self.combine = glorot(nn.Linear(memory_width + width, width, bias=False))
 
     def forward(self, x_TNE: Tensor, state: RecurrentState, memory: EncoderOutput) -> tuple[Tensor, RecurrentState]:
-        """Read T tokens."""
         layers, (fed_ND,) = state
         source, mask_BS = _key_value(memory), visible(memory.mask_BS)
         tops = []
@@ -383,46 +381,29 @@ class Recurrent(Seq2Seq):
         self.stream = HiddenStateHook("decoder")
 
     def encode(self, source: Source) -> EncoderOutput:
-        """Read the source; prepare keys and first states, once."""
+        """States of the source, with keys and first decoder states, computed once."""
         states_BSD, lasts = self.encoder(source)
         first = tuple(bridge(lasts[origin]) for bridge, origin in zip(self.bridges, self.origins, strict=True))
         keys = () if isinstance(self.decoder, NoAttentionDecoder) else self.decoder.attention.prepare(states_BSD)
         return EncoderOutput(states_BSD, source.mask_BS, RecurrentContext(first, keys))
 
     def start(self, memory: EncoderOutput) -> RecurrentState:
-        """The encoder's last states; nothing fed back yet."""
         layers = tuple(tuple(part.unsqueeze(1) for part in layer) for layer in memory.extra.first)
-        return RecurrentState(
-            layers, (torch.zeros_like(layers[0][0]),) if isinstance(self.decoder, LuongDecoder) else ()
-        )
+        fed = (torch.zeros_like(layers[0][0]),) if isinstance(self.decoder, LuongDecoder) else ()
+        return RecurrentState(layers, fed)
 
     def step(self, token_BW: Tensor, state: RecurrentState, memory: EncoderOutput) -> tuple[Tensor, RecurrentState]:
-        """One token further."""
         x_BWE = self.stream.see("embed", self.embed(token_BW))
-        top_TND, after = self.decoder(x_BWE.flatten(0, 1)[None], _rows(state), memory)
+        top_TND, after = self.decoder(x_BWE.flatten(0, 1)[None], state.map(beams_to_rows), memory)
         top_BWD = self.stream.see("top", top_TND[0].unflatten(0, token_BW.shape))
-        return self.output(top_BWD), _beams(after, token_BW.shape)
+        return self.output(top_BWD), after.map(lambda part: part.unflatten(0, token_BW.shape))
 
     def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
-        """Decoder readouts with the whole target given."""
         memory = self.encode(source)
         x_BTE = self.stream.see("embed", self.embed(target_BT))
-        top_TBD, _ = self.decoder(x_BTE.transpose(0, 1), _rows(self.start(memory)), memory)
+        top_TBD, _ = self.decoder(x_BTE.transpose(0, 1), self.start(memory).map(beams_to_rows), memory)
         return self.drop(self.stream.see("top", top_TBD.transpose(0, 1)))
 
 
 def _key_value(memory: EncoderOutput) -> KeyValue:
-    """What the decoder attends to."""
     return KeyValue(memory.extra.keys[0] if memory.extra.keys else memory.states_BSD, memory.states_BSD)
-
-
-def _rows(state: RecurrentState) -> RecurrentState:
-    """[B, W, ...] to [B W, ...]: to a cell, beams are rows."""
-    layers = tuple(tuple(part.flatten(0, 1) for part in layer) for layer in state.layers)
-    return RecurrentState(layers, tuple(part.flatten(0, 1) for part in state.fed))
-
-
-def _beams(state: RecurrentState, shape: torch.Size) -> RecurrentState:
-    """[B W, ...] back to [B, W, ...]."""
-    layers = tuple(tuple(part.unflatten(0, shape) for part in layer) for layer in state.layers)
-    return RecurrentState(layers, tuple(part.unflatten(0, shape) for part in state.fed))

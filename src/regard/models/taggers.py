@@ -10,12 +10,12 @@ Transformer encoder blocks instead of GRUs, so that attention between words can 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from torch import Tensor, nn
 
 from regard.config import ACTIVATIONS_PER_UNIT, ModelSettings
-from regard.config.ranges import Count, EvenWidth, Layers, Share, Width
+from regard.config.ranges import Count, Layers, Share, Width
 from regard.layers.char_cnn import CharacterWordEncoder
 from regard.layers.crf import LinearChainCRF
 from regard.layers.dropout import Dropout
@@ -24,7 +24,7 @@ from regard.layers.positional_encoding import position_layer
 from regard.layers.rnn_cells import PackedGRU, PackedLayout
 from regard.models.base import LayerNames, TaggerModel, Words, visible
 from regard.models.transformer import EncoderBlock, last_norm
-from regard.models.transformer_settings import EncoderSettings
+from regard.models.transformer_settings import SmallEncoderSettings
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class BiGRUCRFSettings(WordReaderSettings):
 
 
 @dataclass(frozen=True)
-class TransformerCRFSettings(EncoderSettings, WordReaderSettings):
+class TransformerCRFSettings(SmallEncoderSettings, WordReaderSettings):
     """Words read from their pieces, Transformer encoder blocks over the words, and a CRF over their labels."""
 
     kind: ClassVar[str] = "tagger"
@@ -76,14 +76,8 @@ class TransformerCRFSettings(EncoderSettings, WordReaderSettings):
 
     arch: str = "transformer-crf"
     encoder_layers: Layers = 3
-    width: EvenWidth = 128
-    heads: Count = 4
-    ffn_width: Width = 256
     dropout: Share = 0.3
     """Dropout on words, on the output of each sub-layer and on the last states."""
-    norm: Literal["post", "pre"] = "pre"
-    activation: Literal["relu", "gelu", "swish", "swiglu"] = "gelu"
-    positional_encoding: Literal["sinusoidal", "rotary", "none"] = "sinusoidal"
 
 
 PRESETS: dict[str, ModelSettings] = {

@@ -38,7 +38,6 @@ class FeedForward(nn.Module):
         self.down = glorot(nn.Linear(inner, width))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map each position on its own."""
         inner = self.up(x)
         if self.activation == "swiglu":
             gate, inner = inner.chunk(2, dim=-1)
@@ -92,32 +91,29 @@ class PrunedSublayer(nn.Module):
 
 
 class FullyPrunedAttention(nn.Module):
-    """Attention, to itself or to the source, that has lost all its heads: it says the same whatever there is to see."""
+    """Self- or cross-attention whose heads are all pruned: its output is the bias, whatever the input."""
 
     def __init__(self, width: int):
         super().__init__()
         self.out = PrunedSublayer(width)
 
     def forward(self, x: Tensor, *seen: object) -> Tensor:
-        """The bias of the output, at every position."""
         return self.out.bias.expand_as(x)
 
     def project(self, memory_BSD: Tensor) -> tuple[()]:
-        """Nothing."""
         return ()
 
     def start(self, rows: int, width: int) -> KVCache:
-        """A cache of nothing, by which the length of the output is known all the same."""
+        """A cache that only counts tokens."""
         empty = self.out.bias.new_zeros(rows, width, 1, 0, 1)
         return KVCache(empty, empty)
 
     def step(self, x_BWD: Tensor, cache: KVCache) -> tuple[Tensor, KVCache]:
-        """One token further."""
         return self(x_BWD), cache.add(x_BWD.new_zeros(*x_BWD.shape[:2], 2, 1, 1))
 
 
 class EncoderBlock(nn.Module):
-    """Self-attention, then feed-forward: a layer of the encoder or, when causal, of a language model."""
+    """Self-attention, then feed-forward: a layer of the encoder or, if causal, of a language model."""
 
     def __init__(self, settings: BlockSettings, name: str, *, causal: bool = False):
         super().__init__()
@@ -126,13 +122,11 @@ class EncoderBlock(nn.Module):
         self.self_attention_residual, self.feed_forward_residual = Residual(settings), Residual(settings)
 
     def forward(self, x_BSD: Tensor, mask_BS: Tensor | None = None) -> Tensor:
-        """One layer up."""
         update = self.self_attention(self.self_attention_residual.enter(x_BSD), mask_BS)
         x_BSD = self.self_attention_residual.leave(x_BSD, update)
         return self.feed_forward_residual.leave(x_BSD, self.feed_forward(self.feed_forward_residual.enter(x_BSD)))
 
     def step(self, x_BWD: Tensor, cache: KVCache) -> tuple[Tensor, KVCache]:
-        """One layer up for the newest token of each hypothesis."""
         update, cache = self.self_attention.step(self.self_attention_residual.enter(x_BWD), cache)
         x_BWD = self.self_attention_residual.leave(x_BWD, update)
         update = self.feed_forward(self.feed_forward_residual.enter(x_BWD))
@@ -140,7 +134,7 @@ class EncoderBlock(nn.Module):
 
 
 Remembered = KeyValue | tuple[()]
-"""What a decoder layer keeps of the source; one without heads keeps nothing."""
+"""Keys and values of the source in a decoder layer; a layer without heads has none."""
 
 
 class DecoderBlock(nn.Module):
@@ -149,19 +143,22 @@ class DecoderBlock(nn.Module):
     def __init__(self, settings: BlockSettings, name: str):
         super().__init__()
         self.self_attention = _self_attention(settings, name, causal=True)
-        self.cross_attention = _cross_attention(settings, name)
+        heads = settings.heads_in(f"{name}.cross")
+        self.cross_attention = (
+            CrossAttention(settings.width, heads, settings.head_size, f"{name}.cross")
+            if heads
+            else FullyPrunedAttention(settings.width)
+        )
         self.feed_forward = FeedForward(settings.width, settings.ffn_width, settings.activation)
         self.self_attention_residual = Residual(settings)
         self.cross_attention_residual = Residual(settings)
         self.feed_forward_residual = Residual(settings)
 
     def forward(self, x_BTD: Tensor, memory: Remembered, mask_BS: Tensor | None) -> Tensor:
-        """One layer up, the whole target at once."""
         update = self.self_attention(self.self_attention_residual.enter(x_BTD))
         return self._attend_and_feed(self.self_attention_residual.leave(x_BTD, update), memory, mask_BS)
 
     def step(self, x_BWD: Tensor, cache: KVCache, memory: Remembered, mask_BS: Tensor | None) -> tuple[Tensor, KVCache]:
-        """One layer up for the newest token of each hypothesis."""
         update, cache = self.self_attention.step(self.self_attention_residual.enter(x_BWD), cache)
         return self._attend_and_feed(self.self_attention_residual.leave(x_BWD, update), memory, mask_BS), cache
 
@@ -186,17 +183,8 @@ def _self_attention(settings: BlockSettings, name: str, causal: bool) -> SelfAtt
     )
 
 
-def _cross_attention(settings: BlockSettings, name: str) -> CrossAttention | FullyPrunedAttention:
-    heads = settings.heads_in(f"{name}.cross")
-    return (
-        CrossAttention(settings.width, heads, settings.head_size, f"{name}.cross")
-        if heads
-        else FullyPrunedAttention(settings.width)
-    )
-
-
 class Embedding(nn.Module):
-    """Token vectors times sqrt(width), placed, dropped out."""
+    """Token embeddings times sqrt(width), with positional encoding and dropout."""
 
     def __init__(self, vocabulary: int, settings: BlockSettings, positions: nn.Module, word_dropout: float = 0.0):
         super().__init__()
@@ -208,7 +196,7 @@ class Embedding(nn.Module):
         self.hide = Dropout(word_dropout)
 
     def forward(self, ids_BT: Tensor, start: int = 0) -> Tensor:
-        """Vectors [B, T, D] of a sequence whose first token stands at position `start`."""
+        """Vectors [B, T, D] of a sequence whose first token is at position `start`."""
         x_BTD = self.tokens(ids_BT) * self.scale
         if self.training and self.hide.dropped:
             x_BTD = x_BTD * self.hide(x_BTD.new_ones(*ids_BT.shape, 1))  # a token is hidden as a whole
@@ -238,7 +226,6 @@ class Encoder(nn.Module):
         self.stream = HiddenStateHook("encoder")
 
     def forward(self, source: Source) -> EncoderOutput:
-        """States of the source."""
         mask_BS = visible(source.mask_BS)
         x_BSD = self.stream.see("embed", self.embed(source.ids_BS))
         for layer, block in enumerate(self.blocks):
@@ -253,7 +240,6 @@ class State(NamedTuple):
 
     @property
     def length(self) -> int:
-        """Tokens read so far."""
         return self.caches[0].length
 
 
@@ -285,16 +271,15 @@ class Transformer(Seq2Seq):
         self.stream = HiddenStateHook("decoder")
 
     def encode(self, source: Source) -> EncoderOutput:
-        """Read the source; project it for every decoder layer, once."""
+        """The states of the source, with the keys and values of every decoder layer, computed once."""
         memory: EncoderOutput = self.encoder(source)
         return memory._replace(extra=tuple(block.cross_attention.project(memory.states_BSD) for block in self.decoder))
 
     def start(self, memory: EncoderOutput) -> State:
-        """Nothing seen yet."""
         return State(tuple(block.self_attention.start(memory.states_BSD.shape[0], 1) for block in self.decoder))
 
     def step(self, token_BW: Tensor, state: State, memory: EncoderOutput) -> tuple[Tensor, State]:
-        """One token further. All hypotheses are equally long, so all stand at the same position."""
+        """All hypotheses have the same length, so their next tokens have the same position."""
         x_BWD = self.embed(token_BW.flatten()[:, None], state.length).view(*token_BW.shape, -1)
         x_BWD = self.stream.see("embed", x_BWD)
         mask_BS = visible(memory.mask_BS)
@@ -306,7 +291,6 @@ class Transformer(Seq2Seq):
         return self.output(self.stream.see("top", self.norm(x_BWD))), State(tuple(caches))
 
     def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
-        """Decoder states with the whole target given."""
         memory = self.encode(source)
         mask_BS = visible(memory.mask_BS)
         x_BTD = self.stream.see("embed", self.embed(target_BT))

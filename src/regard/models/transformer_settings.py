@@ -73,6 +73,19 @@ class EncoderSettings(BlockSettings):
 
 
 @dataclass(frozen=True)
+class SmallEncoderSettings(EncoderSettings):
+    """An encoder for small data: narrow, with pre-norm, GELU and more dropout than in the paper."""
+
+    width: EvenWidth = 128
+    heads: Count = 4
+    ffn_width: Width = 256
+    dropout: Share = 0.3
+    norm: Literal["post", "pre"] = "pre"
+    activation: Literal["relu", "gelu", "swish", "swiglu"] = "gelu"
+    positional_encoding: Literal["sinusoidal", "rotary", "none"] = "sinusoidal"
+
+
+@dataclass(frozen=True)
 class TransformerSettings(EncoderSettings):
     """The Transformer (Vaswani et al. 2017); `transformer-base` and `transformer-big` are the paper's."""
 
@@ -123,12 +136,10 @@ class TransformerSettings(EncoderSettings):
 
     @property
     def head_size(self) -> int:
-        """Width of one head."""
         return self.head_width or self.width // self.heads
 
     @property
     def neighbours(self) -> int:
-        """See `attention_window`."""
         return self.attention_window
 
     @property
@@ -147,23 +158,20 @@ class TransformerSettings(EncoderSettings):
 
 
 @dataclass(frozen=True)
-class TextEncoderSettings(EncoderSettings):
+class TextEncoderSettings(SmallEncoderSettings):
     """An encoder of questions and answers: one vector per text; texts that belong together have near vectors."""
 
     kind: ClassVar[str] = "text-encoder"
-    network: ClassVar[str] = "regard.models.text_encoder.TextEncoder"
+    network: ClassVar[str] = "regard.models.pooled_encoders.TextEncoder"
     about: ClassVar[str] = "two equal towers as in Sentence-BERT (Reimers and Gurevych 2019), with in-batch negatives"
 
     arch: str = "text-encoder"
     encoder_layers: Annotated[int, Range(0, 256)] = 0
     """Number of encoder blocks; 0: the embeddings of the tokens are pooled directly, which suits little data best."""
     width: EvenWidth = 256
-    heads: Count = 4
     ffn_width: Width = 512
     dropout: Share = 0.3
     """Dropout on embeddings, on the output of each sub-layer and on what is pooled."""
-    norm: Literal["post", "pre"] = "pre"
-    activation: Literal["relu", "gelu", "swish", "swiglu"] = "gelu"
     positional_encoding: Literal["sinusoidal", "rotary", "none"] = "none"
     pool: Literal["attention", "mean"] = "mean"
     """How the states of a text become one: weighted by attention with a learned query, or their mean."""

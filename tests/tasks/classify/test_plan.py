@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from regard import models
 from regard.config.recipe import make_recipe
 from regard.models.han import HANSettings
-from regard.models.transformer_classifier import TransformerClassifierSettings
+from regard.models.pooled_encoders import TransformerClassifierSettings
 from regard.tasks.classify import ClassifySettings
 from regard.tasks.classify.data import DocumentFacts
 from regard.tasks.classify.training import make_document_plan

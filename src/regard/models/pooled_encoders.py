@@ -1,0 +1,124 @@
+"""Transformer encoders whose states are pooled into one vector: a classifier of documents and an encoder of texts.
+
+`TransformerClassifier`: a long document is given as windows of whole sentences. Each window is encoded separately, with
+its own positions, so that the cost grows linearly with the length; pooling covers the tokens of all windows. No part of
+a document is lost to a limit on positions, but words in different windows do not attend to each other.
+
+`TextEncoder` (Reimers and Gurevych 2019) encodes questions and answers as vectors of length 1, so that the dot product
+of two vectors is the cosine of their angle and measures how similar the texts are. Both sides of a pair are encoded by
+the same weights, because most pairs consist of two questions. Its settings are in transformer_settings.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, ClassVar, Literal, NamedTuple
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.config import ModelSettings
+from regard.config.ranges import Layers, Range
+from regard.layers.attention import AttentionPooling, MeanPooling
+from regard.layers.dropout import Dropout
+from regard.layers.hooks import AttentionRecord
+from regard.layers.init import glorot
+from regard.layers.positional_encoding import position_layer
+from regard.models.base import ClassifierModel, Documents, Example, Network, Source, example_input, visible
+from regard.models.transformer import Embedding, Encoder
+from regard.models.transformer_settings import SmallEncoderSettings, TextEncoderSettings
+
+
+@dataclass(frozen=True)
+class TransformerClassifierSettings(SmallEncoderSettings):
+    """A Transformer encoder whose states are pooled into one vector per document."""
+
+    kind: ClassVar[str] = "classifier"
+    network: ClassVar[str] = "TransformerClassifier"
+    about: ClassVar[str] = (
+        "the encoder of Attention Is All You Need (Vaswani et al. 2017), pooled into one vector per document"
+    )
+
+    arch: str = "transformer-classifier"
+    encoder_layers: Layers = 2
+    pool: Literal["attention", "mean"] = "attention"
+    """How the states of a document become one: weighted by attention with a learned query, or their mean."""
+    window_tokens: Annotated[int, Range(8)] = 128
+    """Documents are read in windows of whole sentences with at most this many tokens; all are pooled together."""
+
+    @property
+    def document_window(self) -> int:
+        return self.window_tokens
+
+
+PRESETS: dict[str, ModelSettings] = {"transformer-classifier": TransformerClassifierSettings("transformer-classifier")}
+
+
+class WindowLayout(NamedTuple):
+    """Windows of text as the encoder reads them."""
+
+    ids_BS: Tensor
+    mask_BS: Tensor
+
+
+PooledParts = tuple[Encoder, AttentionPooling | MeanPooling, Dropout, nn.Linear]
+
+
+def pooled_parts(
+    settings: TransformerClassifierSettings | TextEncoderSettings, vocabulary: int, outputs: int
+) -> PooledParts:
+    """What both models consist of: encoder, pooling, dropout, and the last linear layer."""
+    width = settings.width
+    place = position_layer(settings.positional_encoding, "add", width, 0)
+    encoder = Encoder(Embedding(vocabulary, settings, place), settings)
+    pool = AttentionPooling(width, "pool") if settings.pool == "attention" else MeanPooling("pool")
+    return encoder, pool, Dropout(settings.dropout), glorot(nn.Linear(width, outputs))
+
+
+class TransformerClassifier(ClassifierModel):
+    """Encoder, pooling, scores of labels."""
+
+    def __init__(self, settings: TransformerClassifierSettings, vocabulary: int, labels: int):
+        super().__init__()
+        self.encoder, self.pool, self.drop, self.output = pooled_parts(settings, vocabulary, labels)
+
+    def encode(self, documents: Documents) -> Tensor:
+        """Read every window, then pool.
+
+        The first windows of all documents come first, then the second windows, and so on, each in the order of the
+        batch: so several processes that share its rows use the same dropout masks as a single process
+        (layers/dropout.py). In a window of padding only, the first token is encoded but not pooled.
+        """
+        rows, windows, _ = documents.ids_BUS.shape
+        ids_NS, mask_NS = (x.transpose(0, 1).flatten(0, 1) for x in (documents.ids_BUS, documents.mask_BUS))
+        seen_NS = mask_NS.clone()
+        seen_NS[:, 0] = True
+        states_NSD = self.encoder(WindowLayout(ids_NS, seen_NS)).states_BSD
+        states_BTD = states_NSD.unflatten(0, (windows, rows)).transpose(0, 1).flatten(1, 2)
+        mask_BT = documents.mask_BUS.flatten(1).to(states_BTD.device)
+        return self.drop(self.pool(states_BTD, self.pool.keys(states_BTD), mask_BT))
+
+    def shading(self, tape: Mapping[str, AttentionRecord], documents: Documents) -> Tensor:
+        """The weights of the pooling."""
+        return tape["pool"].weights_BHTS[:, 0, 0].view(documents.mask_BUS.shape)
+
+
+class TextEncoder(Network):
+    """Encoder, pooling, projection to a unit vector."""
+
+    def __init__(self, settings: TextEncoderSettings, vocabulary: int):
+        super().__init__()
+        self.encoder, self.pool, self.drop, self.output = pooled_parts(settings, vocabulary, settings.vector_size)
+
+    def examples(self) -> Iterator[Example]:
+        """Units: a text, a token, and pairs of tokens."""
+        for size in (1, 2, 3):
+            yield Example(partial(self, example_input("BS", 1, size)), {"text": 1, "token": size, "pair": size**2})
+
+    def forward(self, texts: Source) -> Tensor:
+        """Vectors of length one [B, V]."""
+        states_BSD = self.encoder(texts).states_BSD
+        pooled_BD = self.pool(states_BSD, self.pool.keys(states_BSD), visible(texts.mask_BS))
+        return F.normalize(self.output(self.drop(pooled_BD)), dim=-1)
