@@ -12,7 +12,7 @@ def test_average_follows_its_formula_and_leaves_the_model_alone():
     model = nn.Linear(1, 1, bias=False)
     with torch.no_grad():
         model.weight.fill_(1.0)
-    average = WeightAverage(model, ExponentialMovingAverage(0.5))
+    average = ExponentialMovingAverage(model, 0.5)
     expected = 1.0
     for step in (1, 2, 3):
         with torch.no_grad():
@@ -46,7 +46,7 @@ def walk(average: WeightAverage, model: nn.Linear, steps: range) -> None:
 
 def test_the_last_checkpoints_are_averaged():
     model = nn.Linear(1, 1, bias=False)
-    average = WeightAverage(model, CheckpointAverage(3, every=2))
+    average = CheckpointAverage(model, 3, every=2)
     walk(average, model, range(1, 2))
     assert average.named()["weight"].item() == 1.0  # before the first checkpoint: the weights themselves
     walk(average, model, range(2, 6))
@@ -66,7 +66,7 @@ def test_what_is_remembered_goes_on_as_before():
     one, other = make_average(first, settings), make_average(second, settings)
     walk(one, first, range(1, 8))
     walk(other, second, range(1, 12))  # a path that is given up
-    other.reset()
+    other.kept.clear()
     for place, tensor in one.tensors():
         other.load(place, tensor.clone(), lambda whole, like: whole)
     walk(one, first, range(8, 11))
@@ -78,8 +78,8 @@ def test_a_checkpoint_is_allocated_once(monkeypatch):
     made = []
     monkeypatch.setattr(torch, "empty_like", lambda tensor: made.append(tensor) or torch.zeros(tensor.shape))
     model = nn.Linear(2, 2)
-    average = WeightAverage(model, CheckpointAverage(2, 10))
+    average = CheckpointAverage(model, 2, 10)
     for name in ("checkpoint.0.weight", "checkpoint.0.bias", "checkpoint.1.weight", "checkpoint.1.bias"):
         average.load(name, torch.ones_like(dict(model.named_parameters())[name[13:]]), lambda tensor, like: tensor)
     assert len(made) == 4  # two parameters in each of two checkpoints
-    assert all(torch.equal(tensor, torch.ones_like(tensor)) for kept in average.rule.kept.values() for tensor in kept)
+    assert all(torch.equal(tensor, torch.ones_like(tensor)) for kept in average.kept.values() for tensor in kept)

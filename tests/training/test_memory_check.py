@@ -12,25 +12,25 @@ from regard.layers.dropout import Dropout, set_dropout_strength
 from regard.training.device import check_memory
 from regard.training.loss import Loss
 
+BATCH = SimpleNamespace(target_tokens=7)
 
-class Task:
-    def __init__(self, error=None):
-        self.error = error
 
-    def largest(self):
-        return SimpleNamespace(target_tokens=7)
+def loss(model, batch):
+    value = model.weight.sum()
+    return Loss(value, value.detach(), batch.target_tokens)
 
-    def loss(self, model, batch):
-        if self.error:
-            raise self.error
-        value = model.weight.sum()
-        return Loss(value, value.detach(), batch.target_tokens)
+
+def failing(error):
+    def loss(model, batch):
+        raise error
+
+    return loss
 
 
 def test_weights_and_gradients_are_left_as_they_were():
     model = nn.Linear(3, 3)
     before = model.weight.detach().clone()
-    check_memory(model, Task(), TrainSettings())
+    check_memory(model, loss, BATCH, TrainSettings())
     assert torch.equal(model.weight, before)
     assert model.weight.grad is None
 
@@ -40,12 +40,12 @@ def test_weights_and_gradients_are_left_as_they_were():
 )
 def test_out_of_memory_says_what_to_do(error):
     with pytest.raises(TrainingError, match=r"train\.batch_tokens=2048 --set train\.gradient_accumulation=2"):
-        check_memory(nn.Linear(3, 3), Task(error), TrainSettings(batch_tokens=4096))
+        check_memory(nn.Linear(3, 3), failing(error), BATCH, TrainSettings(batch_tokens=4096))
 
 
 def test_other_errors_pass():
     with pytest.raises(RuntimeError, match="shapes"):
-        check_memory(nn.Linear(3, 3), Task(RuntimeError("shapes do not fit")), TrainSettings())
+        check_memory(nn.Linear(3, 3), failing(RuntimeError("shapes do not fit")), BATCH, TrainSettings())
 
 
 def test_weakened_dropout_drops_less():

@@ -1,6 +1,5 @@
 """What those who watch training write."""
 
-import io
 import json
 
 import pytest
@@ -87,15 +86,15 @@ def test_odd_lines_of_the_metrics_are_dropped(tmp_path, odd):
 FORMATS = {"bleu": "BLEU {:.1f}", "loss": "loss {:.3f}"}
 
 
-def test_plain_log_is_lines():
-    out = io.StringIO()
-    log = PlainLog(TrainSettings(max_steps=10), FORMATS, out, every_seconds=0.0)
+def test_plain_log_is_lines(monkeypatch, capsys):
+    monkeypatch.setattr("regard.training.metrics_log.SECONDS_BETWEEN_LINES", 0.0)
+    log = PlainLog(TrainSettings(max_steps=10), FORMATS)
     log.on_start(TrainingProgress(step=4))
     log.on_step(update(5), TrainingProgress(step=5, seconds=60.0, loss=2.0))
     log.on_validation(Validation({"bleu": 12.34, "loss": 1.5}, 12.34), TrainingProgress(step=5), best=True)
     log.on_message("something happened", TrainingProgress(step=5))
     log.close()
-    lines = out.getvalue().splitlines()
+    lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "continuing from step 4"
     assert lines[1].startswith("step 5  loss 2.00  200 tokens/s")
     assert lines[1].endswith("1:00 left at most")
@@ -114,12 +113,12 @@ def test_the_share_of_the_peak_is_that_of_the_precision(monkeypatch):
     assert str(four) == "200 words/s  12% of peak"
 
 
-def test_no_time_is_told_where_only_patience_will_end_it():
-    out = io.StringIO()
-    log = PlainLog(TrainSettings(), FORMATS, out, every_seconds=0.0)
+def test_no_time_is_shown_if_only_patience_ends_training(monkeypatch, capsys):
+    monkeypatch.setattr("regard.training.metrics_log.SECONDS_BETWEEN_LINES", 0.0)
+    log = PlainLog(TrainSettings(), FORMATS)
     log.on_step(update(5), TrainingProgress(step=5, seconds=60.0, loss=2.0))
     log.on_step(update(6), TrainingProgress(step=6, seconds=60.0, loss=2.0, cooldown_from=4, cooldown_until=12))
-    first, second = out.getvalue().splitlines()
+    first, second = capsys.readouterr().err.splitlines()
     assert "left" not in first
     assert second.endswith("1:00 left at most")
 

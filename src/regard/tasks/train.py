@@ -228,7 +228,8 @@ def _make(job: TrainingJob, folder: Path) -> PreparedRun:
                 run.write_weights(dict(job.base.load_network().named_parameters()))
             run.write_card(first_card(job, data))
             model = _first_model(run)
-            check_memory(model, job.training.train_unit(job.recipe, data, model), job.recipe.train)
+            unit = job.training.train_unit(job.recipe, data, model)
+            check_memory(model, unit.loss, unit.largest(), job.recipe.train)
     except BaseException:
         run.discard()
         raise

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -75,7 +75,6 @@ class LossModule(nn.Module):
         self.settings, self.device = settings, device
 
     def forward(self, batch: Any) -> Loss:
-        """The loss of one batch."""
         if self.device.type != "cpu":
             batch = batch.to(self.device)
         with autocast(self.settings, self.device):
@@ -233,28 +232,17 @@ def matmul_peak(device: str = "cpu", kind: torch.dtype = torch.float32) -> float
     return 2 * size**3 / best
 
 
-class MemoryCheckUnit(Protocol):
-    """What `check_memory` needs from a training unit."""
-
-    def largest(self) -> Any:
-        """The batch that takes the most memory."""
-
-    def loss(self, model: Any, batch: Any) -> Loss:
-        """The sum of the loss over the batch."""
-
-
-def check_memory(model: Network, unit: MemoryCheckUnit, settings: TrainSettings) -> None:
+def check_memory(model: Network, loss: LossFunction, largest: Any, settings: TrainSettings) -> None:
     """Compute the gradients of the largest batch, to find out before training whether memory is sufficient.
 
     Weights do not change.
     """
     device = choose_device(settings, 0)
-    batch = unit.largest()
     model.to(device).train()
     try:
-        LossModule(model, unit.loss, settings, device)(batch).smoothed.backward()
-    except RuntimeError as error:
-        if not is_out_of_memory(error):
+        LossModule(model, loss, settings, device)(largest).smoothed.backward()
+    except RuntimeError as error:  # that of a GPU has a type, that of a CPU only a text
+        if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
             raise
         batches = 2 * settings.gradient_accumulation
         halves = f"train.batch_tokens={settings.batch_tokens // 2} --set train.gradient_accumulation={batches}"
@@ -263,8 +251,3 @@ def check_memory(model: Network, unit: MemoryCheckUnit, settings: TrainSettings)
         ) from None
     finally:
         model.zero_grad(set_to_none=True)
-
-
-def is_out_of_memory(error: RuntimeError) -> bool:
-    """The error of a GPU has a type, that of a CPU only a text."""
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)

@@ -20,7 +20,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from types import TracebackType
 from typing import NamedTuple, ParamSpec, TypeVar
 
 import torch
@@ -121,9 +120,7 @@ class ProcessGroup:
     def __enter__(self) -> ProcessGroup:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None or self.heartbeat is None or self.heartbeat.has_ended:
             return
         if isinstance(error, RuntimeError) and any(word in str(error).lower() for word in CONNECTION_WORDS):
@@ -135,7 +132,8 @@ class ProcessGroup:
 @functools.cache
 def this_group() -> ProcessGroup:
     """The group of this process; the first call joins it."""
-    rank, size, local = (int(os.environ.get(name, default)) for name, default in _RANKS)
+    ranks = (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0))
+    rank, size, local = (int(os.environ.get(name, default)) for name, default in ranks)
     group = ProcessGroup(rank, size, local)
     if size > 1:
         store, *_ = next(rendezvous("env://"))
@@ -169,9 +167,6 @@ def agree_on_session(store: Store, rank: int, size: int) -> str:
                 return name
         time.sleep(0.02)
     raise TrainingError(f"not all {size} processes started within {JOIN_TIMEOUT:.0f} s; see their messages")
-
-
-_RANKS = (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
 
 
 class Heartbeat:

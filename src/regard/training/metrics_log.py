@@ -13,19 +13,20 @@ from regard.config import TrainSettings
 from regard.errors import RunError, SettingsError
 from regard.files import write_atomically
 from regard.run import read_metrics
+from regard.training.checkpoint import TrainingProgress
 from regard.training.device import choose_device, matmul_peak, product_type
 from regard.training.plan import amount
 from regard.training.schedule import ends_by_patience_only
+from regard.training.trainer import StepMetrics, TrainingLog, Validation
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from torch.utils.tensorboard.writer import SummaryWriter
 
-    from regard.training.checkpoint import TrainingProgress
-    from regard.training.trainer import StepMetrics, TrainingLog, Validation
+SECONDS_BETWEEN_LINES = 20.0
 
 
-class MetricsFile:
+class MetricsFile(TrainingLog):
     """JSON lines: {"kind": "step" | "validation" | "notice", "step": ..., ...}."""
 
     def __init__(self, path: Path, every: int):
@@ -36,41 +37,29 @@ class MetricsFile:
     def on_start(self, progress: TrainingProgress) -> None:
         """Remove lines after the checkpoint that training continues from: they will be logged again, identically."""
         kept = [line for line in read_metrics(self.path) if line["step"] <= progress.step]
+        lines = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept)
         try:
-            write_atomically(
-                self.path,
-                "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept).encode(errors="replace"),
-            )
+            write_atomically(self.path, lines.encode(errors="replace"))
             self._file = self.path.open("a", encoding="utf-8")
         except OSError as error:
             raise RunError(f"{self.path}: cannot write ({error.strerror})") from None
 
     def on_step(self, metrics: StepMetrics, progress: TrainingProgress) -> None:
-        """Log every n-th step."""
         self._tokens += metrics.tokens
         self._seconds += metrics.seconds
         if metrics.step % self.every == 0:
-            speed = self._tokens / max(self._seconds, 1e-9)
-            self._write(
-                "step",
-                progress,
-                loss=progress.loss,
-                rate=metrics.rate,
-                norm=metrics.norm,
-                tokens_per_second=round(speed, 1),
-            )
+            speed = round(self._tokens / max(self._seconds, 1e-9), 1)
+            values = {"loss": progress.loss, "rate": metrics.rate, "norm": metrics.norm, "tokens_per_second": speed}
+            self._write("step", progress, **values)
             self._tokens, self._seconds = 0, 0.0
 
     def on_validation(self, validation: Validation, progress: TrainingProgress, *, best: bool) -> None:
-        """Log the scores and the samples."""
         self._write("validation", progress, **validation.scores, best=best, samples=list(validation.samples))
 
     def on_message(self, message: str, progress: TrainingProgress) -> None:
-        """Log the message."""
         self._write("notice", progress, message=message)
 
     def close(self) -> None:
-        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -78,47 +67,31 @@ class MetricsFile:
     def _write(self, kind: str, progress: TrainingProgress, **values: Any) -> None:
         if self._file is None:
             return
-        line = {
-            "kind": kind,
-            "step": progress.step,
-            "seconds": round(progress.seconds, 2),
-            "tokens": progress.tokens,
-            "flops": progress.flops,
-        }
+        line = {"kind": kind, "step": progress.step, "seconds": round(progress.seconds, 2)}
+        line |= {"tokens": progress.tokens, "flops": progress.flops, **values}
         try:
-            self._file.write(json.dumps(line | values, ensure_ascii=False) + "\n")
+            self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
             self._file.flush()
         except OSError as error:
             raise RunError(f"{self.path}: cannot write ({error.strerror})") from None
 
 
-class PlainLog:
-    """Plain lines, for log files."""
+class PlainLog(TrainingLog):
+    """Plain lines on standard error, for log files. `formats`: how scores are shown, by name."""
 
-    def __init__(
-        self,
-        settings: TrainSettings,
-        formats: Mapping[str, str],
-        out: TextIO | None = None,
-        every_seconds: float = 20.0,
-        speed: SpeedMeter | None = None,
-    ):
-        """`formats`: how scores are shown, by name."""
-        self.settings, self.formats, self.every_seconds = settings, formats, every_seconds
-        self.out = out or sys.stderr
+    def __init__(self, settings: TrainSettings, formats: Mapping[str, str], speed: SpeedMeter | None = None):
+        self.settings, self.formats = settings, formats
         self._speed = speed or SpeedMeter(settings)
         self._last = 0.0
 
     def on_start(self, progress: TrainingProgress) -> None:
-        """Log the step that training continues from."""
         self._last = time.monotonic()
         if progress.step:
             self._print(f"continuing from step {progress.step:,}")
 
     def on_step(self, metrics: StepMetrics, progress: TrainingProgress) -> None:
-        """Print a line every few seconds."""
         self._speed.add(metrics)
-        if time.monotonic() - self._last < self.every_seconds and metrics.step != 1:
+        if time.monotonic() - self._last < SECONDS_BETWEEN_LINES and metrics.step != 1:
             return
         self._last = time.monotonic()
         left = _time_left(progress, self.settings)
@@ -126,26 +99,23 @@ class PlainLog:
         self._print(f"step {metrics.step:,}  loss {progress.loss:.2f}  {self._speed}  {spent}  {left}".rstrip())
 
     def on_validation(self, validation: Validation, progress: TrainingProgress, *, best: bool) -> None:
-        """Print the scores."""
         mark = "  best so far" if best else ""
         self._print(f"step {progress.step:,}  validation: {format_scores(validation.scores, self.formats)}{mark}")
 
     def on_message(self, message: str, progress: TrainingProgress) -> None:
-        """Print the message."""
         self._print(message)
 
-    def close(self) -> None:
-        """Nothing to close."""
-
     def _print(self, text: str) -> None:
-        print(text, file=self.out, flush=True)
+        print(text, file=sys.stderr, flush=True)
 
 
-class LiveBar:
-    """A progress bar in the terminal, and above it the scores and a sample of each validation."""
+class LiveBar(TrainingLog):
+    """A progress bar in the terminal, and above it the scores and a sample of each validation.
+
+    `formats`: how scores are shown, by name; the first that a validation has is shown beside the bar.
+    """
 
     def __init__(self, settings: TrainSettings, formats: Mapping[str, str], speed: SpeedMeter | None = None):
-        """`formats`: how scores are shown, by name; the first that a validation has is shown beside the bar."""
         from rich.console import Console
 
         self.settings, self.formats = settings, formats
@@ -155,7 +125,6 @@ class LiveBar:
         self._score = ""
 
     def on_start(self, progress: TrainingProgress) -> None:
-        """Show the bar."""
         from rich.progress import BarColumn, Progress, TextColumn
 
         if progress.step:
@@ -171,19 +140,14 @@ class LiveBar:
         self._bar.start()
 
     def on_step(self, metrics: StepMetrics, progress: TrainingProgress) -> None:
-        """Update the bar."""
         self._speed.add(metrics)
         if self._bar is not None:
             spent, left = f"{amount(progress.flops)}FLOP", _time_left(progress, self.settings)
             parts = [f"loss {progress.loss:.2f}", self._score, str(self._speed), spent, left]
-            self._bar.update(
-                self._bar.task_ids[0],
-                completed=share_done(progress, self.settings),
-                numbers="  ".join(part for part in parts if part),
-            )
+            numbers, done = "  ".join(part for part in parts if part), share_done(progress, self.settings)
+            self._bar.update(self._bar.task_ids[0], completed=done, numbers=numbers)
 
     def on_validation(self, validation: Validation, progress: TrainingProgress, *, best: bool) -> None:
-        """Print the scores and one sample."""
         from rich.markup import escape
 
         shown = format_scores(validation.scores, self.formats)
@@ -195,18 +159,16 @@ class LiveBar:
                 self.console.print(f"           [{style}]{escape(text)}[/]")
 
     def on_message(self, message: str, progress: TrainingProgress) -> None:
-        """Print the message."""
         from rich.markup import escape
 
         self.console.print(f"  [yellow]{escape(message)}[/]")
 
     def close(self) -> None:
-        """Remove the bar."""
         if self._bar is not None:
             self._bar.stop()
 
 
-class TensorBoard:
+class TensorBoard(TrainingLog):
     """TensorBoard events, if `train.tensorboard` is set."""
 
     def __init__(self, folder: Path, every: int):
@@ -222,36 +184,29 @@ class TensorBoard:
         self._writer = self._make(str(self._folder), purge_step=progress.step + 1)
 
     def on_step(self, metrics: StepMetrics, progress: TrainingProgress) -> None:
-        """Log every n-th step."""
-        if metrics.step % self._every == 0:
-            self._add("train/loss", progress.loss, metrics.step)
-            self._add("train/rate", metrics.rate, metrics.step)
-            self._add("train/norm", metrics.norm, metrics.step)
-            self._add("train/tokens_per_second", metrics.tokens / max(metrics.seconds, 1e-9), metrics.step)
+        if self._writer is not None and metrics.step % self._every == 0:
+            self._writer.add_scalar("train/loss", progress.loss, metrics.step)
+            self._writer.add_scalar("train/rate", metrics.rate, metrics.step)
+            self._writer.add_scalar("train/norm", metrics.norm, metrics.step)
+            speed = metrics.tokens / max(metrics.seconds, 1e-9)
+            self._writer.add_scalar("train/tokens_per_second", speed, metrics.step)
 
     def on_validation(self, validation: Validation, progress: TrainingProgress, *, best: bool) -> None:
-        """Log the scores and the samples."""
-        for name, score in validation.scores.items():
-            self._add(f"valid/{name}", score, progress.step)
-        for number, sample in enumerate(validation.samples):
-            text = "\n".join(f"    {value}" for value in sample.values())
-            if self._writer is not None:
-                self._writer.add_text(f"sample {number + 1}", text, progress.step)
+        if self._writer is not None:
+            for name, score in validation.scores.items():
+                self._writer.add_scalar(f"valid/{name}", score, progress.step)
+            for number, sample in enumerate(validation.samples, 1):
+                text = "\n".join(f"    {value}" for value in sample.values())
+                self._writer.add_text(f"sample {number}", text, progress.step)
 
     def on_message(self, message: str, progress: TrainingProgress) -> None:
-        """Log the message."""
         if self._writer is not None:
             self._writer.add_text("notice", message, progress.step)
 
     def close(self) -> None:
-        """Flush and close."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-
-    def _add(self, name: str, value: float, step: int) -> None:
-        if self._writer is not None:
-            self._writer.add_scalar(name, value, step)
 
 
 class SpeedMeter:
@@ -262,7 +217,6 @@ class SpeedMeter:
         self._tokens, self._flops = 0.0, 0.0
 
     def add(self, metrics: StepMetrics) -> None:
-        """Count one step."""
         share = 0.1 if self._tokens else 1.0
         seconds = max(metrics.seconds, 1e-9)
         self._tokens += share * (metrics.tokens / seconds - self._tokens)
@@ -304,8 +258,6 @@ def make_logs(
 ) -> list[TrainingLog]:
     """The metrics file, a bar on a terminal or plain lines elsewhere, and TensorBoard if the settings ask for it."""
     speed = SpeedMeter(settings, unit, processes)
-    shown: TrainingLog = (
-        LiveBar(settings, formats, speed) if sys.stderr.isatty() else PlainLog(settings, formats, speed=speed)
-    )
-    logs = [MetricsFile(path, settings.log_every), shown]
+    shown = LiveBar(settings, formats, speed) if sys.stderr.isatty() else PlainLog(settings, formats, speed)
+    logs: list[TrainingLog] = [MetricsFile(path, settings.log_every), shown]
     return [*logs, TensorBoard(path.parent / "tensorboard", settings.log_every)] if settings.tensorboard else logs

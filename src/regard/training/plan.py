@@ -38,15 +38,10 @@ class PlannedSetting:
     reason: str
 
 
-def is_given(name: str, given: Tables) -> bool:
-    """Whether the user has set it."""
-    section, key = name.split(".")
-    return key in given.get(section, {})
-
-
 def leave_given(choices: Iterable[PlannedSetting], given: Tables) -> list[PlannedSetting]:
     """The choices without those that the user has made."""
-    return [choice for choice in choices if not is_given(choice.name, given)]
+    names = {f"{section}.{key}" for section, table in given.items() for key in table}
+    return [choice for choice in choices if choice.name not in names]
 
 
 def merge(plan: Sequence[PlannedSetting], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -86,12 +86,8 @@ def cooldown_reason(progress: TrainingProgress, settings: TrainSettings) -> str:
 
 def patience_exhausted(progress: TrainingProgress, settings: TrainSettings) -> str:
     """Why patience ends training; empty if it does not."""
-    patience = settings.patience
-    return (
-        f"no better validation in {patience}"
-        if patience and progress.validations_without_improvement >= patience
-        else ""
-    )
+    exhausted = settings.patience and progress.validations_without_improvement >= settings.patience
+    return f"no better validation in {settings.patience}" if exhausted else ""
 
 
 def is_finite(score: float, loss: float | None) -> bool:
@@ -157,11 +153,8 @@ def recompute_stopping_step(progress: TrainingProgress, settings: TrainSettings)
 
 
 def _restart_patience(progress: TrainingProgress) -> None:
-    progress.best_score_since_reset, progress.best_loss_since_reset, progress.validations_without_improvement = (
-        None,
-        None,
-        0,
-    )
+    progress.best_score_since_reset = progress.best_loss_since_reset = None
+    progress.validations_without_improvement = 0
 
 
 def _ends(settings: TrainSettings) -> str:

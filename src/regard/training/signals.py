@@ -10,16 +10,33 @@ import os
 import signal
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from types import FrameType, TracebackType
-from typing import Any
+from types import FrameType
 
 from regard.errors import Terminated
 from regard.system import STOP_SIGNALS
 
 HANGUP = getattr(signal, "SIGHUP", None)
 """The signal of a closed terminal; not every system has it."""
+
+
+@contextmanager
+def _handling(numbers: Iterable[int], handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Within the block `handle` is called for these signals; in other threads than the main thread, nothing changes.
+
+    An ignored SIGHUP stays ignored: `nohup` does that, so that the command continues without the terminal.
+    """
+    if threading.current_thread() is not threading.main_thread():  # only the main thread receives signals
+        yield
+        return
+    handled = [number for number in numbers if number != HANGUP or signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, handle) for number in handled}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class StopRequest:
@@ -29,20 +46,14 @@ class StopRequest:
         self.requested = False
         self.terminated = False
         """Whether another signal than Ctrl-C requested it."""
-        self._before: dict[int, Any] = {}
+        self._handling = _handling(STOP_SIGNALS, self._handle)
 
     def __enter__(self) -> StopRequest:
-        if threading.current_thread() is threading.main_thread():  # only the main thread receives signals
-            self._before = {
-                number: signal.signal(number, self._handle) for number in STOP_SIGNALS if _is_handled(number)
-            }
+        self._handling.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+    def __exit__(self, *error: object) -> None:
+        self._handling.__exit__(None, None, None)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.requested and number == signal.SIGINT:
@@ -54,11 +65,6 @@ class StopRequest:
     def interruption(self) -> KeyboardInterrupt:
         """The exception that ends the command after everything is saved."""
         return Terminated() if self.terminated else KeyboardInterrupt()
-
-
-def _is_handled(number: int) -> bool:
-    """Not SIGHUP if it is ignored: `nohup` does that, so that the command continues without the terminal."""
-    return number != HANGUP or signal.getsignal(number) is not signal.SIG_IGN
 
 
 def _leave_closed_terminal() -> None:
@@ -74,23 +80,16 @@ def _leave_closed_terminal() -> None:
 @contextmanager
 def interruptible() -> Iterator[None]:
     """Within the block SIGTERM and SIGHUP raise `Terminated`. On an interruption all child processes are ended."""
-    if threading.current_thread() is not threading.main_thread():  # only the main thread receives signals
-        yield
-        return
-    handled = [number for number in STOP_SIGNALS if number != signal.SIGINT and _is_handled(number)]
-    before = {number: signal.signal(number, _terminate) for number in handled}
-    try:
-        yield
-    except KeyboardInterrupt:
-        import multiprocessing
 
-        for child in multiprocessing.active_children():
-            child.terminate()
-        raise
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    def terminate(number: int, frame: FrameType | None) -> None:
+        raise Terminated
 
+    with _handling([number for number in STOP_SIGNALS if number != signal.SIGINT], terminate):
+        try:
+            yield
+        except KeyboardInterrupt:
+            import multiprocessing
 
-def _terminate(number: int, frame: object) -> None:
-    raise Terminated
+            for child in multiprocessing.active_children():
+                child.terminate()
+            raise

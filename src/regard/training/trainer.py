@@ -30,6 +30,7 @@ from regard.training.checkpoint import (
     KEPT,
     Loaded,
     TrainingProgress,
+    TrainingState,
     load_best,
     load_checkpoint,
     remove_checkpoints,
@@ -52,7 +53,6 @@ from regard.training.schedule import (
     start_cooldown,
 )
 from regard.training.signals import StopRequest
-from regard.training.state import TrainingState
 
 MAX_ROLLBACKS = 3
 EXPLODED = 4.0  # times the expected initial loss
@@ -134,8 +134,8 @@ class BatchPart(NamedTuple):
 KeepWeights = Callable[[dict[str, Tensor]], None]
 
 
-class TrainingLog(Protocol):
-    """A log of the training: the metrics file, the terminal, TensorBoard."""
+class TrainingLog:
+    """A log of the training: the metrics file, the terminal, TensorBoard. By default a method does nothing."""
 
     def on_start(self, progress: TrainingProgress) -> None:
         """Training starts or continues."""
@@ -157,12 +157,11 @@ class Trainer:
     """Trains a model, saves checkpoints, and returns to an older one if the loss explodes."""
 
     def __init__(
-        self, model: Network, unit: TrainUnit, settings: TrainSettings, folder: Path, logs: Sequence[TrainingLog],
+        self, model: Network, unit: TrainUnit, settings: TrainSettings, checkpoints: Path, logs: Sequence[TrainingLog],
         group: ProcessGroup | None = None,
     ):  # fmt: skip
-        """`folder`: of the checkpoints."""
         self.model, self.unit, self.settings = model, unit, settings
-        self.folder, self.logs = folder, logs
+        self.folder, self.logs = checkpoints, logs
         self.group = group or ProcessGroup()
         self.parallel = parallelize(model, unit.loss, settings, self.group)
         self.state = TrainingState(model, settings, self.group)
@@ -189,7 +188,10 @@ class Trainer:
 
     def _train(self, keep: KeepWeights, stop: StopRequest) -> None:
         recompute_stopping_step(self.progress, self.settings)
-        self._reset_rate_factor()
+        rates = f"{self.settings.learning_rate:g}, {self.settings.muon_learning_rate:g} for matrices"
+        if self.progress.rate_for not in ("", rates):  # they were changed: use them as they are
+            self.progress.rate_factor = 1.0
+        self.progress.rate_for = rates
         self.progress.stopped = reason_to_stop(self.progress, self.settings)
         self._clock = time.monotonic()
         while not self.progress.stopped:
@@ -209,13 +211,6 @@ class Trainer:
                 continue
             if self._stop_requested:
                 break
-
-    def _reset_rate_factor(self) -> None:
-        """Use the learning rates of the settings as they are if they have changed since training was stopped."""
-        rates = f"{self.settings.learning_rate:g}, {self.settings.muon_learning_rate:g} for matrices"
-        if self.progress.rate_for not in ("", rates):
-            self.progress.rate_factor = 1.0
-        self.progress.rate_for = rates
 
     def train_step(self, stop: StopRequest) -> bool:
         """One step; False, and nothing has changed, if the loss is not finite or has exploded."""
@@ -239,7 +234,12 @@ class Trainer:
         if bad or not math.isfinite(mean) or mean > EXPLODED * progress.first_loss:
             return False
         self._clock = time.monotonic()
-        rate = self._update_weights()
+        rate = learning_rate(progress.step + 1, settings, (progress.cooldown_from, progress.cooldown_until))
+        rate *= progress.rate_factor
+        self.state.optimizer.set_rate(rate)
+        self.state.optimizer.step()
+        progress.step += 1
+        self.state.average.update(progress.step)
         progress.position += settings.gradient_accumulation
         progress.seconds += seconds
         progress.tokens += int(tokens)
@@ -270,17 +270,6 @@ class Trainer:
             total += part.weight * float(loss.plain)
         self.parallel.zero_key_bias_gradients()
         return total
-
-    def _update_weights(self) -> float:
-        """Apply the gradients; returns the learning rate."""
-        progress = self.progress
-        rate = learning_rate(progress.step + 1, self.settings, (progress.cooldown_from, progress.cooldown_until))
-        rate *= progress.rate_factor
-        self.state.optimizer.set_rate(rate)
-        self.state.optimizer.step()
-        progress.step += 1
-        self.state.average.update(progress.step)
-        return rate
 
     def validate(self, keep: KeepWeights) -> bool:
         """Score the averaged weights and keep them if they are the best so far; False if they are not finite."""
@@ -327,18 +316,11 @@ class Trainer:
         progress, settings = self.progress, self.settings
         if not settings.cooldown or progress.cooldown_until or not (reason := cooldown_reason(progress, settings)):
             return False
-        if reason == patience_exhausted(progress, settings) and self._return_to_best():
-            reason = f"{reason}: back to step {self.progress.step:,}"
+        if reason == patience_exhausted(progress, settings) and self.load(partial(load_best, now=progress)):
+            self._carry_over(progress, *SPENT, *RATE, "validations_without_improvement")
+            reason = f"{reason}: back to step {self.progress.step:,}"  # the steps after the last improvement overfitted
         steps = start_cooldown(self.progress, settings)
         self._log(f"{reason}: cooldown over {steps:,} steps")
-        return True
-
-    def _return_to_best(self) -> bool:
-        """Return to the checkpoint of the last validation that improved: the steps after it overfitted."""
-        now = self.progress
-        if not self.load(partial(load_best, now=now)):
-            return False
-        self._carry_over(now, *SPENT, *RATE, "validations_without_improvement")
         return True
 
     def _carry_over(self, now: TrainingProgress, *names: str) -> None:
