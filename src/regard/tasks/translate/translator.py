@@ -22,8 +22,8 @@ import torch
 from regard import plugins
 from regard.config import SearchSettings
 from regard.data.batches import in_batches, make_sources
-from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.beam import SearchTree, SearchTreeRecorder
+from regard.decoding.hypothesis import Hypothesis
 from regard.errors import RegardError, RunError, SettingsError
 from regard.models.base import Seq2Seq
 from regard.run import CARD, open_together
