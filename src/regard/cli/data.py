@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 from regard.config import Corpus
 from regard.config.recipe import describe
@@ -133,7 +133,7 @@ def _run_clean(options: argparse.Namespace) -> int:
             if found
         }
         counts = {"read": report.read, "kept": report.kept, "removed": report.removed}
-        _print_json({**counts, "examples": examples, **_written(outputs, writer.flattened)})
+        _print_json(counts | {"examples": examples}, outputs, writer.flattened)
     else:
         show_report(report, _title(options))
         show_written(outputs, writer.flattened)
@@ -157,7 +157,7 @@ def _run_split(options: argparse.Namespace) -> int:
     flattened = sum(writer.flattened for writer in writers.values())
     if options.json:
         answer = {name: getattr(split, name) for name in ("sizes", "wanted", "components", "largest")}
-        _print_json(answer | _written(outputs, flattened))
+        _print_json(answer, outputs, flattened)
     else:
         show_split(split, _title(options))
         show_written(outputs, flattened)
@@ -192,12 +192,9 @@ def _title(options: argparse.Namespace) -> str:
     return " | ".join(Path(name).name for name in (options.source, options.target) if name)
 
 
-def _written(outputs: Sequence[Path], flattened: int) -> dict[str, object]:
-    return {"flattened": flattened, "outputs": [str(path) for path in outputs]}
-
-
-def _print_json(answer: object) -> None:
-    print(json.dumps(answer, ensure_ascii=False, indent=2))
+def _print_json(answer: Mapping[str, Any], outputs: Sequence[Path] | None = None, flattened: int = 0) -> None:
+    written = {} if outputs is None else {"flattened": flattened, "outputs": [str(path) for path in outputs]}
+    print(json.dumps({**answer, **written}, ensure_ascii=False, indent=2))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

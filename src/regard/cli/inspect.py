@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from types import ModuleType
 
 from regard.errors import SettingsError
 from regard.files import write_atomically
@@ -64,7 +63,14 @@ def run(options: argparse.Namespace) -> int:
         if getattr(options, name) and name not in content.OPTIONS:
             raise SettingsError(f"--{name} {purpose}; {opened.folder} is a run of the task {task}: leave it out")
     if options.measure:
-        return _measure(content, opened, options)
+        if options.sentence:
+            raise SettingsError("--measure looks at many sentences; leave out the text")
+        if options.sentences < FEWEST:
+            raise SettingsError(f"--sentences must be at least {FEWEST}: fewer cannot distinguish the methods")
+        with status() as log:
+            found = content.measure(opened, options.pairs, options.sentences, log)
+        print(json.dumps(found.as_dict(), ensure_ascii=False) if options.json else found)
+        return 0
     if not (options.sentence or "").strip():
         hint = ", or --measure" if "measure" in content.OPTIONS else ""
         raise SettingsError(f"there is no text to look at; give one{hint}")
@@ -81,17 +87,6 @@ def run(options: argparse.Namespace) -> int:
     write_atomically(out, render_page(content.PAGE, data).encode())
     print(content.summary(data))
     print(f"\nOpen {out} in a browser ({out.stat().st_size / 1e6:.1f} MB, needs no network).")
-    return 0
-
-
-def _measure(content: ModuleType, opened: Run, options: argparse.Namespace) -> int:
-    if options.sentence:
-        raise SettingsError("--measure looks at many sentences; leave out the text")
-    if options.sentences < FEWEST:
-        raise SettingsError(f"--sentences must be at least {FEWEST}: fewer cannot distinguish the methods")
-    with status() as log:
-        found = content.measure(opened, options.pairs, options.sentences, log)
-    print(json.dumps(found.as_dict(), ensure_ascii=False) if options.json else found)
     return 0
 
 

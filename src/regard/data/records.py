@@ -189,11 +189,19 @@ class Parse:
 
 def read_conllu(path: str | Path) -> Iterator[Parse]:
     """The sentences of a file, in order. Their texts are joined from their words and normalised as for tokenizers."""
+    return (_parse_sentence(rows, path) for rows in read_conllu_rows(path))
+
+
+def read_conllu_rows(path: str | Path) -> Iterator[list[tuple[int, list[str]]]]:
+    """Line number and columns of each row, sentence by sentence, without comments."""
     rows = ((number, line.split("\t")) for number, line in enumerate(read_lines(path), 1))
     for is_sentence, group in groupby(rows, key=lambda row: bool(row[1][0].strip())):
         words = [(line, fields) for line, fields in group if not fields[0].startswith("#")] if is_sentence else []
+        for line, fields in words:
+            if len(fields) != FIELDS:
+                raise CorpusError(path, f"{len(fields)} columns between tabs, not the {FIELDS} of CoNLL-U", line=line)
         if words:
-            yield _parse_sentence(words, path)
+            yield words
 
 
 def _parse_sentence(rows: list[tuple[int, list[str]]], path: str | Path) -> Parse:
@@ -203,8 +211,6 @@ def _parse_sentence(rows: list[tuple[int, list[str]]], path: str | Path) -> Pars
     places: dict[str, int] = {}
     arcs: list[tuple[int, str, str, str]] = []
     for line, fields in rows:
-        if len(fields) != FIELDS:
-            raise CorpusError(path, f"{len(fields)} columns between tabs, not the {FIELDS} of CoNLL-U", line=line)
         if "." in fields[ID]:  # an empty node: a word that is not in the text
             continue
         first, _, last = fields[ID].partition("-")

@@ -77,6 +77,7 @@ MARKDOWN = {
         "Title\n=====\n\nWhen?\n-----\nAt six.\n\nWhere?\n---\nHere.",
         [("When?", "At six."), ("Where?", "Here.")],
     ),
+    "underlined, with a number sign": ("#1 Opening\n==========\nAt six.", [("#1 Opening", "At six.")]),
     "code": ("## How?\n```\n# no heading\n**nor this?**\n```\n", [("How?", "```\n# no heading\n**nor this?**\n```")]),
     "front matter": ("---\ntitle: x\n---\n## When?\nNow.", [("When?", "Now.")]),
     "marks": ("## 1. `When` do *you* [open](x.html)? ##\nNow.", [("When do you open?", "Now.")]),

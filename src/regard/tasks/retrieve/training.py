@@ -20,14 +20,7 @@ from regard.errors import RunError, SettingsError
 from regard.layers.dropout import Rows
 from regard.models.base import Network
 from regard.run import Run
-from regard.tasks.dataset import (
-    HELD_OUT,
-    StreamTrainUnit,
-    learn_tokenizer,
-    new_store,
-    open_store_folder,
-    read_held_out,
-)
+from regard.tasks.dataset import HELD_OUT, StreamTrainUnit, learn_tokenizer, new_store, open_store_folder, read_held_out
 from regard.tasks.retrieve import RetrieveSettings
 from regard.tasks.retrieve.data import (
     KNOWLEDGE,

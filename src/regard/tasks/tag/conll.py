@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.config import Corpus
-from regard.data.records import read_objects
+from regard.data.records import FIELDS, read_conllu_rows, read_objects
 from regard.errors import CorpusError
 from regard.files import read_lines, split_suffix
 
@@ -31,7 +31,6 @@ DOCUMENT = "-DOCSTART-"
 """First column of a line that starts a document; it is not a word."""
 UPOS = 3
 """Column of CoNLL-U with the universal part of speech."""
-FIELDS = 10
 _SEPARATORS = " \t\n\r"
 _SEPARATOR_RUN = re.compile(f"[{_SEPARATORS}]+")
 _COLUMN = re.compile(r"[^ \t]+")  # other spaces, such as a no-break space, belong to words
@@ -131,15 +130,8 @@ def _read_conllu(path: Path, column: int) -> Iterator[TaggedSentence]:
     """Syntactic words: contractions such as "du" are read as their parts, empty nodes are left out."""
     if column > FIELDS:
         raise CorpusError(path, f"CoNLL-U has {FIELDS} columns, so tag.column cannot be {column}")
-    numbered = ((number, line.split("\t")) for number, line in enumerate(read_lines(path), 1))
-    for has_words, rows in groupby(numbered, key=lambda row: bool(row[1][0].strip())):
-        words = []
-        for number, fields in rows if has_words else ():
-            if not fields[0].startswith("#") and len(fields) != FIELDS:
-                problem = f"{len(fields)} columns between tabs, not the {FIELDS} of CoNLL-U"
-                raise CorpusError(path, problem, line=number)
-            if fields[0].isdecimal():
-                words.append(fields)
+    for rows in read_conllu_rows(path):
+        words = [fields for _, fields in rows if fields[0].isdecimal()]
         if words:
             yield TaggedSentence(tuple(word[1] for word in words), tuple(word[column - 1] for word in words))
 

@@ -59,9 +59,13 @@ def score_tags(
     `scheme` is that of the run, because a small part may have no span at all. `probabilities`: of the given labels.
     """
     marks_spans = scheme != "plain"
+
+    def find(tags: Sequence[str]) -> list[Span]:
+        return find_spans(tags) if marks_spans else [Span(tag, place, place + 1) for place, tag in enumerate(tags)]
+
     hits, found, wanted = Counter[str](), Counter[str](), Counter[str]()
     for one, other in zip(right, given, strict=True):
-        spans, others = (set(find_spans(tags) if marks_spans else _single(tags)) for tags in (one, other))
+        spans, others = (set(find(tags)) for tags in (one, other))
         for counter, part in ((hits, spans & others), (found, others), (wanted, spans)):
             counter.update(span.type for span in part)
     by_label = {name: _figures(hits[name], found[name], wanted[name]) for name in sorted(found | wanted)}
@@ -91,11 +95,6 @@ def score_tags(
 def type_of(label: str) -> str:
     """The type of the span of a label: NP for B-NP and I-NP."""
     return OUTSIDE if label == OUTSIDE else label.partition("-")[2] or label
-
-
-def _single(labels: Sequence[str]) -> list[Span]:
-    """Plain labels as spans of one word each."""
-    return [Span(label, place, place + 1) for place, label in enumerate(labels)]
 
 
 def _figures(hits: int, found: int, wanted: int) -> dict[str, float]:
