@@ -28,8 +28,8 @@ from pathlib import Path
 from multi30k import BATCH_TOKENS, OUT, SEED, WORDS, Encoded, add_folder, check_folder
 from peers import joey
 from peers.environment import peer_python
-from regard.tasks.translate.plan import BFLOAT16_PAYS
 from regard.training.device import measure_machine
+from regard.training.plan import BFLOAT16_PAYS
 
 WARM = 10  # steps before the first turn
 PEERS = Path(__file__).parent / "peers"

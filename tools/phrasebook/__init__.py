@@ -17,8 +17,8 @@ __all__ = ["Phrase", "Phrasebook", "Roles", "content_words", "count_pairs", "pac
 def phrasebook(seed: int = 1, train: int = 24_000, valid: int = 500, test: int = 1_000) -> Phrasebook:
     """Three parts that share no sentence on either side, the same for a seed on every machine.
 
-    The training part opens with the sentences of the lectures. Each sentence of the test part brings together two words
-    that no other part does; all its words are in the training part, unless that is too small to hold them.
+    The training part begins with the sentences of the lectures. Each sentence of the test part combines two words that
+    no other part combines; all its words are in the training part, unless that is too small.
     """
     from tools.phrasebook.corpus import build
 

@@ -1,9 +1,9 @@
 """The adjectives: English, Italian, and the tags of the nouns that each can describe.
 
-One adjective a line: `english | italian | tags`. Besides the tags of nouns, `before` puts the Italian one before its
-noun, `absolute` ones take no very or too, `attribute` ones only stand beside the noun, and after to be people have
-`mood` ones (which pass) and `trait` ones (which do not); animals can be `weary` ones. An `excuse` explains
-why somebody did not do something.
+One adjective per line: `english | italian | tags`. Besides the tags of nouns: `before` places the Italian adjective
+before its noun; `absolute` adjectives take no very or too; `attribute` adjectives are used only beside a noun; after to
+be, people can have `mood` adjectives (temporary) and `trait` adjectives (permanent), and animals can have `weary` ones.
+An `excuse` explains why somebody did not do something.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Adjective:
 
     @property
     def before(self) -> bool:
-        """Whether Italian puts it before the noun."""
+        """Whether Italian places it before the noun."""
         return "before" in self.tags
 
     @property
@@ -127,7 +127,7 @@ class Adjective:
 
     @property
     def gradable(self) -> bool:
-        """Whether very and too go with it."""
+        """Whether it can follow very and too."""
         return "absolute" not in self.tags
 
 

@@ -1,4 +1,4 @@
-"""Clauses in which somebody or something is: tired, a doctor, hungry, on the table, there, or liked."""
+"""Clauses with to be: somebody or something is tired, a doctor, hungry, on the table, there, or liked."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def qualities(adjectives: tuple[Adjective, ...]) -> Choices[Details]:
 
 
 def people_are() -> Choices[Clause]:
-    """People are in a mood, have a nature or a trade, are somewhere, are hungry."""
+    """People have a mood, a trait or a profession, are somewhere, are hungry."""
     trades: list[Details] = [(Trade(noun),) for noun in nouns_with(_tags("trade", "peer"))]
     somewhere: list[Details] = [(place.at,) for place in circumstances() if place.tags & _tags("go", "living")]
     moods, traits = qualities(adjectives_with("mood")), qualities(adjectives_with("trait"))
@@ -111,7 +111,7 @@ def _the(*tags: str) -> Of[NounPhrase]:
 
 
 def _spots() -> Choices[Details]:
-    """Where small things lie."""
+    """Places of small things."""
     return Either(
         (3, _located(Of([_ON, _UNDER]), _the("surface"))), (2, _located(only(_IN), _the("container", "luggage")))
     )

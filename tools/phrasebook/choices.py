@@ -1,4 +1,4 @@
-"""Finite sets that can be counted without being listed, walked through, and drawn from: what the grammar is made of."""
+"""Finite sets that can be counted without listing them, iterated over and sampled: the grammar is built of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Choices(Protocol[T_co]):
 
 
 class Of(Generic[T]):
-    """The members are listed; each is as likely as the others."""
+    """A list of members, all equally likely."""
 
     def __init__(self, members: Sequence[T]):
         self.members = members
@@ -79,5 +79,5 @@ def only(member: T) -> Of[T]:
 
 
 def evenly(parts: Sequence[Choices[T]]) -> Either[T]:
-    """Either of sets that are all as likely."""
+    """The union of sets that are equally likely."""
     return Either(*((1, choices) for choices in parts))

@@ -1,6 +1,6 @@
-"""Which words a sentence brings together, and which of these pairs are kept for the test.
+"""Which words a sentence combines, and which of these pairs are reserved for the test part.
 
-A pair is kept by its name alone, so that it is the same one whatever the seed and the size of the corpus.
+Whether a pair is reserved depends only on its name, not on the seed or the size of the corpus.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ONE_IN = 20
 
 
 def combinations(sentence: Sentence) -> tuple[str, ...]:
-    """The pairs of content words that stand together, as "eat+apple", "apple+red", "Maria+eat"."""
+    """The pairs of content words that are combined, as "eat+apple", "apple+red", "Maria+eat"."""
     if isinstance(sentence, Because):
         return (*_of_clause(sentence.main), *_of_clause(sentence.reason))
     return tuple(_of_clause(sentence))
@@ -38,7 +38,7 @@ def combinations(sentence: Sentence) -> tuple[str, ...]:
 
 @functools.cache
 def is_held_out(combination: str) -> bool:
-    """Whether the pair is kept for the test."""
+    """Whether the pair is reserved for the test part."""
     return zlib.crc32(combination.encode()) % _ONE_IN == 0
 
 
@@ -62,7 +62,7 @@ def _of_clause(clause: Clause) -> Iterator[str]:
 
 
 def _heads(thing: Subject | Object | None) -> list[str]:
-    """The content words that stand for somebody or something; pronouns are none."""
+    """The content words that name a person or a thing; pronouns are not among them."""
     if isinstance(thing, NounPhrase):
         return [thing.noun.english]
     if isinstance(thing, Name):

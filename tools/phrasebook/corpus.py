@@ -34,7 +34,7 @@ class _Draft(NamedTuple):
 
 
 def make_phrase(sentence: Sentence, stop: bool = True, contracted: bool = True) -> Phrase:
-    """Say a sentence in both languages: with a full stop or without (questions always have their mark)."""
+    """Write a sentence in both languages, with or without a full stop (questions always have a question mark)."""
     return _say(sentence, combinations(sentence), stop, contracted).phrase
 
 
@@ -61,7 +61,7 @@ def _roles(tokens: list[Token]) -> Roles:
 
 
 def lecture_phrases() -> tuple[Phrase, ...]:
-    """The sentences of the lectures, word for word; they open the training part."""
+    """The sentences of the lectures, word for word; the training part begins with them."""
     animal, street = NounPhrase(noun("animal"), "the"), NounPhrase(noun("street"), "the")
     crossing = Clause(animal, thing_verb("cross"), street, shape=Shape("past", negated=True))
     tired, wide = (Quality(adjective(name), "too") for name in ("tired", "wide"))
@@ -97,7 +97,7 @@ def build(seed: int, train: int, valid: int, test: int) -> Phrasebook:
 
 
 def _draw(rng: Random, seen: set[str], ordinary_size: int, novel_size: int) -> tuple[list[_Draft], list[_Draft]]:
-    """So many sentences without a combination that is kept for the test, and so many with one."""
+    """The given number of sentences without a combination reserved for the test, and the given number with one."""
     sentences = grammar()
     ordinary: list[_Draft] = []
     novel: list[_Draft] = []
@@ -117,5 +117,5 @@ def _draw(rng: Random, seen: set[str], ordinary_size: int, novel_size: int) -> t
 
 
 def _bare(target: str) -> str:
-    """A full stop alone does not make another sentence."""
+    """The words without a full stop: sentences that differ only in it count as the same."""
     return target.rstrip(".")

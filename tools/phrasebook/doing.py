@@ -57,7 +57,7 @@ def clauses(
     details: Choices[Details],
     shaped: Shapes,
 ) -> Choices[Clause]:
-    """Every clause with the verb that can be put together from the parts."""
+    """Every clause with the verb that the parts can form."""
 
     def make(subject: Subject, thing: Object | None, circumstances: Details, shape: Shape) -> Clause:
         return Clause(subject, verb, thing, circumstances, shape)
@@ -155,7 +155,7 @@ def _done_with_people(verb: Verb) -> Choices[Clause]:
 
 
 def _done_with_pronoun(verb: Verb, pronoun: Pronoun) -> Choices[Clause]:
-    """Him, her and them are somebody else; of I and me, we and us, only one stands in a sentence."""
+    """Him, her and them are other people; a sentence has only one of I and me, and of we and us."""
     person = pronoun.features.person
     named: Choices[Subject] = Either((3, everybody()), (1, couples()), (2, kin()), (2, roles()))
 
@@ -173,7 +173,7 @@ def done_alone() -> Choices[Clause]:
 
 
 def done_as_they_say() -> Choices[Clause]:
-    """Somebody does what an idiom says."""
+    """Clauses with an idiom as the verb."""
     return evenly([_done_without(verb, rest) for verb, rest in idioms()])
 
 

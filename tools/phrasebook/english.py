@@ -77,7 +77,7 @@ def _question_word(clause: Clause, key: str) -> list[Token]:
 
 
 def _negate(auxiliary: Token, key: str, contracted: bool) -> tuple[Token, list[Token]]:
-    """The auxiliary with n't in it, or with "not" to follow."""
+    """The auxiliary with n't, or followed by "not"."""
     text, marks, roles = auxiliary
     negated = (*marks, key + "not")
     if contracted and text != "am":
@@ -88,7 +88,7 @@ def _negate(auxiliary: Token, key: str, contracted: bool) -> tuple[Token, list[T
 
 
 def _lean(subject: list[Token], auxiliary: Token) -> tuple[list[Token], Token | None]:
-    """A pronoun with its auxiliary leaning on it, where English has such a form: "I'm", "they'll"."""
+    """A pronoun contracted with its auxiliary, if English has such a form: "I'm", "they'll"."""
     clitic = _PRONOUN_CLITICS.get(auxiliary.text)
     if clitic is None:
         return subject, auxiliary
@@ -128,7 +128,7 @@ def _verb(clause: Clause, key: str) -> tuple[Token | None, list[Token]]:
 def _simple(
     verb: str, clause: Clause, who: Features, finite: tuple[str, ...], lexical: tuple[str, ...]
 ) -> tuple[Token | None, list[Token]]:
-    """The simple present or past, with do where it is denied or asked."""
+    """The simple present or past, with do in negations and questions."""
     shape = clause.shape
     in_past, third = shape.tense == "past", who.person == 3 and not who.plural
     if shape.negated or shape.question not in ("", "who"):
@@ -189,7 +189,7 @@ def _complements(clause: Clause, key: str) -> list[Token]:
 
 
 def _owned(phrase: NounPhrase, owner: Features) -> NounPhrase:
-    """What one does to oneself, with whose it is; several people have several faces, though Italian counts one each."""
+    """The object of a reflexive verb with its possessive; plural for several people, where Italian has the singular."""
     if owner.person == 3:
         whose = "their" if owner.plural else "her" if owner.feminine else "his"
     elif owner.person == 2:

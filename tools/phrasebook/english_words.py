@@ -66,5 +66,5 @@ def ing(verb: str) -> str:
 
 
 def indefinite(following: str) -> str:
-    """A or an, by the letter that follows; none of the phrasebook's words is spelled otherwise than it sounds."""
+    """A or an, by the letter that follows; this is correct for all words of the phrasebook."""
     return "an" if following[0].lower() in "aeiou" else "a"

@@ -13,7 +13,7 @@ from tools.phrasebook.reasons import reasons
 
 @functools.cache
 def grammar() -> Choices[Sentence]:
-    """All that can be said, each kind of sentence as often as its weight tells."""
+    """All sentences; each kind is as frequent as its weight."""
     return Either(
         (34, things_done()),
         (10, people_met()),

@@ -91,7 +91,7 @@ def _clause(clause: Clause, key: str) -> list[Token]:
 
 
 def _drops_subject(clause: Clause) -> bool:
-    """A pronoun is dropped, but kept where essere says in a statement what somebody is: "Io sono alla moda"."""
+    """A pronoun is dropped, except in statements with essere about what somebody is: "Io sono alla moda"."""
     if not isinstance(clause.subject, Pronoun):
         return isinstance(clause.subject, (Anaphor, There))
     says_what = clause.verb is BE and any(isinstance(detail, (Quality, Trade)) for detail in clause.details)
@@ -112,7 +112,7 @@ def _subject(subject: Subject, key: str) -> list[Token]:
 
 
 def _liking(clause: Clause, key: str) -> list[Token]:
-    """Piacere turns things round: what is liked is the subject, who likes it stands in the dative, before the verb."""
+    """With piacere, the liked thing is the subject, and the person who likes it is in the dative, before the verb."""
     who, liked = clause.subject, clause.object
     assert isinstance(liked, NounPhrase), "only things are liked"
     clitic: list[Token] = []
@@ -131,7 +131,7 @@ def _liking(clause: Clause, key: str) -> list[Token]:
 
 
 def _verb(clause: Clause, key: str, dropped: Marks) -> list[Token]:
-    """The verb with everything that clings to it; it also carries the marks of a dropped subject."""
+    """The verb with its clitics; it also has the marks of a dropped subject."""
     who = features(clause.subject)
     clitics: list[Token] = []
     if isinstance(clause.subject, There):
@@ -254,7 +254,7 @@ def _nominal(
     negative: bool = False,
     preposition: tuple[str, Marks] | None = None,
 ) -> list[Token]:
-    """A name or a noun phrase after its preposition, if there is one; without marks of its own it takes the noun's."""
+    """A name or a noun phrase after its preposition, if any; without its own marks it takes those of the noun."""
     if isinstance(phrase, NounPhrase):
         return _noun_phrase(phrase, key, roles, negative, preposition)
     name = Token(phrase.text, (key,), roles)
@@ -285,7 +285,7 @@ def _noun_phrase(
 def _lead(
     article: str, preposition: tuple[str, Marks] | None, article_marks: Marks, key: str, roles: str
 ) -> list[Token]:
-    """Preposition and definite article, contracted where Italian does so; either may be missing."""
+    """Preposition and definite article, contracted if Italian does so; either may be missing."""
     if preposition is None:
         return [Token(article, article_marks, roles)] if article else []
     word, marks = preposition

@@ -12,7 +12,7 @@ _IMPURE = re.compile(r"s[^aeiouhàèéìòù]|z|ps|pn|gn|x|y", re.IGNORECASE)
 
 @functools.cache
 def onset(word: str) -> str:
-    """How a word begins, as far as the word before it cares: "vowel", "impure" or "plain"."""
+    """How a word begins, which determines the form of the word before it: "vowel", "impure" or "plain"."""
     if _VOWEL.match(word):
         return "vowel"
     return "impure" if _IMPURE.match(word) else "plain"
@@ -35,7 +35,7 @@ def indefinite(following: str, feminine: bool) -> str:
 
 
 def euphonic(word: str, following: str) -> str:
-    """A and e take a d before their own vowel: ad Anna, ed Elena."""
+    """A and e become ad and ed before the same vowel: ad Anna, ed Elena."""
     return word + "d" if word in ("a", "e") and following[0].lower() == word else word
 
 
@@ -53,9 +53,9 @@ def contract(preposition: str, article: str) -> list[str]:
 
 
 def like_article(stem: str, following: str, feminine: bool, plural: bool) -> str:
-    """Words that end as the article does: quel ragazzo, quell'uomo, quegli zii, quelle case; bel, bell', bei, begli.
+    """Words that end like the article: quel ragazzo, quell'uomo, quegli zii, quelle case; bel, bell', bei, begli.
 
-    In the feminine only the demonstrative elides as a rule (quell'amica, but bella amica); `stem` tells which it is.
+    In the feminine only the demonstrative elides as a rule (quell'amica, but bella amica); `stem` says which it is.
     """
     if feminine and (plural or stem == "be" or onset(following) != "vowel"):
         return stem + ("lle" if plural else "lla")
@@ -64,7 +64,7 @@ def like_article(stem: str, following: str, feminine: bool, plural: bool) -> str
 
 
 def good(following: str, feminine: bool, plural: bool) -> str:
-    """Buono before its noun is cut as the indefinite article is: buon vino, buono spettacolo, buona torta."""
+    """Buono before its noun is shortened like the indefinite article: buon vino, buono spettacolo, buona torta."""
     if not feminine and not plural:
         return "buono" if onset(following) == "impure" else "buon"
     return inflect("buono", feminine, plural)
@@ -75,7 +75,7 @@ _IRREGULAR_POSSESSIVES = {"mio": "miei", "tuo": "tuoi", "suo": "suoi"}
 
 
 def possessive(english: str, feminine: bool, plural: bool) -> str:
-    """The possessive that renders an English one, agreeing with what is possessed: mio, mia, miei, mie."""
+    """The Italian possessive for an English one; it agrees with the possessed noun: mio, mia, miei, mie."""
     word = _POSSESSIVES[english]
     if word == "loro":
         return word

@@ -1,4 +1,4 @@
-"""What a sentence says, before either language says it. Both sides of a pair are written from one of these."""
+"""The meaning of a sentence, independent of the language. Both sides of a pair are written from it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Couple:
 
 @dataclass(frozen=True, slots=True)
 class NounPhrase:
-    """A noun with what stands around it."""
+    """A noun with its determiner and adjectives."""
 
     noun: Noun
     determiner: str
@@ -91,7 +91,7 @@ class There:
 
 @dataclass(frozen=True, slots=True)
 class Anaphor:
-    """The pronoun that takes up somebody or something just named: "because it was too tired"."""
+    """A pronoun that refers to a person or thing named before: "because it was too tired"."""
 
     antecedent: Pronoun | Name | Couple | NounPhrase
 
@@ -135,7 +135,7 @@ Object = NounPhrase | Name | Pronoun | Fixed
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a clause is put: when it happens, whether it does, whether one asks."""
+    """The form of a clause: tense, negation, question."""
 
     tense: Tense = "present"
     modal: Modal = ""
@@ -147,13 +147,13 @@ class Shape:
 
     @property
     def negative(self) -> bool:
-        """Whether it denies, be it with "not" or with "never"."""
+        """Whether it is negated, with "not" or with "never"."""
         return self.negated or self.adverb == "never"
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """Somebody does something, somewhere, sometime."""
+    """Subject, verb, object, place and time."""
 
     subject: Subject
     verb: Verb

@@ -1,4 +1,4 @@
-"""What the phrasebook talks about: every noun phrase that it can form."""
+"""Noun phrases: all that the phrasebook can form."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NOT_OWNED = frozenset(
 
 
 class _Countability(NamedTuple):
-    """What the determiners before a noun depend on."""
+    """The property of a noun that its determiners depend on."""
 
     mass: bool
     portion: bool
@@ -52,10 +52,10 @@ def _countability(noun: Noun) -> _Countability:
 
 @functools.cache
 def _determiners(noun: _Countability, policy: str) -> Choices[Determined]:
-    """The determiners that a policy, the verb's or the sentence's, leaves to a noun.
+    """The determiners that a policy of the verb or the sentence allows for a noun.
 
     "bare" takes none, "counted" takes numbers, "own" what belongs to the subject, "general" a kind of things. "one"
-    takes a single known thing, "the" known things, "known" also owned ones, "new" things not heard of yet, "plain"
+    takes a single known thing, "the" known things, "known" also owned ones, "new" things not mentioned before, "plain"
     known and new ones, "any" all of these, "single" all that are not several.
     """
     if noun.proper or policy == "bare":
@@ -95,7 +95,7 @@ UNDESCRIBED: Of[tuple[Adjective, ...]] = only(())
 
 
 def make_noun_phrase(noun: Noun, determined: Determined, adjectives: tuple[Adjective, ...]) -> NounPhrase:
-    """The parts of a noun phrase, put together."""
+    """A noun phrase from its parts."""
     return NounPhrase(noun, determined.determiner, determined.plural, adjectives)
 
 

@@ -1,9 +1,9 @@
-"""The nouns: English, Italian with gender, and tags that say what each thing can do or undergo.
+"""The nouns: English, Italian with gender, and tags for what each thing can do or what can be done with it.
 
-One noun a line: `english | italian gender | tags`. An irregular English plural follows a slash; `+` joins the masculine
-and the feminine of a trade; gender `x` is masculine in the singular and feminine in the plural. Of the tags, `mass`
-nouns have no plural, `pair` nouns no singular, `proper` ones no article, and a `portion` names its kind in the singular
-("I like pizza"); the others are the semantic classes that verbs and adjectives ask for.
+One noun per line: `english | italian gender | tags`. An irregular English plural follows a slash; `+` joins the
+masculine and the feminine of a trade; gender `x` is masculine in the singular and feminine in the plural. Of the tags,
+`mass` nouns have no plural, `pair` nouns no singular, `proper` ones no article, and a `portion` names its kind in the
+singular ("I like pizza"); the others are the semantic classes that verbs and adjectives require.
 """
 
 from __future__ import annotations
@@ -292,7 +292,7 @@ class Noun:
 
     @property
     def human(self) -> bool:
-        """Whether English says he or she of it."""
+        """Whether English uses he or she for it."""
         return not self.tags.isdisjoint(("kin", "companion", "role"))
 
 

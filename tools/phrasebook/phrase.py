@@ -1,4 +1,4 @@
-"""What the grammar writes: the packaged phrases, and what the choice of the parts needs to know of them."""
+"""Phrases: the sentence pairs that the grammar writes, with what is needed to choose their part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Phrases that are rendered as a whole: names, idioms, places and manners, times. Numbers after a slash align words."""
+"""Phrases that are translated as a whole: names, idioms, places, manners, times. Numbers after a slash align words."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class Circumstance(NamedTuple):
 
     @property
     def is_place(self) -> bool:
-        """Whether it says where (at the station), not how (early)."""
+        """Whether it is a place (at the station), not a manner (early)."""
         return len(self.at.italian) > 1
 
 

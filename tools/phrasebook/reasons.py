@@ -1,4 +1,4 @@
-"""Sentences with a reason, in which a pronoun takes up somebody or something that was just named.
+"""Sentences with a reason, in which a pronoun refers to a person or thing named before.
 
 "The animal didn't cross the street because it was too tired" and "... because it was too wide" differ in Italian by
 more than their last word: stanco is the animal, larga the street.
@@ -59,7 +59,7 @@ def _reason(
     thing: Fixed | None = None,
     quality: Quality | None = None,
 ) -> Because:
-    """The reason is told in the past if the clause is, else in the present."""
+    """The reason is in the past tense if the clause is, otherwise in the present."""
     shape = Shape("past" if main.shape.tense == "past" else "present")
     return Because(main, Clause(Anaphor(antecedent), verb, thing, (quality,) if quality else (), shape))
 
@@ -84,7 +84,7 @@ def _faults(noun: Noun, names: str) -> Of[Adjective]:
 
 
 def _crossing() -> Choices[Because]:
-    """An animal does not cross: it is too tired, or the street is too wide. Only the adjective tells which."""
+    """An animal does not cross: it is too tired, or the street is too wide. Only the adjective shows which."""
     cross = thing_verb("cross")
     animals = anyhow(phrases_with(frozenset(("animal",)), "one", described=False))
 
@@ -118,7 +118,7 @@ def _staying_in() -> Choices[Because]:
 
 
 def _refusing() -> Choices[Because]:
-    """Somebody does not buy, eat or read something because of a fault of it."""
+    """Somebody does not buy, eat or read something because something is wrong with it."""
     return evenly([_refusals(thing_verb(verb), tags, faults) for verb, (tags, faults) in _REFUSED.items()])
 
 

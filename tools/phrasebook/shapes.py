@@ -1,4 +1,4 @@
-"""How a clause may be put, by what its verb tells: which tense, denial, question, adverb and time go together."""
+"""Forms of a clause by the kind of its verb: which tense, negation, question, adverb and time go together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tools.phrasebook.verbs import Verb
 
 
 class Shapes(NamedTuple):
-    """The ways to tell and to ask something, and which share is asked."""
+    """The forms of statements and of questions, and the share of questions."""
 
     told: Choices[Shape]
     asked: Choices[Shape]
@@ -32,7 +32,7 @@ def _times(tense: Tense) -> tuple[Fixed, ...]:
 
 
 def _tell(tense: Tense, moments: Sequence[Fixed], always_timed: bool = False) -> Either[Shape]:
-    """Statements in a tense, some denied, some with a time at the end or at the beginning."""
+    """Statements in a tense, some negated, some with a time at the end or at the beginning."""
     said = Of([] if always_timed else [Shape(tense)])
     denied = Of([] if tense == "used to" else [Shape(tense, negated=True)])
     last = Of([Shape(tense, time=time) for time in moments])
@@ -71,10 +71,10 @@ def _repeat() -> Of[Shape]:
 
 
 def aspect(verb: Verb) -> str:
-    """What the verb tells: an "event", or another kind that its behaviour names.
+    """The kind of the verb: an "event", or another kind given by its behaviour.
 
-    An "event in one form" is an event whose English present and past look alike ("I read"): only a time tells them
-    apart, so it is never told without one.
+    An "event in one form" is an event whose English present and past look alike ("I read"): only a time
+    distinguishes them, so there is always one.
     """
     for kind in ("state", "point", "accident", "perception", "lasting", "long"):
         if verb.is_a(kind):
@@ -85,10 +85,11 @@ def aspect(verb: Verb) -> str:
 
 @functools.cache
 def shapes(kind: str, willing: bool = True, asks_when: bool = True) -> Shapes:
-    """The ways to put a clause.
+    """The forms of a clause.
 
-    What is not `willing` (a train, a dog) neither wants nor must. `asks_when` is for clauses with no second person in
-    them: a subject after the verb could be taken for that person ("Quando incontra Anna Luca?").
+    Subjects that are not `willing` (a train, a dog) have no forms with want or must. `asks_when` is for
+    clauses without a second person: a subject after the verb could be taken for that person ("Quando incontra Anna
+    Luca?").
     """
     if kind in _OTHERS:
         told, asked = _OTHERS[kind]()
@@ -190,7 +191,7 @@ def trait_shapes() -> Shapes:
 
 @functools.cache
 def counted_shapes() -> Shapes:
-    """The ways to say that there are so many: not how to deny it, which leaves open how many there are."""
+    """The forms of a clause with a number of things; never negated, because that leaves the number open."""
     return Shapes(Of([Shape("present"), Shape("past")]), _ask("yes/no", ("present", "past")), questions=0.2)
 
 
@@ -202,7 +203,7 @@ def nature_shapes() -> Shapes:
 
 @functools.cache
 def liking_shapes(in_general: bool) -> Shapes:
-    """The ways to like: a thing in general is liked for long, one thing when it is met."""
+    """The forms of liking: things in general for a long time, a single thing at one time."""
     if in_general:
         told = Either((6, _tell("present", ())), (1, _tell("used to", ())))
         return Shapes(told, Either((3, _ask("yes/no", ("present",))), (1, _ask("why", ("present",)))), questions=0.2)

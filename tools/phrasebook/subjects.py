@@ -1,4 +1,4 @@
-"""Who the phrasebook talks about: every person, and everything else that can be a subject."""
+"""Subjects: every person, and everything else that can be a subject."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tools.phrasebook.phrases import Name, names
 
 
 class Subjects(NamedTuple):
-    """Who can be told of, and who can be asked about: nobody asks whether he himself is thirsty."""
+    """Subjects of statements, and subjects of questions: nobody asks "Am I thirsty?"."""
 
     told: Choices[Subject]
     asked: Choices[Subject]
 
 
 def anyhow(subjects: Choices[Subject]) -> Subjects:
-    """Subjects that are told of and asked about alike."""
+    """The same subjects for statements and questions."""
     return Subjects(subjects, subjects)
 
 
@@ -52,7 +52,7 @@ def _single_descriptions(noun: Noun) -> Of[tuple[Adjective, ...]]:
 
 @functools.cache
 def companions() -> Choices[NounPhrase]:
-    """Friends, colleagues, neighbours: those whom others meet; they are never the subject."""
+    """Friends, colleagues, neighbours: people whom others meet; they are never the subject."""
 
     def companion(noun: Noun) -> Choices[NounPhrase]:
         number = Either((1, one(*POSSESSIVES)), (1, many(*POSSESSIVES)))
@@ -71,7 +71,7 @@ def roles() -> Choices[NounPhrase]:
 
 @functools.cache
 def couples() -> Of[Couple]:
-    """A few pairs of people: a woman and a man, or two women (of whom Italian speaks otherwise)."""
+    """A few pairs of people: a woman and a man, or two women (feminine plural in Italian)."""
     mixed, women = itertools.pairwise(names()[:10]), itertools.pairwise(names()[:10:2])
     return Of([Couple(first, second) for first, second in (*mixed, *women)])
 
@@ -112,10 +112,10 @@ def strangers() -> Subjects:
 
 
 def who() -> Subjects:
-    """The one who is asked for."""
+    """The subject of a question with who."""
     return anyhow(only(Who()))
 
 
 def creatures(tags: Sequence[str]) -> Subjects:
-    """Animals and vehicles that do something by themselves."""
+    """Animals and vehicles that act by themselves."""
     return anyhow(phrases_with(frozenset(tags), "known"))

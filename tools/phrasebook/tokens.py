@@ -1,4 +1,4 @@
-"""Words that remember what they render, so that the word alignment of a pair follows from how it was written."""
+"""Words with marks of the meaning that they express, from which the word alignment of a pair is derived."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 
 class Token(NamedTuple):
-    """One word of a sentence on its way to the page.
+    """One word of a sentence, with its marks and roles.
 
-    `marks` name the parts of the meaning that the word carries: a verb in the past carries its lexical and its finite
+    `marks` name the parts of the meaning that the word expresses: a verb in the past has its lexical and its finite
     part ("ate"), a contraction its preposition and its article ("nella"). Two words of a pair are aligned when they
     share a mark. `roles` holds "s", "v", "o": the word belongs to the subject, the verb, the object.
     """
@@ -20,7 +20,7 @@ class Token(NamedTuple):
 
 
 class Fixed(NamedTuple):
-    """A phrase that is rendered as a whole: `last/1 week/2` is `la/2 settimana/2 scorsa/1`."""
+    """A phrase that is translated as a whole: `last/1 week/2` is `la/2 settimana/2 scorsa/1`."""
 
     english: tuple[tuple[str, tuple[str, ...]], ...]
     italian: tuple[tuple[str, tuple[str, ...]], ...]
@@ -32,7 +32,7 @@ class Fixed(NamedTuple):
 
 
 def parse_marked(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """`"la/2 settimana/2"` as words with their marks; a word without marks carries "0", and so do all its likes.
+    """`"la/2 settimana/2"` as words with their marks; words without marks all have the mark "0".
 
     An elided word keeps its apostrophe: `d'/1 estate/2`.
     """
@@ -46,7 +46,7 @@ def parse_fixed(english: str, italian: str) -> Fixed:
 
 
 def keyed(marks: tuple[str, ...], key: str) -> tuple[str, ...]:
-    """Marks that are kept apart from those of the rest of the sentence."""
+    """Marks that differ from all others in the sentence."""
     return tuple([key + mark for mark in marks])
 
 
@@ -56,7 +56,7 @@ def render(words: Iterable[tuple[str, tuple[str, ...]]], key: str, roles: str = 
 
 
 def finish(tokens: list[Token], mark: str) -> None:
-    """Give a sentence the capital that begins it and the mark that ends it, if any."""
+    """Capitalise the first word and add the final punctuation mark, if any."""
     text, marks, roles = tokens[0]
     tokens[0] = Token(text[0].upper() + text[1:], marks, roles)
     if mark:

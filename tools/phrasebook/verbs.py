@@ -1,7 +1,7 @@
 """The verbs: English, Italian, what they take as an object, and how they behave.
 
-One verb a line: `english | italian | tags of the objects | behaviour`. Words that belong together carry the same
-number after a slash; without numbers, all words of one side render all of the other. An Italian verb may end in the
+One verb per line: `english | italian | tags of the objects | behaviour`. Words that belong together have the same
+number after a slash; without numbers, all words of one side translate all of the other. An Italian verb may end in the
 preposition that its object takes ("pensare a"); -si makes it reflexive.
 
 Behaviour, by what it is about:
@@ -174,7 +174,7 @@ class Verb:
         return " ".join(text for text, _ in self.english)
 
     def is_a(self, behaviour: str) -> bool:
-        """Whether the verb behaves so."""
+        """Whether the verb has this behaviour."""
         return behaviour in self.behaviour
 
     def listed(self, prefix: str) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
-"""Built-in small talk: conversations between somebody and a friendly program, written by a small grammar.
+"""Built-in small talk: conversations between a user and a friendly program, written by a small grammar.
 
-Somebody tells things (a name, a city, a plan) and asks for them a little later; answers "yes" to a question that stands
-in the turn before; says what the weather is like and wonders about an umbrella. What the program should say depends on
-what was said before, so that a model that reads one turn only must guess.
+The user mentions things (a name, a city, a plan) and asks for them a little later; answers "yes" to a question of the
+turn before; describes the weather and asks about an umbrella. The right reply depends on earlier turns, so a model that
+reads only one turn must guess.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Turns = tuple[str, ...]
 
 
 class Smalltalk(NamedTuple):
-    """Conversations to learn from, to validate on and to test with. The program has every second turn."""
+    """Conversations for training, validation and test. The program has every second turn."""
 
     train: tuple[Turns, ...]
     valid: tuple[Turns, ...]

@@ -1,4 +1,4 @@
-"""How a conversation comes about: greetings, things told, questions about them, talk about this and that."""
+"""The grammar of a conversation: greetings, facts about the user, questions about them, other small talk."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CASUAL = 0.4
 
 
 def write(seed: int, count: int) -> tuple[tuple[str, ...], ...]:
-    """So many conversations, all different."""
+    """The given number of conversations, all different."""
     if count < 0:
         raise SettingsError(f"smalltalk: the number of conversations must not be negative, but is {count}")
     chance = Random(seed)
@@ -33,7 +33,7 @@ def write(seed: int, count: int) -> tuple[tuple[str, ...], ...]:
 
 
 class Conversation:
-    """One conversation in the making."""
+    """One conversation while it is written."""
 
     def __init__(self, chance: Random):
         self._chance = chance
@@ -60,7 +60,7 @@ class Conversation:
         return tuple(self._turns)
 
     def _tell(self) -> None:
-        """Something about oneself; the program may ask back, and be answered."""
+        """The user mentions a fact; the program may ask a question, which the user answers."""
         chance = self._chance
         topic = chance.choice([topic for topic in TOPICS if topic.name not in self._told] or TOPICS)
         value = chance.choice(topic.values)
@@ -77,7 +77,7 @@ class Conversation:
         self._exchange(said, reply.format(x=value))
 
     def _ask(self) -> None:
-        """For something that was told a moment ago, or that never was; or else tell something first."""
+        """The user asks for a fact mentioned before, or never mentioned; or mentions one first."""
         chance = self._chance
         first = len(self._turns) + 1 - REACH
         known = [told for told in self._told.values() if told[2] >= first]

@@ -1,4 +1,4 @@
-"""Talk that needs no memory: what somebody may say at any time, and what the program says to it."""
+"""Small talk that needs no memory: what the user may say at any time, and the replies of the program."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Talk(NamedTuple):
-    """Ways of saying one thing, and replies to it."""
+    """Several wordings of one thing, and replies to it."""
 
     said: tuple[str, ...]
     replies: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What somebody may tell about himself, how the program takes it, and how it is asked for later."""
+"""Facts that the user may mention, the reaction of the program, and later questions about them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tools.smalltalk.values import (
 
 
 class AskBack(NamedTuple):
-    """A question of the program, and what may be said to it, each with the program's reply."""
+    """A question of the program, and possible answers, each with the program's reply."""
 
     question: str
     answers: tuple[tuple[str, str], ...]
 
 
 class Topic(NamedTuple):
-    """One kind of thing to tell; {x} is the thing."""
+    """One kind of fact; {x} is its value."""
 
     name: str
     values: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The things that are told: names, cities, food and so on."""
+"""Values of the facts: names, cities, food and so on."""
 
 from __future__ import annotations
 
