@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -61,7 +62,9 @@ class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line, with the nearest valid name."""
 
     def __init__(self, prog: str, arguments: Sequence[str] = ()):
-        super().__init__(prog=prog, allow_abbrev=False, formatter_class=HelpText)
+        width = min(os.get_terminal_size().columns, 110) if sys.stdout.isatty() else 100
+        formatter = partial(argparse.RawDescriptionHelpFormatter, max_help_position=28, width=width)
+        super().__init__(prog=prog, allow_abbrev=False, formatter_class=formatter)
         self.arguments = list(arguments)
         """The command line that will be parsed, for a command whose help depends on an option."""
 
@@ -101,14 +104,6 @@ class Parser(argparse.ArgumentParser):
             elif action.required:
                 words.append(f"{action.option_strings[0]} {action.metavar or action.dest.upper()}")
         return " ".join([*words, "[options]"])
-
-
-class HelpText(argparse.RawDescriptionHelpFormatter):
-    """Help that keeps the line breaks of a description and uses the width of the terminal."""
-
-    def __init__(self, prog: str):
-        width = min(os.get_terminal_size().columns, 110) if sys.stdout.isatty() else 100
-        super().__init__(prog, max_help_position=28, width=width)
 
 
 # Options that stand for settings: their type and help come from the settings themselves.
@@ -220,6 +215,7 @@ def text_or_file(given: str) -> str:
 
 Row = Sequence[Any]
 """Cells: text, whole numbers (with thousands separators on a terminal), or styled text of rich."""
+_NUMBER = re.compile(r"[-+]?[\d.,]+( ?%)?( to [-+]?[\d.,]+)?|-|")
 
 
 def console() -> Console:
@@ -234,34 +230,31 @@ def for_people() -> bool:
     return sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR"))
 
 
-def show_table(headings: Sequence[str], rows: Iterable[Row], *, title: str = "", note: str = "") -> None:
+def show_table(headings: Sequence[str], rows: Iterable[Row], *, note: str = "") -> None:
     """Print a table: aligned columns on a terminal, tab-separated lines elsewhere.
 
-    Columns of numbers are aligned to the right. `headings` may be empty; `title` and `note` are for people only.
+    Columns of numbers are aligned to the right. `headings` may be empty; `note` is for people only.
     """
     rows = [list(row) for row in rows]
     if not for_people():
         for row in ([list(headings)] if headings else []) + rows:
             print("\t".join(printable(str(cell)) for cell in row))
         return
+    from rich.padding import Padding
     from rich.table import Table
 
     made = Table(box=None, padding=(0, 3, 0, 0), header_style=QUIET, show_header=bool(headings), pad_edge=False)
     width = max((len(row) for row in [headings, *rows]), default=0)
     for place in range(width):
-        cells = [row[place] for row in rows if place < len(row)]
+        cells = [str(row[place]) for row in rows if place < len(row)]
         made.add_column(
             _text(headings[place] if headings else ""),
-            justify="right" if _is_numeric(cells) else "left",
+            justify="right" if any(cells) and all(map(_NUMBER.fullmatch, cells)) else "left",
             style="" if headings or place else QUIET,
             overflow="fold",
         )
     for row in rows:
         made.add_row(*map(_text, row))
-    if title:
-        show_title(title)
-    from rich.padding import Padding
-
     console().print(Padding(made, (0, 0, 0, 2)))
     if note:
         show_note(note)
@@ -283,9 +276,9 @@ def show_note(text: str) -> None:
         console().print(Text(textwrap.indent(text, "  "), QUIET), soft_wrap=True)
 
 
-def show_confusion(names: Sequence[str], counts: Sequence[Sequence[int]], *, most: int = 14) -> None:
-    """Print a confusion matrix (row: correct label, column: predicted label); nothing for more than `most` labels."""
-    if len(names) > most or not names:
+def show_confusion(names: Sequence[str], counts: Sequence[Sequence[int]]) -> None:
+    """Print a confusion matrix (row: correct label, column: predicted label); nothing for more than 14 labels."""
+    if not 0 < len(names) <= 14:
         return
     print()
     if not for_people():
@@ -297,16 +290,12 @@ def show_confusion(names: Sequence[str], counts: Sequence[Sequence[int]], *, mos
     rows: list[Row] = []
     for place, (name, row) in enumerate(zip(names, counts, strict=True)):
         total = sum(row) or 1
-        cells = [Text(f"{count:,}", _heat(count / total, column == place)) for column, count in enumerate(row)]
-        rows.append([name, *cells])
+        styles = [
+            QUIET if not count else ("bold " if 2 * count >= total else "") + ("green" if column == place else "yellow")
+            for column, count in enumerate(row)
+        ]
+        rows.append([name, *(Text(f"{count:,}", style) for count, style in zip(row, styles, strict=True))])
     show_table(["", *names], rows, note="row: correct label, column: predicted label")
-
-
-def _heat(share: float, is_correct: bool) -> str:
-    if not share:
-        return QUIET
-    strength = "bold " if share >= 0.5 else ""
-    return strength + ("green" if is_correct else "yellow")
 
 
 def _text(cell: Any) -> Text:
@@ -315,14 +304,6 @@ def _text(cell: Any) -> Text:
     if isinstance(cell, Text):
         return cell
     return Text(f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else printable(str(cell)))
-
-
-_NUMBER = re.compile(r"[-+]?[\d.,]+( ?%)?( to [-+]?[\d.,]+)?|-|")
-
-
-def _is_numeric(cells: Sequence[Any]) -> bool:
-    texts = [str(cell) for cell in cells]
-    return any(texts) and all(_NUMBER.fullmatch(text) for text in texts)
 
 
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -459,7 +440,7 @@ def counted(number: int, thing: str) -> str:
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
-def listed(entries: Mapping[str, str], indent: str = "  ") -> list[str]:
+def listed(entries: Mapping[str, str]) -> list[str]:
     """Names with their meanings, aligned."""
     width = max(map(len, entries), default=0)
-    return [f"{indent}{name:<{width}}  {meaning}" for name, meaning in entries.items()]
+    return [f"  {name:<{width}}  {meaning}" for name, meaning in entries.items()]

@@ -95,13 +95,6 @@ def test_ids_are_as_small_as_the_vocabularies_allow(tmp_path: Path, size: int, d
     assert large.decode(source) == f"{last}"
 
 
-def test_progress_counts_the_pairs_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "CHUNK", 3)
-    heard: list[int] = []
-    build_store(tmp_path / "store", [(PAIRS, 1.0), (PAIRS[:1], 2.0)], SOURCE, TARGET, 12, heard.append)
-    assert heard == [3, 4, 5]
-
-
 def broken_corpus() -> Iterator[Pair]:
     yield PAIRS[0]
     raise CorpusError("train.en", "ends too early", line=2)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice, pairwise
@@ -126,14 +126,9 @@ class TokenStore:
 
 
 def build_store(
-    folder: Path,
-    corpora: Iterable[tuple[Iterable[Pair], float]],
-    source: Tokenizer,
-    target: Tokenizer,
-    max_length: int,
-    progress: Callable[[int], None] | None = None,
+    folder: Path, corpora: Iterable[tuple[Iterable[Pair], float]], source: Tokenizer, target: Tokenizer, max_length: int
 ) -> TokenStore:
-    """Encode corpora, each with its weight, into a new folder. `progress` gets the number of pairs read so far.
+    """Encode corpora, each with its weight, into a new folder.
 
     Pairs with an empty side, or with more than `max_length` tokens on one, are left out and counted. What an
     interrupted build left behind is removed, so only one process may build a store.
@@ -153,8 +148,6 @@ def build_store(
                     ids.add(list(chain.from_iterable(kept)))
                     read += len(chunk)
                     empty += len(chunk) - len(full)
-                    if progress is not None:
-                        progress(read)
                 parts.append(StorePart(ids.rows // 2, weight))
         header = StoreHeader(
             dtype,
@@ -173,7 +166,7 @@ def build_store(
 
 
 def open_store(folder: Path) -> TokenStore:
-    """Map stored pairs into memory, after checking that they are complete."""
+    """Map stored pairs into memory. They must be complete."""
     header = _read_header(folder)
     return TokenStore(header, _open_ragged(folder, IDS, np.dtype(header.dtype), 2 * header.items, header.tokens))
 
@@ -230,7 +223,7 @@ def write_documents(
 
 
 def open_documents(folder: Path) -> DocumentStore:
-    """Map stored documents into memory, after checking that they are complete."""
+    """Map stored documents into memory. They must be complete."""
     header = _read_header(folder)
     ids = _open_ragged(folder, IDS, np.dtype(header.dtype), header.sequences, header.tokens)
     first = _map_offsets(folder, DOCUMENTS, IDS, header.items, header.sequences)
