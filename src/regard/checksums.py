@@ -55,7 +55,7 @@ class Checksums:
         return ""
 
     def check_all(self) -> dict[str, str]:
-        """What is wrong with each file that has a checksum, "damaged" or "missing"; empty where nothing is."""
+        """For each file that has a checksum: "damaged", "missing", or an empty string if it is correct."""
         found = {}
         for name in self.read():
             try:

@@ -8,19 +8,18 @@ from pathlib import Path
 
 
 class RegardError(Exception):
-    """Something the user can mend. The command line prints it as one line and leaves with exit code 2."""
+    """An error that the user can correct. The command line prints it as one line and exits with code 2."""
 
 
 class SettingsError(RegardError):
-    """A recipe, an option or a value that does not fit."""
+    """A recipe, an option or a value that is not valid."""
 
 
 class CorpusError(RegardError):
-    """A file of text that cannot be read as what it is said to be."""
+    """A text file that cannot be read, or is not in the expected format."""
 
     def __init__(self, path: str | Path, problem: str, *, line: int | None = None):
-        where = f"{path}:{line}" if line is not None else f"{path}"
-        super().__init__(f"{where}: {problem}")
+        super().__init__(f"{path}: {problem}" if line is None else f"{path}:{line}: {problem}")
 
 
 class TokenizerError(RegardError):
@@ -56,7 +55,7 @@ class TrainingError(RegardError):
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came: as Ctrl-C, but with an exit code of its own."""
+    """Raised on SIGTERM: like Ctrl-C, but with its own exit code."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -85,10 +85,7 @@ def read_lines(path: str | Path) -> Iterator[str]:
 
 
 def read_input_lines(*, forgiving: bool = False) -> Iterator[str]:
-    """The lines of standard input, as `read_lines` gives those of a file; there may be none.
-
-    `forgiving`: bytes that are not UTF-8 are read as U+FFFD.
-    """
+    """The lines of standard input, maybe none; `forgiving`: bytes that are not UTF-8 are read as U+FFFD."""
     with standard_input() as file:
         for lines in _read_blocks(file, STDIN, "replace" if forgiving else "strict"):
             yield from lines
@@ -208,10 +205,7 @@ def _decode(block: bytes, where: str | Path, number: int, errors: str) -> Iterat
 
 
 def _is_utf16(block: bytes) -> bool:
-    """Whether a file that starts with these bytes is UTF-16: by its mark, or by zeros at every second place.
-
-    Spaces, digits and line ends of all scripts have a zero as one of their two bytes.
-    """
+    """Whether a file starts as UTF-16: with its mark, or with zeros at every second place (in spaces and digits)."""
     if block.startswith(_UTF16_MARKS):
         return True
     head = block[:_HEAD]
@@ -273,10 +267,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 @contextmanager
 def atomic_files(paths: Sequence[Path], *, force: bool = False) -> Iterator[list[TextIO]]:
-    """Open text files, packed if they end in .gz or .zst, that replace what was there when the block ends.
-
-    Existing files are refused unless `force` is set.
-    """
+    """Open text files, packed if they end in .gz or .zst, that replace existing ones (`force`) at the end."""
     refuse_existing(paths, force=force)
     for path in paths:
         if not path.parent.is_dir():

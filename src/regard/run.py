@@ -93,7 +93,7 @@ class Run:
 
     @contextlib.contextmanager
     def preparing(self) -> Iterator[None]:
-        """Mark the folder as unfinished until all is there that resuming needs; lock it meanwhile."""
+        """Lock the folder, and mark it as unfinished until it has everything that resuming needs."""
         mark = self.folder / PREPARING
         try:
             mark.touch()
@@ -104,7 +104,7 @@ class Run:
             mark.unlink()
 
     def discard(self) -> None:
-        """Remove the folder and whatever `create` made above it: for a run that could not even start."""
+        """Remove the folder, and the folders above it that `create` made: for a run that could not start."""
         shutil.rmtree(self.folder, ignore_errors=True)
         for place in self._made:
             with contextlib.suppress(OSError):
@@ -138,8 +138,7 @@ class Run:
     def sizes(self) -> dict[str, int]:
         """What the network's constructor takes beside its settings: sizes of vocabularies and labels."""
         sizes = self._table.get("sizes", {})
-        is_table = isinstance(sizes, dict) and all(type(size) is int and size > 0 for size in sizes.values())
-        if not is_table:
+        if not (isinstance(sizes, dict) and all(type(size) is int and size > 0 for size in sizes.values())):
             raise RunError(f"{self.folder / RECIPE}: [sizes] must hold whole numbers above 0")
         return dict(sizes)
 
@@ -242,7 +241,7 @@ class Run:
         return model.requires_grad_(False).to(torch.float32)
 
     def require_weights(self) -> Path:
-        """The file of the weights, if it is there and as long as it says. Neither torch nor the weights are loaded."""
+        """The file of the weights, if it exists and is complete. Loads neither torch nor the weights."""
         from safetensors import safe_open
 
         path = self.folder / WEIGHTS
@@ -278,7 +277,7 @@ class Run:
         write_atomically(self.folder / CARD, (json.dumps(card, indent=2, ensure_ascii=False) + "\n").encode())
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The logged lines, oldest first; where training went back, without those of the way that it gave up."""
+        """The logged lines, oldest first; without the steps that were discarded when training went back."""
         kept: list[dict[str, Any]] = []
         for line in reversed(read_metrics(self.folder / METRICS)):
             if not kept or line["step"] <= kept[-1]["step"]:
@@ -290,14 +289,14 @@ class Run:
         return self.folder / REPORT
 
     def held_out(self) -> list[Pair]:
-        """Pairs that it was not trained on; none in a run that was imported, or that does not learn from pairs."""
+        """Pairs that were not used in training; none in an imported run, or in one that does not learn from pairs."""
         from regard.data.pairs import Pair
 
         records = self.held_out_records()
         return [Pair(one["source"], one["target"]) for one in records if one.keys() >= {"source", "target"}]
 
     def held_out_records(self) -> list[dict[str, Any]]:
-        """Examples that it was not trained on, as `write_held_out` got them."""
+        """Examples that were not used in training, as `write_held_out` stored them."""
         path = self.folder / HELD_OUT
         if not path.is_file():
             return []
@@ -336,7 +335,7 @@ class Run:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The lines of a metrics file, oldest first. Lines that are torn or damaged are dropped: a log decides nothing."""
+    """The lines of a metrics file, oldest first. Damaged lines are skipped: no result depends on them."""
     try:
         lines = path.read_bytes().split(b"\n")  # a sample may hold other ends of lines
     except FileNotFoundError:
@@ -353,7 +352,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def open_together(run: str | Path, *others: str | Path) -> list[Run]:
-    """Runs that translate, or talk, as one: all there, with weights, and with one vocabulary. Torch is not needed."""
+    """The runs of an ensemble: each has weights, and all have the same vocabulary. Does not import torch."""
     first, *more = runs = [Run.open(folder).require_model_kind("seq2seq") for folder in (run, *others)]
     for member in runs:
         member.require_weights()
@@ -368,7 +367,7 @@ def _damaged(weights: Path, error: Exception) -> RunError:
 
 
 def restore(model: Network, stored: Mapping[str, Tensor], *, where: str) -> None:
-    """Put stored weights into a model. A missing, unused or misshapen one is an error."""
+    """Put stored weights into a model. A missing or unused name, or another shape, is an error."""
     import torch
 
     parameters = dict(model.named_parameters())

@@ -56,24 +56,20 @@ def free_memory() -> float:
 
 @functools.cache
 def keep_memory() -> bool:
-    """Make the allocator keep freed memory instead of returning it to the kernel after every step.
+    """Make the allocator keep freed memory instead of returning it to the kernel after every step; False if it cannot.
 
-    A training step frees and takes the same large blocks again; each time, the kernel would clear every page anew.
-    Worth a tenth of the throughput with glibc; elsewhere (musl, macOS, Windows) nothing happens and False comes back.
-    It concerns the whole process, so only the command line and the server call it, never the library.
+    A step frees and takes the same large blocks again, and the kernel would clear every page each time: a tenth of the
+    throughput with glibc. It concerns the whole process, so only the command line and the server call it.
     """
     mallopt = _glibc("mallopt")
-    if mallopt is None:
-        return False
-    return bool(mallopt(_MMAP_THRESHOLD, _KEEP_BELOW)) and bool(mallopt(_TRIM_THRESHOLD, _KEEP_BELOW))
+    return mallopt is not None and all(mallopt(name, _KEEP_BELOW) for name in (_MMAP_THRESHOLD, _TRIM_THRESHOLD))
 
 
 def share_one_heap() -> bool:
-    """Make all threads take memory from one heap; call it before there are threads.
+    """Make all threads take memory from one heap; call it before there are threads. False if the library cannot.
 
     glibc gives each thread a heap of its own, and no thread can use what another has freed. A server that gets texts of
-    all lengths would grow for hours (`tests/surface/test_hostile.py` measures it). Elsewhere nothing happens and False
-    comes back.
+    all lengths would grow for hours (`tests/surface/test_hostile.py` measures it).
     """
     mallopt = _glibc("mallopt")
     return mallopt is not None and bool(mallopt(_ARENA_MAX, 1))
@@ -106,15 +102,11 @@ def exclusive(path: Path) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout
 
-    lock = FileLock(path, timeout=0)
     try:
-        lock.acquire()
+        with FileLock(path, timeout=0):
+            yield
     except Timeout:
         raise BlockingIOError(f"{path} is held by another process") from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 @contextlib.contextmanager

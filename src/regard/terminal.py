@@ -332,7 +332,7 @@ def bar(share: float, width: int, *, grows_left: bool = False) -> str:
 
 
 SHADES = 5
-"""Shades of grey that can be told apart on a terminal."""
+"""Shades of grey that can be distinguished on a terminal."""
 SHORT_BAR = 6
 """Characters of the longest bar beside a shaded text."""
 

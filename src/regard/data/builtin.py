@@ -87,10 +87,7 @@ def read_phrases(part: str = "train") -> tuple[Phrase, ...]:
 
 @functools.cache
 def read_conversations(part: str = "train") -> tuple[tuple[str, ...], ...]:
-    """The turns of each small-talk conversation: 3,000 of "train", 150 of "valid" or 300 of "test".
-
-    The turns with even indices are a person's; those with odd indices are the program's replies.
-    """
+    """Turns of small-talk conversations: 3,000 of "train", 150 of "valid", 300 of "test"; odd indices are replies."""
     return tuple(tuple(row["turns"]) for row in _rows("smalltalk") if row["part"] == part)
 
 

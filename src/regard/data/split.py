@@ -9,7 +9,7 @@ A part first takes components of at most a tenth of its size, so that one large 
 these are not enough, it takes larger ones that still fit. A component that fits nowhere goes to train. So a part may be
 smaller than asked (never larger, see `Split.sizes`); a part that would be empty is an error.
 
-Texts are told apart by 64-bit hashes, so that a corpus far larger than memory can be checked for repetition.
+Texts are distinguished by 64-bit hashes, so that a corpus far larger than memory can be checked for repetition.
 """
 
 from __future__ import annotations

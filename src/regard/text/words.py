@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 # The joiners of Persian and of the Indic scripts. They are part of a word, but not marks by category.
@@ -38,7 +39,6 @@ class ShadedSentence:
     words: tuple[ShadedWord, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {"text": self.text, "weight": self.weight, "words": [word._asdict() for word in self.words]}
 
 
@@ -146,34 +146,22 @@ def cut(text: str, fits: Callable[[str], bool], together: Callable[[str], bool] 
     sentences = split_sentences(text)
     if len(sentences) < 2 and fits(text):
         return [text]
-    return list(_pack([piece for sentence in sentences for piece in _parts(sentence, fits)], together))
+    pieces: list[str] = []
+    for piece in chain.from_iterable(_parts(sentence, fits) for sentence in sentences):
+        if pieces and together(f"{pieces[-1]} {piece}"):
+            pieces[-1] += f" {piece}"
+        else:
+            pieces.append(piece)
+    return pieces
 
 
 def _parts(sentence: str, fits: Callable[[str], bool]) -> Iterator[str]:
     """A sentence that fits, or its halves, split between words; a word that does not fit is split in the middle."""
-    words = sentence.split()
     if fits(sentence) or len(sentence) < 2:
         yield sentence
         return
-    if len(words) < 2:
-        middle = len(sentence) // 2
-        halves = [sentence[:middle], sentence[middle:]]
-    else:
-        middle = len(words) // 2
-        halves = [" ".join(words[:middle]), " ".join(words[middle:])]
-    for half in halves:
-        yield from _parts(half, fits)
-
-
-def _pack(pieces: list[str], fits: Callable[[str], bool]) -> Iterator[str]:
-    """Neighbours joined as long as they fit."""
-    run = ""
-    for piece in pieces:
-        joined = f"{run} {piece}" if run else piece
-        if run and not fits(joined):
-            yield run
-            run = piece
-        else:
-            run = joined
-    if run:
-        yield run
+    words = sentence.split()
+    parts, glue = (words, " ") if len(words) > 1 else (sentence, "")
+    middle = len(parts) // 2
+    for half in (parts[:middle], parts[middle:]):
+        yield from _parts(glue.join(half), fits)
