@@ -16,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.errors import SettingsError
-from regard.pages import COMMON_STYLES, PAGES, render_page
-from regard.pages.bundle import IMPORT, bundle, resolve
+from regard.pages import COMMON_STYLES, IMPORT, PAGES, bundle, render_page, resolve
 
 HOSTILE = "</script><script>alert(1)</script><!-- \u2028 \u2029 & {{policy}} {{data}} \"'"
 

@@ -14,7 +14,7 @@ from tests.surface.conftest import DESKTOP
 
 pytest.importorskip("fastapi", reason="the server's packages are not installed")
 
-from regard.pages.bundle import resolve
+from regard.pages import resolve
 from regard.server.page import POLICY, read_assets
 from regard.text.words import ABBREVIATIONS, split_sentences
 from tests.surface import serving

@@ -1,8 +1,11 @@
 """Pages: one self-contained HTML file each, drawn in the browser from JSON inside the file.
 
-`render_page` fills one skeleton with the styles of a page, its script and its data. The script is an ES module and is
-bundled with all modules that it imports. The file needs no network, and its Content-Security-Policy allows nothing but
-its own parts. The server serves the same modules one by one. Each page has a folder; what several use is in common/.
+`render_page` fills one skeleton with the styles of a page, its script and its data. The file needs no network, and its
+Content-Security-Policy allows nothing but its own parts. Each page has a folder; what several use is in common/.
+
+The script is an ES module, bundled with all modules that it imports; the server serves the same modules one by one.
+They use a small part of the language: imports are at the top and name a file by its relative path, and one
+`export { ... };` ends the file. In a bundle, each module is a function that is called once and returns what it exports.
 """
 
 from __future__ import annotations
@@ -12,20 +15,22 @@ import hashlib
 import html
 import json
 import math
+import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, NamedTuple
 
 from regard.errors import SettingsError, nearest
-from regard.pages.bundle import bundle
-
-__all__ = ["PAGES", "render_page"]
 
 _SLOT = re.compile(r"\{\{([a-z]+)\}\}")
 _COMMENT = re.compile(r"//|/\*.*\*/$")
 # Characters that could end a script element or a line of script, and lone surrogates, which UTF-8 cannot encode.
 _UNSAFE = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
+IMPORT = re.compile(
+    r'^import (?P<names>\* as \w+|\{[^}]*\}) from "(?P<path>\.\.?/[a-z]+(?:/[a-z]+)*)\.js";\n', re.MULTILINE
+)
+_EXPORT = re.compile(r"^export (?P<names>\{[^}]*\});$", re.MULTILINE)
 
 
 class Page(NamedTuple):
@@ -61,14 +66,18 @@ def render_page(name: str, data: Mapping[str, Any]) -> str:
     page = PAGES[name]
     styles = [_part(f"{style}.css") for style in (*COMMON_STYLES, *page.styles)]
     theme, script = _part("common/theme.js"), bundle(page.script, lambda module: _part(f"{module}.js"))
+    text = json.dumps(_finite(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     slots = {
-        "policy": _policy(styles, [theme, script]),
+        "policy": (  # allows exactly these texts, images inside the file, and nothing else
+            f"default-src 'none'; style-src {_hashes(styles)}; script-src {_hashes([theme, script])}; img-src data:; "
+            "base-uri 'none'; form-action 'none'"
+        ),
         "command": page.command,
         "title": html.escape(str(data.get("title") or page.title)),
         "styles": "\n".join(f"<style>{style}</style>" for style in styles),
         "theme": f"<script>{theme}</script>",
         "subject": page.subject,
-        "data": _embed(data),
+        "data": _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text),
         "script": f"<script>{script}</script>",
     }
     # One pass over the skeleton: text of users that looks like a slot is never filled.
@@ -82,23 +91,10 @@ def _part(name: str) -> str:
     return "\n".join(line for line in lines if line and not _COMMENT.match(line))
 
 
-def _policy(styles: Sequence[str], scripts: Sequence[str]) -> str:
-    """A Content-Security-Policy that allows exactly these texts, images inside the file, and nothing else."""
-
-    def hashes(parts: Sequence[str]) -> str:
-        digests = (hashlib.sha256(text.encode()).digest() for text in parts)
-        return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
-
-    return (
-        f"default-src 'none'; style-src {hashes(styles)}; script-src {hashes(scripts)}; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
-
-
-def _embed(data: Mapping[str, Any]) -> str:
-    """JSON that is safe inside a script element."""
-    text = json.dumps(_finite(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+def _hashes(parts: Sequence[str]) -> str:
+    """As a Content-Security-Policy names the texts that it allows."""
+    digests = (hashlib.sha256(text.encode()).digest() for text in parts)
+    return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
 
 
 def _finite(value: Any) -> Any:
@@ -108,3 +104,35 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def bundle(name: str, read: Callable[[str], str]) -> str:
+    """The module `name` with all that it imports, as one script: each once and before the modules that need it.
+
+    Modules are named by their path without the suffix ("inspect/look"); `read` returns the text of one.
+    """
+    made: dict[str, str] = {}
+
+    def variable(name: str) -> str:
+        return "$" + name.replace("/", "_")
+
+    def add(name: str, importers: tuple[str, ...]) -> None:
+        if name in importers:
+            raise AssertionError(f"modules import each other in a circle: {' -> '.join((*importers, name))}")
+        if name in made:
+            return
+        text = read(name)
+        for found in IMPORT.finditer(text):
+            other, names = resolve(name, found["path"]), found["names"].removeprefix("* as ").replace(" as ", ": ")
+            add(other, (*importers, name))
+            text = text.replace(found[0], f"const {names} = {variable(other)};\n", 1)
+        body = _EXPORT.sub(r"return \g<names>;", text)
+        made[name] = f"const {variable(name)} = (() => {{\n{body}\n}})();"
+
+    add(name, ())
+    return "\n".join(['"use strict";', *made.values()])
+
+
+def resolve(importer: str, path: str) -> str:
+    """The module that a relative path means in the module `importer`."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(importer), path))

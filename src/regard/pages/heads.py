@@ -28,27 +28,29 @@ text { font: 12px system-ui, sans-serif; fill: #24292f }
 def draw_heads(heads: Sequence[Mapping[str, Any]], title: str) -> str:
     """Draw heads (`HeadReport.as_dict`): the colour shows the role, its strength the importance."""
     most = max((head["ablation"] for head in heads), default=0.0)
-    parts: list[str] = []
+    found = {role["kind"] for head in heads for role in head["roles"]}
+    legend = " · ".join(f"{kind}: {meaning}" for kind, meaning in LEGEND.items() if kind in found)
+    weight = f"colour strength and bar: increase of the loss without the head, up to {most:.3f} per token"
+    parts = [_text(16, 28, title, "title"), _text(16, 46, legend or "no head has a role", "small")]
+    parts.append(_text(16, 62, weight, "small"))
     y, columns = TOP, max(head["head"] for head in heads) + 1
-    for kind, of_kind in groupby(sorted(heads, key=_place), key=lambda head: head["kind"]):
+    ordered = sorted(heads, key=lambda head: list(KINDS).index(head["kind"]))
+    for kind, of_kind in groupby(ordered, key=lambda head: head["kind"]):
         parts.append(_text(16, y, KINDS[kind], "role"))
         y += 12
         for attention, row in groupby(of_kind, key=lambda head: head["attention"]):
-            parts.append(_text(16, y + CELL_HEIGHT / 2 + 4, _layer(attention), "small"))
+            names = attention.split(".")
+            layer = f"layer {names[1]}" if len(names) == 3 else names[0]
+            parts.append(_text(16, y + CELL_HEIGHT / 2 + 4, layer, "small"))
             parts += [_cell(head, LEFT + head["head"] * (CELL_WIDTH + GAP), y, most) for head in row]
             y += CELL_HEIGHT + GAP
         y += 26
     width, height = max(LEFT + columns * (CELL_WIDTH + GAP) + 10, 560), y + 4
-    head = f"{_text(16, 28, title, 'title')}{_legend(16, 46, heads, most)}"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         f'role="img" aria-label="Attention heads of {escape(title)}"><style>{STYLE}</style>'
-        f'<rect class="page" width="100%" height="100%"/>{head}{"".join(parts)}</svg>\n'
+        f'<rect class="page" width="100%" height="100%"/>{"".join(parts)}</svg>\n'
     )
-
-
-def _place(head: Mapping[str, Any]) -> int:
-    return list(KINDS).index(head["kind"])
 
 
 def _cell(head: Mapping[str, Any], x: float, y: float, most: float) -> str:
@@ -67,20 +69,6 @@ def _cell(head: Mapping[str, Any], x: float, y: float, most: float) -> str:
         f'<rect x="{x + 10}" y="{y + 29}" width="{(CELL_WIDTH - 20) * share:.1f}" height="3" rx="1.5" fill="{colour}"/>'
         f"{_text(x + 10, y + 46, below, 'small')}</g>"
     )
-
-
-def _legend(x: float, y: float, heads: Sequence[Mapping[str, Any]], most: float) -> str:
-    found = {role["kind"] for head in heads for role in head["roles"]}
-    roles = (
-        " · ".join(f"{kind}: {meaning}" for kind, meaning in LEGEND.items() if kind in found) or "no head has a role"
-    )
-    weight = f"colour strength and bar: increase of the loss without the head, up to {most:.3f} per token"
-    return _text(x, y, roles, "small") + _text(x, y + 16, weight, "small")
-
-
-def _layer(attention: str) -> str:
-    parts = attention.split(".")
-    return f"layer {parts[1]}" if len(parts) == 3 else parts[0]
 
 
 def _text(x: float, y: float, text: str, style: str) -> str:
