@@ -13,7 +13,7 @@ import pytest
 
 from regard import files
 from regard.errors import CorpusError, RunError, UnwritableError
-from regard.export.folder import export_folder
+from regard.export import export_folder
 from regard.files import (
     atomic_files,
     atomic_folder,

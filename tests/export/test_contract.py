@@ -69,15 +69,14 @@ def test_options_are_checked_and_completed() -> None:
         complete_options("marain", {})
 
 
-@pytest.mark.parametrize("module", ["regard.export.folder", *EXPORTS.values(), *IMPORTS.values()])
+@pytest.mark.parametrize("module", ["regard.export", *EXPORTS.values(), *IMPORTS.values()])
 def test_asking_imports_no_torch(module: str) -> None:
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 NEW_FORMAT = """
-from regard.export import Option
-from regard.export.folder import export_folder
+from regard.export import Option, export_folder
 from regard.registry import EXPORTS
 
 EXPORTS["toy"] = __name__

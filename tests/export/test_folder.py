@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import RunError, UnwritableError
-from regard.export.folder import export_folder, fingerprint, read_mark
+from regard.export import export_folder, fingerprint, read_mark
 from regard.run import Run
 from tests.export.runs import random_recipe, random_run
 

@@ -16,8 +16,7 @@ from regard.decoding.greedy import extend_paths
 from regard.decoding.hypothesis import Tokens
 from regard.decoding.penalties import LengthPenalty
 from regard.errors import ModelError
-from regard.export import export_run
-from regard.export.folder import read_mark
+from regard.export import export_run, read_mark
 from regard.run import Run
 from regard.tasks.translate.engine import Engine, engine_folder, open_engine
 from regard.text.tokenizer import EOS, SOS, UNK

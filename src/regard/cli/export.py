@@ -17,9 +17,10 @@ from regard.export import (
     complete_options,
     export_format,
     export_run,
+    exporting,
     folder_name,
-    import_format,
     import_model,
+    refuse_taken,
     require_exportable,
 )
 from regard.registry import ENGINES, EXPORTS, IMPORTS
@@ -70,9 +71,6 @@ def run(options: argparse.Namespace) -> int:
     opened = Run.open(options.run)
     require_exportable(opened.recipe, options.to, where=opened.folder)
     folder = Path(options.out) if options.out else opened.folder / folder_name(options.to, chosen)
-
-    from regard.export.folder import exporting, refuse_taken
-
     refuse_taken(folder)  # before anything is loaded
     judges = _judges(opened, options) if quantization != "float32" else []
     with nullcontext() if options.out else exporting(opened):
@@ -117,7 +115,7 @@ def run_import(options: argparse.Namespace) -> int:
 
 
 def _import_help() -> str:
-    about = (f"{name}: {import_format(name).HELP}" for name in IMPORTS)
+    about = (f"{name}: {import_module(IMPORTS[name]).HELP}" for name in IMPORTS)
     needs = "\n".join(textwrap.fill(text, 98, initial_indent="  ", subsequent_indent="    ") for text in about)
     return (
         "Make a run folder from a published model. Every command accepts the run. No code of the model is executed.\n\n"

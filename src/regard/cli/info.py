@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from regard.config import DataSettings, ModelSettings
 from regard.config.recipe import describe, find_task
 from regard.errors import SettingsError
-from regard.export.folder import MARK, check_export
+from regard.export import MARK, check_export
 from regard.models import build, settings_of
 from regard.run import CHECKED, Run
 from regard.terminal import Command, Parser, show_table, show_title

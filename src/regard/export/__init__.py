@@ -9,25 +9,37 @@ An import format is a module with
     HELP      what the folder of a model must hold
     read(folder, out, log) -> Run             make a run folder `out` from a model
 All of these but `write` and `read` work without torch: a module imports torch inside its functions.
+
+The folder of an export (`export_folder`) is written completely or not at all, and is marked as an export.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from types import ModuleType
+from typing import Any, NamedTuple
 
+from regard import __version__
 from regard.config import Recipe
-from regard.errors import SettingsError, nearest
+from regard.errors import RunError, SettingsError, nearest
+from regard.files import atomic_folder, file_sha256, remove_drafts
 from regard.models.transformer_settings import TransformerSettings
 from regard.registry import EXPORTS, IMPORTS
-
-if TYPE_CHECKING:
-    from regard.run import Run
+from regard.run import WEIGHTS, Run
+from regard.system import one_at_a_time
 
 Log = Callable[[str], None]
+
+MARK = "export.json"
+"""File with the format and the weights' fingerprint. A folder that contains it may be replaced by another export."""
+LOCK = ".convert.lock"
+"""File in a run folder, locked by the process that writes an export there."""
 
 
 class Option(NamedTuple):
@@ -38,36 +50,11 @@ class Option(NamedTuple):
     help: str
 
 
-class ExportFormat(Protocol):
-    """What a module of `EXPORTS` contains."""
-
-    NEEDS: tuple[str, ...]
-    OPTIONS: Mapping[str, Option]
-
-    def obstacle(self, recipe: Recipe) -> str:
-        """Why a run of this recipe cannot be exported, as the end of a line; empty if it can."""
-
-    def write(self, run: Run, folder: Path, log: Log, **options: Any) -> None:
-        """Write the run into `folder`."""
-
-
-class ImportFormat(Protocol):
-    """What a module of `IMPORTS` contains."""
-
-    HELP: str
-
-    def read(self, folder: Path, out: Path, log: Log) -> Run:
-        """Make a run folder `out` from the model in `folder`."""
-
-
-def export_format(name: str) -> ExportFormat:
+def export_format(name: str) -> ModuleType:
     """The module of an export format."""
-    return cast(ExportFormat, import_module(_module(EXPORTS, name, "export")))
-
-
-def import_format(name: str) -> ImportFormat:
-    """The module of an import format."""
-    return cast(ImportFormat, import_module(_module(IMPORTS, name, "import")))
+    if name not in EXPORTS:
+        raise SettingsError(f"cannot export {name}: choose from {', '.join(EXPORTS)}{nearest(name, EXPORTS)}")
+    return import_module(EXPORTS[name])
 
 
 def exportable(recipe: Recipe) -> dict[str, str]:
@@ -103,17 +90,20 @@ def folder_name(name: str, options: Mapping[str, str]) -> str:
     return "-".join([name, *options.values()])
 
 
-def export_run(run: Run, name: str, folder: Path, log: Log | None = None, **options: str) -> Path:
+def export_run(run: Run, name: str, folder: Path, log: Log = lambda line: None, **options: str) -> Path:
     """Export a run to a format of `EXPORTS`; returns the folder."""
     completed = complete_options(name, options)
     require_exportable(run.recipe, name, where=run.folder)
-    export_format(name).write(run, folder, log or _ignore, **completed)
+    export_format(name).write(run, folder, log, **completed)
     return folder
 
 
-def import_model(name: str, folder: Path, out: Path, log: Log | None = None) -> Run:
+def import_model(name: str, folder: Path, out: Path, log: Log = lambda line: None) -> Run:
     """Make a run folder `out` from a model in a format of `IMPORTS`."""
-    return import_format(name).read(folder, out, log or _ignore)
+    if name not in IMPORTS:
+        raise SettingsError(f"cannot import {name}: choose from {', '.join(IMPORTS)}{nearest(name, IMPORTS)}")
+    run: Run = import_module(IMPORTS[name]).read(folder, out, log)
+    return run
 
 
 def transformer_settings(recipe: Recipe) -> TransformerSettings:
@@ -129,16 +119,65 @@ def not_a_transformer(recipe: Recipe, program: str) -> str:
     return f'{program} takes encoder-decoder Transformers, and model.arch is "{recipe.model.arch}"'
 
 
-def first_obstacle(obstacles: Mapping[str, bool]) -> str:
-    """The first reason whose condition holds; empty if none does."""
-    return next((reason for reason, stands in obstacles.items() if stands), "")
+# ---------------------------------------------------------------------------------------------------------------------
+# The folder of an export
 
 
-def _module(table: Mapping[str, str], name: str, verb: str) -> str:
-    if name not in table:
-        raise SettingsError(f"cannot {verb} {name}: choose from {', '.join(table)}{nearest(name, table)}")
-    return table[name]
+@contextmanager
+def export_folder(run: Run, folder: Path, facts: dict[str, Any]) -> Iterator[Path]:
+    """A draft folder that gets its final name when the block ends without an error; an error removes it.
+
+    An earlier export of that name is replaced; anything else there is an error. If several processes write one export
+    at once, the last one stays.
+    """
+    refuse_taken(folder)
+    if folder.is_symlink() and folder.parent.resolve() == run.folder.resolve():
+        # The maker of the run decides where a link in it leads; only a link that the user names is followed.
+        raise RunError(f"{folder}: is a link, whose target may not be an export; remove it, or use --out")
+    folder = folder.resolve()  # a link stays; its target is replaced
+    with atomic_folder(folder) as draft:
+        yield draft
+        files = {str(path.relative_to(draft)): file_sha256(path) for path in sorted(draft.rglob("*")) if path.is_file()}
+        mark = {"regard": __version__, **facts, "fingerprint": fingerprint(run), "sha256": files}
+        (draft / MARK).write_text(json.dumps(mark, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _ignore(line: str) -> None:
-    """Log nothing."""
+def refuse_taken(folder: Path) -> None:
+    """Raise an error if the path exists and is not an earlier export."""
+    if folder.is_dir() and ((folder / MARK).is_file() or not any(folder.iterdir())):
+        return
+    if folder.exists():
+        raise RunError(f"{folder}: exists and is not an earlier export; choose another --out")
+
+
+def read_mark(folder: Path) -> dict[str, Any]:
+    """The mark of an export; empty if there is none."""
+    try:
+        mark = json.loads((folder / MARK).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return mark if isinstance(mark, dict) else {}
+
+
+def fingerprint(run: Run) -> str:
+    """A hash of the weights and the architecture. An export with another fingerprint is of other weights."""
+    run.require_weights()
+    return hashlib.sha256(f"{run.checksums.check(WEIGHTS)} {run.recipe.model!r}".encode()).hexdigest()
+
+
+def check_export(folder: Path) -> dict[str, str]:
+    """The problem of each file of an export ("missing" or "damaged"), by name; empty if it has none."""
+    found = {}
+    for name, digest in read_mark(folder).get("sha256", {}).items():
+        there = (folder / name).is_file()
+        found[name] = "missing" if not there else "" if file_sha256(folder / name) == digest else "damaged"
+    return found
+
+
+@contextmanager
+def exporting(run: Run) -> Iterator[None]:
+    """Allow one process at a time to write exports into the run folder; remove drafts of killed processes."""
+    with one_at_a_time(run.folder / LOCK):
+        for name in EXPORTS:
+            remove_drafts(run.folder, f"{name}*", folders=True)
+        yield

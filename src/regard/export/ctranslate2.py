@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from regard.config import Recipe
 from regard.errors import SettingsError
-from regard.export import Log, Option, first_obstacle, not_a_transformer, transformer_settings
-from regard.export.folder import export_folder
+from regard.export import Log, Option, export_folder, not_a_transformer, transformer_settings
 from regard.export.weights import LayerNames, NamePair, fill_heads, pairs_of, to_theirs
 from regard.models.transformer_settings import TransformerSettings
 from regard.run import Run
@@ -59,9 +58,8 @@ def obstacle(recipe: Recipe) -> str:
     if reason := not_a_transformer(recipe, "CTranslate2"):
         return reason
     window = transformer_settings(recipe).attention_window
-    return first_obstacle(
-        {f"model.attention_window = {window}; CTranslate2's encoder attends to the whole sentence": window > 0}
-    )
+    reason = f"model.attention_window = {window}; CTranslate2's encoder attends to the whole sentence"
+    return reason if window > 0 else ""
 
 
 def write(run: Run, folder: Path, log: Log, *, quantization: Quantization = "float32") -> None:
@@ -93,7 +91,10 @@ def build_spec(
     """The model as a CTranslate2 specification. `weights` hold tied tensors under each of their names."""
     from ctranslate2.specs.model_spec import index_spec
 
-    most = _most_heads(settings)
+    most = {  # the largest number of heads of an attention
+        side: max(1, *(settings.heads_in(name) for name in settings.attentions if name.startswith(side)))
+        for side in ("encoder", "decoder")
+    }
     wanted = {name: most[name.partition(".")[0]] for name in settings.attentions}
     weights, tables = _split_off_positions(settings, fill_heads(settings, weights, wanted))
     for name in ("encoder.embed.tokens.weight", "embed.tokens.weight", "output.weight", "output.bias"):
@@ -112,24 +113,15 @@ def build_spec(
     return spec
 
 
-def _most_heads(settings: TransformerSettings) -> dict[str, int]:
-    """The largest number of heads of an attention, in the encoder and in the decoder."""
-    return {
-        side: max(1, *(settings.heads_in(name) for name in settings.attentions if name.startswith(side)))
-        for side in ("encoder", "decoder")
-    }
-
-
 def _empty_spec(settings: TransformerSettings, heads: dict[str, int]) -> TransformerSpec:
     from ctranslate2.specs import Activation, TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
 
-    gated = settings.activation == "swiglu"
     activations = {"relu": Activation.RELU, "gelu": Activation.GELU}
     head_width = settings.head_width or settings.width // settings.heads
     shape = {
         "pre_norm": settings.norm == "pre",
         "activation": activations.get(settings.activation, Activation.SWISH),
-        "ffn_glu": gated,
+        "ffn_glu": settings.activation == "swiglu",
         "head_dim": head_width,
         "rotary_dim": head_width if settings.positional_encoding == "rotary" else None,
     }
@@ -145,8 +137,7 @@ def _pairs(settings: TransformerSettings, *, biased: bool) -> Iterator[NamePair]
     for layer in range(settings.encoder_layers):
         yield from pairs_of(f"encoder.blocks.{layer}.", f"encoder/layer_{layer}/", (*BLOCK, widen), NORM_PARTS)
     for layer in range(settings.decoder_layers):
-        layers = (*BLOCK, widen, *CROSS)
-        yield from pairs_of(f"decoder.{layer}.", f"decoder/layer_{layer}/", layers, NORM_PARTS)
+        yield from pairs_of(f"decoder.{layer}.", f"decoder/layer_{layer}/", (*BLOCK, widen, *CROSS), NORM_PARTS)
     if settings.norm == "pre":
         yield from pairs_of("encoder.", "encoder/", [LAST_NORM], NORM_PARTS)
         yield from pairs_of("", "decoder/", [LAST_NORM], NORM_PARTS)
@@ -181,8 +172,6 @@ def _split_off_positions(
         if join is not None:
             left[f"{ours}.tokens.weight"] = left[f"{ours}.tokens.weight"] @ join[:, : settings.width].T
             rows = rows @ join[:, settings.width :].T
-        if (
-            settings.positional_encoding != "rotary" or theirs == "encoder"
-        ):  # a decoder with rotary positions takes no table
+        if settings.positional_encoding != "rotary" or theirs == "encoder":  # a rotary decoder takes no table
             tables[f"{theirs}/position_encodings/encodings"] = rows
     return left, tables

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.config import Recipe, SearchSettings
 from regard.errors import RunError
-from regard.export import Log, Option, first_obstacle, not_a_transformer, transformer_settings
-from regard.export.folder import export_folder
+from regard.export import Log, Option, export_folder, not_a_transformer, transformer_settings
 from regard.export.weights import LayerNames, NamePair, fill_heads, pairs_of, to_theirs
 from regard.models.transformer_settings import TransformerSettings
 from regard.run import Run
@@ -51,17 +50,14 @@ CROSS = (
     LayerNames("cross_attention.out", ("encoder_attn.out_proj.",), "writes"),
     LayerNames("cross_attention_residual.norm", ("encoder_attn_layer_norm.",), "norm"),
 )
+_SEPARATE = (
+    ("encoder.embed.tokens.weight", "model.encoder.embed_tokens.weight"),
+    ("embed.tokens.weight", "model.decoder.embed_tokens.weight"),
+)
 EMBEDDINGS = {
     "all": (("encoder.embed.tokens.weight", "model.shared.weight"),),
-    "target": (
-        ("encoder.embed.tokens.weight", "model.encoder.embed_tokens.weight"),
-        ("embed.tokens.weight", "model.decoder.embed_tokens.weight"),
-    ),
-    "none": (
-        ("encoder.embed.tokens.weight", "model.encoder.embed_tokens.weight"),
-        ("embed.tokens.weight", "model.decoder.embed_tokens.weight"),
-        ("output.weight", "lm_head.weight"),
-    ),
+    "target": _SEPARATE,
+    "none": (*_SEPARATE, ("output.weight", "lm_head.weight")),
 }
 """By `model.tie_embeddings`: the matrices that are stored, our name and theirs."""
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish"}
@@ -78,14 +74,7 @@ MISSING_HERE = {
     "sequence_bias": None,
 }
 """Settings that change their search and that we lack, with the values that have no effect."""
-NUMBERS = (
-    "num_beams",
-    "length_penalty",
-    "no_repeat_ngram_size",
-    "min_length",
-    "min_new_tokens",
-    "repetition_penalty",
-)
+NUMBERS = ("num_beams", "length_penalty", "no_repeat_ngram_size", "min_length", "min_new_tokens", "repetition_penalty")
 RENORMALIZE = "renormalize_logits"
 
 
@@ -96,18 +85,17 @@ def obstacle(recipe: Recipe) -> str:
     model, tokenizer = transformer_settings(recipe), recipe.tokenizer
     places, window = model.positional_encoding, model.attention_window
     uneven = model.head_width not in (0, model.width / model.heads)
-    return first_obstacle(
-        {
-            f'model.norm = "{model.norm}"; Marian normalises after each sub-layer': model.norm == "pre",
-            f'model.positional_encoding = "{places}"; Marian adds sinusoids': places != "sinusoidal",
-            f'model.position_mode = "{model.position_mode}"; Marian adds positions': model.position_mode != "add",
-            f'model.activation = "{model.activation}"; Marian has no gated layer': model.activation == "swiglu",
-            f"model.attention_window = {window}; Marian attends to the whole sentence": window > 0,
-            f"model.head_width = {model.head_width}; Marian's head width is model.width / model.heads": uneven,
-            f'tokenizer.kind = "{tokenizer.kind}"; Marian uses SentencePiece': tokenizer.kind in ("word", "character"),
-            "tokenizer.lowercase = true; Marian's tokenizer cannot lowercase": tokenizer.lowercase,
-        }
-    )
+    obstacles = {
+        f'model.norm = "{model.norm}"; Marian normalises after each sub-layer': model.norm == "pre",
+        f'model.positional_encoding = "{places}"; Marian adds sinusoids': places != "sinusoidal",
+        f'model.position_mode = "{model.position_mode}"; Marian adds positions': model.position_mode != "add",
+        f'model.activation = "{model.activation}"; Marian has no gated layer': model.activation == "swiglu",
+        f"model.attention_window = {window}; Marian attends to the whole sentence": window > 0,
+        f"model.head_width = {model.head_width}; Marian's head width is model.width / model.heads": uneven,
+        f'tokenizer.kind = "{tokenizer.kind}"; Marian uses SentencePiece': tokenizer.kind in ("word", "character"),
+        "tokenizer.lowercase = true; Marian's tokenizer cannot lowercase": tokenizer.lowercase,
+    }
+    return next((reason for reason, stands in obstacles.items() if stands), "")
 
 
 def pairs(settings: TransformerSettings) -> Iterator[NamePair]:

@@ -16,8 +16,7 @@ from regard import __version__
 from regard.config import Recipe
 from regard.config.recipe import make_recipe
 from regard.errors import RunError
-from regard.export import Log, transformer_settings
-from regard.export.folder import read_mark
+from regard.export import Log, read_mark, transformer_settings
 from regard.export.marian import ACTIVATIONS, BIAS, SQUEEZE_SPACES, from_generation, pairs, stream_order
 from regard.export.weights import to_ours
 from regard.models.transformer_settings import TransformerSettings
@@ -68,15 +67,27 @@ def read(folder: Path, out: Path, log: Log) -> Run:
     generation = {**config, **_read_json(folder / "generation_config.json", optional=True)}
     search, lost = from_generation(generation, _tokens(target_vocabulary, target_rows), where=str(folder))
     biased = bool(stored.get(BIAS, torch.zeros(1)).any())
-    recipe = _recipe(folder, config, described, search, joint=not separate, biased=biased)
+    recipe = _recipe(folder, config, described, search, biased=biased)
     weights = from_marian(recipe, stored, source_rows, target_rows, where=str(folder))
     run = Run.create(out)
     try:
         run.write_recipe(recipe)
-        run.write_tokenizers(*_tokenizers(folder, vocabulary, source_rows, target_vocabulary, target_rows))
+        source = _tokenizer(folder, "source", vocabulary, source_rows)
+        target = _tokenizer(folder, "target", target_vocabulary, target_rows)
+        files = [(folder / f"{side}.spm").read_bytes() for side in ("source", "target")]
+        same = source_rows == target_rows and files[0] == files[1]
+        run.write_tokenizers(source, source if same else target)
         run.write_sizes(source_vocabulary=len(source_rows), target_vocabulary=len(target_rows))
         run.write_weights(weights)
-        run.write_card(_card(folder, recipe, len(source_rows), len(target_rows)))
+        run.write_card(
+            {
+                "imported": {"from": folder.name, "format": "marian"},
+                "languages": {"source": recipe.data.source_language, "target": recipe.data.target_language},
+                "arch": recipe.model.arch,
+                "vocabulary": {"source": len(source_rows), "target": len(target_rows)},
+                "versions": {"regard": __version__, "torch": torch.__version__},
+            }
+        )
         run.load_model()  # reports weights that do not fit
     except BaseException:
         run.discard()
@@ -148,11 +159,18 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def read_torch_file(path: Path) -> dict[str, Tensor]:
-    """Read the weights of a torch file (`pytorch_model.bin`) by name, with torch's restricted unpickler."""
+    """Read the weights of a torch file (`pytorch_model.bin`) by name, with torch's restricted unpickler.
+
+    A zip archive with compressed entries is refused: torch never writes them, and a small file could fill the memory.
+    """
     import torch
 
     try:
-        _refuse_compressed(path)
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+                    problem = "compressed entries, which torch never writes; get model.safetensors instead"
+                    raise RunError(f"{path}: {problem}")
         weights = torch.load(path, map_location="cpu", weights_only=True)
     except RunError:
         raise
@@ -166,16 +184,6 @@ def read_torch_file(path: Path) -> dict[str, Tensor]:
         if not _is_plain(weight):
             raise RunError(f"{path}: {json.dumps(name)} is not a plain floating-point tensor; use model.safetensors")
     return dict(weights)
-
-
-def _refuse_compressed(path: Path) -> None:
-    """Refuse a zip archive with compressed entries: torch never writes them, and a small file could fill the memory."""
-    if not zipfile.is_zipfile(path):
-        return
-    with zipfile.ZipFile(path) as archive:
-        for entry in archive.infolist():
-            if entry.compress_type != zipfile.ZIP_STORED:
-                raise RunError(f"{path}: compressed entries, which torch never writes; get model.safetensors instead")
 
 
 def _is_plain(weight: object) -> bool:
@@ -194,15 +202,7 @@ def _is_plain(weight: object) -> bool:
     )
 
 
-def _recipe(
-    folder: Path,
-    config: Mapping[str, Any],
-    described: Mapping[str, Any],
-    search: Mapping[str, Any],
-    *,
-    joint: bool,
-    biased: bool,
-) -> Recipe:
+def _recipe(folder: Path, config: _Table, described: _Table, search: Mapping[str, Any], *, biased: bool) -> Recipe:
     """The configuration as settings."""
     for key, wanted in FIXED.items():
         if config.get(key, wanted) != wanted:
@@ -226,13 +226,12 @@ def _recipe(
         **({"output_bias": True} if biased else {}),
     }
     languages = {f"{side}_language": described.get(f"{side}_lang") or "" for side in ("source", "target")}
+    kind = read_mark(folder).get("tokenizer", "unigram")
     tokenizer = {
-        "kind": read_mark(folder).get("tokenizer", "unigram"),
+        "kind": "unigram" if kind == "sentencepiece" else kind,
         "vocab_size": config["vocab_size"],
-        "joint": joint,
+        "joint": not described.get("separate_vocabs"),
     }
-    if tokenizer["kind"] == "sentencepiece":
-        tokenizer["kind"] = "unigram"
     table = {"model": model, "tokenizer": tokenizer, "search": search, "data": languages}
     return make_recipe(table, where=str(folder))
 
@@ -258,14 +257,6 @@ def _tokens(vocabulary: Vocabulary, rows: list[int]) -> dict[int, str]:
     return {id: by_id[id] if by_id[id] != START else f"<s:{id}>" for id in rows[SOS + 1 : -1]}
 
 
-def _tokenizers(
-    folder: Path, source: Vocabulary, source_rows: list[int], target: Vocabulary, target_rows: list[int]
-) -> tuple[Tokenizer, Tokenizer]:
-    opened = _tokenizer(folder, "source", source, source_rows)
-    same = source_rows == target_rows and (folder / "source.spm").read_bytes() == (folder / "target.spm").read_bytes()
-    return opened, opened if same else _tokenizer(folder, "target", target, target_rows)
-
-
 def _tokenizer(folder: Path, side: str, vocabulary: Vocabulary, rows: list[int]) -> Tokenizer:
     """SentencePiece with the vocabulary's table; our own tokenizer if it gives the same ids, as in our exports."""
     path = folder / f"{side}.spm"
@@ -278,18 +269,6 @@ def _tokenizer(folder: Path, side: str, vocabulary: Vocabulary, rows: list[int])
         if ours.tokens == opened.tokens:
             return ours
     return opened
-
-
-def _card(folder: Path, recipe: Recipe, source: int, target: int) -> dict[str, Any]:
-    import torch
-
-    return {
-        "imported": {"from": folder.name, "format": "marian"},
-        "languages": {"source": recipe.data.source_language, "target": recipe.data.target_language},
-        "arch": recipe.model.arch,
-        "vocabulary": {"source": source, "target": target},
-        "versions": {"regard": __version__, "torch": torch.__version__},
-    }
 
 
 class _Table(dict[str, Any]):

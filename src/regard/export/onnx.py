@@ -14,8 +14,7 @@ import json
 from pathlib import Path
 
 from regard.config import Recipe
-from regard.export import Log, Option, first_obstacle, not_a_transformer, transformer_settings
-from regard.export.folder import export_folder
+from regard.export import Log, Option, export_folder, not_a_transformer, transformer_settings
 from regard.run import Run
 from regard.text.tokenizer import EOS, SOS, UNK
 
@@ -30,7 +29,7 @@ def obstacle(recipe: Recipe) -> str:
     if reason := not_a_transformer(recipe, "the ONNX export"):
         return reason
     window = transformer_settings(recipe).attention_window
-    return first_obstacle({f"model.attention_window = {window}; local attention has no fixed graph": window > 0})
+    return f"model.attention_window = {window}; local attention has no fixed graph" if window > 0 else ""
 
 
 def write(run: Run, folder: Path, log: Log) -> None:

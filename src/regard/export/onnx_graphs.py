@@ -98,31 +98,9 @@ def load_transformer(run: Run, settings: TransformerSettings) -> Transformer:
 
 def write_graphs(model: Transformer, settings: TransformerSettings, longest: int, folder: Path) -> None:
     """Write encoder.onnx and decoder.onnx for up to `longest` positions."""
-    _prepare_tables(model, longest)
-    _write_graph(folder / "encoder.onnx", *_encoder_inputs(model, longest))
-    _write_graph(folder / "decoder.onnx", *_decoder_inputs(model, settings, longest))
-
-
-def _prepare_tables(model: Transformer, longest: int) -> None:
-    """Compute every table of sinusoids in full length: a graph cannot extend one."""
     for module in model.modules():
         if isinstance(module, SinusoidalEncoding | RotaryEncoding):
-            module.between(0, longest)
-
-
-def _encoder_inputs(model: Transformer, longest: int) -> tuple[nn.Module, dict[str, Any], list[str]]:
-    """The encoder graph, example inputs with their dynamic axes, and the names of the outputs."""
-    batch, size = Dim("B"), Dim("S", max=longest)
-    mask_BS = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
-    axes = {0: batch, 1: size}
-    inputs = {"ids": (torch.zeros(2, 5, dtype=torch.long), axes), "mask": (mask_BS, axes)}
-    return EncoderGraph(model), inputs, _key_value_names("memory", len(model.decoder))
-
-
-def _decoder_inputs(
-    model: Transformer, settings: TransformerSettings, longest: int
-) -> tuple[nn.Module, dict[str, Any], list[str]]:
-    """The same for the decoder graph."""
+            module.between(0, longest)  # in full length: a graph cannot extend a table of sinusoids
     batch, size, length = Dim("B"), Dim("S", max=longest), Dim("T", max=longest - 1)
     layers, head_width = settings.decoder_layers, settings.head_width or settings.width // settings.heads
 
@@ -130,13 +108,21 @@ def _decoder_inputs(
         heads = [max(settings.heads_in(f"decoder.{layer}.{kind}"), 1) for layer in range(layers) for _ in range(2)]
         return [(torch.zeros(2, count, places, head_width), {0: batch, 2: axis}) for count in heads]
 
-    inputs = {
+    # Example inputs with their dynamic axes.
+    mask_BS = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
+    source = {
+        "ids": (torch.zeros(2, 5, dtype=torch.long), {0: batch, 1: size}),
+        "mask": (mask_BS, {0: batch, 1: size}),
+    }
+    _write_graph(folder / "encoder.onnx", EncoderGraph(model), source, _key_value_names("memory", layers))
+    target = {
         "token": (torch.zeros(2, dtype=torch.long), {0: batch}),
         "mask": (torch.ones(2, 5, dtype=torch.bool), {0: batch, 1: size}),
         "memory": empty("cross", 5, size),
         "past": empty("self", 3, length),
     }
-    return DecoderGraph(model), inputs, ["logits", *_key_value_names("present", layers)]
+    outputs = ["logits", *_key_value_names("present", layers)]
+    _write_graph(folder / "decoder.onnx", DecoderGraph(model), target, outputs)
 
 
 def _key_value_names(what: str, layers: int) -> list[str]:
@@ -147,7 +133,7 @@ def _write_graph(path: Path, module: nn.Module, inputs: dict[str, Any], outputs:
     names: list[str] = []
     for name, given in inputs.items():
         names += _key_value_names(name, len(given) // 2) if isinstance(given, list) else [name]
-    with _quiet():
+    with _without_messages():
         program = torch.onnx.export(
             module.eval(),
             tuple(_part(given, 0) for given in inputs.values()),
@@ -166,7 +152,7 @@ def _part(given: Any, part: int) -> Any:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def _without_messages() -> Iterator[None]:
     """Suppress messages of the exporter about merged axis names and optional libraries."""
     log = logging.getLogger("torch.onnx")
     level = log.level

@@ -105,26 +105,23 @@ def fill_heads(
     settings: TransformerSettings, weights: Mapping[str, Tensor], wanted: Mapping[str, int]
 ) -> dict[str, Tensor]:
     """The weights with the wanted number of heads in each attention, which is never below the present number."""
-    filled = dict(weights)
-    for name in settings.attentions:
-        kept, missing = settings.heads_in(name), wanted[name] - settings.heads_in(name)
-        if missing:
-            _fill(filled, name, settings.width, settings.head_width or settings.width // settings.heads, kept, missing)
-    return filled
-
-
-def _fill(weights: dict[str, Tensor], name: str, width: int, head_width: int, kept: int, missing: int) -> None:
-    """Append heads of zeros to an attention. An attention without heads has no matrices either."""
     import torch
 
-    side, layer, kind = name.split(".")
-    block = f"encoder.blocks.{layer}" if side == "encoder" else f"decoder.{layer}"
-    place = f"{block}.{kind}_attention"
-    for map_name, parts in MAPS[kind].items():
-        for part, columns in (("weight", (width,)), ("bias", ())):
-            full = f"{place}.{map_name}.{part}"
-            there = weights.get(full, torch.zeros(0, *columns)).unflatten(0, (parts, kept, head_width))
-            zeros = there.new_zeros(parts, missing, head_width, *columns)
-            weights[full] = torch.cat([there, zeros], dim=1).flatten(0, 2)
-    out = weights.get(f"{place}.out.weight", torch.zeros(width, 0))
-    weights[f"{place}.out.weight"] = torch.cat([out, out.new_zeros(width, missing * head_width)], dim=1)
+    filled, width = dict(weights), settings.width
+    head_width = settings.head_width or width // settings.heads
+    for name in settings.attentions:
+        kept, missing = settings.heads_in(name), wanted[name] - settings.heads_in(name)
+        if not missing:
+            continue
+        side, layer, kind = name.split(".")
+        block = f"encoder.blocks.{layer}" if side == "encoder" else f"decoder.{layer}"
+        place = f"{block}.{kind}_attention"
+        for map_name, parts in MAPS[kind].items():
+            for part, columns in (("weight", (width,)), ("bias", ())):
+                full = f"{place}.{map_name}.{part}"  # not there if the attention has no heads
+                there = filled.get(full, torch.zeros(0, *columns)).unflatten(0, (parts, kept, head_width))
+                zeros = there.new_zeros(parts, missing, head_width, *columns)
+                filled[full] = torch.cat([there, zeros], dim=1).flatten(0, 2)
+        out = filled.get(f"{place}.out.weight", torch.zeros(width, 0))
+        filled[f"{place}.out.weight"] = torch.cat([out, out.new_zeros(width, missing * head_width)], dim=1)
+    return filled

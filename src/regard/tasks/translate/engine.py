@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from regard.config import SearchSettings
 from regard.data.pairs import Pair
 from regard.errors import ModelError, SettingsError, UnwritableError
-from regard.export import export_run, folder_name
+from regard.export import check_export, export_run, exporting, fingerprint, folder_name, read_mark
 from regard.export.ctranslate2 import LONGEST, import_ctranslate2, obstacle
 from regard.export.ctranslate2 import Quantization as Quantization
-from regard.export.folder import check_export, exporting, fingerprint, read_mark
 from regard.run import Run
 from regard.system import usable_cores
 from regard.tasks.translate.pieces import in_pieces

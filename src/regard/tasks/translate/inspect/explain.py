@@ -22,7 +22,7 @@ from regard.analysis.trace import TraceSide
 from regard.data.batches import TokenSource, make_batch, make_sources
 from regard.data.pairs import Pair
 from regard.errors import ModelError, SettingsError
-from regard.export.folder import fingerprint
+from regard.export import fingerprint
 from regard.files import write_atomically
 from regard.run import Run
 from regard.tasks.translate.alignment import text_side

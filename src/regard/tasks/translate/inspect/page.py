@@ -25,7 +25,7 @@ from regard.config import SearchSettings
 from regard.data.batches import Batch, make_batch
 from regard.decoding.penalties import LengthPenalty
 from regard.errors import ModelError, RunError, SettingsError
-from regard.export.folder import fingerprint
+from regard.export import fingerprint
 from regard.models.base import count_parameters
 from regard.run import Run
 from regard.tasks.translate.inspect.explain import FAITHFULNESS, HEADS, IDENTIFIABILITY, rounded
