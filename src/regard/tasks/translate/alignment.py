@@ -16,8 +16,8 @@ from regard.errors import SettingsError
 from regard.layers.hooks import attention_hooks, trace
 from regard.models.base import Seq2Seq
 from regard.tasks.translate.translation import Alignment, Translation
-from regard.text.tokenizer import EOS, Piece, Tokenizer
-from regard.text.words import Word, words
+from regard.text.tokenizer import EOS, Tokenizer
+from regard.text.words import words
 
 BATCH_TOKENS = 2048
 """Padded tokens of both sides per batch."""
@@ -36,8 +36,7 @@ class Aligner:
 
     def align(self, texts: Sequence[str], targets: Sequence[str], batch_tokens: int = BATCH_TOKENS) -> list[Alignment]:
         """The alignment of each pair. A pair with an empty side has no links."""
-        choice = self.choice
-        pairs = self._read_pairs(texts, targets)
+        choice, pairs = self.choice, self._read(texts, targets)
         maps = self._map(pairs, [choice.shift], batch_tokens)[choice.shift]
         return [
             Alignment(source.words, target.words, align(choice.map(found), choice.rule) if found else ())
@@ -54,20 +53,13 @@ class Aligner:
             for best in translations
         ]
 
-    def word_maps(
-        self,
-        texts: Sequence[str],
-        targets: Sequence[str],
-        shifts: Sequence[bool] = (False, True),
-        batch_tokens: int = BATCH_TOKENS,
-    ) -> dict[bool, list[dict[str, Tensor]]]:
+    def word_maps(self, texts: Sequence[str], targets: Sequence[str]) -> dict[bool, list[dict[str, Tensor]]]:
         """By shift, for each pair: word-level attention maps [H, T, S] by layer; none for a pair with an empty side."""
-        return self._map(self._read_pairs(texts, targets), shifts, batch_tokens)
+        return self._map(self._read(texts, targets), (False, True), BATCH_TOKENS)
 
-    def _read_pairs(self, texts: Sequence[str], targets: Sequence[str]) -> list[tuple[TextWords, TextWords]]:
-        return [
-            (_read(self.source, text), _read(self.target, target)) for text, target in zip(texts, targets, strict=True)
-        ]
+    def _read(self, texts: Sequence[str], targets: Sequence[str]) -> list[tuple[TextWords, TextWords]]:
+        pairs = zip(texts, targets, strict=True)
+        return [(_read(self.source, text), _read(self.target, target)) for text, target in pairs]
 
     def _map(
         self, pairs: Sequence[tuple[TextWords, TextWords]], shifts: Sequence[bool], batch_tokens: int
@@ -131,9 +123,8 @@ def _read(tokenizer: Tokenizer, text: str, ids: Sequence[int] | None = None) -> 
         [*((piece.start, piece.end) for piece in pieces), (end, end)],
         [(word.text, word.start, word.end) for word in there],
     )
-    homes = [next(side.word_of[k] for k, piece in enumerate(pieces) if _touch(piece, word)) for word in there]
+    homes = [
+        next(side.word_of[k] for k, piece in enumerate(pieces) if piece.start < word.end and word.start < piece.end)
+        for word in there
+    ]
     return TextWords(spelled, found, side, tuple(word.text for word in there), homes)
-
-
-def _touch(piece: Piece, word: Word) -> bool:
-    return piece.start < word.end and word.start < piece.end

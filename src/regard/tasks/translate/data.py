@@ -44,8 +44,16 @@ class PairExamples:
         self.lengths: Counter[int] = Counter()
         self.parts = b""
         require_train(data, "--source and --target")
-        self._own = {part: self._read_own(part) for part in ("valid", "test")}
-        self._count()
+        self._own: dict[str, list[Pair]] = {}
+        for part in ("valid", "test"):
+            corpora: tuple[Corpus, ...] = getattr(data, part)
+            self._own[part] = [pair for corpus in corpora for pair in self._read(corpus) if _is_real(pair)]
+            if corpora and not self._own[part]:
+                raise CorpusError(corpora[0].source, f"the {part} data has no pair with text on both sides")
+        for number, corpus in enumerate(data.train):
+            for pair in self._read(corpus):
+                self.counts[number] += 1
+                self.lengths[(len(pair.source) + len(pair.target)) // 2] += 1
         total = sum(self.counts)
         if total < FEWEST:
             raise CorpusError(data.train[0].source, f"{total} pairs are too few to train on; give at least {FEWEST}")
@@ -105,17 +113,10 @@ class PairExamples:
         pairs = chain.from_iterable(map(self._read, self.data.train))
         return plan_split(pairs, valid, test, seed, where=self.data.train[0].source)
 
-    def _read_own(self, part: str) -> list[Pair]:
-        corpora: tuple[Corpus, ...] = getattr(self.data, part)
-        pairs = [pair for corpus in corpora for pair in self._read(corpus) if _is_real(pair)]
-        if corpora and not pairs:
-            raise CorpusError(corpora[0].source, f"the {part} data has no pair with text on both sides")
-        return pairs
-
     @cached_property
     def _kept_back(self) -> dict[str, list[Pair]]:
         """The held-out pairs of both parts, from one pass over the training corpora."""
-        found: dict[str, list[Pair]] = {"valid": [], "test": []}
+        found: dict[str, list[Pair]] = {part: [] for part in PARTS}
         for number in range(len(self.counts)) if self.parts else ():
             for part, pair in self._dealt(number):
                 if part != TRAIN:
@@ -124,30 +125,27 @@ class PairExamples:
 
     def _dealt(self, number: int) -> Iterator[tuple[int, Pair]]:
         """The pairs of a training corpus, each with the number of its part."""
-        pairs = self._read(self.data.train[number])
-        if not self.parts:
-            return zip(repeat(TRAIN), pairs)
-        return zip(islice(self.parts, sum(self.counts[:number]), None), pairs, strict=False)
-
-    def _count(self) -> None:
-        for number, corpus in enumerate(self.data.train):
-            for pair in self._read(corpus):
-                self.counts[number] += 1
-                self.lengths[(len(pair.source) + len(pair.target)) // 2] += 1
+        parts = islice(self.parts, sum(self.counts[:number]), None) if self.parts else repeat(TRAIN)
+        return zip(parts, self._read(self.data.train[number]), strict=False)
 
     def _read(self, corpus: Corpus) -> Iterator[Pair]:
         return read_corpus(corpus, self.data.source_language, self.data.target_language)
 
 
 def prepare(
-    run: Run,
-    recipe: Recipe,
-    examples: PairExamples,
-    log: Log,
-    vocabularies: tuple[Tokenizer, Tokenizer] | None = None,
+    run: Run, recipe: Recipe, examples: PairExamples, log: Log, vocabularies: tuple[Tokenizer, Tokenizer] | None
 ) -> None:
     """Write vocabularies (new ones, if none are given), the token store and the held-out parts into the run."""
-    vocabularies = vocabularies or _make_tokenizers(recipe, examples, log)
+    if not vocabularies:
+        settings, seed = recipe.tokenizer, recipe.train.seed
+        log(f"training a vocabulary of {settings.vocab_size:,} {_NAMES[settings.kind]}")
+        if settings.joint:
+            vocabularies = (train_tokenizer(examples.texts(), settings, seed),) * 2
+        else:
+            vocabularies = (
+                train_tokenizer((pair.source for pair in examples.train()), settings, seed),
+                train_tokenizer((pair.target for pair in examples.train()), settings, seed),
+            )
     run.write_tokenizers(*vocabularies)
     write_store(run, recipe, examples, vocabularies, log)
 
@@ -176,18 +174,6 @@ def write_store(
         # The store is not kept: Windows cannot rename the folder while a file in it is mapped.
         if not len(build_store(folder / "train", examples.corpora(), source, target, recipe.data.max_length)):
             raise CorpusError("training data", f"no pair has text on both sides within {recipe.data.max_length} tokens")
-
-
-def _make_tokenizers(recipe: Recipe, examples: PairExamples, log: Log) -> tuple[Tokenizer, Tokenizer]:
-    settings, seed = recipe.tokenizer, recipe.train.seed
-    log(f"training a vocabulary of {settings.vocab_size:,} {_NAMES[settings.kind]}")
-    if settings.joint:
-        joint = train_tokenizer(examples.texts(), settings, seed)
-        return joint, joint
-    return (
-        train_tokenizer((pair.source for pair in examples.train()), settings, seed),
-        train_tokenizer((pair.target for pair in examples.train()), settings, seed),
-    )
 
 
 def _is_real(pair: Pair) -> bool:

@@ -7,14 +7,14 @@ optimizer that fits it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from regard.config import ModelSettings, Recipe, TrainSettings
+from regard.config import Recipe, TrainSettings
 from regard.models import build, settings_of
-from regard.models.base import Network, count_parameters
+from regard.models.base import count_parameters
 from regard.models.transformer_settings import TransformerSettings
 from regard.training.device import Machine
 from regard.training.plan import (
@@ -60,17 +60,16 @@ class PairFacts:
 def make_plan(corpus: PairFacts, machine: Machine, given: Tables) -> list[PlannedSetting]:
     """Choose the settings that `given` leaves open."""
     model, train = given.get("model", {}), given.get("train", {})
-    arch, reason = _choose_arch(corpus, machine)
-    preset = settings_of(model.get("arch") or arch)
+    arch = _choose_arch(corpus, machine)
+    preset = settings_of(model.get("arch") or arch.value)
     is_transformer = isinstance(preset, TransformerSettings)
-    choices = [
-        *_vocabulary(corpus, given.get("tokenizer", {}).get("kind", "bpe")),
-        PlannedSetting("model.arch", arch, reason),
-    ]
+    choices = [*_vocabulary(corpus, given.get("tokenizer", {}).get("kind", "bpe")), arch]
     if isinstance(preset, TransformerSettings):
         choices += _transformer(corpus, machine, preset, model)
     elif not {"width", "embedding_width"} & model.keys():
-        choices += _sizes(corpus, preset)
+        width, reason = 256 if corpus.pairs < 100_000 else 512, f"{corpus.pairs:,} pairs: a wider network overfits"
+        wider = [name for name in ("width", "embedding_width") if getattr(preset, name, 0) > width]
+        choices += [PlannedSetting(f"model.{name}", width, reason) for name in wider]
     muon = is_transformer and train.get("optimizer") != "adam" and not train.get("fsdp")  # Muon needs whole matrices
     warmup = 30 if muon and corpus.pairs < 100_000 else 100
     choices += choose_learning_rate(3e-3 if muon else 1e-3, warmup, 0.3, muon=muon)
@@ -100,13 +99,15 @@ def _vocabulary(corpus: PairFacts, kind: str) -> Iterator[PlannedSetting]:
         yield PlannedSetting("tokenizer.subword_regularization", 0.1, reason)
 
 
-def _choose_arch(corpus: PairFacts, machine: Machine) -> tuple[str, str]:
+def _choose_arch(corpus: PairFacts, machine: Machine) -> PlannedSetting:
     pairs = corpus.pairs
     if pairs < 100_000:
-        return "transformer-tiny" if pairs < 15_000 else "transformer-mini", f"{pairs:,} pairs: a larger one overfits"
-    if pairs < 1_000_000 or machine.device == "cpu":
-        return "transformer-small", f"{pairs:,} pairs on {machine.device}: small enough for several epochs"
-    return "transformer-base", f"{pairs:,} pairs: enough for the paper's base model"
+        arch, reason = "tiny" if pairs < 15_000 else "mini", f"{pairs:,} pairs: a larger one overfits"
+    elif pairs < 1_000_000 or machine.device == "cpu":
+        arch, reason = "small", f"{pairs:,} pairs on {machine.device}: small enough for several epochs"
+    else:
+        arch, reason = "base", f"{pairs:,} pairs: enough for the paper's base model"
+    return PlannedSetting("model.arch", f"transformer-{arch}", reason)
 
 
 def _transformer(
@@ -125,13 +126,6 @@ def _transformer(
     yield from choose_precision(machine)
 
 
-def _sizes(corpus: PairFacts, preset: ModelSettings) -> Iterator[PlannedSetting]:
-    width = 256 if corpus.pairs < 100_000 else 512
-    for name in ("width", "embedding_width"):
-        if getattr(preset, name, 0) > width:
-            yield PlannedSetting(f"model.{name}", width, f"{corpus.pairs:,} pairs: a wider network overfits")
-
-
 def _batch(corpus: PairFacts, machine: Machine) -> PlannedSetting:
     wanted = 2048 if corpus.pairs < 100_000 else 4096 if machine.device == "cpu" else 16_384
     longest = LONGEST_SENTENCES * corpus.long / CHARACTERS_PER_TOKEN
@@ -141,35 +135,23 @@ def _batch(corpus: PairFacts, machine: Machine) -> PlannedSetting:
     return PlannedSetting("train.batch_tokens", wanted, reason)
 
 
-def _build(recipe: Recipe) -> Network:
-    """The model without memory for its weights."""
-    size = recipe.tokenizer.vocab_size
-    with torch.device("meta"):
-        return build(recipe.model, source_vocabulary=size, target_vocabulary=size)
-
-
-def _memory(recipe: Recipe, parameters: int, corpus: PairFacts) -> float:
-    """Bytes for the process, the weights with the optimizer's moments, and the largest batch."""
-    tokens = recipe.train.batch_tokens * (2 if recipe.train.r_drop else 1)
-    return PROCESS + COPIES * FLOAT * parameters + tokens * FLOAT * recipe.model.kept_per_token(corpus.length)
-
-
 def fit_memory(plan: list[PlannedSetting], recipe: Recipe, corpus: PairFacts, machine: Machine) -> list[PlannedSetting]:
     """The plan with smaller batches, and more of them per step, if the planned ones do not fit the free memory."""
     if not any(choice.name == "train.batch_tokens" for choice in plan):
         return plan
-    train, parameters = recipe.train, count_parameters(_build(recipe))
-    while _memory(replace(recipe, train=train), parameters, corpus) > machine.memory and (
-        train.batch_tokens > SMALLEST_BATCH
-    ):
-        train = replace(
-            train, batch_tokens=train.batch_tokens // 2, gradient_accumulation=2 * train.gradient_accumulation
-        )
-    if train == recipe.train:
+    train, size = recipe.train, recipe.tokenizer.vocab_size
+    with torch.device("meta"):
+        parameters = count_parameters(build(recipe.model, source_vocabulary=size, target_vocabulary=size))
+    weights = PROCESS + COPIES * FLOAT * parameters  # bytes, with the optimizer's moments
+    per_token = FLOAT * recipe.model.kept_per_token(corpus.length) * (2 if train.r_drop else 1)
+    batch, times = train.batch_tokens, 1
+    while weights + batch * per_token > machine.memory and batch > SMALLEST_BATCH:
+        batch, times = batch // 2, 2 * times
+    if times == 1:
         return plan
     free = f"{machine.memory / 1e9:.1f} GB of memory are free"
-    fitted = [PlannedSetting("train.batch_tokens", train.batch_tokens, free)]
-    if recipe.train.gradient_accumulation == TrainSettings.gradient_accumulation:
+    fitted = [PlannedSetting("train.batch_tokens", batch, free)]
+    if train.gradient_accumulation == TrainSettings.gradient_accumulation:
         same = "so that a step has as many tokens as planned"
-        fitted.append(PlannedSetting("train.gradient_accumulation", train.gradient_accumulation, same))
+        fitted.append(PlannedSetting("train.gradient_accumulation", times * train.gradient_accumulation, same))
     return [choice for choice in plan if choice.name != "train.batch_tokens"] + fitted

@@ -121,11 +121,9 @@ class TranslateTraining(Training[PairExamples, PairData]):
             )
 
     def read(self, recipe: Recipe) -> PairExamples:
-        """Count and measure the pairs."""
         return PairExamples(recipe.data, recipe.train.seed)
 
     def plan(self, examples: PairExamples, machine: Machine, given: Tables, where: str) -> list[PlannedSetting]:
-        """By the number of pairs and their lengths."""
         corpus = measure(examples)
         plan = make_plan(corpus, machine, given)
         return fit_memory(plan, make_recipe(merge(plan, given), where=where), corpus, machine)
@@ -143,19 +141,16 @@ class TranslateTraining(Training[PairExamples, PairData]):
         return Workload(amounts, corpus.length, passes, corpus.steps(recipe.train.batch_tokens))
 
     def prepare(self, run: Run, recipe: Recipe, examples: PairExamples, log: Log, base: Run | None) -> None:
-        """Vocabularies, token store and held-out pairs."""
         prepare(run, recipe, examples, log, base.tokenizers if base else None)
         source, target = run.tokenizers
         run.write_sizes(source_vocabulary=source.size, target_vocabulary=target.size)
 
     def open_data(self, run: Run, log: Log) -> PairData:
-        """Read from the run folder."""
         return open_data(run, lambda: write_store(run, run.recipe, self.read(run.recipe), run.tokenizers, log))
 
     def train_unit(
         self, recipe: Recipe, data: PairData, model: Network, group: ProcessGroup | None = None
     ) -> TranslateTrainUnit:
-        """Batches of pairs, validated by BLEU."""
         assert isinstance(model, Seq2Seq)
         return TranslateTrainUnit(recipe, data, model, group)
 
@@ -164,7 +159,6 @@ class TranslateTraining(Training[PairExamples, PairData]):
         return 2.0 + math.log(data.target.size)
 
     def card(self, recipe: Recipe, data: PairData, base: Run | None) -> dict[str, Any]:
-        """Languages, vocabularies and numbers of pairs."""
         return {
             "languages": {"source": recipe.data.source_language, "target": recipe.data.target_language},
             "vocabulary": {"source": data.source.size, "target": data.target.size},
@@ -192,11 +186,9 @@ class TranslateTraining(Training[PairExamples, PairData]):
         return (data.test or data.valid)[:HELD_OUT_PAIRS]
 
     def result_line(self, part: str, scores: Json) -> str:
-        """BLEU and chrF."""
         return f"BLEU {scores['bleu']:.1f}  chrF {scores['chrf']:.1f}  on {scores['sentences']:,} sentences"
 
     def complete(self, run: Run, data: PairData) -> None:
-        """Close the store."""
         data.train.close()
 
     def notes(self, recipe: Recipe) -> Sequence[str]:
