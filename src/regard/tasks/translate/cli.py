@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
-from functools import partial
+from functools import cache, partial
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -269,17 +269,15 @@ def by_torch(runs: list[str], processes: int, asked_for: dict[str, Any], hint: s
     open_together(*runs)  # errors are reported once, not by every process
 
     from regard.system import usable_cores
-    from regard.tasks.translate.translator import Workers, load
+    from regard.tasks.translate.translator import Translator, Workers, load
 
-    opened: dict[str, Any] = {}
+    @cache
+    def open_runs(count: int) -> Translator | Workers:
+        return Workers(runs, count, hint) if count > 1 else load(*runs)
 
     def translate(texts: list[str]) -> list[Translation]:
         count = processes or (usable_cores() if len(texts) >= MANY_LINES else 1)
-        if count > 1:
-            workers = opened.get("workers") or opened.setdefault("workers", Workers(runs, count, hint))
-            return workers.translate(texts, **asked_for)
-        translator = opened.get("translator") or opened.setdefault("translator", load(*runs))
-        return translator.translate(texts, **asked_for)
+        return open_runs(count).translate(texts, **asked_for)
 
     return translate
 
@@ -342,9 +340,6 @@ def show(answer: Translation, options: argparse.Namespace, number: int = 0) -> s
 # `regard score`
 
 
-CHUNK_PAIRS = 2000
-
-
 def configure_score(parser: Parser) -> None:
     """Add the options."""
     parser.add_argument("run", metavar="RUN", help="the run folder")
@@ -359,21 +354,20 @@ def run_score(options: argparse.Namespace) -> int:
     recipe = Run.open(options.run).require("translate").recipe
     search, data = search_settings(options, recipe.search), recipe.data
     pairs = iter(read_corpus(Corpus(options.source, options.target), data.source_language, data.target_language))
-    chunk = list(islice(pairs, CHUNK_PAIRS))  # a missing file is reported before the model is loaded
+    first = first_of(pairs)  # a missing file is reported before the model is loaded
 
     from regard.tasks.translate.translator import load
 
     translator = load(options.run, *options.ensemble)
     if not options.json:
         print("log-probability\tper token\tscore\ttarget")
-    while chunk:
+    for chunk in chunks(chain(first, pairs)):
         for answer in translator.score([pair.source for pair in chunk], [pair.target for pair in chunk], **search):
             if options.json:
                 print(json.dumps(answer.as_dict(), ensure_ascii=False))
                 continue
             each = answer.log_prob / len(answer.log_probs)
             print(f"{answer.log_prob:.4f}\t{each:.4f}\t{answer.score:.4f}\t{answer.text}")
-        chunk = list(islice(pairs, CHUNK_PAIRS))
     return 0
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from regard.documents import Document
 from regard.errors import CorpusError, SettingsError
@@ -19,14 +19,16 @@ from regard.files import is_stream, write_atomically
 from regard.system import sync_folder
 from regard.tasks.translate.translation import Translation
 
+Line = TypeVar("Line")
+
 CHUNK = 2000
 """Lines translated together: enough to sort by length, few enough that results appear soon."""
 DELAY = 0.05
 """Seconds that a line from a pipe waits for further lines."""
 
 
-def chunks(lines: Iterable[str], size: int = CHUNK) -> Iterator[list[str]]:
-    """The lines in chunks of this size."""
+def chunks(lines: Iterable[Line], size: int = CHUNK) -> Iterator[list[Line]]:
+    """The lines, or pairs of lines, in chunks of this size."""
     lines = iter(lines)
     while chunk := list(islice(lines, size)):
         yield chunk
@@ -116,7 +118,12 @@ class TranslationFile:
             raise SettingsError(
                 f"{self.part}: an earlier translation was interrupted; continue with --resume, or remove it"
             )
-        noted = self._noted()
+        try:
+            noted = json.loads(self._note.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            noted = None
+        except ValueError:
+            raise SettingsError(f"{self._note}: damaged; remove it and {self.part}, and start again") from None
         if noted is not None:
             count, digest = noted.pop("read", (0, ""))
             self._read = (int(count), str(digest))
@@ -145,24 +152,14 @@ class TranslationFile:
         if not self.is_stream:
             write_atomically(self._note, json.dumps(self._job | {"read": self._read}).encode())
 
-    def _noted(self) -> Any:
-        """The recorded job of the partial file, or None."""
-        try:
-            return json.loads(self._note.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return None
-        except ValueError:
-            raise SettingsError(f"{self._note}: damaged; remove it and {self.part}, and start again") from None
-
     def write(self, lines: Iterable[str]) -> None:
         """Append lines."""
         try:
             self._file.write("".join(line + "\n" for line in lines))
             self._file.flush()
         except OSError as error:
-            raise CorpusError(
-                str(self.part), f"cannot write ({error.strerror}); continue later with --resume"
-            ) from None
+            problem = f"cannot write ({error.strerror}); continue later with --resume"
+            raise CorpusError(str(self.part), problem) from None
 
     def __enter__(self) -> TranslationFile:
         return self

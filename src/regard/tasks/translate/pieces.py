@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from regard.config import SearchSettings
 from regard.errors import SettingsError
@@ -29,36 +30,29 @@ def in_pieces(
 def pieces_of(text: str, tokenizer: Tokenizer, settings: SearchSettings, name: str = "the text") -> list[str]:
     """The parts of a text that are translated one at a time; usually the whole text. Errors call the text `name`."""
     limit = settings.max_source_tokens
-
-    def fits(text: str) -> bool:
-        return _within(text, tokenizer, limit)
-
-    def may_join(text: str) -> bool:
-        return _within(text, tokenizer, min(settings.max_joined_tokens or 1, limit))
-
-    if settings.long_lines == "split":
-        return cut(text, fits, may_join) or [text]
-    refuse_long(text, tokenizer, limit, name, TOO_LONG)
-    return [text]
+    if settings.long_lines != "split":
+        refuse_long(text, tokenizer, limit, name, TOO_LONG)
+        return [text]
+    most_joined = min(settings.max_joined_tokens or 1, limit)
+    return cut(text, partial(_within, tokenizer, limit), partial(_within, tokenizer, most_joined)) or [text]
 
 
 def refuse_long(text: str, tokenizer: Tokenizer, limit: int, name: str, advice: str) -> None:
     """Raise an error if a text has more than `limit` tokens."""
-    if not _within(text, tokenizer, limit):
+    if not _within(tokenizer, limit, text):
         size = len(tokenizer.encode(text))
         raise SettingsError(f"{name} has {size:,} tokens, more than search.max_source_tokens = {limit}; {advice}")
 
 
-def _within(text: str, tokenizer: Tokenizer, limit: int) -> bool:
-    if len(text.encode(errors="surrogatepass")) <= limit:  # no token is shorter than a byte
-        return True
-    return len(tokenizer.encode(text)) <= limit
+def _within(tokenizer: Tokenizer, limit: int, text: str) -> bool:
+    # Counting bytes is faster, and no token is shorter than a byte.
+    return len(text.encode(errors="surrogatepass")) <= limit or len(tokenizer.encode(text)) <= limit
 
 
 def join(source: str, parts: Sequence[Translation]) -> Translation:
-    """One translation of several. Its score is the mean over their tokens; alternatives are not joined.
+    """One translation of several. Its score is the mean over their tokens; alternatives are left out.
 
-    The alignments are joined where every part has one.
+    The alignments are joined if every part has one.
     """
     if len(parts) == 1:
         return parts[0]
@@ -105,10 +99,8 @@ class Pieces:
         if not translations:
             return Translation(self.text, self.text)
         if len(translations) == 1:
-            one, before = translations[0], self._before[0]
-            return self._framed(
-                replace(one, alternatives=tuple(self._framed(other, before) for other in one.others)), before
-            )
+            one = translations[0]
+            return self._framed(replace(one, alternatives=tuple(map(self._framed, one.others))))
         remaining = iter(translations)
         lines = [join("", [next(remaining) for _ in line]) for line in self._lines]
         text = "".join(before + line.text for before, line in zip(self._before, lines, strict=True)) + self._after
@@ -117,5 +109,6 @@ class Pieces:
             whole = replace(whole, flags=tuple(flag for flag in whole.flags if flag != "split"))
         return whole
 
-    def _framed(self, translation: Translation, before: str) -> Translation:
-        return replace(translation, source=self.text, text=before + translation.text + self._after)
+    def _framed(self, translation: Translation) -> Translation:
+        """The translation of the only piece, with the white space around it."""
+        return replace(translation, source=self.text, text=self._before[0] + translation.text + self._after)

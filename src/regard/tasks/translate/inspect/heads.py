@@ -317,7 +317,7 @@ def text_batches(pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer) ->
     ids = list(
         zip(source.encode_many([p.source for p in pairs]), target.encode_many([p.target for p in pairs]), strict=True)
     )
-    order = sorted(range(len(ids)), key=lambda place: (len(ids[place][0]), len(ids[place][1])))
+    order = sorted(range(len(ids)), key=lambda place: tuple(map(len, ids[place])))
     return [
         make_batch([ids[place] for place in places], source.pad, target.pad, np.array(places))
         for places in (order[first : first + BATCH_PAIRS] for first in range(0, len(order), BATCH_PAIRS))
