@@ -61,7 +61,8 @@ class FakeRun(ServedRun):
     @property
     def about(self) -> dict[str, Any]:
         sides = {"source": self.source, "target": self.target}
-        return {"id": self.name, "task": self.task, "arch": "toy", "parameters": 12, "created": 0, "scores": {}} | sides
+        kind = {"object": "model", "owned_by": "regard", "id": self.name, "task": self.task, "arch": "toy"}
+        return kind | {"parameters": 12, "created": 0, "scores": {}} | sides
 
     async def _called(self, asked: Any, how: dict[str, Any]) -> None:
         self.calls.append((asked, how))

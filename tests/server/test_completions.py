@@ -5,7 +5,7 @@ import json
 import pytest
 from pydantic import TypeAdapter
 
-from regard.server.schemas import ChatCompletion
+from regard.server.openai import ChatCompletion
 
 TALK = [
     {"role": "system", "content": "Be kind."},

@@ -8,6 +8,7 @@ from starlette.routing import Match
 from regard.server import app as application
 from regard.server.api_keys import add_key
 from regard.server.batching import Closing, QueueFull, TooLate
+from regard.server.runs import served_tasks
 from regard.server.v1 import task_routes
 from tests.server.fakes import FakeRun, FakeRuns, FakeTranslator, client_of
 
@@ -38,10 +39,15 @@ BODIES = {name: json.dumps(body).encode() for name, body in ASKED.items()} | BYT
 FAST_ROUTES = {route.path: route for route in application.fast_routes(task_routes())}
 
 
+def all_tasks():
+    """A run of each task."""
+    return FakeRuns(FakeTranslator("en-it"), *(FakeRun(task, task) for task in served_tasks() if task != "translate"))
+
+
 @pytest.fixture(scope="module")
 def ways():
     """A server with the fast path, and one without, for the same runs."""
-    runs = FakeRuns(FakeTranslator("en-it"), *(FakeRun(task, task) for task in ("chat", "classify", "tag", "retrieve")))
+    runs = all_tasks()
     with client_of(runs) as short, pytest.MonkeyPatch.context() as patch:
         patch.setattr(application, "fast_routes", lambda tasks: [])
         with client_of(runs) as long:
@@ -97,11 +103,11 @@ def test_other_kinds_and_methods_take_the_long_way(ways, path):
 def test_keys_are_asked_for(tmp_path, path):
     file = tmp_path / "keys"
     key = add_key(file)
-    with client_of(keys=str(file)) as client:
+    with client_of(all_tasks(), keys=str(file)) as client:
         for body, status in ((good_body(path), 403), ({"q": 5}, 400)):
             assert client.post(path, json=body).status_code == (401 if path.startswith("/v1") else status)
         with_key = client.post(path, json=good_body(path), headers={"Authorization": f"Bearer {key}"})
-        assert with_key.status_code == (404 if path in ("/v1/tag", "/v1/retrieve") else 200)  # those are not served
+        assert with_key.status_code == 200
 
 
 def test_every_busy_route_is_a_route_that_takes_what_it_says():

@@ -15,7 +15,6 @@ def test_a_key_fits_and_its_file_does_not_hold_it(tmp_path):
     path = tmp_path / "keys.jsonl"
     first, second = add_key(path), add_key(path)
     keys = ApiKeys.read(path)
-    assert len(keys) == 2
     assert keys.fits(first)
     assert keys.fits(second)
     secret = first.split("-", 2)[2]

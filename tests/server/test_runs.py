@@ -333,7 +333,7 @@ def test_texts_are_labelled_together_if_their_options_are_equal(run, monkeypatch
 
 
 def test_a_task_without_an_api_is_refused(run, monkeypatch):
-    with pytest.raises(RunError, match='"caption"'):
+    with pytest.raises(RunError, match='the task "caption" has no HTTP API'):
         with_predictor(run, monkeypatch, "caption", None)
 
 

@@ -32,9 +32,6 @@ class ApiKeys:
         # So that checking an unknown name takes as long as a known one.
         self._decoy = (secrets.token_bytes(16), secrets.token_bytes(32))
 
-    def __len__(self) -> int:
-        return len(self._hashes)
-
     @classmethod
     def read(cls, path: str | Path) -> ApiKeys:
         """The keys of a file."""

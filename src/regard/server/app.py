@@ -14,6 +14,7 @@ from typing import Any
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from prometheus_client import generate_latest
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
@@ -29,7 +30,6 @@ from regard.server.middleware import HostCheck, RequestLimits, RequestLog
 from regard.server.page import page_routes
 from regard.server.reference import describe_api
 from regard.server.runs import ServedRuns
-from regard.server.schemas import PlainTranslateRequest
 from regard.server.service import Service, TheService
 from regard.server.settings import ServerSettings
 from regard.system import give_back
@@ -98,7 +98,7 @@ async def release_memory_regularly(batches: Callable[[], int], every: float = RE
 async def give_metrics(request: Request, service: TheService) -> Response:
     """The metrics for Prometheus."""
     service.require_key(request)
-    return Response(service.metrics.exposition(), media_type=CONTENT_TYPE)
+    return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class FastRoute:
 
 def fast_routes(tasks: APIRouter) -> list[FastRoute]:
     """The busiest routes: LibreTranslate's, and one per task."""
-    found = [FastRoute("/translate", libretranslate.translate, PlainTranslateRequest)]
+    found = [FastRoute("/translate", libretranslate.translate, libretranslate.PlainTranslateRequest)]
     for route in tasks.routes:
         assert isinstance(route, APIRoute)
         found.append(FastRoute(route.path, route.endpoint, route.endpoint.__annotations__["asked"], key_first=True))

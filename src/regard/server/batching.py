@@ -12,7 +12,6 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 from math import inf
@@ -158,20 +157,22 @@ class Batcher(Generic[Item, Result]):
         self, items: Sequence[Item], *, key: Hashable = (), deadline: float | None = None
     ) -> AsyncGenerator[Result, None]:
         """The results in order, each as soon as it and all before it are done."""
-        done: asyncio.Queue[tuple[int, Result] | None] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+        results: list[asyncio.Future[Result]] = [loop.create_future() for _ in items]
 
         def put(number: int, result: Result) -> None:
-            done.put_nowait((number, result))
+            results[number].set_result(result)
 
-        early: dict[int, Result] = {}
-        place = 0
         work = asyncio.create_task(self.submit(items, key=key, deadline=deadline, on_result=put))
-        async with aclosing(read_until_done(done, work)) as results:
-            async for number, result in results:
-                early[number] = result
-                while place in early:
-                    yield early.pop(place)
-                    place += 1
+        work.add_done_callback(retrieve_error)
+        try:
+            for result in results:
+                await asyncio.wait((result, work), return_when=asyncio.FIRST_COMPLETED)
+                if not result.done():
+                    await work  # raises its error
+                yield result.result()
+        finally:
+            work.cancel()
 
     async def close(self) -> None:
         """Accept no more requests, and wait until the accepted ones are done."""
@@ -279,21 +280,19 @@ class Batcher(Generic[Item, Result]):
         self._start()
 
 
+@dataclass(eq=False)
 class _Request(Generic[Item, Result]):
     """The items of one caller: which are not started, and the results so far."""
 
-    def __init__(
-        self,
-        items: Sequence[Item],
-        weights: Sequence[float],
-        key: Hashable,
-        on_result: Callable[[int, Result], None] | None,
-        answered: asyncio.Future[list[Result]],
-        arrived: float,
-    ):
-        self.items, self.weights, self.key = items, weights, key
-        self.on_result, self.answered, self.arrived = on_result, answered, arrived
-        self.unstarted = dict.fromkeys(range(len(items)))  # an ordered set
+    items: Sequence[Item]
+    weights: Sequence[float]
+    key: Hashable
+    on_result: Callable[[int, Result], None] | None
+    answered: asyncio.Future[list[Result]]
+    arrived: float
+
+    def __post_init__(self) -> None:
+        self.unstarted = dict.fromkeys(range(len(self.items)))  # an ordered set
         self._results: dict[int, Result] = {}
 
     def take(self, number: int, outcome: Result | Exception) -> bool:
@@ -343,21 +342,10 @@ def _attempt(work: Callable[[list[Item]], list[Result]], items: list[Item]) -> l
     return [outcome for item in items for outcome in _attempt(work, [item])]
 
 
-async def read_until_done(queue: asyncio.Queue[Item | None], work: asyncio.Task[Any]) -> AsyncGenerator[Item, None]:
-    """What the work puts into the queue; then its error, if it failed. Closing the generator cancels the work."""
-
-    def finish(task: asyncio.Task[Any]) -> None:
-        if not task.cancelled():
-            task.exception()  # retrieved, even if nobody waits for it any more
-        queue.put_nowait(None)
-
-    work.add_done_callback(finish)
-    try:
-        while (item := await queue.get()) is not None:
-            yield item
-        await work
-    finally:
-        work.cancel()
+def retrieve_error(task: asyncio.Task[Any]) -> None:
+    """A callback for tasks that may fail after their client has left: without it, Python logs the error."""
+    if not task.cancelled():
+        task.exception()
 
 
 class ThreadToLoop(Generic[Item]):

@@ -26,7 +26,11 @@ class LanguageDetector:
     def __init__(self, samples: Mapping[str, Sequence[str]]):
         """`samples`: sentences by language code. A language without sentences is recognised by its script alone."""
         self._scripts = {code: language_scripts(code) for code in samples}
-        self._counts = {code: _count(sentences) for code, sentences in samples.items() if sentences}
+        self._counts = {
+            code: Counter(trigram for sentence in sentences[:MAX_SENTENCES] for trigram in _trigrams(sentence))
+            for code, sentences in samples.items()
+            if sentences
+        }
         self._kinds = len(set().union(*self._counts.values())) + 1
 
     def detect(self, text: str) -> dict[str, float]:
@@ -50,10 +54,6 @@ class LanguageDetector:
     def _log_likelihood(self, trigrams: Iterable[str], counts: Counter[str]) -> float:
         whole = counts.total() + UNSEEN * self._kinds
         return sum(math.log((counts[trigram] + UNSEEN) / whole) for trigram in trigrams)
-
-
-def _count(sentences: Sequence[str]) -> Counter[str]:
-    return Counter(trigram for sentence in sentences[:MAX_SENTENCES] for trigram in _trigrams(sentence))
 
 
 def _trigrams(text: str) -> Iterator[str]:

@@ -5,34 +5,118 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, Field
 
 from regard.languages import language_name
 from regard.registry import FORMATS
 from regard.server.bodies import FORM, MULTIPART, FormRoute
 from regard.server.errors import ApiError, Json
 from regard.server.files import UPLOAD, as_attachment, translate_documents, translate_upload
-from regard.server.schemas import (
-    Detection,
-    DetectRequest,
-    FrontendSettings,
-    Health,
-    Language,
-    PlainError,
-    PlainTranslateRequest,
-    PlainTranslation,
-    TranslatedFileAnswer,
-)
+from regard.server.schemas import RequestBody
 from regard.server.service import Service, TheService
 
-ERROR_STATUSES = (400, 403, 408, 413, 415, 429, 503)
-ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": PlainError} for status in ERROR_STATUSES}
 PAUSE = 500
 """Milliseconds that a web page should wait after a keystroke."""
 _TAG = re.compile(r"<[^<>]*>")
 
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Requests and results
+
+
+class PlainTranslateRequest(RequestBody):
+    """A translation request in LibreTranslate's format."""
+
+    q: str | list[str] = Field(description="The text, or a list of texts.")
+    source: str = Field(description='Language code of the text, or "auto".')
+    target: str = Field(description="Language code to translate into.")
+    format: Literal["text", "html"] = Field("text", description="html: tags are kept in place.")
+    alternatives: int = Field(0, ge=0, description="Number of alternative translations.")
+    api_key: str = Field("", description="API key, if the server requires one.")
+
+
+class DetectRequest(RequestBody):
+    """A text whose language is to be detected."""
+
+    q: str = Field(description="The text.")
+    api_key: str = Field("", description="API key, if the server requires one.")
+
+
+class Detection(BaseModel):
+    """A detected language."""
+
+    confidence: float = Field(description="From 0 to 100.")
+    language: str
+
+
+class PlainTranslation(BaseModel):
+    """A translation in LibreTranslate's format: lists if `q` was a list."""
+
+    translatedText: str | list[str]
+    alternatives: list[str] | list[list[str]] | None = None
+    detectedLanguage: Detection | list[Detection] | None = None
+
+
+class Health(BaseModel):
+    """The server answers."""
+
+    status: Literal["ok"]
+
+
+class LanguageName(BaseModel):
+    """A language."""
+
+    code: str
+    name: str
+
+
+class Language(LanguageName):
+    """A language, and the languages that it can be translated into; empty if it is only a target."""
+
+    targets: list[str]
+
+
+class LanguagePair(BaseModel):
+    """The default language pair."""
+
+    source: LanguageName
+    target: LanguageName
+
+
+class FrontendSettings(BaseModel):
+    """Settings for web pages that use this server."""
+
+    apiKeys: bool
+    keyRequired: bool
+    charLimit: int
+    filesTranslation: bool
+    frontendTimeout: int
+    language: LanguagePair
+    suggestions: bool
+    supportedFilesFormat: list[str]
+
+
+class TranslatedFileAnswer(BaseModel):
+    """Address of the translated file, valid for some minutes."""
+
+    translatedFileUrl: str
+    lost: list[str] = Field([], description="Addresses, placeholders, code and numbers that the model left out.")
+
+
+class PlainError(BaseModel):
+    """An error in LibreTranslate's format."""
+
+    error: str
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Routes
+
+ERROR_STATUSES = (400, 403, 408, 413, 415, 429, 503)
+ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": PlainError} for status in ERROR_STATUSES}
 router = APIRouter(route_class=FormRoute, tags=["LibreTranslate"])
 
 
@@ -70,27 +154,21 @@ async def _choices(
     until = loop.time() + service.settings.timeout
     made: dict[int, list[str]] = {}
     for source in dict.fromkeys(sources):
+        nbest = service.check_nbest(asked.alternatives + 1, "alternatives")
         places = [place for place, one in enumerate(sources) if one == source]
-        some = [texts[place] for place in places]
-        found = await _choices_from(service, asked, some, source, deadline=until - loop.time())
+        some, left = [texts[place] for place in places], until - loop.time()
+        if service.is_same_language(source, asked.target):
+            found = [[text] for text in some]
+        elif asked.format == "html":  # one translation only: alternatives of the many texts in it do not combine
+            files = await translate_documents(service, "html", some, source, asked.target, deadline=left)
+            found = [[str(file.content)] for file in files]
+        else:
+            served = service.runs.by_pair(source, asked.target)
+            answers = await served.handler.translate_texts(some, nbest=nbest, deadline=left)
+            service.metrics.count_texts(served.name, [len(answer.tokens) for answer in answers])
+            found = [[choice.text for choice in (answer, *answer.alternatives)] for answer in answers]
         made.update(zip(places, found, strict=True))
     return [made[place] for place in range(len(texts))]
-
-
-async def _choices_from(
-    service: Service, asked: PlainTranslateRequest, texts: Sequence[str], source: str, *, deadline: float
-) -> list[list[str]]:
-    """The same for texts in one language."""
-    nbest = service.check_nbest(asked.alternatives + 1, "alternatives")
-    if service.is_same_language(source, asked.target):
-        return [[text] for text in texts]
-    if asked.format == "html":  # one translation only: alternatives of the many texts in it do not combine
-        made = await translate_documents(service, "html", texts, source, asked.target, deadline=deadline)
-        return [[str(one.content)] for one in made]
-    served = service.runs.by_pair(source, asked.target)
-    answers = await served.handler.translate_texts(texts, nbest=nbest, deadline=deadline)
-    service.metrics.count_texts(served.name, [len(answer.tokens) for answer in answers])
-    return [[choice.text for choice in (answer, *answer.alternatives)] for answer in answers]
 
 
 @router.post("/detect", response_model=list[Detection], responses=ERRORS, openapi_extra=form_too(DetectRequest))
@@ -118,9 +196,6 @@ async def frontend_settings(service: TheService) -> Response:
     """Settings for web pages that use this server."""
     known = service.runs.languages
     source, target = (known[0]["code"], known[0]["targets"][0]) if known else ("", "")
-    names = {
-        side: {"code": code, "name": language_name(code)} for side, code in (("source", source), ("target", target))
-    }
     return Json(
         {
             "apiKeys": service.keys is not None,
@@ -128,7 +203,10 @@ async def frontend_settings(service: TheService) -> Response:
             "charLimit": service.settings.characters,
             "filesTranslation": True,
             "frontendTimeout": PAUSE,
-            "language": names,
+            "language": {
+                "source": {"code": source, "name": language_name(source)},
+                "target": {"code": target, "name": language_name(target)},
+            },
             "suggestions": False,
             "supportedFilesFormat": list(FORMATS),
         }

@@ -10,14 +10,15 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import APIRouter, Depends, Request, Response
+from pydantic import BaseModel, Field
 
 from regard.errors import TokenizerError
 from regard.server.bodies import JsonRoute
 from regard.server.errors import ApiError, Json
-from regard.server.schemas import ChatCompletion, ChatRequest
+from regard.server.schemas import RequestBody
 from regard.server.service import Service, TheService, key_required
 from regard.server.v1 import ERRORS, STREAM, stream_events
 from regard.tasks.api import MAX_REPLY_TOKENS, ConversationRequest, SearchOptions
@@ -25,6 +26,99 @@ from regard.text.words import word_texts
 
 MIN_TOP_P = 0.01
 """Smaller values of `top_p` have the same effect: the most probable token alone."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Request and result
+
+
+class ContentPart(RequestBody):
+    """A part of a message; only text is supported."""
+
+    type: Literal["text"]
+    text: str
+
+
+class Message(RequestBody):
+    """One turn of a conversation."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[ContentPart]
+
+    @property
+    def text(self) -> str:
+        """The text of all parts."""
+        return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+
+
+class StreamOptions(RequestBody):
+    """Options of a stream."""
+
+    include_usage: bool | None = False
+
+
+class ChatRequest(RequestBody):
+    """A chat completion request in OpenAI's format."""
+
+    model: str = Field(description="Name of a run.")
+    messages: list[Message] = Field(min_length=1, max_length=256)
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
+    top_p: float | None = Field(None, gt=0, le=1, allow_inf_nan=False)
+    seed: int | None = Field(None, ge=0, le=2**31 - 1)
+    max_tokens: int | None = Field(None, ge=1)
+    max_completion_tokens: int | None = Field(None, ge=1)
+    n: int | None = Field(1, ge=1, description="More than one is refused.")
+    tools: list[Any] | None = Field(None, description="Refused, unless empty.")
+    logprobs: bool | None = Field(None, description="Refused, unless false.")
+
+
+class ChatMessage(BaseModel):
+    """The reply."""
+
+    role: Literal["assistant"]
+    content: str
+
+
+class ChatChoice(BaseModel):
+    """A reply and why it ended."""
+
+    index: int
+    message: ChatMessage
+    finish_reason: Literal["stop", "length"]
+
+
+class Usage(BaseModel):
+    """Number of tokens."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+class ChatSource(BaseModel):
+    """Origin of an answer from a knowledge base."""
+
+    question: str = Field(description="The stored question that is nearest to the one asked.")
+    score: float
+    answered: bool = Field(description="Whether it is near enough; if not, the reply is the fallback text.")
+
+
+class ChatCompletion(BaseModel):
+    """A reply in OpenAI's format."""
+
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    usage: Usage
+    found: ChatSource | None = Field(None, description="Of a run that answers from a knowledge base.")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Route
 
 router = APIRouter(prefix="/v1", route_class=JsonRoute, tags=["OpenAI"], responses=ERRORS)
 
@@ -38,17 +132,6 @@ async def complete(asked: ChatRequest, request: Request, service: TheService) ->
     return Json(await completion.whole())
 
 
-def _refuse_unsupported(asked: ChatRequest) -> None:
-    """Refuse fields that would change the form of the answer; other unsupported fields are ignored."""
-    for field, is_asked, why in (
-        ("n", (asked.n or 1) > 1, "only one reply per request is supported"),
-        ("tools", bool(asked.tools), "these models call no tools"),
-        ("logprobs", bool(asked.logprobs), 'not supported here; use /v1/translate with "scores"'),
-    ):
-        if is_asked:
-            raise ApiError(400, f"{field}: {why}", param=field)
-
-
 class Completion:
     """The answer to one request."""
 
@@ -58,21 +141,29 @@ class Completion:
         if not self.served.translates and not self.served.converses:
             task = self.served.task
             raise ApiError(400, f"{asked.model} was trained for {task}; use /v1/{task}", param="model")
-        _refuse_unsupported(asked)
+        # Fields that would change the form of the answer are refused; other unsupported fields are ignored.
+        for field, is_asked, why in (
+            ("n", (asked.n or 1) > 1, "only one reply per request is supported"),
+            ("tools", asked.tools, "these models call no tools"),
+            ("logprobs", asked.logprobs, 'not supported here; use /v1/translate with "scores"'),
+        ):
+            if is_asked:
+                raise ApiError(400, f"{field}: {why}", param=field)
         # System messages are instructions, which these models do not follow.
         self.turns = [message.text for message in asked.messages if message.role in ("user", "assistant")]
         service.check_texts(self.turns, "messages")
         if not self.turns:
             raise ApiError(400, "messages: there is no message of a user", param="messages")
-        self.head = {
-            "id": f"chatcmpl-{secrets.token_hex(12)}",
-            "created": int(time.time()),
-            "model": self.served.name,
-        }
+        self.head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": self.served.name}
 
     async def whole(self) -> dict[str, Any]:
-        """The whole reply."""
-        result = await self.result()
+        """The whole reply, in OpenAI's format."""
+        handler, deadline = self.served.handler, self.service.settings.timeout
+        if self.served.translates:
+            [translation] = await handler.translate_texts(self.turns[-1:], deadline=deadline)
+            result = translation.as_dict(scores=False)
+        else:
+            [result] = await handler.answer(self.request(), deadline=deadline)
         written = len(result["tokens"]) if "tokens" in result else self.count(1, [result["text"]])
         self.service.metrics.count_texts(self.served.name, [written])
         choice = {
@@ -84,15 +175,6 @@ class Completion:
         if "answered" in result:  # found in a knowledge base
             made["found"] = {key: result[key] for key in ("question", "score", "answered")}
         return made
-
-    async def result(self) -> dict[str, Any]:
-        """The reply as the task gives it."""
-        deadline = self.service.settings.timeout
-        if self.served.translates:
-            [translation] = await self.served.handler.translate_texts(self.turns[-1:], deadline=deadline)
-            return translation.as_dict(scores=False)
-        [result] = await self.served.handler.answer(self.request(), deadline=deadline)
-        return result
 
     async def chunks(self) -> AsyncGenerator[dict[str, Any], None]:
         """The reply in parts, in OpenAI's format."""
@@ -123,7 +205,6 @@ class Completion:
                 yield end
 
     def chunk(self, delta: dict[str, str], finish: str | None = None) -> dict[str, Any]:
-        """One part in OpenAI's format."""
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
         return self.head | {"object": "chat.completion.chunk", "choices": [choice]}
 
@@ -150,6 +231,5 @@ class Completion:
 
     def usage(self, written: int) -> dict[str, int]:
         """Number of tokens read and written."""
-        turns = self.turns[-1:] if self.served.translates else self.turns
-        read = self.count(0, turns)
+        read = self.count(0, self.turns[-1:] if self.served.translates else self.turns)
         return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}

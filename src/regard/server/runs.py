@@ -6,12 +6,12 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property, partial
 from math import prod
 from pathlib import Path
+from threading import Event
 from types import ModuleType
 from typing import Any
 
@@ -19,7 +19,7 @@ from regard import tasks
 from regard.errors import RegardError, RunError, SettingsError
 from regard.languages import language_name, normalize_code
 from regard.run import RECIPE, WEIGHTS, Run
-from regard.server.batching import Batcher, Closing, ThreadToLoop, read_until_done
+from regard.server.batching import Batcher, Closing, ThreadToLoop, retrieve_error
 from regard.server.language_detection import LanguageDetector
 from regard.server.settings import ServerSettings
 from regard.system import usable_cores
@@ -37,13 +37,6 @@ MEAN_CHARACTERS = 200
 def served_tasks() -> dict[str, ModuleType]:
     """The module api.py of every task that has one, by the name of the task."""
     return {name: tasks.part(name, "api") for name in tasks.names() if tasks.has_part(name, "api")}
-
-
-def api_of(task: str) -> ModuleType:
-    """The module api.py of a task."""
-    if task not in tasks.names() or not tasks.has_part(task, "api"):
-        raise RunError(f'the task "{task}" has no HTTP API (api.py), so its runs cannot be served')
-    return tasks.part(task, "api")
 
 
 class Capacity:
@@ -80,7 +73,10 @@ class ServedRun:
     def __init__(self, run: Run, name: str, capacity: Capacity, log: Log | None = None):
         self.run, self.name, self.task = run, name, run.recipe.data.task
         self.source, self.target = run.recipe.data.source_language, run.recipe.data.target_language
-        self.api = api_of(self.task)
+        apis = served_tasks()
+        if self.task not in apis:
+            raise RunError(f'the task "{self.task}" has no HTTP API (api.py), so its runs cannot be served')
+        self.api = apis[self.task]
         self.settings, self.log, self._capacity = capacity.settings, log, capacity
         self.queues: dict[str, Batcher[Any, Any]] = {}
         """By name, as in the metrics."""
@@ -166,22 +162,25 @@ class ServedRun:
     async def stream(self, request: ConversationRequest, *, deadline: float | None = None) -> AsyncIterator[str]:
         """The reply to a conversation in parts. The model stops when the client leaves."""
         parts: asyncio.Queue[str | None] = asyncio.Queue()
-        job = StreamJob(request, ThreadToLoop(parts).put)
+        stopped = Event()
+        job = (request, ThreadToLoop(parts).put, stopped)
         work = asyncio.create_task(self.queues["stream"].submit([job], deadline=deadline))
+        work.add_done_callback(retrieve_error)
+        work.add_done_callback(lambda task: parts.put_nowait(None))
         try:
-            async with aclosing(read_until_done(parts, work)) as found:
-                async for part in found:
-                    yield part
+            while (part := await parts.get()) is not None:
+                yield part
+            await work
         finally:
-            job.wanted = False
+            stopped.set()
+            work.cancel()
 
-    def _stream(self, jobs: list[StreamJob]) -> list[None]:
-        """Pass on the parts of a reply until it ends or the client leaves."""
-        for job in jobs:
-            for part in self.api.stream(self.predictor, job.request):
-                if not job.wanted:
+    def _stream(self, jobs: list[tuple[ConversationRequest, Callable[[str], None], Event]]) -> list[None]:
+        for request, put, stopped in jobs:
+            for part in self.api.stream(self.predictor, request):
+                if stopped.is_set():
                     break
-                job.put(part)
+                put(part)
         return [None] * len(jobs)
 
     async def inspect(self, request: InspectRequest, *, deadline: float | None = None) -> Json:
@@ -213,18 +212,8 @@ class AnswerHandler:
         return self.api.answer(self.host.predictor, requests)
 
 
-@dataclass
-class StreamJob:
-    """A reply to stream. `put` is called in the torch thread with each part."""
-
-    request: ConversationRequest
-    put: Callable[[str], object]
-    wanted: bool = True
-    """False when the client has left."""
-
-
 def describe_run(served: ServedRun) -> Json:
-    """Facts about a run, for /v1/models."""
+    """Facts about a run, for /v1/models: OpenAI's fields, and more."""
     run, card = served.run, served.run.card
     facts = getattr(served.api, "facts", None)
     plain_scores = {
@@ -232,6 +221,8 @@ def describe_run(served: ServedRun) -> Json:
         for part, scores in card.get("scores", {}).items()
     }
     return {
+        "object": "model",
+        "owned_by": "regard",
         "id": served.name,
         "task": served.task,
         "source": served.source,
@@ -277,7 +268,13 @@ class ServedRuns:
         self._capacity = capacity
         self._translators = [one for one in self.served.values() if one.translates]
         self._with_languages = [one for one in self._translators if one.source and one.target]
-        self._detector = LanguageDetector(_samples(self._translators))
+        samples: dict[str, list[str]] = defaultdict(list)  # held-out sentences of each language
+        for one in self._translators:
+            pairs = one.run.held_out()
+            for code, side in ((one.source, "source"), (one.target, "target")):
+                if code:
+                    samples[code].extend(getattr(pair, side) for pair in pairs)
+        self._detector = LanguageDetector(samples)
 
     @classmethod
     def open(cls, runs: Sequence[str | Path], settings: ServerSettings, log: Log | None = None) -> ServedRuns:
@@ -358,14 +355,3 @@ def unique_names(folders: Sequence[Path]) -> list[str]:
 def _language(code: str) -> str:
     """A code without region and script."""
     return normalize_code(code).partition("-")[0]
-
-
-def _samples(runs: Iterable[ServedRun]) -> dict[str, list[str]]:
-    """Held-out sentences of each language."""
-    samples: dict[str, list[str]] = defaultdict(list)
-    for one in runs:
-        pairs = one.run.held_out()
-        for code, side in ((one.source, "source"), (one.target, "target")):
-            if code:
-                samples[code].extend(getattr(pair, side) for pair in pairs)
-    return samples

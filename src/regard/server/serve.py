@@ -12,23 +12,18 @@ import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import httptools
 import uvicorn
+from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from regard.errors import SettingsError
 from regard.server.app import create_app
 from regard.server.middleware import configure_logs
-from regard.server.runs import ServedRuns
+from regard.server.runs import Log, ServedRun, ServedRuns
 from regard.server.settings import ServerSettings
 from regard.system import STOP_SIGNALS, share_one_heap
-
-if TYPE_CHECKING:
-    from fastapi import FastAPI
-
-    from regard.server.runs import Log, ServedRun
 
 
 def serve(runs: Sequence[str | Path], settings: ServerSettings, log: Log) -> None:

@@ -45,7 +45,7 @@ async def list_models(request: Request, service: TheService) -> Response:
     """List the served runs. Needs no key, but a key that is sent must be valid: clients test theirs here."""
     if bearer(request):
         service.require_key(request)
-    return Json({"object": "list", "data": [model_facts(served) for served in service.runs.served.values()]})
+    return Json({"object": "list", "data": [served.about for served in service.runs.served.values()]})
 
 
 @router.get("/models/{name}", response_model=ModelFacts)
@@ -53,12 +53,7 @@ async def show_model(name: str, request: Request, service: TheService) -> Respon
     """Describe one served run."""
     if bearer(request):
         service.require_key(request)
-    return Json(model_facts(service.named(name)))
-
-
-def model_facts(served: ServedRun) -> dict[str, Any]:
-    """A run in OpenAI's format, with more fields."""
-    return {"object": "model", "owned_by": "regard"} | served.about
+    return Json(service.named(name).about)
 
 
 @router.get("/tasks", response_model=TaskList)

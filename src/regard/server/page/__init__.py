@@ -7,9 +7,8 @@ A requested address is looked up in a table and never used as a path of the file
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from importlib.resources import files
-from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import NamedTuple
 
 from fastapi import APIRouter, Request, Response
@@ -38,7 +37,9 @@ def read_assets() -> dict[str, Asset]:
     """Every file by its address: the page itself is "/", the others are "/page/PATH"."""
     found: dict[str, Asset] = {}
     for package in ("regard.pages", __name__):
-        for path, file in _walk(files(package)):
+        folder = Path(str(files(package)))
+        for file in filter(Path.is_file, folder.rglob("*")):
+            path = file.relative_to(folder).as_posix()
             media_type = MEDIA_TYPES.get(path.rpartition(".")[2])
             if media_type is None or path == "skeleton.html":
                 continue
@@ -49,15 +50,6 @@ def read_assets() -> dict[str, Asset]:
             charset = "" if media_type.startswith("image/") else "; charset=utf-8"
             found[address] = Asset(body, media_type + charset, f'"{hashlib.sha256(body).hexdigest()[:16]}"')
     return found
-
-
-def _walk(folder: Traversable, above: str = "") -> Iterator[tuple[str, Traversable]]:
-    """All files in a folder and its subfolders, with their paths."""
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            yield from _walk(entry, f"{above}{entry.name}/")
-        else:
-            yield above + entry.name, entry
 
 
 def page_routes() -> APIRouter:
