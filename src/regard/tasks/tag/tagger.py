@@ -73,42 +73,6 @@ class SentenceTags(NamedTuple):
     """The most probable labels of each word with their probabilities, if requested."""
 
 
-@torch.no_grad()
-def tag_sentences(
-    model: base.TaggerModel,
-    sentences: Sequence[Sequence[str]],
-    tokenizer: Tokenizer,
-    settings: TagSettings,
-    labelling: LabelScheme,
-    top: int = 0,
-) -> list[SentenceTags]:
-    """Label sentences, each with at least one word. Sentences of similar length share a batch; the order is kept.
-
-    `top`: how many of the most probable labels to add per word.
-    """
-    encoded = encode_words(sentences, tokenizer, settings)
-    parts = [
-        (number, window) for number, words in enumerate(encoded) for window in windows(len(words), settings.max_words)
-    ]
-    found: dict[int, SentenceTags] = {}
-    for places in in_batches([window.end - window.start for _, window in parts], settings.batch_words):
-        chosen = [encoded[number][window.start : window.end] for number, window in (parts[one] for one in places)]
-        batch = make_words(chosen, tokenizer.pad).to(model.output.weight.device)
-        logits_BTL = model(batch)
-        paths_BT = model.crf.best(logits_BTL, batch.mask_BT).tolist()
-        shares_BTK = (model.crf.marginals(logits_BTL, batch.mask_BT).cpu() @ labelling.merge_LK).tolist()
-        for place, words, path_T, shares_TK in zip(places, chosen, paths_BT, shares_BTK, strict=True):
-            found[place] = labelling.answer(path_T[: len(words)], shares_TK[: len(words)], top)
-    answers = [SentenceTags([], [], []) for _ in sentences]
-    for place, (number, window) in enumerate(parts):
-        whole, part = answers[number], found[place]
-        kept = slice(window.first - window.start, window.last - window.start)
-        whole.tags.extend(part.tags[kept])
-        whole.probabilities.extend(part.probabilities[kept])
-        whole.top_labels.extend(part.top_labels[kept])
-    return answers
-
-
 class TaggedSpan(NamedTuple):
     """Neighbouring words that form a unit, e.g. a name."""
 
@@ -176,7 +140,7 @@ class Tagger:
         """Label the words of one text or of many sentences; the order is kept. `explain` adds labels and influence."""
         divided = [self._divide(sentence) for sentence in ([sentences] if isinstance(sentences, str) else sentences)]
         full = [tokens for _, tokens, _ in divided if tokens]
-        answers = iter(self._answers(full, TOP_LABELS if explain else 0))
+        answers = iter(self.answers(full, TOP_LABELS if explain else 0))
         return [
             self._join(text, tokens, places, next(answers) if tokens else SentenceTags([], [], []), explain)
             for text, tokens, places in divided
@@ -188,8 +152,34 @@ class Tagger:
             known = ", ".join(self.labels[:8])
             raise RunError(f"this run knows none of the labels, only {known}; are they in another column? (tag.column)")
         right = [rewrite(sentence.tags, self.scheme) for sentence in sentences]
-        given = self._answers([sentence.tokens for sentence in sentences])
+        given = self.answers([sentence.tokens for sentence in sentences])
         return score_tags(right, [one.tags for one in given], self.scheme, [one.probabilities for one in given])
+
+    @torch.no_grad()
+    def answers(self, sentences: Sequence[Sequence[str]], top: int = 0) -> list[SentenceTags]:
+        """Label sentences, each a list of at least one word. Sentences of similar length share a batch.
+
+        `top`: how many of the most probable labels to add per word.
+        """
+        settings, labelling, crf = self.recipe.task, self.labelling, self.model.crf
+        encoded = encode_words(sentences, self.tokenizer, settings)
+        parts = [(row, part) for row, words in enumerate(encoded) for part in windows(len(words), settings.max_words)]
+        found: dict[int, SentenceTags] = {}
+        for places in in_batches([window.end - window.start for _, window in parts], settings.batch_words):
+            chosen = [encoded[row][window.start : window.end] for row, window in (parts[place] for place in places)]
+            batch = make_words(chosen, self.tokenizer.pad).to(self.model.output.weight.device)
+            logits_BTL = self.model(batch)
+            paths_BT = crf.best(logits_BTL, batch.mask_BT).tolist()
+            shares_BTK = (crf.marginals(logits_BTL, batch.mask_BT).cpu() @ labelling.merge_LK).tolist()
+            for place, words, path_T, shares_TK in zip(places, chosen, paths_BT, shares_BTK, strict=True):
+                found[place] = labelling.answer(path_T[: len(words)], shares_TK[: len(words)], top)
+        answers = [SentenceTags([], [], []) for _ in sentences]
+        for place, (row, window) in enumerate(parts):
+            kept = slice(window.first - window.start, window.last - window.start)
+            answers[row].tags.extend(found[place].tags[kept])
+            answers[row].probabilities.extend(found[place].probabilities[kept])
+            answers[row].top_labels.extend(found[place].top_labels[kept])
+        return answers
 
     @torch.no_grad()
     def influence(self, tokens: Sequence[str], tags: Sequence[str]) -> Tensor:
@@ -214,9 +204,6 @@ class Tagger:
         ends = [end - 1 for end in accumulate(len(token) + 1 for token in sentence)]
         places = [(end - len(token), end) for token, end in zip(sentence, ends, strict=True)]
         return " ".join(sentence), tuple(sentence), places
-
-    def _answers(self, sentences: Sequence[Sequence[str]], top: int = 0) -> list[SentenceTags]:
-        return tag_sentences(self.model, sentences, self.tokenizer, self.recipe.task, self.labelling, top)
 
     def _join(
         self, text: str, tokens: tuple[str, ...], places: list[tuple[int, int]], answer: SentenceTags, explain: bool

@@ -28,8 +28,8 @@ from regard.tasks.tag.data import (
     write_store,
 )
 from regard.tasks.tag.scores import score_tags
-from regard.tasks.tag.spans import learnt_scheme, merge, rewrite
-from regard.tasks.tag.tagger import LabelScheme, Tagger, tag_sentences
+from regard.tasks.tag.spans import Scheme, learnt_scheme, merge, rewrite
+from regard.tasks.tag.tagger import LabelScheme, Tagger
 from regard.tasks.training import Json, Log, Scored, Tables, Training, Workload
 from regard.training.device import Machine
 from regard.training.distributed import ProcessGroup
@@ -62,7 +62,6 @@ class TagTrainUnit(StreamTrainUnit):
         super().__init__(recipe.train, (store.sentence_counts, np.zeros_like(store.sentence_counts)), store.weights)
         self.recipe, self.data, self.group = recipe, prepared, group or ProcessGroup()
         self.cost = count_cost(model)
-        self.labelling = LabelScheme(prepared.labels, recipe.task)
 
     def batch(self, position: int) -> TagBatch:
         """The sentences at this position of the stream."""
@@ -92,22 +91,21 @@ class TagTrainUnit(StreamTrainUnit):
     def validate(self, model: TaggerModel) -> Validation:
         """Loss, accuracy and F1 over the validation sentences; each process labels a share of them."""
         mine = [self.data.valid[place] for place in self.group.share(range(len(self.data.valid)))]
-        given = self.group.join(
-            tag_sentences(model, [one.tokens for one in mine], self.data.tokenizer, self.recipe.task, self.labelling)
-        )
-        found = score_tags([one.tags for one in self.data.valid], [one.tags for one in given], self.labelling.scheme)
-        scores = {"accuracy": found.accuracy, "f1": found.f1, "loss": self._valid_loss(model, mine)}
+        tagger = Tagger(model, self.data.tokenizer, self.data.labels, self.recipe)
+        given = self.group.join(tagger.answers([one.tokens for one in mine]))
+        found = score_tags([one.tags for one in self.data.valid], [one.tags for one in given], tagger.scheme)
+        loss = self._valid_loss(model, mine, learnt_scheme(tagger.scheme))
+        scores = {"accuracy": found.accuracy, "f1": found.f1, "loss": loss}
         if found.span_f1 is not None:
             scores = {"span_f1": found.span_f1} | scores
         metric = self.recipe.train.metric
         counts = "span_f1" if metric == "f1" and "span_f1" in scores else metric
         return Validation(scores, -scores["loss"] if counts == "loss" else scores[counts])
 
-    def _valid_loss(self, model: TaggerModel, sentences: Sequence[TaggedSentence]) -> float:
+    def _valid_loss(self, model: TaggerModel, sentences: Sequence[TaggedSentence], learnt: Scheme) -> float:
         """Mean loss per word of sentences whose labels are all known."""
         task, tokenizer = self.recipe.task, self.data.tokenizer
         number = {label: place for place, label in enumerate(self.data.labels)}
-        learnt = learnt_scheme(self.labelling.scheme)
         short = (one for one in sentences if len(one.tags) <= task.max_words)
         rewritten = [TaggedSentence(one.tokens, rewrite(one.tags, learnt)) for one in short]
         known = [one for one in rewritten if number.keys() >= set(one.tags)]
