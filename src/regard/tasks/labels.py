@@ -1,9 +1,9 @@
-"""How good labels are: accuracy, F1, confusion, calibration. Pure functions of probabilities and what was right."""
+"""Labels: their scores (accuracy, F1, confusion matrix), loss, class weights and calibration by temperature scaling."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -16,7 +16,12 @@ from torch.nn import functional as F
 from regard.training.loss import Loss
 
 BINS = 15
-"""Of the calibration diagram, equally wide (Guo et al. 2017)."""
+"""Number of bins of the reliability diagram, equally wide (Guo et al. 2017)."""
+LOWEST, HIGHEST = 0.05, 20.0
+"""Range in which a temperature is searched."""
+ROUNDS = 60
+ENOUGH_DOCUMENTS = 30
+"""Fewer documents cannot distinguish temperatures."""
 
 Matrix = NDArray[np.float64]
 Truth = NDArray[np.bool_]
@@ -24,22 +29,22 @@ Truth = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class LabelScores:
-    """Scores over a set of documents. With several labels a document, accuracy asks for all of them to be right."""
+    """Scores over a set of documents. If a document may have several labels, accuracy needs all of them to be right."""
 
     accuracy: float
     f1: float
-    """Mean of the labels' F1: each counts the same, however rare it is."""
+    """Mean F1 of the labels (macro F1): rare labels count as much as others."""
     loss: float
-    """Mean negative log-likelihood of what was right."""
+    """Mean negative log-likelihood of the right labels."""
     calibration_error: float
-    """Mean gap between how sure the model was and how often it was right (ECE)."""
+    """Mean difference between the confidence of the model and the share of right answers (ECE)."""
     documents: int
     by_label: dict[str, dict[str, float]] = field(default_factory=dict)
     """Precision, recall, F1 and number of documents of each label."""
     confusion: list[list[int]] | None = None
-    """Row: the right label, column: the one given. None where there may be several."""
+    """Row: the right label, column: the predicted one. None if a document may have several labels."""
     reliability: list[dict[str, float]] = field(default_factory=list)
-    """Bins of probability: mean confidence, share that was right, number of answers."""
+    """Bins of probability: mean confidence, share of right answers, number of answers."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -49,47 +54,41 @@ class LabelScores:
 def score_labels(
     probability_BL: Matrix, target_BL: Truth, labels: Sequence[str], *, several: bool, threshold: float = 0.5
 ) -> LabelScores:
-    """Score the labels that these probabilities give."""
+    """Score the labels that these probabilities predict; precision, recall and F1 are 0 where they are undefined."""
     given_BL = probability_BL >= threshold if several else _highest(probability_BL)
-    precision_L, recall_L, f1_L = by_label(given_BL, target_BL)
-    counts_L = target_BL.sum(0)
+    hits_L = (given_BL & target_BL).sum(0).astype(np.float64)
+    given_L, right_L = given_BL.sum(0), target_BL.sum(0)
+    f1_L = 2 * hits_L / np.maximum(given_L + right_L, 1)
+    columns = {
+        "precision": hits_L / np.maximum(given_L, 1),
+        "recall": hits_L / np.maximum(right_L, 1),
+        "f1": f1_L,
+    }
+    tiny = np.finfo(np.float64).tiny
+    log_likelihood = np.log(np.maximum(probability_BL, tiny))[target_BL].sum()
+    if several:
+        log_likelihood += np.log(np.maximum(1 - probability_BL, tiny))[~target_BL].sum()
     error, bins = calibration(probability_BL, target_BL, several=several)
     return LabelScores(
         accuracy=float((given_BL == target_BL).all(1).mean()),
         f1=float(f1_L.mean()),
-        loss=_surprise(probability_BL, target_BL, several),
+        loss=float(-log_likelihood / max(len(target_BL), 1)),
         calibration_error=error,
         documents=len(target_BL),
         by_label={
-            label: {"precision": float(p), "recall": float(r), "f1": float(f), "documents": int(count)}
-            for label, p, r, f, count in zip(labels, precision_L, recall_L, f1_L, counts_L, strict=True)
+            label: {name: float(column_L[place]) for name, column_L in columns.items()}
+            | {"documents": int(right_L[place])}
+            for place, label in enumerate(labels)
         },
-        confusion=None if several else confusion(given_BL, target_BL).tolist(),
+        confusion=None if several else (target_BL.astype(np.int64).T @ given_BL.astype(np.int64)).tolist(),
         reliability=bins,
     )
-
-
-def by_label(given_BL: Truth, target_BL: Truth) -> tuple[Matrix, Matrix, Matrix]:
-    """Precision, recall and F1 of each label; 0 where there is nothing to divide by."""
-    hits_L = (given_BL & target_BL).sum(0).astype(np.float64)
-    given_L, right_L = given_BL.sum(0), target_BL.sum(0)
-    return (
-        hits_L / np.maximum(given_L, 1),
-        hits_L / np.maximum(right_L, 1),
-        2 * hits_L / np.maximum(given_L + right_L, 1),
-    )
-
-
-def confusion(given_BL: Truth, target_BL: Truth) -> NDArray[np.int64]:
-    """How often each label (row) was taken for each (column)."""
-    matrix: NDArray[np.int64] = target_BL.astype(np.int64).T @ given_BL.astype(np.int64)
-    return matrix
 
 
 def calibration(probability_BL: Matrix, target_BL: Truth, *, several: bool) -> tuple[float, list[dict[str, float]]]:
     """Expected calibration error and its bins.
 
-    Of one label a document, the answers are the labels given; of several, every label is a question of its own.
+    With one label per document, an answer is the predicted label; with several, each label is an answer, yes or no.
     """
     if several:
         sure = np.maximum(probability_BL, 1 - probability_BL).ravel()
@@ -120,61 +119,44 @@ def _highest(probability_BL: Matrix) -> Truth:
     return given_BL
 
 
-def _surprise(probability_BL: Matrix, target_BL: Truth, several: bool) -> float:
-    tiny = np.finfo(np.float64).tiny
-    right = np.log(np.maximum(probability_BL, tiny))[target_BL].sum()
-    wrong = np.log(np.maximum(1 - probability_BL, tiny))[~target_BL].sum() if several else 0.0
-    return float(-(right + wrong) / max(len(target_BL), 1))
-
-
-# Loss of labels: one a document (softmax) or any number (a sigmoid each), smoothed, and weighed by class if asked.
-
-
 def label_loss(
     logits_BL: Tensor, target_BL: Tensor, *, several: bool, smoothing: float = 0.0, weights_L: Tensor | None = None
 ) -> Loss:
-    """Sums over the documents. `weights_L` say how much each label counts.
+    """Cross-entropy summed over documents: of a softmax over the labels, or of one sigmoid per label (`several`).
 
-    Smoothing spreads its share over all labels; where each is decided on its own, half of it over yes and no.
+    Label smoothing gives its share to all labels equally; with `several`, half of it to yes and half to no.
+    `weights_L` are the weights of the labels.
     """
     if logits_BL.dtype != torch.float64:
-        logits_BL = logits_BL.float()  # it may be short under autocast
+        logits_BL = logits_BL.float()  # under autocast it may be bfloat16
     count = logits_BL.shape[1]
     if several:
         wanted_BL = target_BL * (1 - smoothing) + smoothing / 2
-        surprise_BL = F.binary_cross_entropy_with_logits(logits_BL, wanted_BL, reduction="none")
+        loss_BL = F.binary_cross_entropy_with_logits(logits_BL, wanted_BL, reduction="none")
         plain = F.binary_cross_entropy_with_logits(logits_BL.detach(), target_BL, reduction="sum")
     else:
         log_BL = logits_BL.log_softmax(-1)
-        surprise_BL = -log_BL * (target_BL * (1 - smoothing) + smoothing / count)
+        loss_BL = -log_BL * (target_BL * (1 - smoothing) + smoothing / count)
         plain = -(log_BL.detach() * target_BL).sum()
     if weights_L is not None:
-        # With one label a document, all of its surprise counts as its own label does.
-        surprise_BL = surprise_BL * (weights_L if several else (target_BL @ weights_L)[:, None])
-    return Loss(surprise_BL.sum(dtype=torch.float64), plain.to(torch.float64), len(logits_BL))
+        # With one label per document, the whole loss of a document has the weight of its label.
+        loss_BL = loss_BL * (weights_L if several else (target_BL @ weights_L)[:, None])
+    return Loss(loss_BL.sum(dtype=torch.float64), plain.to(torch.float64), len(logits_BL))
 
 
 def balanced(counts_L: NDArray[np.int64]) -> Tensor:
-    """Weights with which every label counts the same over the training data; one that never occurs counts as once."""
+    """Weights that give every label the same total in the training data; a label that never occurs counts as once."""
     counts = np.maximum(counts_L, 1).astype(np.float64)
     return torch.tensor(counts_L.sum() / (len(counts) * counts), dtype=torch.float32)
 
 
-# Probabilities that can be taken at their word: scores divided by a temperature found on held-out documents.
-#
-# Guo et al. 2017: one number, which changes no decision. The likelihood of the right labels has one maximum in it. As
-# Platt (1999) has it, the right labels are taken for a little less than sure, the less the fewer documents there are:
-# else a handful that are all right would make the temperature as low as can be, and everything sure.
-
-
-LOWEST, HIGHEST = 0.05, 20.0
-ROUNDS = 60
-ENOUGH_DOCUMENTS = 30
-"""Fewer cannot tell one temperature from another."""
-
-
 def find_temperature(logits_BL: Tensor, target_BL: Tensor, *, several: bool) -> float | None:
-    """The temperature under which the right labels are likeliest; None where there are too few documents."""
+    """The temperature with the highest likelihood of the right labels (Guo et al. 2017); None for too few documents.
+
+    It makes probabilities calibrated and changes no decision. As in Platt (1999), the target probability of the right
+    labels is a little below 1, and lower for fewer documents: otherwise the temperature of a few documents that are all
+    right would be as low as possible, and every answer certain.
+    """
     if len(logits_BL) < ENOUGH_DOCUMENTS:
         return None
     logits_BL = logits_BL.double()
@@ -184,18 +166,17 @@ def find_temperature(logits_BL: Tensor, target_BL: Tensor, *, several: bool) -> 
         scaled_BL = logits_BL / math.exp(log_temperature)
         return float(label_loss(scaled_BL, target_BL, several=several, smoothing=doubt).smoothed)
 
-    return math.exp(_lowest(negative_log_likelihood, math.log(LOWEST), math.log(HIGHEST)))
+    low, high = math.log(LOWEST), math.log(HIGHEST)
+    for _ in range(ROUNDS):  # ternary search: there is one minimum
+        one, other = low + (high - low) / 3, high - (high - low) / 3
+        if negative_log_likelihood(one) <= negative_log_likelihood(other):
+            high = other
+        else:
+            low = one
+    return math.exp((low + high) / 2)
 
 
 def to_probabilities(logits_BL: Tensor, temperature: float, *, several: bool) -> Tensor:
-    """Of one label: shares of one; of several: each on its own."""
+    """A softmax over the labels, or one sigmoid per label (`several`), of scores divided by the temperature."""
     scaled_BL = logits_BL.double() / temperature
     return scaled_BL.sigmoid() if several else scaled_BL.softmax(-1)
-
-
-def _lowest(height: Callable[[float], float], low: float, high: float) -> float:
-    """Where a function with one valley is lowest: thirds are cut off."""
-    for _ in range(ROUNDS):
-        one, other = low + (high - low) / 3, high - (high - low) / 3
-        low, high = (low, other) if height(one) <= height(other) else (one, high)
-    return (low + high) / 2
