@@ -1,6 +1,6 @@
 """Text generation for every task that writes: search settings become a search with constraints and length limits.
 
-`Searcher` runs the search that the settings describe. `CrossAttentionRecorder` records cross-attention weights during
+`Searcher` runs the search that the settings describe. `record_cross_attention` records cross-attention weights during
 decoding, for the coverage penalty and for replacing unknown words.
 """
 
@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -44,35 +43,29 @@ Method = Callable[..., list[list[Hypothesis]]]
 """A search: step, state, memory, limits and special tokens in, hypotheses out."""
 
 
-class CrossAttentionRecorder:
-    """Records cross-attention weights, averaged over heads, layers and models."""
+@contextmanager
+def record_cross_attention(models: Sequence[Seq2Seq]) -> Iterator[Callable[[], Tensor]]:
+    """Record cross-attention weights, averaged over heads, layers and models.
 
-    def __init__(self, models: Sequence[Seq2Seq]):
-        if not all(any(name.endswith("cross") for name in attention_hooks(model)) for model in models):
-            raise SettingsError("search.coverage_penalty and replace_unknown need a model with attention to the source")
-        self.models = models
-        self._recorded: list[Tensor] = []
-        self._stack = ExitStack()
+    Gives a function that returns the weights since its last call: [B, T, S], each row sums to 1.
+    """
+    if not all(any(name.endswith("cross") for name in attention_hooks(model)) for model in models):
+        raise SettingsError("search.coverage_penalty and replace_unknown need a model with attention to the source")
+    recorded: list[Tensor] = []
 
-    def __enter__(self) -> CrossAttentionRecorder:
-        for model in self.models:
-            for tap in match_hooks(model, CROSS):
-                self._stack.enter_context(tap.attached(recorder=self._record))
-        return self
+    def record(found: AttentionRecord) -> None:
+        recorded.append(found.weights_BHTS.mean(1))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._stack.close()
-
-    def take(self) -> Tensor:
-        """The weights recorded since the last call: [B, T, S], each row sums to 1."""
-        weights_BTS = torch.stack(self._recorded).mean(0)
-        self._recorded.clear()
+    def take() -> Tensor:
+        weights_BTS = torch.stack(recorded).mean(0)
+        recorded.clear()
         return weights_BTS
 
-    def _record(self, record: AttentionRecord) -> None:
-        self._recorded.append(record.weights_BHTS.mean(1))
+    with ExitStack() as stack:
+        for model in models:
+            for hook in match_hooks(model, CROSS):
+                stack.enter_context(hook.attached(recorder=record))
+        yield take
 
 
 @torch.inference_mode()
@@ -89,10 +82,10 @@ def replace_unknown(
     batch = make_sources([[piece.id for piece in row] for row in pieces], source.pad).to(device)
     longest = max(map(len, outputs))
     rows = [[SOS, *output, *[target.pad] * (longest - len(output))] for output in outputs]
-    with CrossAttentionRecorder(models) as recorder:
+    with record_cross_attention(models) as take:
         for model in models:
             model(batch, torch.tensor(rows, device=device))
-    attended_BT = recorder.take()[:, :, :-1].masked_fill(~batch.mask_BS[:, None, 1:], -1.0).argmax(-1).tolist()
+    attended_BT = take()[:, :, :-1].masked_fill(~batch.mask_BS[:, None, 1:], -1.0).argmax(-1).tolist()
     replaced = []
     for text, output, source_pieces, attended in zip(
         map(source.normalize, texts), outputs, pieces, attended_BT, strict=True
@@ -123,10 +116,14 @@ class Searcher:
         self.models, self.settings = models, settings
         self.decoder: Decodable = models[0] if len(models) == 1 else Ensemble(models, settings.ensemble_average)
         self.device = models[0].output.weight.device
-        self.source_pad, self.end = source.pad, EOS
+        self.source_pad = source.pad
         unknown = () if settings.replace_unknown else (UNK,)
         self.tokens = Tokens(SOS, EOS, never=(SOS, *unknown, target.pad))
-        self.suppressed = tuple(_token_id(target, token) for token in settings.suppress_tokens)
+        for token in settings.suppress_tokens:
+            if token not in target.tokens:
+                known = nearest(token, target.tokens)
+                raise SettingsError(f'search.suppress_tokens: the vocabulary has no "{token}"{known}')
+        self.suppressed = tuple(map(target.tokens.index, settings.suppress_tokens))
         self.penalty = LengthPenalty(settings.length_penalty, settings.length_penalty_form)
 
     @torch.inference_mode()
@@ -151,7 +148,11 @@ class Searcher:
                 stop=settings.stop,
                 constraints=constraints,
             )
-        method = self._method(inputs, nbest, recorder)
+        if settings.sample or settings.beam_size == 1:
+            method: Method = partial(extend_paths, choose=self._choose(inputs), paths=nbest if settings.sample else 1)
+        else:
+            watch = recorder.record if recorder else None
+            method = partial(beam_search, width=settings.beam_size, stop=settings.stop, best=nbest, watch=watch)
         with self._covered(source, memory) as (step, state, options):
             return method(
                 step, state, memory, longest_B, self.tokens, penalty=self.penalty, constraints=constraints, **options
@@ -201,25 +202,23 @@ class Searcher:
         if not self.settings.coverage_penalty:
             yield self.decoder.step, state, {}
             return
-        with CrossAttentionRecorder(self.models) as recorder:
-            coverage = CoveragePenalty(self.settings.coverage_penalty, recorder.take)
+        with record_cross_attention(self.models) as take:
+            coverage = CoveragePenalty(self.settings.coverage_penalty, take)
             state = coverage.start(state, source.mask_BS)
             yield coverage.wrap(self.decoder.step), state, {"bonus": coverage.bonus}
 
-    def _method(self, inputs: Sequence[SearchInput], nbest: int, recorder: SearchTreeRecorder | None) -> Method:
-        settings = self.settings
-        if settings.sample or settings.beam_size == 1:
-            return partial(extend_paths, choose=self._choose(inputs), paths=nbest if settings.sample else 1)
-        watch = recorder.record if recorder else None
-        return partial(beam_search, width=settings.beam_size, stop=settings.stop, best=nbest, watch=watch)
-
     def _choose(self, inputs: Sequence[SearchInput]) -> Choose:
-        """How greedy search or sampling selects the next token."""
+        """How greedy search or sampling selects the next token.
+
+        Each text and given beginning has its own seed: its sample does not depend on the other texts of the batch.
+        """
         settings = self.settings
         if not settings.sample:
             return most_likely
         limits = Sample(settings.temperature, settings.top_k, settings.top_p, settings.epsilon_cutoff)
-        return sampling(limits, torch.tensor([_seed(one, settings.seed) for one in inputs], device=self.device))
+        hashes = (zlib.crc32(repr([*one.ids, *one.target]).encode()) for one in inputs)
+        seeds = [(hash << 31) + settings.seed % (1 << 31) for hash in hashes]
+        return sampling(limits, torch.tensor(seeds, device=self.device))
 
     def _longest(self, inputs: Sequence[SearchInput]) -> Tensor:
         """Maximum number of tokens of each output. A given beginning is never cut."""
@@ -235,7 +234,7 @@ class Searcher:
         if self.suppressed:
             chosen.append(SuppressTokens(self.suppressed))
         if settings.min_length:
-            chosen.append(MinLength(settings.min_length, self.end))
+            chosen.append(MinLength(settings.min_length, EOS))
         if settings.no_repeat_ngram_size:
             chosen.append(NoRepeatNgram(settings.no_repeat_ngram_size))
         if any(one.target for one in inputs):
@@ -274,16 +273,3 @@ def check_search(settings: SearchSettings, nbest: int, tree: bool) -> None:
         )
     if tree and not by_beam:
         raise SettingsError("only a beam search has a search tree: set search.beam_size above 1 and do not sample")
-
-
-def _token_id(tokenizer: Tokenizer, token: str) -> int:
-    if token not in tokenizer.tokens:
-        raise SettingsError(
-            f'search.suppress_tokens: the vocabulary has no "{token}"{nearest(token, tokenizer.tokens)}'
-        )
-    return tokenizer.tokens.index(token)
-
-
-def _seed(given: SearchInput, seed: int) -> int:
-    """A seed per text and given beginning: its sample does not depend on the other texts of the batch."""
-    return (zlib.crc32(repr([*given.ids, *given.target]).encode()) << 31) + seed % (1 << 31)
