@@ -1,7 +1,6 @@
-"""The report of a run: what happened, as data, and the page that draws it.
+"""The report of a run (report.html): training curves, plan, settings and cost, which all tasks share.
 
-What all tasks share is here: the course of training, the plan, the settings, cost and size. The report.py of a task
-adds its scores, samples and other sections: `report(run, predictor, data, answers)`.
+The report.py of a task adds its scores, samples and other sections: `report(run, predictor, data, answers)`.
 """
 
 from __future__ import annotations
@@ -24,16 +23,33 @@ PART_NAMES = {"test": "unseen", "valid": "held-out"}
 
 def write_report(run: Run, predictor: Any, data: Any, answers: Any) -> Path:
     """Collect the report of a finished run and write its page. `answers` are those to the part that is reported."""
-    return run.write_report(render_page("report", report_data(run, predictor, data, answers)))
-
-
-def report_data(run: Run, predictor: Any, data: Any, answers: Any) -> Json:
-    """Everything that the page shows, ready for JSON."""
-    task = run.recipe.data.task
+    card, task = run.card, run.recipe.data.task
     own: Json = {}
     if tasks.has_part(task, "report"):
         own = tasks.part(task, "report").report(run, predictor, data, answers)
-    return _course(run) | {"title": run.folder.name} | own | {"summary": [*own.get("summary", ()), *_cost(run)]}
+    lines: dict[str, list[Json]] = {"step": [], "validation": []}
+    for line in run.metrics():
+        if line["kind"] in lines:
+            shown = {key: value for key, value in line.items() if key not in ("kind", "samples", "flops")}
+            lines[line["kind"]].append(shown)
+    training = card["training"]
+    cost = figures(
+        ("of training", duration(training["seconds"]), f"{training['step']:,} steps, {amount(training['flops'])}FLOP"),
+        ("parameters", amount(card["parameters"]), card["arch"]),
+    )
+    shared = {
+        "run": run.folder.name,
+        "created": card["created"],
+        "version": __version__,
+        "steps": lines["step"],
+        "validations": lines["validation"],
+        "plan": [{**choice, "value": str(choice["value"])} for choice in card["plan"]],
+        "settings": to_table(run.recipe),
+        "card": {key: value for key, value in card.items() if key != "plan"},
+        "title": run.folder.name,
+    }
+    page = shared | own | {"summary": [*own.get("summary", ()), *cost]}
+    return run.write_report(render_page("report", page))
 
 
 def figures(*rows: tuple[str, str, str]) -> list[dict[str, str]]:
@@ -44,35 +60,3 @@ def figures(*rows: tuple[str, str, str]) -> list[dict[str, str]]:
 def last_part(scores: Iterable[str]) -> str:
     """The part whose scores count: the test part, if there is one."""
     return "test" if "test" in scores else "valid"
-
-
-def _cost(run: Run) -> list[dict[str, str]]:
-    card = run.card
-    training = card["training"]
-    steps = f"{training['step']:,} steps, {amount(training['flops'])}FLOP"
-    return figures(
-        ("of training", duration(training["seconds"]), steps),
-        ("parameters", amount(card["parameters"]), card["arch"]),
-    )
-
-
-def _course(run: Run) -> Json:
-    """How the run was trained, with which settings and why."""
-    card, metrics = run.card, run.metrics()
-    drop = {"kind", "samples", "flops"}
-    lines = {
-        kind: [
-            {key: value for key, value in line.items() if key not in drop} for line in metrics if line["kind"] == kind
-        ]
-        for kind in ("step", "validation")
-    }
-    return {
-        "run": run.folder.name,
-        "created": card["created"],
-        "version": __version__,
-        "steps": lines["step"],
-        "validations": lines["validation"],
-        "plan": [{**choice, "value": str(choice["value"])} for choice in card["plan"]],
-        "settings": to_table(run.recipe),
-        "card": {key: value for key, value in card.items() if key != "plan"},
-    }

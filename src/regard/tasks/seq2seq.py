@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -140,19 +140,15 @@ def mean_loss(
     for first in group.share(range(0, len(pairs), VALID_BATCH_PAIRS)):
         some = pairs[first : first + VALID_BATCH_PAIRS]
         encoded = ((source.encode(pair.source), target.encode(pair.target)) for pair in some)
-        for ids in _in_batches([sides for sides in encoded if max(map(len, sides)) <= max_length]):
-            loss = batch_loss(model, make_batch(ids, source.pad, target.pad).to(device))
+        ids = [sides for sides in encoded if max(map(len, sides)) <= max_length]
+        longest = np.array([max(map(len, sides)) + 1 for sides in ids], np.int64)
+        for start, end in pairwise(cut(longest, VALID_BATCH_TOKENS)):
+            loss = batch_loss(model, make_batch(ids[start:end], source.pad, target.pad).to(device))
             total, tokens = total + float(loss.plain), tokens + loss.tokens
     total, tokens = group.sum(total, tokens)
     if not tokens:
         raise TrainingError(f"no held-out pair has at most {max_length} tokens on each side; raise data.max_length")
     return total / tokens
-
-
-def _in_batches(pairs: list[tuple[list[int], list[int]]]) -> Iterator[list[tuple[list[int], list[int]]]]:
-    """Encoded pairs in their order, in batches of bounded size."""
-    longest = np.array([max(map(len, sides)) + 1 for sides in pairs], np.int64)
-    return (pairs[start:end] for start, end in pairwise(cut(longest, VALID_BATCH_TOKENS)))
 
 
 def perplexity(loss: float) -> float:
