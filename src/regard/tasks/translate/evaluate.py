@@ -334,16 +334,16 @@ def _verdict(first: str, second: str, compared: Mapping[str, Difference]) -> str
         *most, last = ["", *(METRICS[name]["label"] for name, one in compared.items() if one.better == place)]
         return " and ".join(filter(None, (", ".join(filter(None, most)), last)))
 
-    said = [
+    parts = [
         f"{better} is better than {other} by {labels(place)}"
         for place, (better, other) in enumerate(((first, second), (second, first)))
         if labels(place)
     ]
-    if not said:
+    if not parts:
         return f"No difference between {first} and {second} is significant."
     if labels(None):
-        said.append(f"by {labels(None)}, the difference is not significant")
-    return "; ".join(said) + "."
+        parts.append(f"by {labels(None)}, the difference is not significant")
+    return "; ".join(parts) + "."
 
 
 def _lines(

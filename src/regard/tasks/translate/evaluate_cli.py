@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 TOGETHER = 500
 """Sentences translated at once."""
-AMISS = "yellow"
+UNMATCHED = "yellow"
 """Style of words that the reference does not have."""
 
 
@@ -82,8 +82,11 @@ def run(options: argparse.Namespace) -> int:
     pairs = list(read_corpus(Corpus(options.source, options.target), *languages))
     if not pairs:
         raise CorpusError(options.source, "holds no sentence pairs")
-    # Errors in files are reported before a model is loaded.
-    texts = {one: _read_translations(one, options.source, len(pairs)) for one in opened if isinstance(one, Path)}
+    texts = {one: list(read_lines(one)) for one in opened if isinstance(one, Path)}
+    for path, lines in texts.items():  # reported before a model is loaded
+        if len(lines) != len(pairs):
+            problem = f"ends here with {len(lines):,} lines, but {options.source} has {len(pairs):,}"
+            raise CorpusError(path, f"{problem}; the two must match line by line", line=len(lines))
 
     from regard.tasks.translate.evaluate import System, evaluation
 
@@ -147,17 +150,8 @@ def _languages(opened: Sequence[Run | Path]) -> tuple[Languages, list[str]]:
     found = [Languages(one.source_language, one.target_language) for one in data]
     if len(set(found)) < 2:
         return next(iter(found), Languages("", "")), []
-    said = " and ".join(" to ".join(code or "?" for code in one) for one in found)
-    return found[0], [f"the runs were trained for different languages: {said}"]
-
-
-def _read_translations(path: Path, test: str, wanted: int) -> list[str]:
-    """As many lines as the test set has."""
-    lines = list(read_lines(path))
-    if len(lines) != wanted:
-        problem = f"ends here with {len(lines):,} lines, but {test} has {wanted:,}; the two must match line by line"
-        raise CorpusError(path, problem, line=len(lines))
-    return lines
+    named = " and ".join(" to ".join(code or "?" for code in one) for one in found)
+    return found[0], [f"the runs were trained for different languages: {named}"]
 
 
 def _translated(
@@ -199,9 +193,9 @@ def show(found: Json, examples: int) -> None:
     labels = {name: one["label"] for name, one in found["metrics"].items()}
     show_title(found["title"], f"{found['sentences']:,} sentences")
     _show_scores(found, systems, labels)
-    said = [sentence for sentence in (found["verdict"], *found["notes"]) if sentence]
+    sentences = [sentence for sentence in (found["verdict"], *found["notes"]) if sentence]
     if for_people():
-        print(*(f"\n  {sentence}" for sentence in said), sep="\n")
+        print(*(f"\n  {sentence}" for sentence in sentences), sep="\n")
     _show_lengths(systems, labels)
     if flags := dict.fromkeys(flag for one in systems for flag in one["flags"]):
         print()
@@ -209,7 +203,7 @@ def show(found: Json, examples: int) -> None:
         show_table(["flag", *(one["name"] for one in systems)], counts)
     _show_sentences(systems, most_telling(found["lines"], examples))
     if not for_people():
-        print("", *said, sep="\n")
+        print("", *sentences, sep="\n")
         return
     drawn = found["bootstrap"]
     signatures = [f"{label:<6}{found['signatures'][name]}" for name, label in labels.items()]
@@ -280,7 +274,7 @@ def _show_sentences(systems: Sequence[Json], chosen: Sequence[tuple[int, Json]])
         table.add_row(f"{number:,}", "", Text(printable(line["source"]), "cyan"))
         table.add_row("reference", "", Text(printable(line["reference"])))
         for system, made in zip(systems, _made(line), strict=True):
-            flags = Text("".join(f" [{flag}]" for flag in made["flags"]), AMISS)
+            flags = Text("".join(f" [{flag}]" for flag in made["flags"]), UNMATCHED)
             text = _marked(made["translation"], line["reference"])
             table.add_row(Text(system["name"]), f"{made['chrf']:.1f}", text + flags)
     console().print(Padding(table, (0, 0, 0, 2)))
@@ -299,7 +293,7 @@ def _marked(text: str, reference: str) -> Text:
     same = SequenceMatcher(None, words, reference.split(), autojunk=False).get_matching_blocks()
     common = {place for block in same for place in range(block.a, block.a + block.size)}
     for place, word in enumerate(words):
-        marked.append(" " if place else "").append(word, "" if place in common else AMISS)
+        marked.append(" " if place else "").append(word, "" if place in common else UNMATCHED)
     return marked
 
 

@@ -15,7 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -36,8 +36,6 @@ from regard.text.tokenizer import SOS, UNK, Tokenizer
 if TYPE_CHECKING:
     from regard.analysis.alignment import AlignmentHeads
     from regard.analysis.trace import Trace
-
-Texts = list[str] | tuple[str, ...]
 
 
 class Translator:
@@ -116,28 +114,11 @@ class Translator:
                 results[index] = self._result(inputs[index], hypothesis)
         return results
 
-    @overload
-    def trace(self, text: str, target: str | None = None) -> Trace: ...
-
-    @overload
-    def trace(self, text: Texts, target: Texts | None = None) -> list[Trace]: ...
-
-    def trace(self, text: str | Texts, target: str | Texts | None = None) -> Trace | list[Trace]:
+    def trace(self, text: str, target: str | None = None) -> Trace:
         """Record attention and hidden states of the (first) model while it generates `target` or its own translation.
 
-        Its own translation keeps the tokens that the search chose and, after a beam search, the search tree. A list of
-        texts, with a list of targets or none, returns a list of traces.
+        Its own translation keeps the tokens that the search chose and, after a beam search, the search tree.
         """
-        if isinstance(text, str):
-            if not (target is None or isinstance(target, str)):
-                raise SettingsError("one text has one target; give a list of texts for a list of targets")
-            return self._trace(text, target)
-        targets = [None] * len(text) if target is None else target
-        if isinstance(targets, str) or len(targets) != len(text):
-            raise SettingsError(f"{len(text)} texts need a list of as many targets, or none")
-        return [self._trace(one, other) for one, other in zip(text, targets, strict=True)]
-
-    def _trace(self, text: str, target: str | None) -> Trace:
         from regard.analysis.trace import record_trace
         from regard.tasks.translate.alignment import text_side
 

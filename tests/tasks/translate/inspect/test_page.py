@@ -300,14 +300,3 @@ def test_the_caption_of_the_search_says_what_the_search_does(search: dict[str, A
         base = {"plain": 7.0, "gnmt": 2.0}[settings.length_penalty_form]
         divisor = LengthPenalty(settings.length_penalty, settings.length_penalty_form).divisor(7)
         assert divisor.item() == pytest.approx(base**settings.length_penalty)
-
-
-def test_many_texts_have_many_traces(tokens: Tokenizer) -> None:
-    model = translator(tokens, toy("transformer-tiny"))
-    first, second = model.trace(["I am trendy", "I am here"], ["Io sono", "Io"])
-    assert second.target.text == "Io"
-    assert torch.equal(first.next, model.trace("I am trendy", "Io sono").next)
-    assert len(model.trace(["I am trendy"])) == 1
-    for texts, targets in ((["a", "b"], ["c"]), (["a", "b"], "cd"), ("a", ["b"])):
-        with pytest.raises(SettingsError, match="targets"):
-            model.trace(texts, targets)
