@@ -13,8 +13,7 @@ from regard.data.pairs import Pair, read_corpus
 from regard.data.records import by_name, read_csv, read_json_lines, read_kept, read_objects, read_tsv
 from regard.errors import CorpusError, RunError
 from regard.tasks.classify.data import LabelledDocument, plain, read_documents
-from regard.tasks.retrieve.data import read_knowledge
-from regard.tasks.retrieve.markdown_faq import read_markdown
+from regard.tasks.retrieve.data import read_knowledge, read_markdown
 
 
 def write(path: Path, text: str) -> Path:

@@ -16,10 +16,10 @@ from regard.tasks.retrieve.data import (
     gather,
     read_entries,
     read_knowledge,
+    read_markdown,
     remove,
     write_entries,
 )
-from regard.tasks.retrieve.markdown_faq import read_markdown
 from tests.small_knowledge import write_faq
 
 CARD = KnowledgeEntry(("Can I pay by card?", "Which cards?"), "Yes, by any card.")
