@@ -173,7 +173,7 @@ def read_choice(stored: Any, where: str) -> AlignmentHeads:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Pharaoh's format
+# Gold alignments, and scores against them
 
 
 def pharaoh(links: Iterable[tuple[int, int]]) -> str:
@@ -193,10 +193,6 @@ def read_gold(text: str) -> tuple[Links, Links]:
         if found[2] == "-":
             sure.add(link)
     return tuple(sorted(sure)), tuple(sorted(maybe))
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Scores against gold
 
 
 class AlignmentScores(NamedTuple):

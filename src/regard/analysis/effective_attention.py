@@ -19,7 +19,6 @@ the recorded values times the largest singular value.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -113,10 +112,9 @@ def effective_attention(
         rows_N, keys_M = (pattern_T == number).nonzero()[:, 0], pattern_S.nonzero()[:, 0]
         if len(keys_M):
             tolerance = max(len(keys_M), values_HSK.shape[-1]) * torch.finfo(values_HSK.dtype).eps
-            space = _space(given_HSD[:, keys_M], tolerance)
-            effective[:, rows_N[:, None], keys_M] = weights[:, rows_N[:, None], keys_M] @ space.reached_HMM
-            dimension_HT[:, rows_N] = space.dimension_H[:, None]
-            freedom_HT[:, rows_N] = space.freedom_H[:, None]
+            reached_HMM, dimension_H, freedom_H = _space(given_HSD[:, keys_M], tolerance)
+            effective[:, rows_N[:, None], keys_M] = weights[:, rows_N[:, None], keys_M] @ reached_HMM
+            dimension_HT[:, rows_N], freedom_HT[:, rows_N] = dimension_H[:, None], freedom_H[:, None]
     return EffectiveAttention(
         effective.to(weights_HTS.dtype),
         (weights - effective).to(weights_HTS.dtype),
@@ -132,16 +130,8 @@ def seen_keys(weights_HTS: Tensor) -> Tensor:
     return (weights_HTS != 0).any(0)
 
 
-class _Space(NamedTuple):
-    """The row space and null space of G over M visible keys, in each head."""
-
-    reached_HMM: Tensor
-    """Projects a row of weights on the part that affects the output."""
-    dimension_H: Tensor
-    freedom_H: Tensor
-
-
-def _space(given_HMD: Tensor, tolerance: float) -> _Space:
+def _space(given_HMD: Tensor, tolerance: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Of G over M visible keys: the projection on its row space, the dimension of its null space, and the freedom."""
     size = given_HMD.shape[1]
     left_HMR, strength_HR, _ = torch.linalg.svd(given_HMD, full_matrices=False)
     counts_HR = strength_HR > tolerance * strength_HR[:, :1]
@@ -151,7 +141,7 @@ def _space(given_HMD: Tensor, tolerance: float) -> _Space:
     ones_HM = null_HMM.sum(-1)  # the part of (1, ..., 1) in the null space: it changes the sum of a row
     unbalanced_H = ones_HM.norm(dim=-1) > tolerance * size**0.5
     dimension_H = size - counts_HR.sum(-1)
-    return _Space(reached_HMM, dimension_H, dimension_H - unbalanced_H.long())
+    return reached_HMM, dimension_H, dimension_H - unbalanced_H.long()
 
 
 def _correlate(first_HN: Tensor, second_HN: Tensor) -> Tensor:

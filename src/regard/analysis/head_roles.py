@@ -74,10 +74,6 @@ class Role:
     evidence: Evidence
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# One sentence: weights [H, T, S], and the keys that count for each query [T, S]
-
-
 def at_offset(seen_TS: Tensor, offset: int) -> Tensor:
     """The visible keys at this offset from their query (negative: before it)."""
     queries, keys = (torch.arange(size, device=seen_TS.device) for size in seen_TS.shape)

@@ -75,7 +75,14 @@ def hidden_token_attribution(
     for decoder states: the contribution of each source token.
     """
     inputs = inputs or states
-    _check(model, source, target_1T, states, inputs)
+    if model.training:
+        raise ModelError("hidden token attribution needs a model without dropout: call model.eval() first")
+    if (states, inputs) not in (("encoder", "encoder"), ("decoder", "decoder"), ("decoder", "encoder")):
+        raise ModelError(f'{states} states do not depend on {inputs} inputs; sides are "encoder" and "decoder"')
+    if states == "decoder" and target_1T is None:
+        raise ModelError("decoder states need the target that the decoder reads")
+    if source.ids_BS.shape[0] != 1 or not bool(source.mask_BS.all()):
+        raise ModelError("hidden token attribution takes one sentence without padding")
 
     def run(inputs_SD: Tensor | None) -> dict[str, Tensor]:
         """States [T, D] of every layer, with these inputs if given."""
@@ -121,14 +128,3 @@ def _squared_norms(run: Callable[[Tensor], dict[str, Tensor]], start_SD: Tensor)
             total_ST = totals.setdefault(name, square_CT.new_zeros(len(start_SD), square_CT.shape[1]))
             total_ST.index_add_(0, numbers_C // start_SD.shape[1], square_CT)
     return totals
-
-
-def _check(model: Seq2Seq, source: Source, target_1T: Tensor | None, states: str, inputs: str) -> None:
-    if model.training:
-        raise ModelError("hidden token attribution needs a model without dropout: call model.eval() first")
-    if (states, inputs) not in (("encoder", "encoder"), ("decoder", "decoder"), ("decoder", "encoder")):
-        raise ModelError(f'{states} states do not depend on {inputs} inputs; sides are "encoder" and "decoder"')
-    if states == "decoder" and target_1T is None:
-        raise ModelError("decoder states need the target that the decoder reads")
-    if source.ids_BS.shape[0] != 1 or not bool(source.mask_BS.all()):
-        raise ModelError("hidden token attribution takes one sentence without padding")

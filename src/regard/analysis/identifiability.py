@@ -129,10 +129,6 @@ def fit_map(kind: str, distance: str, x_ND: Tensor, y_NE: Tensor, steps: int = S
     return state_map.eval()
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Nearest neighbours
-
-
 def identified_in_sentence(mapped_ND: Tensor, inputs_ND: Tensor, lengths: Sequence[int], distance: str) -> Tensor:
     """For each token [N], whether the nearest input of its sentence is its own, or one that is equal to it."""
     found = []

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -32,11 +32,6 @@ from regard.models.transformer_settings import TransformerSettings
 
 Kept = Mapping[str, Sequence[int]]
 """The heads that remain, by the name of their attention; other attentions keep all heads."""
-
-Attention = SelfAttention | CrossAttention
-
-INPUT_MAPS = {SelfAttention: ("qkv",), CrossAttention: ("query", "key_value")}
-"""Matrices whose rows belong to heads; the columns of "out" belong to heads."""
 
 BETA, GAMMA, ZETA = 2 / 3, -0.1, 1.1  # temperature and stretch of Louizos et al.
 START = 2.0  # initial log_alpha: nearly open, with a gradient that does not vanish
@@ -117,7 +112,7 @@ class GatedModel(Seq2Seq):
             return self.model.hidden(source, target_BT)
 
 
-def attentions(model: Seq2Seq) -> dict[str, tuple[str, Attention]]:
+def attentions(model: Seq2Seq) -> dict[str, tuple[str, SelfAttention | CrossAttention]]:
     """The attentions that can be pruned, by the name of their hook: the module's name, and the module."""
     return {
         module.tap.name: (name, module)
@@ -134,7 +129,10 @@ def scale_heads(model: Seq2Seq, factors: Mapping[str, Tensor]) -> None:
 
 
 def pruned_weights(model: Seq2Seq, kept: Kept) -> dict[str, Tensor]:
-    """The weights of the model with only these heads, under the names of a model with `pruned_settings`."""
+    """The weights of the model with only these heads, under the names of a model with `pruned_settings`.
+
+    Of an attention without heads, only the output bias remains.
+    """
     weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     known = attentions(model)
     for name, heads in kept.items():
@@ -143,8 +141,17 @@ def pruned_weights(model: Seq2Seq, kept: Kept) -> dict[str, Tensor]:
         place, module = known[name]
         if any(not 0 <= head < module.heads for head in heads) or len(set(heads)) != len(heads):
             raise ModelError(f"{name}: cannot keep heads {list(heads)}: it has heads 0 to {module.heads - 1}")
-        if len(heads) < module.heads:
-            weights = dict(_cut(weights, f"{place}.", module, torch.tensor(sorted(heads), dtype=torch.long)))
+        if len(heads) == module.heads:
+            continue
+        kept_H = torch.tensor(sorted(heads), dtype=torch.long)
+        by_head = (module.heads, module.out.in_features // module.heads)
+        for key in [key for key in weights if key.startswith(f"{place}.") and key != f"{place}.out.bias"]:
+            if not heads:
+                del weights[key]
+            elif key == f"{place}.out.weight":
+                weights[key] = weights[key].unflatten(1, by_head).index_select(1, kept_H).flatten(1, 2)
+            else:  # one part each for query, key, value
+                weights[key] = weights[key].unflatten(0, (-1, *by_head)).index_select(1, kept_H).flatten(0, 2)
     return weights
 
 
@@ -160,19 +167,3 @@ def strongest(scores: Mapping[str, Tensor], count: int) -> dict[str, tuple[int, 
     every = [(name, head) for name, score_H in scores.items() for head in range(len(score_H))]
     best = sorted(every, key=lambda one: -float(scores[one[0]][one[1]]))[:count]
     return {name: tuple(sorted(head for other, head in best if other == name)) for name in scores}
-
-
-def _cut(weights: Mapping[str, Tensor], place: str, module: Attention, heads: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """The weights with fewer heads in the attention at this place. Without heads, only its output bias remains."""
-    inputs = tuple(f"{place}{name}." for name in INPUT_MAPS[type(module)])
-    head_width = module.out.in_features // module.heads
-    for name, tensor in weights.items():
-        if name.startswith(inputs):
-            if len(heads):
-                by_head = tensor.unflatten(0, (-1, module.heads, head_width))  # one part each for query, key, value
-                yield name, by_head.index_select(1, heads).flatten(0, 2)
-        elif name == f"{place}out.weight":
-            if len(heads):
-                yield name, tensor.unflatten(1, (module.heads, head_width)).index_select(1, heads).flatten(1, 2)
-        else:
-            yield name, tensor

@@ -8,7 +8,7 @@ they are read in linear time, as a browser would as far as texts are concerned, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from html import escape, unescape
 from typing import Literal, NamedTuple
 
@@ -44,7 +44,7 @@ _TEXT_ATTRIBUTES = ("alt", "title", "placeholder", "aria-label")
 
 def parse(source: str, draft: Draft, name: str) -> list[Piece]:
     """Split a page or a fragment into pieces. Attributes that people read (alt, title and others) are texts as well."""
-    return _Reader(draft).read(read_tokens(source))
+    return _Reader(draft).read(list(read_tokens(source)))
 
 
 class _Reader:
@@ -52,33 +52,28 @@ class _Reader:
         self._draft = draft
         self._pieces: list[Piece] = []
         self._tree = Tree()
-        self._kept: _Kept | None = None
 
-    def read(self, tokens: Iterable[Token]) -> list[Piece]:
-        for token in tokens:
-            if self._kept and not self._keep(self._kept, token):
-                continue
+    def read(self, tokens: list[Token]) -> list[Piece]:
+        at = 0
+        while at < len(tokens):
+            token, start = tokens[at], at
+            at += 1
             if token.kind == "text":
                 self._tree.add(*read_words(token.raw, unescape))
             elif token.kind == "other":
                 self._tree.add(Fixed(token.raw))
+            elif token.kind == "open" and _stays_unchanged(token):
+                at = _end_of_element(tokens, start)
+                self._keep(tokens[start:at])
             else:
                 self._read_tag(token)
-        if self._kept:
-            self._end_kept(self._kept)
         self._end_text()
         return self._pieces
 
     def _read_tag(self, token: Token) -> None:
         name = token.name
-        block = name in _BLOCKS
-        if token.kind == "open" and (name in _CODE or name in _WHOLE or name == "pre" or _untranslated(token.raw)):
-            if block:
-                self._end_text()
-            self._kept = _Kept(token)
-            return
         raw = self._translate_attributes(token)
-        if block:
+        if name in _BLOCKS:
             self._end_text()
             self._pieces += as_pieces(raw)
         elif token.kind == "close":
@@ -103,26 +98,16 @@ class _Reader:
     def _end_text(self) -> None:
         self._pieces += self._draft.add(self._tree.finish(), escape_text)
 
-    def _keep(self, kept: _Kept, token: Token) -> bool:
-        """Add a token to the unchanged element; True if the token comes after it."""
-        if kept.ended_by(token):
-            self._end_kept(kept)
-            return True
-        kept.tokens.append(token)
-        if not kept.depth:
-            self._end_kept(kept)
-        return False
-
-    def _end_kept(self, kept: _Kept) -> None:
-        self._kept = None
-        raw = "".join(token.raw for token in kept.tokens)
-        if kept.name in _BLOCKS:
+    def _keep(self, element: list[Token]) -> None:
+        """Add the tokens of an element that stays unchanged."""
+        name, raw = element[0].name, "".join(token.raw for token in element)
+        if name in _BLOCKS:
+            self._end_text()
             self._pieces.append(raw)
-        elif kept.name in _WHOLE:
-            self._tree.add(Fixed(raw, separates=kept.name not in _INVISIBLE))
+        elif name in _WHOLE:
+            self._tree.add(Fixed(raw, separates=name not in _INVISIBLE))
         else:
-            text = "".join(unescape(token.raw) for token in kept.tokens if token.kind == "text")
-            self._tree.add(fixed(raw, text))
+            self._tree.add(fixed(raw, "".join(unescape(token.raw) for token in element if token.kind == "text")))
 
     def _translate_attributes(self, token: Token) -> Raw:
         """The source of a tag, with slots for the attributes that people read."""
@@ -145,26 +130,28 @@ class _Reader:
         return (*pieces, token.raw[at:]) if pieces else token.raw
 
 
-class _Kept:
-    """An element that stays unchanged, while it is read."""
+def _end_of_element(tokens: list[Token], start: int) -> int:
+    """The index after an element, which may end without an end tag."""
+    name, depth = tokens[start].name, 1
+    inline = name not in _BLOCKS and name not in _WHOLE
+    for place in range(start + 1, len(tokens)):
+        token = tokens[place]
+        if token.name == name and token.kind in ("open", "close"):
+            if token.kind == "open" and name in _ENDED_BY_NEXT and depth == 1:
+                return place
+            depth += 1 if token.kind == "open" else -1
+            if not depth:
+                return place + 1
+        elif (inline or name == "p") and token.name in _BLOCKS:
+            return place
+    return len(tokens)
 
-    def __init__(self, token: Token):
-        self.name, self.tokens, self.depth = token.name, [token], 1
 
-    def ended_by(self, token: Token) -> bool:
-        """Whether the element ends before this token, also without an end tag."""
-        if token.name == self.name and token.kind in ("open", "close"):
-            if token.kind == "open" and self.name in _ENDED_BY_NEXT and self.depth == 1:
-                return True
-            self.depth += 1 if token.kind == "open" else -1
-            return False
-        inline = self.name not in _BLOCKS and self.name not in _WHOLE
-        return (inline or self.name == "p") and token.name in _BLOCKS
-
-
-def _untranslated(raw: str) -> bool:
-    """Whether the attributes of a tag say that its content is not to be translated."""
-    if "translate" not in (lowered := raw.lower()):
+def _stays_unchanged(token: Token) -> bool:
+    """Whether an element is not to be translated: code and the like, or because of its attributes."""
+    if token.name in _CODE or token.name in _WHOLE or token.name == "pre":
+        return True
+    if "translate" not in (lowered := token.raw.lower()):
         return False
     return any(
         (attribute.name == "translate" and attribute.value.lower() == "no")

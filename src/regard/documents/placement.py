@@ -55,10 +55,6 @@ def _replaced(placed: Sequence[Placed]) -> Iterator[int]:
         yield from _replaced(one.inside)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Alignment links between our word positions
-
-
 def _links(marked: Marked, size: int, alignment: Alignment | None) -> Links:
     """The links of an alignment; without one, words are linked by their relative position."""
     if alignment is None or not alignment.links or not marked.size:

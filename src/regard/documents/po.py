@@ -43,17 +43,14 @@ class _Entry:
         """The translations: one, or one for each plural form."""
         return {name: one for name, one in self.fields.items() if name.startswith("msgstr")}
 
-    @property
-    def is_header(self) -> bool:
-        return not self.fields["msgid"].text and "msgctxt" not in self.fields and "msgstr" in self.fields
-
 
 def parse(source: str, draft: Draft, name: str) -> list[Piece]:
     """Split a catalogue into pieces."""
     lines = _LINE.findall(source)
     entries = list(_read_entries(lines, name))
     singular = 0  # index of the plural form for n = 1: in most languages the first, but not in all
-    header = next((entry.forms["msgstr"].text for entry in entries if entry.is_header), "")
+    without_context = (entry.fields for entry in entries if "msgctxt" not in entry.fields and "msgstr" in entry.fields)
+    header = next((fields["msgstr"].text for fields in without_context if not fields["msgid"].text), "")
     if match := _PLURAL_FORMS.search(header):
         with suppress(ValueError, ArithmeticError):  # no expression, or one that cannot be computed
             singular = plural_form(match[1], 1)
@@ -65,10 +62,6 @@ def parse(source: str, draft: Draft, name: str) -> list[Piece]:
             pieces += ["".join(lines[at : entry.start]), filled]
             at = max(one.end for one in entry.fields.values())
     return [*pieces, "".join(lines[at:])]
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Reading
 
 
 def _read_entries(lines: Sequence[str], name: str) -> Iterator[_Entry]:

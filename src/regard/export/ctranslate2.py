@@ -89,6 +89,7 @@ def build_spec(
     settings: TransformerSettings, weights: dict[str, Tensor], source: Tokenizer, target: Tokenizer
 ) -> TransformerSpec:
     """The model as a CTranslate2 specification. `weights` hold tied tensors under each of their names."""
+    from ctranslate2.specs import Activation, TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
     from ctranslate2.specs.model_spec import index_spec
 
     most = {  # the largest number of heads of an attention
@@ -100,7 +101,18 @@ def build_spec(
     for name in ("encoder.embed.tokens.weight", "embed.tokens.weight", "output.weight", "output.bias"):
         if name in weights:
             weights[name] = weights[name][:-1]  # without the padding token
-    spec = _empty_spec(settings, most)
+    head_width = settings.head_width or settings.width // settings.heads
+    shape = {
+        "pre_norm": settings.norm == "pre",
+        "activation": {"relu": Activation.RELU, "gelu": Activation.GELU}.get(settings.activation, Activation.SWISH),
+        "ffn_glu": settings.activation == "swiglu",
+        "head_dim": head_width,
+        "rotary_dim": head_width if settings.positional_encoding == "rotary" else None,
+    }
+    spec = TransformerSpec(
+        TransformerEncoderSpec(settings.encoder_layers, most["encoder"], **shape),
+        TransformerDecoderSpec(settings.decoder_layers, most["decoder"], **shape),
+    )
     named = to_theirs(_pairs(settings, biased="output.bias" in weights), weights) | tables
     for name, tensor in named.items():
         home, _, part = name.rpartition("/")
@@ -111,24 +123,6 @@ def build_spec(
     spec.config.bos_token = spec.config.decoder_start_token = target.token(SOS)
     spec.config.add_source_eos = True
     return spec
-
-
-def _empty_spec(settings: TransformerSettings, heads: dict[str, int]) -> TransformerSpec:
-    from ctranslate2.specs import Activation, TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
-
-    activations = {"relu": Activation.RELU, "gelu": Activation.GELU}
-    head_width = settings.head_width or settings.width // settings.heads
-    shape = {
-        "pre_norm": settings.norm == "pre",
-        "activation": activations.get(settings.activation, Activation.SWISH),
-        "ffn_glu": settings.activation == "swiglu",
-        "head_dim": head_width,
-        "rotary_dim": head_width if settings.positional_encoding == "rotary" else None,
-    }
-    return TransformerSpec(
-        TransformerEncoderSpec(settings.encoder_layers, heads["encoder"], **shape),
-        TransformerDecoderSpec(settings.decoder_layers, heads["decoder"], **shape),
-    )
 
 
 def _pairs(settings: TransformerSettings, *, biased: bool) -> Iterator[NamePair]:

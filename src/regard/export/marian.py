@@ -180,18 +180,28 @@ def from_generation(
     for name in NUMBERS:
         if isinstance(value := given.get(name, 0), bool) or not isinstance(value, int | float):
             raise RunError(f"{where}: {name} = {json.dumps(value)} is not a number")
+    try:
+        alone = [ids[0] for ids in given.get("bad_words_ids", []) if len(ids) == 1]
+        forbidden = dict.fromkeys([*given.get("suppress_tokens", []), *alone])
+    except TypeError:
+        raise RunError(f"{where}: suppress_tokens and bad_words_ids are not lists of ids") from None
     search = {
         "beam_size": given.get("num_beams", 1),
         "length_penalty": given.get("length_penalty", 1.0),
         "no_repeat_ngram_size": given.get("no_repeat_ngram_size", 0),
         "min_length": given.get("min_new_tokens", max(given.get("min_length", 0) - 1, 0)),
-        "suppress_tokens": [tokens[id] for id in _forbidden(given, where) if id in tokens],
+        "suppress_tokens": [tokens[id] for id in forbidden if id in tokens],
     }
     lost = [name for name, plain in MISSING_HERE.items() if given.get(name, plain) != plain]
     if any(len(ids) > 1 for ids in given.get("bad_words_ids", [])):
         lost.append("bad_words_ids")
-    if stop := _stop(given, search["beam_size"], search["length_penalty"]):
-        search["stop"] = stop
+    early = given.get("early_stopping", False)
+    # Theirs asks whether an open hypothesis would win at its present length. Without a reward for length, a hypothesis
+    # that cannot win now cannot win later.
+    if early is True:
+        search["stop"] = "beam-full"
+    elif early == "never" or (search["beam_size"] > 1 and search["length_penalty"] <= 0):
+        search["stop"] = "exact"
     elif "early_stopping" in given and search["beam_size"] > 1:
         lost.append("early_stopping")
     if (factor := given.get("repetition_penalty", 1.0)) > 1 and search["beam_size"] > 1 and not given.get(RENORMALIZE):
@@ -199,25 +209,6 @@ def from_generation(
     elif factor != 1:
         lost.append("repetition_penalty")
     return search, [f"{name} = {json.dumps(given[name])}" for name in lost]
-
-
-def _stop(given: Mapping[str, Any], beam: int, penalty: float) -> str:
-    """Our value of search.stop that ends the search where theirs ends; empty if none does."""
-    early = given.get("early_stopping", False)
-    if early is True:
-        return "beam-full"
-    # Theirs asks whether an open hypothesis would win at its present length. Without a reward for length, a hypothesis
-    # that cannot win now cannot win later.
-    return "exact" if early == "never" or (beam > 1 and penalty <= 0) else ""
-
-
-def _forbidden(given: Mapping[str, Any], where: str) -> list[int]:
-    """Tokens that are never written, without duplicates."""
-    try:
-        alone = [ids[0] for ids in given.get("bad_words_ids", []) if len(ids) == 1]
-        return list(dict.fromkeys([*given.get("suppress_tokens", []), *alone]))
-    except TypeError:
-        raise RunError(f"{where}: suppress_tokens and bad_words_ids are not lists of ids") from None
 
 
 def _config(settings: TransformerSettings, source: Tokenizer, target: Tokenizer) -> dict[str, Any]:

@@ -106,12 +106,9 @@ def from_marian(
     _drop_computed(theirs, settings, where)
     bias_1V = theirs.pop(BIAS, None)
     ours = to_ours(pairs(settings), theirs, stream_order(settings.width), where=where)
-    for name, rows in (
-        ("encoder.embed.tokens.weight", source_rows),
-        ("embed.tokens.weight", target_rows),
-        ("output.weight", target_rows),
-    ):
+    for name in ("encoder.embed.tokens.weight", "embed.tokens.weight", "output.weight"):
         if name in ours:
+            rows = source_rows if name.startswith("encoder.") else target_rows
             if len(ours[name]) != max(rows) + 1:
                 raise RunError(f"{where}: {max(rows) + 1} tokens in the vocabulary for {len(ours[name])} embeddings")
             ours[name] = ours[name][rows]
@@ -122,6 +119,8 @@ def from_marian(
 
 def _drop_computed(weights: dict[str, Tensor], settings: TransformerSettings, where: str) -> None:
     """Remove weights that are stored twice or can be computed, after checking that they have the expected values."""
+    import torch
+
     from regard.layers.positional_encoding import sinusoids
 
     for name in POSITIONS:
@@ -129,20 +128,11 @@ def _drop_computed(weights: dict[str, Tensor], settings: TransformerSettings, wh
             expected = sinusoids(len(rows), settings.width)[:, stream_order(settings.width)]
             if (rows - expected).abs().max() > 1e-3:
                 raise RunError(f'{where}: "{name}" are not the sinusoids that Marian adds')
-    shared = weights.get("model.shared.weight")
-    if settings.tie_embeddings == "target":
-        _drop_alias(weights, "lm_head.weight", weights.get("model.decoder.embed_tokens.weight"), where)
-    elif shared is not None:
-        for name in ALIASES:
-            _drop_alias(weights, name, shared, where)
-
-
-def _drop_alias(weights: dict[str, Tensor], name: str, original: Tensor | None, where: str) -> None:
-    import torch
-
-    alias = weights.pop(name, original)
-    if alias is not None and original is not None and not torch.equal(alias, original):
-        raise RunError(f'{where}: "{name}" should be a shared matrix, but differs from the other copy')
+    decoder_only = settings.tie_embeddings == "target"
+    original = weights.get("model.decoder.embed_tokens.weight" if decoder_only else "model.shared.weight")
+    for name in ("lm_head.weight",) if decoder_only else ALIASES:
+        if original is not None and not torch.equal(weights.pop(name, original), original):
+            raise RunError(f'{where}: "{name}" should be a shared matrix, but differs from the other copy')
 
 
 def _read_weights(folder: Path) -> dict[str, Tensor]:
