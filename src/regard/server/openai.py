@@ -28,7 +28,6 @@ MIN_TOP_P = 0.01
 """Smaller values of `top_p` have the same effect: the most probable token alone."""
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # Request and result
 
 
@@ -117,7 +116,6 @@ class ChatCompletion(BaseModel):
     found: ChatSource | None = Field(None, description="Of a run that answers from a knowledge base.")
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # Route
 
 router = APIRouter(prefix="/v1", route_class=JsonRoute, tags=["OpenAI"], responses=ERRORS)

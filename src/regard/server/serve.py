@@ -135,10 +135,6 @@ HEAD_BYTES = 32_000
 """Maximum length of the head of a request; chunk framing may additionally be as long as the body."""
 
 
-class HeadTooLong(Exception):  # noqa: N818  an answer, not an error
-    """The parser stops reading the request."""
-
-
 class BoundedProtocol(HttpToolsProtocol):
     """While no request is being answered, a timer runs until the head of the next one is complete.
 
@@ -192,7 +188,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """A header or a trailer is complete."""
         self._head += len(name) + len(value)
         if self._head > HEAD_BYTES:
-            raise HeadTooLong
+            raise ValueError("the head is too long")  # the parser stops reading the request
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
