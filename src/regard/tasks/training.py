@@ -40,6 +40,8 @@ Json = dict[str, Any]
 Log = Callable[[str], None]
 Tables = Mapping[str, Mapping[str, Any]]
 """Settings as nested tables."""
+HELD_OUT_EXAMPLES = 200
+"""Held-out examples that stay in a finished run."""
 
 
 class Examples(Protocol):
@@ -122,14 +124,6 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
         """What the card says of the data."""
 
     @abstractmethod
-    def held_out(self, data: DataOf) -> Sequence[Any]:
-        """Some held-out examples that stay in the run, as JSON objects."""
-
-    @abstractmethod
-    def score(self, predictor: Any, examples: Any) -> Scored:
-        """Compare the answers to a held-out part with the right ones."""
-
-    @abstractmethod
     def result_line(self, part: str, scores: Json) -> str:
         """The scores of a part in a line."""
 
@@ -153,6 +147,14 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
     def parts(self, data: Any) -> Mapping[str, Any]:
         """The held-out parts by name; empty ones are not scored."""
         return {"valid": data.valid, "test": data.test}
+
+    def held_out(self, data: Any) -> Sequence[Any]:
+        """Some held-out examples that stay in the run, as JSON objects: of the test part, if there is one."""
+        return [one._asdict() for one in (data.test or data.valid)[:HELD_OUT_EXAMPLES]]
+
+    def score(self, predictor: Any, examples: Any) -> Scored:
+        """Compare the answers to a held-out part with the right ones."""
+        return Scored(predictor.score(examples).as_dict())
 
     def complete(self, run: Run, data: DataOf) -> None:
         """Write what else a finished run has; and close what must not stay open."""

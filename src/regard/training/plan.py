@@ -98,7 +98,7 @@ def choose_batch(
 
     `length` is the mean number of tokens per example, `unit` the plural name of the examples.
     """
-    batch = given.get("train", {}).get("batch_tokens") or batch_size(wanted, least)
+    batch = given.get("train", {}).get("batch_tokens") or max(1 << round(math.log2(wanted)), least)  # a power of two
     chosen = PlannedSetting("train.batch_tokens", batch, f"about {max(round(batch / length), 1)} {unit}")
     return chosen, steps_per_epoch(examples * length, batch, filled)
 
@@ -113,11 +113,6 @@ def choose_precision(machine: Machine) -> Iterator[PlannedSetting]:
 def steps_per_epoch(tokens: float, batch_tokens: float, filled: float = 0.9) -> int:
     """Roughly; `filled` is the share of a batch that is not padding."""
     return max(round(tokens / (filled * batch_tokens)), 1)
-
-
-def batch_size(tokens: float, least: int) -> int:
-    """The power of two next to this number of tokens."""
-    return max(1 << round(math.log2(tokens)), least)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

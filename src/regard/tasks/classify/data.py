@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from regard.config import Corpus, DataSettings
 from regard.data.records import read_objects, read_table
@@ -42,7 +42,6 @@ class LabelledDocument(NamedTuple):
     text: str
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # Files
 
 
@@ -54,11 +53,9 @@ def read_documents(corpus: Corpus) -> Iterator[LabelledDocument]:
         raise CorpusError(corpus.target, "documents and their labels are in one file; leave out --target")
     path = Path(corpus.source)
     suffix = split_suffix(path)[0]
-    if suffix == ".jsonl":
-        return _read_jsonl(path)
-    if suffix in (".tsv", ".csv"):
-        return _read_table(path)
-    raise CorpusError(path, f"not a file of labelled documents; they come as {FORMATS}")
+    if suffix not in (".tsv", ".csv", ".jsonl"):
+        raise CorpusError(path, f"not a file of labelled documents; they come as {FORMATS}")
+    return _read_jsonl(path) if suffix == ".jsonl" else _read_table(path)
 
 
 def _read_table(path: Path) -> Iterator[LabelledDocument]:
@@ -78,19 +75,15 @@ def _read_jsonl(path: Path) -> Iterator[LabelledDocument]:
         found = [record[key] for key in LABEL_COLUMNS if key in record]
         if not found:
             raise CorpusError(path, f'no "label" here; {form}', line=number)
-        labels = found[0] if isinstance(found[0], list) else [found[0]]
-        yield LabelledDocument(tuple(dict.fromkeys(_label(label, path, number) for label in labels)), record["text"])
+        labels: dict[str, None] = {}  # without repetitions
+        for value in found[0] if isinstance(found[0], list) else [found[0]]:
+            label = json.dumps(value) if isinstance(value, int | float) else value  # it may be a number, true or false
+            if not isinstance(label, str) or not label.strip():
+                raise CorpusError(path, f"{json.dumps(value)} is not a label; give text or a number", line=number)
+            labels[label.strip()] = None
+        yield LabelledDocument(tuple(labels), record["text"])
 
 
-def _label(value: Any, path: Path, number: int) -> str:
-    """A label as text; it may be a number or a truth value."""
-    text = json.dumps(value) if isinstance(value, int | float) else value
-    if not isinstance(text, str) or not text.strip():
-        raise CorpusError(path, f"{json.dumps(value)} is not a label; give text or a number", line=number)
-    return text.strip()
-
-
-# ---------------------------------------------------------------------------------------------------------------------
 # Text
 
 
@@ -132,7 +125,8 @@ class Window(NamedTuple):
 def arrange(lengths: Sequence[int], settings: ClassifySettings) -> tuple[list[Window], int]:
     """The windows that are read of sentences of these lengths, and the number of tokens that are left out.
 
-    A sentence that is too long is read as several windows of about equal length.
+    A sentence that is too long is read as several windows of about equal length. If the document is too long, windows
+    are kept alternately from the start and from the end, or only from the start.
     """
     windows = []
     for number, length in enumerate(lengths):
@@ -140,25 +134,19 @@ def arrange(lengths: Sequence[int], settings: ClassifySettings) -> tuple[list[Wi
         windows += [Window(number, part * length // parts, (part + 1) * length // parts) for part in range(parts)]
     if sum(lengths) <= settings.max_tokens:
         return windows, 0
-    kept = _from_both_ends(windows, settings.max_tokens, only_start=settings.truncate == "end")
-    return kept, sum(lengths) - sum(window.end - window.start for window in kept)
-
-
-def _from_both_ends(windows: list[Window], room: int, *, only_start: bool) -> list[Window]:
-    """As many windows as there is room for, alternately from the start and from the end."""
     first, last = 0, len(windows)
-    head = tail = 0
+    head = tail = 0  # tokens that are kept from the start and from the end
     while first < last:
-        from_start = only_start or head <= tail
+        from_start = settings.truncate == "end" or head <= tail
         window = windows[first if from_start else last - 1]
         size = window.end - window.start
-        if head + tail + size > room:
+        if head + tail + size > settings.max_tokens:
             break
         if from_start:
             first, head = first + 1, head + size
         else:
             last, tail = last - 1, tail + size
-    return windows[:first] + windows[last:]
+    return windows[:first] + windows[last:], sum(lengths) - head - tail
 
 
 class EncodedDocument(NamedTuple):
@@ -198,7 +186,6 @@ def show_document(text: str, tokenizer: Tokenizer, settings: ClassifySettings) -
     return shown
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # Training data
 
 

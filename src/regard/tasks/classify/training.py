@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from regard.errors import SettingsError
 from regard.models.base import ClassifierModel, Network
 from regard.run import Run
 from regard.tasks.classify import ClassifySettings
-from regard.tasks.classify.classifier import Classifier, load, score_documents, score_logits, target_of
+from regard.tasks.classify.classifier import load, score_documents, score_logits, target_of
 from regard.tasks.classify.data import (
     DocumentFacts,
     LabelledDocument,
@@ -29,7 +29,7 @@ from regard.tasks.classify.data import (
 )
 from regard.tasks.dataset import HELD_OUT, StreamTrainUnit, learn_tokenizer, open_store_folder, read_held_out
 from regard.tasks.labels import balanced, find_temperature, label_loss
-from regard.tasks.training import Json, Log, Scored, Tables, Training, Workload
+from regard.tasks.training import Json, Log, Tables, Training, Workload
 from regard.text.tokenizer import EOS, UNK
 from regard.training.device import Machine
 from regard.training.distributed import ProcessGroup
@@ -38,8 +38,6 @@ from regard.training.loss import Loss
 from regard.training.plan import PlannedSetting, choose_batch, choose_learning_rate, choose_length, leave_given
 from regard.training.trainer import Validation
 
-HELD_OUT_DOCUMENTS = 200
-"""Held-out documents that stay in a finished run."""
 TUNED = "classify.temperature"
 LEAST_STEPS = 50
 """Between validations."""
@@ -198,12 +196,6 @@ class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
         run.write_recipe(dataclasses.replace(run.recipe, task=changed))
         log(f"temperature {found:.2f}, found on the validation part")
         return {TUNED: changed.temperature}
-
-    def score(self, predictor: Classifier, examples: Sequence[LabelledDocument]) -> Scored:
-        return Scored(predictor.score(examples).as_dict())
-
-    def held_out(self, data: PreparedDocuments) -> list[Json]:
-        return [one._asdict() for one in (data.test or data.valid)[:HELD_OUT_DOCUMENTS]]
 
     def result_line(self, part: str, scores: Json) -> str:
         return (

@@ -30,7 +30,7 @@ from regard.tasks.tag.data import (
 from regard.tasks.tag.scores import score_tags
 from regard.tasks.tag.spans import Scheme, learnt_scheme, merge, rewrite
 from regard.tasks.tag.tagger import LabelScheme, Tagger
-from regard.tasks.training import Json, Log, Scored, Tables, Training, Workload
+from regard.tasks.training import Json, Log, Tables, Training, Workload
 from regard.training.device import Machine
 from regard.training.distributed import ProcessGroup
 from regard.training.flops import count_cost
@@ -48,8 +48,6 @@ EPOCHS = 10
 """At most; more gain little."""
 LEAST_STEPS = 600
 """With little data."""
-HELD_OUT_SENTENCES = 200
-"""Held-out sentences that stay in a finished run."""
 
 
 class TagTrainUnit(StreamTrainUnit):
@@ -193,12 +191,6 @@ class TagTraining(Training[TrainingSentences, PreparedSentences]):
             "labels": labelling.merged(counts),
             "clitics": list(dict.fromkeys((*before, *data.clitics))),
         }
-
-    def score(self, predictor: Tagger, examples: Sequence[TaggedSentence]) -> Scored:
-        return Scored(predictor.score(examples).as_dict())
-
-    def held_out(self, data: PreparedSentences) -> list[Json]:
-        return [one._asdict() for one in (data.test or data.valid)[:HELD_OUT_SENTENCES]]
 
     def result_line(self, part: str, scores: Json) -> str:
         size = f"on {scores['words']:,} words of {scores['sentences']:,} sentence{'s' * (scores['sentences'] != 1)}"
