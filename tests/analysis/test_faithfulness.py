@@ -22,9 +22,8 @@ from regard.analysis.faithfulness import (
 )
 from regard.analysis.trace import TraceSide
 from regard.errors import ModelError
-from regard.layers.attention import attend
+from regard.layers.attention import RecurrentAttention, attend
 from regard.layers.hooks import HiddenStateHook
-from regard.layers.rnn_cells import RecurrentAttention
 from regard.models.base import Seq2Seq
 from tests.toys import TOYS, Sentences, build, close, sentences, tokens
 

@@ -182,7 +182,12 @@ def beam_search(
         going_N = unfinished(after, finished, rules)
         if not going_N.any():
             return finished.hypotheses(tokens.end)
-        live, state, memory, beams_NW = remove_finished(after, state, memory, beams_NW, going_N)
+        rest = going_N.nonzero()[:, 0]
+        if len(rest) > (1 - REMOVED_SHARE) * len(going_N):
+            live = after.close(~going_N)
+        else:
+            live, beams_NW = after.keep(rest), beams_NW[rest]
+            state, memory = keep_rows(state, rest), keep_rows(memory, rest)
         state = follow_beams(state, beams_NW)
         token_NW = live.path_NWT[:, :, -1]
 
@@ -226,16 +231,6 @@ def unfinished(live: OpenBeams, finished: FinishedBeams, rules: BeamRules) -> Te
     if rules.stop == "beam-full" or rules.width == 1:  # a beam of one ends like greedy search
         going_N &= finished.count_B[live.row_N] < rules.width
     return going_N
-
-
-def remove_finished(
-    live: OpenBeams, state: Tree, memory: Tree, beams_NW: Tensor, going_N: Tensor
-) -> tuple[OpenBeams, Tree, Tree, Tensor]:
-    """Remove finished sentences from the batch if there are enough of them to be worth the copy."""
-    rest = going_N.nonzero()[:, 0]
-    if len(rest) > (1 - REMOVED_SHARE) * len(going_N):
-        return live.close(~going_N), state, memory, beams_NW
-    return live.keep(rest), keep_rows(state, rest), keep_rows(memory, rest), beams_NW[rest]
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -5,17 +5,13 @@ from __future__ import annotations
 from torch import nn
 
 STACKED = "stacked"
+"""Attribute of a linear layer: the number of projections in its matrix. Muon treats each by itself."""
 
 
 def stack(linear: nn.Linear, parts: int) -> nn.Linear:
-    """Record that the matrix of a layer contains several projections; Muon treats each by itself."""
+    """Record that the matrix of a layer contains several projections."""
     setattr(linear, STACKED, parts)
     return linear
-
-
-def stacked(linear: nn.Linear) -> int:
-    """The number of projections in the matrix of a layer."""
-    return getattr(linear, STACKED, 1)
 
 
 def glorot(linear: nn.Linear, parts: int = 1) -> nn.Linear:

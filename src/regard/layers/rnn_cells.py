@@ -1,4 +1,4 @@
-"""LSTM and GRU cells, the loop over a sequence, attention inside the loop, and a GRU over packed sequences.
+"""LSTM and GRU cells, with input feeding; the loop over a sequence; a GRU over packed sequences.
 
 In this file time is the first axis ([S, B, D]), so that a step of the loop is one contiguous slice. The inputs of a
 cell are projected for all steps in one product before the loop; only what depends on the previous step is computed
@@ -13,8 +13,6 @@ weights is one product over all tokens.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import accumulate
 from typing import Any
 
@@ -22,16 +20,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.errors import SettingsError
-from regard.layers.attention import (
-    AdditiveScore,
-    BilinearScore,
-    DotProductScore,
-    KeyValue,
-    ScaledDotProductScore,
-    attend,
-)
-from regard.layers.hooks import AttentionHook, AttentionRecord
 from regard.layers.init import glorot, stack
 
 CellState = tuple[Tensor, ...]
@@ -149,57 +137,6 @@ class RecurrentLayer(nn.Module):
             lasts.append(last)
         joined = tuple(torch.cat(parts, dim=-1) for parts in zip(*lasts, strict=True))
         return torch.cat(outputs, dim=-1), joined
-
-
-class RecurrentAttention(nn.Module):
-    """Attention with one head inside a loop: N queries per step, equally many for each of B sentences."""
-
-    def __init__(self, score: str, query_width: int, memory_width: int, name: str, inner: int = 0):
-        """`inner`: the width of the additive score's hidden layer; 0: that of the query."""
-        super().__init__()
-        self.memory_width = memory_width
-        if score in ("dot", "scaled") and query_width != memory_width:
-            raise SettingsError(
-                f'model.attention_score = "{score}" needs states of one width, not {query_width} in the decoder and'
-                f' {memory_width} in the encoder; choose "general" or "additive"'
-            )
-        self.score: DotProductScore | AdditiveScore
-        if score == "additive":
-            self.score = AdditiveScore(query_width, memory_width, inner or query_width)
-        elif score == "general":
-            self.score = BilinearScore(query_width, memory_width)
-        else:
-            self.score = ScaledDotProductScore() if score == "scaled" else DotProductScore()
-        self.tap = AttentionHook(name)
-
-    def prepare(self, states_BSD: Tensor) -> tuple[Tensor, ...]:
-        """The part of the score that depends on the keys only, once per sentence; dot products have none."""
-        return (self.score.prepare(states_BSD),) if isinstance(self.score, AdditiveScore) else ()
-
-    def forward(self, query_ND: Tensor, source: KeyValue, mask_BS: Tensor | None, tap: AttentionHook | None) -> Tensor:
-        """The context of each query, [N, D]."""
-        query = query_ND.unflatten(0, (source.value.shape[0], 1, -1))  # [B, 1 head, N / B, D]
-        mask = None if mask_BS is None else mask_BS[:, None, None, :]
-        key, value = source.key.unsqueeze(1), source.value.unsqueeze(1)
-        return attend(query, key, value, mask, score=self.score, tap=tap).flatten(0, 2)
-
-    @contextmanager
-    def one_pass(self) -> Iterator[AttentionHook]:
-        """A hook for the steps of a loop, which are recorded as one pass after the loop.
-
-        Listeners are called at every step, because what they change affects the next step.
-        """
-        if self.tap.idle:
-            yield self.tap
-            return
-        steps: list[AttentionRecord] = []
-        each = AttentionHook(self.tap.name)
-        each.listeners = self.tap.listeners
-        with each.attached(recorder=steps.append):
-            yield each
-        every = ((seen.query_BHTK, seen.weights_BHTS, seen.output_BHTK) for seen in steps)
-        query, weights, output = (torch.cat(parts, dim=-2) for parts in zip(*every, strict=True))
-        self.tap.record(AttentionRecord(self.tap.name, query, steps[0].key_BHSK, steps[0].value_BHSK, weights, output))
 
 
 class PackedLayout:

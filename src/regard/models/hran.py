@@ -27,11 +27,11 @@ from torch.nn import functional as F
 from regard.config import ModelSettings
 from regard.config.ranges import EvenWidth, Range, Share, Width, require
 from regard.errors import SettingsError
-from regard.layers.attention import KeyValue
+from regard.layers.attention import KeyValue, RecurrentAttention
 from regard.layers.dropout import Dropout
 from regard.layers.hooks import AttentionHook, AttentionRecord, HiddenStateHook, Listener
 from regard.layers.init import glorot
-from regard.layers.rnn_cells import GRU, RecurrentAttention, RecurrentLayer
+from regard.layers.rnn_cells import GRU, RecurrentLayer
 from regard.models.base import EncoderOutput, Seq2Seq, Source, visible
 from regard.models.recurrent import RecurrentEmbedding
 

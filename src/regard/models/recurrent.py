@@ -35,11 +35,11 @@ from torch import Tensor, nn
 from regard.config import ModelSettings
 from regard.config.ranges import EvenWidth, Layers, Range, Share, Width, require
 from regard.errors import SettingsError
-from regard.layers.attention import KeyValue
+from regard.layers.attention import KeyValue, RecurrentAttention
 from regard.layers.dropout import Dropout
 from regard.layers.hooks import HiddenStateHook
 from regard.layers.init import glorot
-from regard.layers.rnn_cells import CELLS, CellState, RecurrentAttention, RecurrentLayer, unroll
+from regard.layers.rnn_cells import CELLS, CellState, RecurrentLayer, unroll
 from regard.models.base import EncoderOutput, LayerNames, Seq2Seq, Source, visible
 
 

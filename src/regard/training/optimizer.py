@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.config import TrainSettings
-from regard.layers.init import stacked
+from regard.layers.init import STACKED
 from regard.models.base import Network
 from regard.training.device import product_type
 
@@ -143,7 +143,7 @@ def make_optimizer(model: Network, settings: TrainSettings) -> CombinedOptimizer
 def inner_matrices(model: Network) -> list[tuple[Tensor, int]]:
     """The matrices of linear layers between hidden states, each with the number of projections stacked in it."""
     return [
-        (module.weight, stacked(module))
+        (module.weight, getattr(module, STACKED, 1))
         for module in model.modules()
         if isinstance(module, nn.Linear) and module is not model.output and min(module.weight.shape) > 1
     ]

@@ -25,33 +25,12 @@ from regard.errors import TrainingError
 from regard.layers.dropout import Rows, batch_seed, set_dropout_strength, sharing
 from regard.models.base import Network
 from regard.run import restore
-from regard.training.checkpoint import (
-    BEST,
-    KEPT,
-    Loaded,
-    TrainingProgress,
-    TrainingState,
-    load_best,
-    load_checkpoint,
-    remove_checkpoints,
-    save_checkpoint,
-)
+from regard.training import checkpoint, schedule
+from regard.training.checkpoint import TrainingProgress, TrainingState
 from regard.training.device import clip_gradients, gather, parallelize
 from regard.training.distributed import ProcessGroup
 from regard.training.loss import Loss
-from regard.training.schedule import (
-    ScheduleStage,
-    cooldown_reason,
-    count_validation,
-    is_best,
-    is_finite,
-    learning_rate,
-    patience_exhausted,
-    reason_to_stop,
-    recompute_stopping_step,
-    regularization_strength,
-    start_cooldown,
-)
+from regard.training.schedule import ScheduleStage
 from regard.training.signals import StopRequest
 
 MAX_ROLLBACKS = 3
@@ -135,22 +114,17 @@ KeepWeights = Callable[[dict[str, Tensor]], None]
 
 
 class TrainingLog:
-    """A log of the training: the metrics file, the terminal, TensorBoard. By default a method does nothing."""
+    """A log of the training: the metrics file, the terminal, TensorBoard. By default a method does nothing.
 
-    def on_start(self, progress: TrainingProgress) -> None:
-        """Training starts or continues."""
+    `on_start` is called when training starts or continues, `on_message` for what the user should know, `close` when
+    training has ended or was interrupted.
+    """
 
-    def on_step(self, metrics: StepMetrics, progress: TrainingProgress) -> None:
-        """After each step."""
-
-    def on_validation(self, validation: Validation, progress: TrainingProgress, *, best: bool) -> None:
-        """After each validation."""
-
-    def on_message(self, message: str, progress: TrainingProgress) -> None:
-        """Something happened that the user should know."""
-
-    def close(self) -> None:
-        """Training has ended or was interrupted."""
+    def on_start(self, progress: TrainingProgress) -> None: ...
+    def on_step(self, metrics: StepMetrics, progress: TrainingProgress) -> None: ...
+    def on_validation(self, validation: Validation, progress: TrainingProgress, *, best: bool) -> None: ...
+    def on_message(self, message: str, progress: TrainingProgress) -> None: ...
+    def close(self) -> None: ...
 
 
 class Trainer:
@@ -187,23 +161,23 @@ class Trainer:
                 log.close()
 
     def _train(self, keep: KeepWeights, stop: StopRequest) -> None:
-        recompute_stopping_step(self.progress, self.settings)
+        schedule.recompute_stopping_step(self.progress, self.settings)
         rates = f"{self.settings.learning_rate:g}, {self.settings.muon_learning_rate:g} for matrices"
         if self.progress.rate_for not in ("", rates):  # they were changed: use them as they are
             self.progress.rate_factor = 1.0
         self.progress.rate_for = rates
-        self.progress.stopped = reason_to_stop(self.progress, self.settings)
+        self.progress.stopped = schedule.reason_to_stop(self.progress, self.settings)
         self._clock = time.monotonic()
         while not self.progress.stopped:
             if not self.train_step(stop):
                 self.roll_back(self.progress.step + 1)
                 continue
-            step, ended = self.progress.step, reason_to_stop(self.progress, self.settings)
+            step, ended = self.progress.step, schedule.reason_to_stop(self.progress, self.settings)
             if (ended or step % self.settings.validate_every == 0) and not self.validate(keep):
                 self.roll_back(step, "the validation loss is not finite")
                 continue
             cooldown_starts = self._start_cooldown()
-            self.progress.stopped = ended or reason_to_stop(self.progress, self.settings)
+            self.progress.stopped = ended or schedule.reason_to_stop(self.progress, self.settings)
             due = cooldown_starts or self.progress.stopped or self._stop_requested
             due = due or step % self.settings.checkpoint_every == 0
             if due and not self.save():
@@ -216,12 +190,12 @@ class Trainer:
         """One step; False, and nothing has changed, if the loss is not finite or has exploded."""
         started = time.monotonic()
         progress, settings, group = self.progress, self.settings, self.group
-        stage = ScheduleStage(regularization_strength(progress.step + 1, settings), progress.cooldown_until > 0)
-        self.unit.stage = stage
+        strength = schedule.regularization_strength(progress.step + 1, settings)
+        self.unit.stage = ScheduleStage(strength, progress.cooldown_until > 0)
         parts = self._parts()
         (tokens,) = group.sum(sum(part.weight * part.batch.target_tokens for part in parts))
         self.model.train()
-        set_dropout_strength(self.model, stage.strength)
+        set_dropout_strength(self.model, strength)
         loss = self._backward(parts, tokens)
         norm = clip_gradients(self.model, settings.clip_norm)
         flops = sum(part.weight * self.unit.flops(part.batch) for part in parts)
@@ -234,7 +208,7 @@ class Trainer:
         if bad or not math.isfinite(mean) or mean > EXPLODED * progress.first_loss:
             return False
         self._clock = time.monotonic()
-        rate = learning_rate(progress.step + 1, settings, (progress.cooldown_from, progress.cooldown_until))
+        rate = schedule.learning_rate(progress.step + 1, settings, (progress.cooldown_from, progress.cooldown_until))
         rate *= progress.rate_factor
         self.state.optimizer.set_rate(rate)
         self.state.optimizer.step()
@@ -281,19 +255,19 @@ class Trainer:
         (seconds,) = group.sum(group.is_first * (time.monotonic() - self._clock))
         self._clock = time.monotonic()
         progress.seconds += seconds
-        if not is_finite(validation.score, validation.loss):
+        if not schedule.is_finite(validation.score, validation.loss):
             return False
-        best = is_best(progress, validation.score)
+        best = schedule.is_best(progress, validation.score)
         if best:
             weights = self.state.averaged_weights()
             if not self.state.all_finite(weights):
                 return False
             if group.is_first:
                 keep(weights)
-        count_validation(progress, self.settings, validation.score, validation.loss)
+        schedule.count_validation(progress, self.settings, validation.score, validation.loss)
         improved = progress.improved_step == progress.step and not progress.cooldown_until
         if improved and self.settings.cooldown and self.settings.patience:
-            self.save(self.folder / BEST, kept=1)
+            self.save(self.folder / checkpoint.BEST, kept=1)
         for log in self.logs:
             log.on_validation(validation, progress, best=best)
         return True
@@ -314,12 +288,14 @@ class Trainer:
     def _start_cooldown(self) -> bool:
         """Let the rate fall to zero from here on if the end is near; True if the cooldown starts now."""
         progress, settings = self.progress, self.settings
-        if not settings.cooldown or progress.cooldown_until or not (reason := cooldown_reason(progress, settings)):
+        reason = schedule.cooldown_reason(progress, settings)
+        if not settings.cooldown or progress.cooldown_until or not reason:
             return False
-        if reason == patience_exhausted(progress, settings) and self.load(partial(load_best, now=progress)):
+        load_best = partial(checkpoint.load_best, now=progress)
+        if reason == schedule.patience_exhausted(progress, settings) and self.load(load_best):
             self._carry_over(progress, *SPENT, *RATE, "validations_without_improvement")
             reason = f"{reason}: back to step {self.progress.step:,}"  # the steps after the last improvement overfitted
-        steps = start_cooldown(self.progress, settings)
+        steps = schedule.start_cooldown(self.progress, settings)
         self._log(f"{reason}: cooldown over {steps:,} steps")
         return True
 
@@ -342,27 +318,27 @@ class Trainer:
                 "set a lower train.learning_rate or a longer train.warmup_steps"
             )
         suspect = self._returned_to
-        if suspect is None or not self.load(partial(load_checkpoint, before=suspect)):
+        if suspect is None or not self.load(partial(checkpoint.load_checkpoint, before=suspect)):
             self.load()
         elif self.group.is_first:
-            remove_checkpoints(self.folder, suspect)
+            checkpoint.remove_checkpoints(self.folder, suspect)
         self._returned_to = self.progress.step
         self._carry_over(now, *SPENT, *RATE, "best_score", "best_step")
         self._log(f"{problem} at step {failed}: back to {self.progress.step}, learning rate x {now.rate_factor:g}")
 
-    def save(self, folder: Path | None = None, kept: int = KEPT) -> bool:
+    def save(self, folder: Path | None = None, kept: int = checkpoint.KEPT) -> bool:
         """Write a checkpoint; False, and nothing is written, if it has a number that is not finite."""
         tensors = self.state.tensors()
         if not self.state.all_finite(tensors):
             return False
         self.progress.epoch, self.progress.epoch_start = self.unit.mark(self.progress.position)
         if self.group.is_first:
-            save_checkpoint(folder or self.folder, tensors, self.progress, kept)
+            checkpoint.save_checkpoint(folder or self.folder, tensors, self.progress, kept)
         if folder is None:
             self._returned_to = None
         return True
 
-    def load(self, find: Callable[[Path], Loaded | None] = load_checkpoint) -> bool:
+    def load(self, find: Callable[[Path], checkpoint.Loaded | None] = checkpoint.load_checkpoint) -> bool:
         """Continue from the newest valid checkpoint, which the first process reads; False if there is none."""
         found = find(self.folder) if self.group.is_first else None
         known = self.group.once(lambda: None if found is None else (found[1], found[2]))
