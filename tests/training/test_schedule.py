@@ -3,7 +3,8 @@
 import pytest
 
 from regard.config import TrainSettings
-from regard.training.schedule import ScheduleStage, cooldown_steps, learning_rate, regularization_strength
+from regard.training.checkpoint import TrainingProgress
+from regard.training.schedule import ScheduleStage, learning_rate, regularization_strength, start_cooldown
 
 
 def test_inverse_square_root_is_the_papers_up_to_a_factor():
@@ -31,9 +32,9 @@ def test_cooling_falls_to_zero_from_where_the_rate_was():
 
 def test_cooling_is_the_share_that_was_asked_for_and_ends_in_time():
     settings = TrainSettings(cooldown=0.2, max_steps=1000)
-    assert cooldown_steps(400, settings) == 100  # 100 of 500
-    assert cooldown_steps(800, settings) == 200
-    assert cooldown_steps(950, settings) == 50
+    assert start_cooldown(TrainingProgress(step=400), settings) == 100  # 100 of 500
+    assert start_cooldown(TrainingProgress(step=800), settings) == 200
+    assert start_cooldown(TrainingProgress(step=950), settings) == 50
 
 
 def test_regularisation_climbs_and_stays():

@@ -88,7 +88,6 @@ class FinishedBeams:
         self.count_B[row_N] += score_NC.isfinite().sum(1)
 
     def hypotheses(self, end: int) -> list[list[Hypothesis]]:
-        """The finished hypotheses of each sentence, best first."""
         rows = zip(
             self.score_BW.tolist(), self.length_BW.tolist(), self.path_BWT.tolist(), self.log_probs_BWT.tolist(),
             strict=True,
@@ -261,7 +260,6 @@ class SearchTree:
     nodes: tuple[SearchNode, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return asdict(self)
 
 
@@ -273,7 +271,6 @@ class SearchTreeRecorder:
     states: list[BeamState] = field(default_factory=list)
 
     def record(self, state: BeamState) -> None:
-        """Keep one step."""
         self.states.append(state)
 
     def trees(self, name: Callable[[int], str]) -> list[SearchTree]:

@@ -204,7 +204,6 @@ class HiddenStateHook:
 
 
 def state_hooks(model: nn.Module) -> list[HiddenStateHook]:
-    """The hidden-state hooks of a model."""
     found = (getattr(module, "stream", None) for module in model.modules())
     return [stream for stream in found if isinstance(stream, HiddenStateHook)]
 

@@ -65,7 +65,6 @@ class HRANSettings(ModelSettings):
 
     @property
     def needs_joint_vocabulary(self) -> bool:
-        """One matrix for both sides needs one vocabulary."""
         return self.tie_embeddings == "all"
 
     def kept_per_token(self, length: float) -> float:
@@ -88,10 +87,6 @@ PRESETS: dict[str, ModelSettings] = {"hran": HRANSettings("hran")}
 # words is called once per utterance, with weights of 0 for the words of the others.
 
 
-Context = Callable[[Tensor, AttentionHook, AttentionHook], Tensor]
-"""context(state_ND, word, utterance): the context vector of a state, [N, D]; hooks get the weights of their level."""
-
-
 class TwoLevelHooks(NamedTuple):
     """The hooks of the two levels, and of their product."""
 
@@ -107,8 +102,13 @@ class TwoLevelHooks(NamedTuple):
 class TwoLevelAttentionRecorder:
     """Runs the decoder steps of one pass with hooks, and records the attention of all steps at the end."""
 
-    def __init__(self, taps: TwoLevelHooks, context: Context, memory: EncoderOutput, places: Sequence[Tensor]):
-        """`places` [B, L]: where the words of each utterance stand among the S source tokens; S for none."""
+    def __init__(
+        self, taps: TwoLevelHooks, context: Callable[..., Tensor], memory: EncoderOutput, places: Sequence[Tensor]
+    ):
+        """`context(state_ND, word_hook, utterance_hook)`: the context vector of a state.
+
+        `places` [B, L]: where the words of each utterance are among the S source tokens; S for none.
+        """
         self.taps, self._context, self._memory, self._places = taps, context, memory, places
         self._size = memory.mask_BS.shape[1]
         ends = [place_BL.masked_fill(place_BL == self._size, -1).amax(-1) for place_BL in places]

@@ -85,7 +85,6 @@ class RecurrentSettings(ModelSettings):
 
     @property
     def attends(self) -> bool:
-        """Whether there is attention at all."""
         return self.attention != "none"
 
     def paper(self) -> str:
@@ -113,17 +112,11 @@ class RecurrentSettings(ModelSettings):
 PRESETS: dict[str, ModelSettings] = {
     "seq2seq-lstm": RecurrentSettings("seq2seq-lstm", reverse_source=True),
     "bahdanau": RecurrentSettings(
-        "bahdanau",
-        cell="gru",
-        encoder_layers=1,
-        decoder_layers=1,
-        bidirectional="all",
-        attention="bahdanau",
-        attention_score="additive",
+        "bahdanau", cell="gru", encoder_layers=1, decoder_layers=1, bidirectional="all", attention="bahdanau"
     ),
     "luong-dot": RecurrentSettings("luong-dot", attention="luong", attention_score="dot"),
     "luong-general": RecurrentSettings("luong-general", attention="luong", attention_score="general"),
-    "luong-concat": RecurrentSettings("luong-concat", attention="luong", attention_score="additive"),
+    "luong-concat": RecurrentSettings("luong-concat", attention="luong"),
     "gnmt": RecurrentSettings(
         "gnmt",
         encoder_layers=8,
@@ -334,13 +327,13 @@ class LuongDecoder(nn.Module):
         tops = []
         with self.attention.one_pass() as tap:
             for x_NE, read_NG in zip(x_TNE, self.bottom.read(self.drop(x_TNE)).unbind(0), strict=True):
-                top_ND, layers = self._climb(x_NE, self.bottom.feed_in(read_NG, fed_ND), layers)
+                top_ND, layers = self._step(x_NE, self.bottom.feed_in(read_NG, fed_ND), layers)
                 context_ND = self.attention(top_ND, source, mask_BS, tap)
                 fed_ND = torch.tanh(self.combine(torch.cat([context_ND, top_ND], dim=-1)))
                 tops.append(fed_ND)
         return torch.stack(tops), RecurrentState(layers, (fed_ND,))
 
-    def _climb(self, x: Tensor, read_NG: Tensor, layers: tuple[CellState, ...]) -> tuple[Tensor, tuple[CellState, ...]]:
+    def _step(self, x: Tensor, read_NG: Tensor, layers: tuple[CellState, ...]) -> tuple[Tensor, tuple[CellState, ...]]:
         """One step of every layer, from the bottom up."""
         states = [self.bottom(read_NG, layers[0])]
         x = x + states[0][0] if self.residual[0] else states[0][0]

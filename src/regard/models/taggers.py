@@ -100,7 +100,6 @@ class BiGRUCRF(TaggerModel):
         self.crf = LinearChainCRF(labels)
 
     def encode(self, sentences: Words) -> Tensor:
-        """Read the words, then the sentences."""
         packing = PackedLayout(sentences.mask_BTS[:, :, 0])
         x_BTD = self.drop(self.word_encoder(sentences.ids_BTS, sentences.mask_BTS))
         for layer in self.layers:
@@ -124,7 +123,6 @@ class TransformerCRF(TaggerModel):
         self.crf = LinearChainCRF(labels)
 
     def encode(self, sentences: Words) -> Tensor:
-        """Read the words, then attend to each other."""
         mask_BT = visible(sentences.mask_BTS[:, :, 0])
         x_BTD = self.project(self.drop(self.word_encoder(sentences.ids_BTS, sentences.mask_BTS)))
         x_BTD = self.drop(self.positions(x_BTD))

@@ -52,7 +52,10 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """Residual connection and norm of a sub-layer: norm(x + drop(f(x))) as in the paper, or x + drop(f(norm(x)))."""
+    """Residual connection and norm of a sub-layer f: norm(x + drop(f(x))) as in the paper, or x + drop(f(norm(x))).
+
+    `enter` returns the input of f, `leave` adds its output.
+    """
 
     def __init__(self, settings: BlockSettings):
         super().__init__()
@@ -61,11 +64,9 @@ class Residual(nn.Module):
         self.drop = Dropout(settings.dropout)
 
     def enter(self, x: Tensor) -> Tensor:
-        """The input of the sub-layer."""
         return self.norm(x) if self.before else x
 
     def leave(self, x: Tensor, update: Tensor) -> Tensor:
-        """The residual stream with the output of the sub-layer added."""
         x = x + self.drop(update)
         return x if self.before else self.norm(x)
 
@@ -82,30 +83,22 @@ def zero_init_residual(model: nn.Module) -> None:
             zero_init(part.down)
 
 
-class PrunedSublayer(nn.Module):
-    """What is left of a linear map that reads nothing: its bias."""
-
-    def __init__(self, width: int):
-        super().__init__()
-        self.bias = nn.Parameter(torch.zeros(width))
-
-
 class FullyPrunedAttention(nn.Module):
     """Self- or cross-attention whose heads are all pruned: its output is the bias, whatever the input."""
 
     def __init__(self, width: int):
         super().__init__()
-        self.out = PrunedSublayer(width)
+        self.out = nn.ParameterDict({"bias": torch.zeros(width)})
 
     def forward(self, x: Tensor, *seen: object) -> Tensor:
-        return self.out.bias.expand_as(x)
+        return self.out["bias"].expand_as(x)
 
     def project(self, memory_BSD: Tensor) -> tuple[()]:
         return ()
 
     def start(self, rows: int, width: int) -> KVCache:
         """A cache that only counts tokens."""
-        empty = self.out.bias.new_zeros(rows, width, 1, 0, 1)
+        empty = self.out["bias"].new_zeros(rows, width, 1, 0, 1)
         return KVCache(empty, empty)
 
     def step(self, x_BWD: Tensor, cache: KVCache) -> tuple[Tensor, KVCache]:

@@ -47,7 +47,6 @@ class BlockSettings(ModelSettings):
 
     @property
     def head_size(self) -> int:
-        """Width of one head."""
         return self.width // self.heads
 
     @property
@@ -144,7 +143,6 @@ class TransformerSettings(EncoderSettings):
 
     @property
     def needs_joint_vocabulary(self) -> bool:
-        """One matrix for both sides needs one vocabulary."""
         return self.tie_embeddings == "all"
 
     def heads_in(self, attention: str) -> int:

@@ -51,7 +51,6 @@ class WeightAverage:
                 parameter.data, other.data = other.data, parameter.data
 
     def named(self) -> dict[str, Tensor]:
-        """The averaged weights by name."""
         return {name: tensor.detach() for name, tensor in zip(self.names, self.shadow, strict=True)}
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:

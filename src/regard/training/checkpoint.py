@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -36,7 +36,6 @@ class TrainingProgress:
     """Progress of a training. With the tensors and the recipe it determines everything that follows, bit by bit."""
 
     step: int = 0
-    """Steps done."""
     position: int = 0
     """Batches taken from the endless stream."""
     epoch: int = 0
@@ -76,7 +75,6 @@ class TrainingProgress:
     rate_for: str = ""
     """The learning rates that the factor belongs to; if they change, it is 1 again."""
     rollbacks: int = 0
-    """Number of rollbacks."""
     stopped: str = ""
     """Why training has ended; empty if it has not."""
 
@@ -94,7 +92,11 @@ class TrainingState:
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything in a checkpoint, by name; empty in all processes but the first."""
-        return self._gather(self._named())
+        named: list[tuple[str, Tensor]] = []
+        for name, parameter in self.model.named_parameters():
+            named.append((f"weights.{name}", parameter))
+            named += [(f"optimizer.{key}.{name}", value) for key, value in self.optimizer.state_of(parameter).items()]
+        return self._gather([*named, *self.average.tensors()])
 
     def averaged_weights(self) -> dict[str, Tensor]:
         """The averaged weights by name; empty in all processes but the first."""
@@ -124,13 +126,6 @@ class TrainingState:
                 self.average.load(place, tensor, scatter)
         for name, parameter in parameters.items():
             self.optimizer.load_state(parameter, moments[name])
-
-    def _named(self) -> Iterator[tuple[str, Tensor]]:
-        for name, parameter in self.model.named_parameters():
-            yield f"weights.{name}", parameter
-            for key, value in self.optimizer.state_of(parameter).items():
-                yield f"optimizer.{key}.{name}", value
-        yield from self.average.tensors()
 
     def _gather(self, tensors: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
         """Whole tensors on the CPU. Every process takes part; only the first keeps them."""

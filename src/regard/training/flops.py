@@ -29,7 +29,6 @@ class Cost(dict[str, float]):
         return sum(self[unit] * amount for unit, amount in amounts.items())
 
     def training(self, **amounts: float) -> float:
-        """Operations of the forward and the backward pass."""
         return (1 + BACKWARD) * self.forward(**amounts)
 
 

@@ -45,30 +45,22 @@ class Muon(torch.optim.Optimizer):
         """Update every matrix that has a gradient."""
         for group in self.param_groups:
             by_shape: dict[tuple[int, int], list[tuple[Tensor, Tensor]]] = defaultdict(list)
-            for matrix in group["params"]:
-                if matrix.grad is not None:
-                    self._collect(matrix, group, by_shape)
+            for matrix in (matrix for matrix in group["params"] if matrix.grad is not None):
+                matrix.mul_(1 - group["lr"] * group["weight_decay"])
+                state = self.state[matrix]
+                if not state:
+                    state["momentum"] = torch.zeros_like(matrix)
+                momentum = state["momentum"].lerp_(matrix.grad, 1 - MOMENTUM)
+                direction = matrix.grad.lerp(momentum, MOMENTUM)  # Nesterov
+                parts = self._stacked[matrix]
+                for part, wanted in zip(matrix.chunk(parts), direction.chunk(parts), strict=True):
+                    by_shape[part.shape[0], part.shape[1]].append((part, wanted))
             for pairs in by_shape.values():
                 updates = orthogonal(torch.stack([direction for _, direction in pairs]), self._product)
                 rows, columns = updates.shape[1:]
                 rate = group["lr"] * max(1.0, rows / columns) ** 0.5  # the same change of the output for every shape
                 for (part, _), update in zip(pairs, updates, strict=True):
                     part.sub_(update, alpha=rate)
-
-    def _collect(
-        self, matrix: Tensor, group: dict[str, Any], by_shape: dict[tuple[int, int], list[tuple[Tensor, Tensor]]]
-    ) -> None:
-        """Apply weight decay, update the momentum, and pair each projection in the matrix with its direction."""
-        assert matrix.grad is not None
-        matrix.mul_(1 - group["lr"] * group["weight_decay"])
-        state = self.state[matrix]
-        if not state:
-            state["momentum"] = torch.zeros_like(matrix)
-        momentum = state["momentum"].lerp_(matrix.grad, 1 - MOMENTUM)
-        direction = matrix.grad.lerp(momentum, MOMENTUM)  # Nesterov
-        parts = self._stacked[matrix]
-        for part, wanted in zip(matrix.chunk(parts), direction.chunk(parts), strict=True):
-            by_shape[part.shape[0], part.shape[1]].append((part, wanted))
 
 
 def orthogonal(matrices_NRC: Tensor, product: torch.dtype = torch.float32) -> Tensor:
@@ -108,12 +100,10 @@ class CombinedOptimizer:
             group["lr"] = rate * group["share"]
 
     def zero_grad(self) -> None:
-        """Delete the gradients."""
         for part in self._parts:
             part.zero_grad(set_to_none=True)
 
     def step(self) -> None:
-        """Update the weights."""
         for part in self._parts:
             part.step()
 

@@ -53,11 +53,6 @@ def regularization_strength(step: int, settings: TrainSettings) -> float:
     return min(step / settings.regularization_warmup, 1.0) if settings.regularization_warmup else 1.0
 
 
-def cooldown_steps(step: int, settings: TrainSettings) -> int:
-    """The length of a cooldown that starts after this step, so that it is `train.cooldown` of all steps."""
-    return min(round(step * settings.cooldown / (1 - settings.cooldown)), settings.max_steps - step)
-
-
 def reason_to_stop(progress: TrainingProgress, settings: TrainSettings) -> str:
     """Why training has ended; empty if it has not."""
     if progress.step >= settings.max_steps:
@@ -129,8 +124,8 @@ def count_validation(
 
 
 def start_cooldown(progress: TrainingProgress, settings: TrainSettings) -> int:
-    """Let the learning rate fall to zero from here on; returns over how many steps."""
-    steps = cooldown_steps(progress.step, settings)
+    """Let the learning rate fall to zero from here on, over `train.cooldown` of all steps; returns how many."""
+    steps = min(round(progress.step * settings.cooldown / (1 - settings.cooldown)), settings.max_steps - progress.step)
     if settings.max_minutes and progress.seconds:
         left = max(60 * settings.max_minutes - progress.seconds, 0) * progress.step / progress.seconds
         steps = min(steps, round(left))
