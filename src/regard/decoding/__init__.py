@@ -1,4 +1,4 @@
-"""Search for the output of an encoder-decoder. A search gets a step function, a state and a memory, and knows no model.
+"""Search for the output of an encoder-decoder. A search gets a step function, a state and a memory, never a model.
 
 hypothesis.py       what all searches share: hypotheses, special tokens, states as trees of tensors, the best few scores
 greedy.py           one path per hypothesis, token by token: greedy search, sampling, streaming

@@ -274,7 +274,7 @@ class SearchTreeRecorder:
         self.states.append(state)
 
     def trees(self, name: Callable[[int], str]) -> list[SearchTree]:
-        """The trees; `name` gives the text of a token."""
+        """The trees; `name` returns the text of a token."""
         nodes: list[list[SearchNode]] = [[] for _ in range(self.sentences)]
         living = [[-1] for _ in range(self.sentences)]  # the last node of each open hypothesis
         for step, state in enumerate(self.states):

@@ -15,10 +15,9 @@ from torch import Tensor
 
 
 class Constraint(Protocol):
-    """Changes the log-probabilities of the next token."""
+    """Overwrites `log_probs_NWV`, given the tokens so far and the index of each sentence in the whole batch."""
 
-    def __call__(self, log_probs_NWV: Tensor, path_NWT: Tensor, row_N: Tensor) -> None:
-        """Overwrite `log_probs_NWV`, given the tokens so far and the index of each sentence in the whole batch."""
+    def __call__(self, log_probs_NWV: Tensor, path_NWT: Tensor, row_N: Tensor) -> None: ...
 
 
 def constrain(

@@ -1,17 +1,17 @@
-"""The contract between an architecture and everything else. Search, training and analysis know only this.
+"""Contracts of architectures: the methods that search, training and analysis use, and nothing else.
 
     encode(source)              -> memory           once per sentence; shared by its hypotheses
     start(memory)               -> state            any tree of tensors [B, W, ...], with W = 1
     step(token_BW, state, memory) -> logits, state  one token further, cached
     forward(source, target_BT)  -> logits_BTV       teacher forcing, the whole target at once
 
-`step` repeated equals `forward`: tests/laws holds every registered architecture to it. A memory or a state is a tree of
-tuples, dictionaries and tensors whose first axis is the batch (and second, in a state, the beam), so that search can
-select and reorder rows without knowing what they mean. An object in the tree may do this faster with methods
+Repeated `step` equals `forward`: tests/laws checks this for every registered architecture. A memory or a state is a
+tree of tuples, dictionaries and tensors whose first axis is the batch (and second, in a state, the beam), so that
+search can select and reorder rows of any architecture. An object in the tree may do this faster with methods
 `keep(rows_N)` and `follow(beams_BW)`, as the KV cache does (layers/kv_cache.py). A state may be used for one step only;
 the caller may change the logits.
 
-A classifier has only `encode`, which gives one vector per document; `forward` scores the labels. A tagger has one
+A classifier has only `encode`, which returns one vector per document; `forward` scores the labels. A tagger has one
 vector per word, and a linear-chain CRF over the labels.
 """
 
@@ -46,7 +46,7 @@ Tree = Any
 
 
 class EncoderOutput(NamedTuple):
-    """An encoded source: its states, which of them are real, and what the architecture keeps beside them."""
+    """An encoded source: its states, the mask of the real ones, and what else the decoder needs of it."""
 
     states_BSD: Tensor
     mask_BS: Tensor
@@ -70,7 +70,7 @@ class Example(NamedTuple):
 
 
 class Network(nn.Module):
-    """What training knows about a model of any task."""
+    """A model of any task, as training uses it."""
 
     output: nn.Linear
     """Maps the last states to scores: over the target vocabulary, or over labels."""

@@ -62,7 +62,7 @@ class HANLevel(nn.Module):
     def forward(
         self, x_PD: Tensor, packing: PackedLayout, mask_NS: Tensor, document_P: Tensor, documents: int
     ) -> Tensor:
-        """Vectors [N, D] of packed sequences; `document_P` says to which document each token belongs."""
+        """Vectors [N, D] of packed sequences; `document_P`: the document of each token."""
         if self.training:
             keep_BD = self.drop(x_PD.new_ones(documents, x_PD.shape[-1]))
             x_PD = x_PD * keep_BD.index_select(0, document_P)

@@ -1,9 +1,9 @@
 """HRAN: "Hierarchical Recurrent Attention Network for Response Generation", Xing et al. 2017.
 
-A context is a sequence of utterances, an utterance a sequence of words, and some of either matter more. For each word
-of the reply, attention over words makes a vector of every utterance; a second encoder reads these vectors from the last
-utterance back to the first; attention over its states makes the context vector that the decoder reads. Word attention
-is guided from two sides: by the decoder's state, and by the utterance encoder's state at the utterance after.
+A context is a sequence of utterances, an utterance a sequence of words, and both differ in importance. For each word of
+the reply, attention over words computes a vector of every utterance; a second encoder reads these vectors from the last
+utterance to the first; attention over its states computes the context vector, an input of the decoder. The query of the
+word attention has two parts: the decoder's state, and the utterance encoder's state at the next utterance.
 
 The source is one sequence in which a marker token closes every utterance but the last; HRAN finds them by its id.
 
@@ -203,7 +203,7 @@ class TurnLayout(NamedTuple):
     """The utterances of a batch of contexts."""
 
     place_BUL: Tensor
-    """Where the words of each utterance stand in the source; S where there is no word."""
+    """Positions of the words of each utterance in the source; S where there is no word."""
     turn_BS: Tensor
     """For each source token its utterance, counted from the last one."""
     within_BS: Tensor
@@ -277,11 +277,11 @@ class Turn(NamedTuple):
     value_BLD: Tensor
     mask_BL: Tensor
     place_BL: Tensor
-    """Where the words stand in the source; S where there is none."""
+    """Positions of the words in the source; S where there is none."""
 
 
 class DecoderContext(NamedTuple):
-    """What the decoder needs of a context beside the word states."""
+    """What the decoder needs of a context in addition to the word states."""
 
     first_BD: Tensor
     turns: tuple[Turn, ...]

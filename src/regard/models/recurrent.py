@@ -15,7 +15,7 @@ beside the paper's scores; the source is read forwards unless `reverse_source` i
 
 GNMT: "Google's Neural Machine Translation System", Wu et al. 2016. It is a deep `BahdanauDecoder`: the bottom layer
 alone attends and every layer reads the context, so that only the bottom layer needs a loop with attention in it.
-Departures: the decoder starts from the encoder's last states; Bahdanau's deep output stands before the softmax.
+Departures: the decoder starts from the encoder's last states; Bahdanau's deep output comes before the softmax.
 
 In all of them: orthogonal recurrent weights (Bahdanau et al.), Glorot's spread elsewhere and a forget gate that starts
 open, instead of small random numbers; embeddings times the root of their width; dropout on what each layer and the
@@ -138,7 +138,7 @@ PAPERS = {
 
 
 class RecurrentContext(NamedTuple):
-    """What the decoder needs of a source beside its states: its first state, and keys if they are not the states."""
+    """What else the decoder needs of a source: its own first state, and keys if they are not the states."""
 
     first: tuple[CellState, ...]
     keys: tuple[Tensor, ...] = ()
@@ -232,7 +232,7 @@ class Bridge(nn.Module):
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Decoders. Each takes a state and T embedded tokens [T, N, E] of N rows; it gives T readouts [T, N, D] and a new state.
+# Decoders. Each takes a state and T embedded tokens [T, N, E] of N rows; it returns T readouts [T, N, D] and a state.
 # Teacher forcing is one call with the whole target (N = B), search one call per token (T = 1, N = B W).
 
 
@@ -263,7 +263,7 @@ class RecurrentStack(nn.Module):
 
 
 class NoAttentionDecoder(nn.Module):
-    """Sutskever et al.: the decoder knows the source only by its first state."""
+    """Sutskever et al.: the first state is all that the decoder gets of the source."""
 
     def __init__(self, settings: RecurrentSettings):
         super().__init__()

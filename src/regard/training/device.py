@@ -195,7 +195,7 @@ def is_sharded(tensor: Tensor) -> bool:
 
 @dataclass(frozen=True)
 class Machine:
-    """What the plan knows of the machine."""
+    """Facts about the machine, for the plan."""
 
     device: str
     """"cpu" or the name of the GPU."""

@@ -37,7 +37,7 @@ MAX_ROLLBACKS = 3
 EXPLODED = 4.0  # times the expected initial loss
 LOSS_MEMORY = 0.05  # weight of the newest step in the loss that is shown
 SPENT = ("seconds", "flops", "tokens")
-"""Progress that is kept when training returns to an older checkpoint: it was spent all the same."""
+"""Progress that is kept when training returns to an older checkpoint, because it was spent."""
 RATE = ("rate_factor", "rate_for", "rollbacks")
 
 
