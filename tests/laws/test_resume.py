@@ -111,16 +111,16 @@ def test_a_second_process_is_refused_and_the_recipe_stays(whole, tmp_path, capsy
 
 def fail_at(monkeypatch, step, change):
     """Let `change` happen when the checkpoint of this step is about to be written."""
-    from regard.training import trainer as loop
+    from regard.training import checkpoint
 
-    save = loop.save_checkpoint
+    save = checkpoint.save_checkpoint
 
     def changed(folder, tensors, progress, kept):
         if progress.step == step:
             change()
         save(folder, tensors, progress, kept)
 
-    monkeypatch.setattr(loop, "save_checkpoint", changed)
+    monkeypatch.setattr(checkpoint, "save_checkpoint", changed)
 
 
 def test_a_full_disk_is_one_line_and_the_run_goes_on_when_there_is_room(whole, tmp_path, capsys, monkeypatch):
