@@ -193,7 +193,7 @@ class ServedRun:
 
 
 class AnswerHandler:
-    """Answers requests by the functions `answer` and `batch_key` of the task's api.py, in one queue."""
+    """Answers requests by the function `answer` of the task's api.py, in one queue."""
 
     def __init__(self, host: ServedRun):
         self.host, self.api = host, host.api
@@ -205,8 +205,8 @@ class AnswerHandler:
     async def answer(self, request: TaskRequest, *, deadline: float | None = None) -> list[Json]:
         """One result per text (or conversation) of the request, in order. `deadline` is in seconds."""
         parts = request.split()
-        key = self.api.batch_key(parts[0]) if parts else ()
-        return await self.queue.submit(parts, key=key, deadline=deadline)
+        batch_key = getattr(self.api, "batch_key", lambda part: ())
+        return await self.queue.submit(parts, key=batch_key(parts[0]) if parts else (), deadline=deadline)
 
     def _answer(self, requests: list[TaskRequest]) -> list[Json]:
         return self.api.answer(self.host.predictor, requests)

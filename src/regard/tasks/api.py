@@ -4,10 +4,10 @@ A task is served if its folder has a file api.py with
 
     Request                        body of POST /v1/<task>: a subclass of `TextRequest` or `ConversationRequest`
     answer(predictor, requests)    one JSON result per request; each request holds one text or one conversation
-    batch_key(request)             requests are answered together only if their keys are equal
 
 and, optionally, with
 
+    batch_key(request)             requests are answered together only if their keys are equal (default: always)
     BATCH_SIZE                     at most so many requests are answered together (default: --batch)
     Results                        schema of the response (default: `model`, and a list of objects as `results`)
     stream(predictor, request)     parts of the text of a reply, for /v1/chat/completions (conversations only)

@@ -16,7 +16,7 @@ from regard.data.batches import Batch, cut, make_batch
 from regard.data.pairs import Pair
 from regard.data.store import Ids, StorePart, TokenStore
 from regard.errors import TrainingError
-from regard.models.base import Seq2Seq
+from regard.models.base import Network, Seq2Seq
 from regard.tasks.dataset import StreamTrainUnit
 from regard.text.subword_regularization import resample
 from regard.text.tokenizer import Tokenizer
@@ -50,7 +50,7 @@ class TeacherForcing(StreamTrainUnit):
         recipe: Recipe,
         lengths: tuple[Ids, Ids],
         weights: Sequence[StorePart],
-        model: Seq2Seq,
+        model: Network,
         group: ProcessGroup | None = None,
     ):
         """`lengths` and `weights` as `BatchStream` takes them."""
@@ -78,7 +78,7 @@ class TeacherForcing(StreamTrainUnit):
 class Seq2SeqTrainUnit(TeacherForcing):
     """Batches of pairs of texts. A task adds `validate`."""
 
-    def __init__(self, recipe: Recipe, data: PairData, model: Seq2Seq, group: ProcessGroup | None = None):
+    def __init__(self, recipe: Recipe, data: PairData, model: Network, group: ProcessGroup | None = None):
         super().__init__(recipe, data.train.lengths, data.train.weights, model, group)
         self.data = data
 

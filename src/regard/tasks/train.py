@@ -422,6 +422,8 @@ def finish(run: Run, data: Any, progress: TrainingProgress) -> None:
     run.write_card(run.card | learnt)
     write_report(run, predictor, data, scored[last_part(scored)].answers)
     training.complete(run, data)
+    if hasattr(data.train, "close"):
+        data.train.close()  # Windows does not remove files that are open
     remove_folder(run.folder / "store")
 
 

@@ -85,7 +85,7 @@ DataOf = TypeVar("DataOf")
 
 
 class Training(ABC, Generic[ExamplesOf, DataOf]):
-    """Training for one task. `ExamplesOf` is what its files are read as, `DataOf` what is trained on."""
+    """Training for one task. `ExamplesOf` is what its files are read as; `DataOf` has `train`, `valid` and `test`."""
 
     @abstractmethod
     def read(self, recipe: Recipe) -> ExamplesOf:
@@ -113,7 +113,7 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
 
     @abstractmethod
     def train_unit(self, recipe: Recipe, data: DataOf, model: Network, group: ProcessGroup | None = None) -> Trainable:
-        """What the training loop trains on."""
+        """What the training loop trains on. Usually a class: `train_unit = TagTrainUnit`."""
 
     @abstractmethod
     def expected_initial_loss(self, recipe: Recipe, data: DataOf) -> float:
@@ -157,7 +157,7 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
         return Scored(predictor.score(examples).as_dict())
 
     def complete(self, run: Run, data: DataOf) -> None:
-        """Write what else a finished run has; and close what must not stay open."""
+        """Write what else a finished run has."""
 
     def folder(self, recipe: Recipe) -> Path:
         """Where a run is made if the user names no folder: after the data file and the architecture."""

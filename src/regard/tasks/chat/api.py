@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from regard.tasks.api import ConversationRequest
@@ -16,11 +16,6 @@ BATCH_SIZE = 1
 
 class Request(ConversationRequest):
     """Reply to a conversation."""
-
-
-def batch_key(request: Request) -> Hashable:
-    """Irrelevant: each conversation is answered alone."""
-    return ()
 
 
 def answer(chatbot: Chatbot, requests: Sequence[Request]) -> list[dict[str, Any]]:

@@ -74,7 +74,7 @@ class DialogueExamples(PairExamples):
 class ChatTrainUnit(TranslateTrainUnit):
     """Training as for translation; validation by perplexity, BLEU and diversity of replies."""
 
-    def __init__(self, recipe: Recipe, data: PairData, model: Seq2Seq, group: ProcessGroup | None = None):
+    def __init__(self, recipe: Recipe, data: PairData, model: Network, group: ProcessGroup | None = None):
         limit = recipe.data.max_length
         whole = replace(recipe.search, max_source_tokens=limit, max_joined_tokens=limit)  # contexts are not cut
         super().__init__(replace(recipe, search=whole), data, model, group)
@@ -94,6 +94,8 @@ class ChatTrainUnit(TranslateTrainUnit):
 class ChatTraining(TranslateTraining):
     """Training of chatbots."""
 
+    train_unit = ChatTrainUnit
+
     def check(self, recipe: Recipe) -> None:
         """Turns must be separated by their token."""
         super().check(recipe)
@@ -105,12 +107,6 @@ class ChatTraining(TranslateTraining):
     def read(self, recipe: Recipe) -> DialogueExamples:
         """Count and measure the pairs of context and reply."""
         return DialogueExamples(recipe.data, recipe.train.seed, recipe.task.context_turns)
-
-    def train_unit(
-        self, recipe: Recipe, data: PairData, model: Network, group: ProcessGroup | None = None
-    ) -> ChatTrainUnit:
-        assert isinstance(model, Seq2Seq)
-        return ChatTrainUnit(recipe, data, model, group)
 
     def tune(self, run: Run, data: PairData, log: Log) -> Json:
         """Nothing is tuned: no score says which of many replies is right."""

@@ -48,18 +48,16 @@ EPOCHS = 12
 class ClassifyTrainUnit(StreamTrainUnit):
     """Batches of documents, their loss, and validation."""
 
-    def __init__(
-        self, recipe: Recipe, prepared: PreparedDocuments, model: ClassifierModel, group: ProcessGroup | None = None
-    ):
-        store = prepared.train
+    def __init__(self, recipe: Recipe, data: PreparedDocuments, model: Network, group: ProcessGroup | None = None):
+        store = data.train
         super().__init__(recipe.train, (store.tokens, np.zeros_like(store.tokens)), store.weights)
-        self.recipe, self.data, self.group = recipe, prepared, group or ProcessGroup()
+        self.recipe, self.data, self.group = recipe, data, group or ProcessGroup()
         self.cost = count_cost(model)
         self.window = recipe.model.document_window
-        self.valid = [encode_document(one.text, prepared.tokenizer, recipe.task) for one in prepared.valid]
+        self.valid = [encode_document(one.text, data.tokenizer, recipe.task) for one in data.valid]
         self.weights_L: Tensor | None = None
         if recipe.task.class_weights == "balanced":
-            self.weights_L = balanced(store.label_counts(len(prepared.labels)))
+            self.weights_L = balanced(store.label_counts(len(data.labels)))
 
     def batch(self, position: int) -> DocumentBatch:
         """The documents at this position of the stream, each time with other words replaced by UNK (word dropout)."""
@@ -115,6 +113,8 @@ class ClassifyTrainUnit(StreamTrainUnit):
 class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
     """From files of labelled documents to a classifier."""
 
+    train_unit = ClassifyTrainUnit
+
     def read(self, recipe: Recipe) -> TrainingDocuments:
         return TrainingDocuments(recipe.data, recipe.train.seed)
 
@@ -160,12 +160,6 @@ class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
         )
         return PreparedDocuments(run.tokenizers[0], run.labels, open_documents(folder / "train"), valid, test)
 
-    def train_unit(
-        self, recipe: Recipe, data: PreparedDocuments, model: Network, group: ProcessGroup | None = None
-    ) -> ClassifyTrainUnit:
-        assert isinstance(model, ClassifierModel)
-        return ClassifyTrainUnit(recipe, data, model, group)
-
     def expected_initial_loss(self, recipe: Recipe, data: PreparedDocuments) -> float:
         """The loss of guessing with a margin: a batch may be a single long document with a confident mistake."""
         count = len(data.labels)
@@ -202,9 +196,6 @@ class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
             f"accuracy {scores['accuracy']:.2%}  macro F1 {scores['f1']:.2%}  calibration error"
             f" {scores['calibration_error']:.2%}  on {scores['documents']:,} documents"
         )
-
-    def complete(self, run: Run, data: PreparedDocuments) -> None:
-        data.train.close()
 
 
 def make_document_plan(data: DocumentFacts, given: Tables) -> list[PlannedSetting]:

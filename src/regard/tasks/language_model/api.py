@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
@@ -21,11 +21,6 @@ class Request(TextRequest):
 
     search: SearchOptions = SearchOptions()
     max_tokens: int | None = Field(None, ge=1, le=MAX_REPLY_TOKENS, description="Length limit of the text, in tokens.")
-
-
-def batch_key(request: Request) -> Hashable:
-    """Irrelevant: each text is written alone."""
-    return ()
 
 
 def answer(generator: TextGenerator, requests: Sequence[Request]) -> list[dict[str, Any]]:

@@ -76,7 +76,7 @@ def _model(tokens: float, given_width: int) -> Iterator[PlannedSetting]:
 class LanguageModelTrainUnit(TeacherForcing):
     """Batches of windows of texts, validated by perplexity."""
 
-    def __init__(self, recipe: Recipe, data: TextData, model: Seq2Seq, group: ProcessGroup | None = None):
+    def __init__(self, recipe: Recipe, data: TextData, model: Network, group: ProcessGroup | None = None):
         store = data.train
         super().__init__(recipe, (np.zeros_like(store.tokens), store.tokens), store.weights, model, group)
         self.data = data
@@ -116,6 +116,8 @@ def continue_texts(generator: TextGenerator, texts: Sequence[str]) -> list[Gener
 class LanguageModelTraining(Training[TextExamples, TextData]):
     """From files of texts to a language model."""
 
+    train_unit = LanguageModelTrainUnit
+
     def read(self, recipe: Recipe) -> TextExamples:
         """Read the files."""
         return TextExamples(recipe.data, recipe.train.seed)
@@ -142,13 +144,6 @@ class LanguageModelTraining(Training[TextExamples, TextData]):
     def open_data(self, run: Run, log: Log) -> TextData:
         """From the run's own folder."""
         return open_texts(run)
-
-    def train_unit(
-        self, recipe: Recipe, data: TextData, model: Network, group: ProcessGroup | None = None
-    ) -> LanguageModelTrainUnit:
-        """Batches of texts."""
-        assert isinstance(model, Seq2Seq)
-        return LanguageModelTrainUnit(recipe, data, model, group)
 
     def expected_initial_loss(self, recipe: Recipe, data: TextData) -> float:
         """A little more than the loss of uniform guessing: a new model is worse than that."""
@@ -177,10 +172,6 @@ class LanguageModelTraining(Training[TextExamples, TextData]):
             f"perplexity {scores['perplexity']:.2f} per token, {scores['word_perplexity']:.1f} per word;  "
             f"{scores['bits_per_byte']:.3f} bits per byte  on {scores['texts']:,} texts"
         )
-
-    def complete(self, run: Run, data: TextData) -> None:
-        """Close the store."""
-        data.train.close()
 
 
 TRAINING = LanguageModelTraining()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from regard.tasks.api import ConversationRequest
@@ -14,11 +14,6 @@ if TYPE_CHECKING:
 
 class Request(ConversationRequest):
     """Answer the last turn of a conversation from the knowledge base. `search` and `max_tokens` have no effect."""
-
-
-def batch_key(request: Request) -> Hashable:
-    """Any questions can be answered together."""
-    return ()
 
 
 def answer(retriever: Retriever, requests: Sequence[Request]) -> list[dict[str, Any]]:

@@ -92,23 +92,23 @@ class PairBatch:
 class RetrieveTrainUnit(StreamTrainUnit):
     """Batches of pairs of texts, their loss, and validation."""
 
-    def __init__(self, recipe: Recipe, prepared: PreparedKnowledge, model: Network):
-        self.recipe, self.data = recipe, prepared
+    def __init__(self, recipe: Recipe, data: PreparedKnowledge, model: Network, group: ProcessGroup | None = None):
+        self.recipe, self.data = recipe, data
         self.cost = count_cost(model)
-        groups = [texts_of(entry, answers=recipe.task.match_answers) for entry in prepared.train]
+        groups = [texts_of(entry, answers=recipe.task.match_answers) for entry in data.train]
         groups = [texts for texts in groups if len(texts) > 1]  # a single text has no partner
         self.sizes = np.array([len(texts) for texts in groups])
         self.group_T = np.repeat(np.arange(len(groups)), self.sizes)
         self.first = np.cumsum([0, *self.sizes[:-1]])
-        encoded = prepared.tokenizer.encode_many([text for texts in groups for text in texts])
+        encoded = data.tokenizer.encode_many([text for texts in groups for text in texts])
         self.ids = [ids[: recipe.task.max_tokens] for ids in encoded]
         self.length_T = np.array([len(ids) + 1 for ids in self.ids])
         even = np.full(len(self.ids), round(self.length_T.mean()) - 1, np.uint32)
         # Equal lengths: every batch has the same number of texts, of all lengths.
         super().__init__(recipe.train, (even, np.zeros_like(even)))
         self.by_vectors = replace(recipe.task, method="dense")
-        self.known = [entry._replace(questions=entry.questions[:FEW_QUESTIONS]) for entry in prepared.train]
-        self.right = [number for number in right_entries(self.known, prepared.valid) if number is not None]
+        self.known = [entry._replace(questions=entry.questions[:FEW_QUESTIONS]) for entry in data.train]
+        self.right = [number for number in right_entries(self.known, data.valid) if number is not None]
 
     def batch(self, position: int) -> PairBatch:
         """The texts at this position of the stream, each time with other partners and other tokens replaced by UNK."""
@@ -185,6 +185,8 @@ class TunedRetriever(Retriever):
 class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
     """From knowledge bases to a retriever."""
 
+    train_unit = RetrieveTrainUnit
+
     def check(self, recipe: Recipe) -> None:
         """Refuse methods that need no training."""
         settings: RetrieveSettings = recipe.task
@@ -227,11 +229,6 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
         folder = open_store_folder(run, lambda: _write_store(run, self.read(run.recipe)))
         valid, test = ([Pair(*pair) for pair in read_held_out(folder, part, "questions")] for part in HELD_OUT)
         return PreparedKnowledge(run.tokenizers[0], read_entries(folder / "train.jsonl"), valid, test)
-
-    def train_unit(
-        self, recipe: Recipe, data: PreparedKnowledge, model: Network, group: ProcessGroup | None = None
-    ) -> RetrieveTrainUnit:
-        return RetrieveTrainUnit(recipe, data, model)
 
     def card(self, recipe: Recipe, data: PreparedKnowledge, base: Run | None) -> Json:
         parts = {"train": sum(len(entry.questions) for entry in data.train)}

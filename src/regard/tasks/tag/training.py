@@ -53,12 +53,10 @@ LEAST_STEPS = 600
 class TagTrainUnit(StreamTrainUnit):
     """Batches of sentences, their loss, and validation."""
 
-    def __init__(
-        self, recipe: Recipe, prepared: PreparedSentences, model: TaggerModel, group: ProcessGroup | None = None
-    ):
-        store = prepared.train
+    def __init__(self, recipe: Recipe, data: PreparedSentences, model: Network, group: ProcessGroup | None = None):
+        store = data.train
         super().__init__(recipe.train, (store.sentence_counts, np.zeros_like(store.sentence_counts)), store.weights)
-        self.recipe, self.data, self.group = recipe, prepared, group or ProcessGroup()
+        self.recipe, self.data, self.group = recipe, data, group or ProcessGroup()
         self.cost = count_cost(model)
 
     def batch(self, position: int) -> TagBatch:
@@ -127,6 +125,8 @@ class TagTrainUnit(StreamTrainUnit):
 class TagTraining(Training[TrainingSentences, PreparedSentences]):
     """From files of labelled words to a tagger."""
 
+    train_unit = TagTrainUnit
+
     def read(self, recipe: Recipe) -> TrainingSentences:
         return TrainingSentences(recipe.data, recipe.task, recipe.train.seed)
 
@@ -169,12 +169,6 @@ class TagTraining(Training[TrainingSentences, PreparedSentences]):
         train = open_documents(folder / "train")
         return PreparedSentences(run.tokenizers[0], run.labels, train, valid, test, tuple(clitics))
 
-    def train_unit(
-        self, recipe: Recipe, data: PreparedSentences, model: Network, group: ProcessGroup | None = None
-    ) -> TagTrainUnit:
-        assert isinstance(model, TaggerModel)
-        return TagTrainUnit(recipe, data, model, group)
-
     def expected_initial_loss(self, recipe: Recipe, data: PreparedSentences) -> float:
         """The loss of guessing, with a margin."""
         return 2.0 + math.log(len(data.labels))
@@ -199,9 +193,6 @@ class TagTraining(Training[TrainingSentences, PreparedSentences]):
             return f"{accuracy}  macro F1 {scores['f1']:.2%}  {size}"
         spans = f"span F1 {scores['span_f1']:.2%}  precision {scores['precision']:.2%}"
         return f"{spans}  recall {scores['recall']:.2%}  {accuracy}  {size}"
-
-    def complete(self, run: Run, data: PreparedSentences) -> None:
-        data.train.close()
 
 
 def make_tag_plan(data: SentenceFacts, given: Tables) -> list[PlannedSetting]:

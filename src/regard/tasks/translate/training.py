@@ -71,7 +71,7 @@ class Sample:
 class TranslateTrainUnit(Seq2SeqTrainUnit):
     """Training on sentence pairs, validated by loss, BLEU and chrF."""
 
-    def __init__(self, recipe: Recipe, data: PairData, model: Seq2Seq, group: ProcessGroup | None = None):
+    def __init__(self, recipe: Recipe, data: PairData, model: Network, group: ProcessGroup | None = None):
         super().__init__(recipe, data, model, group)
         self.shown = data.valid[: recipe.train.validation_sentences or len(data.valid)]
 
@@ -113,6 +113,8 @@ class TranslateTrainUnit(Seq2SeqTrainUnit):
 class TranslateTraining(Training[PairExamples, PairData]):
     """Training of translators."""
 
+    train_unit = TranslateTrainUnit
+
     def check(self, recipe: Recipe) -> None:
         """Tied embeddings of both sides need a joint vocabulary."""
         if recipe.model.needs_joint_vocabulary and not recipe.tokenizer.joint:
@@ -148,12 +150,6 @@ class TranslateTraining(Training[PairExamples, PairData]):
     def open_data(self, run: Run, log: Log) -> PairData:
         return open_data(run, lambda: write_store(run, run.recipe, self.read(run.recipe), run.tokenizers, log))
 
-    def train_unit(
-        self, recipe: Recipe, data: PairData, model: Network, group: ProcessGroup | None = None
-    ) -> TranslateTrainUnit:
-        assert isinstance(model, Seq2Seq)
-        return TranslateTrainUnit(recipe, data, model, group)
-
     def expected_initial_loss(self, recipe: Recipe, data: PairData) -> float:
         """A little more than the loss of uniform guessing: a new model is worse than that."""
         return 2.0 + math.log(data.target.size)
@@ -187,9 +183,6 @@ class TranslateTraining(Training[PairExamples, PairData]):
 
     def result_line(self, part: str, scores: Json) -> str:
         return f"BLEU {scores['bleu']:.1f}  chrF {scores['chrf']:.1f}  on {scores['sentences']:,} sentences"
-
-    def complete(self, run: Run, data: PairData) -> None:
-        data.train.close()
 
     def notes(self, recipe: Recipe) -> Sequence[str]:
         """Formats that the run cannot be exported to."""
