@@ -43,7 +43,7 @@ _TEXT_ATTRIBUTES = ("alt", "title", "placeholder", "aria-label")
 
 
 def parse(source: str, draft: Draft, name: str) -> list[Piece]:
-    """Split a page or a fragment into pieces. Attributes that people read (alt, title and others) are texts as well."""
+    """Attributes that people read (alt, title and others) are texts as well."""
     return _Reader(draft).read(list(read_tokens(source)))
 
 
@@ -114,7 +114,7 @@ class _Reader:
         if token.kind == "close" or "=" not in token.raw:
             return token.raw
         found = list(read_attributes(token.raw))
-        values = {attribute.name: attribute.value.lower() for attribute in found}
+        values = {name: value.lower() for name, value, _ in found}
         translated = set(_TEXT_ATTRIBUTES)
         if token.name == "input" and values.get("type") in ("submit", "button", "reset"):
             translated.add("value")
@@ -122,11 +122,11 @@ class _Reader:
             translated.add("content")
         pieces: list[Piece] = []
         at = 0
-        for attribute in found:
-            if attribute.name in translated and attribute.quoted:
-                pieces.append(token.raw[at : attribute.start])
-                pieces += self._draft.add(list(read_words(attribute.value, unescape)), escape)
-                at = attribute.end
+        for name, value, start in found:
+            if name in translated and start:
+                pieces.append(token.raw[at:start])
+                pieces += self._draft.add(list(read_words(value, unescape)), escape)
+                at = start + len(value)
         return (*pieces, token.raw[at:]) if pieces else token.raw
 
 
@@ -154,9 +154,8 @@ def _stays_unchanged(token: Token) -> bool:
     if "translate" not in (lowered := token.raw.lower()):
         return False
     return any(
-        (attribute.name == "translate" and attribute.value.lower() == "no")
-        or (attribute.name == "class" and "notranslate" in attribute.value.lower().split())
-        for attribute in read_attributes(lowered)
+        value == "no" if name == "translate" else name == "class" and "notranslate" in value.split()
+        for name, value, _ in read_attributes(lowered)
     )
 
 
@@ -188,7 +187,6 @@ class Token(NamedTuple):
 
 
 def read_tokens(source: str) -> Iterator[Token]:
-    """Split the source into tokens."""
     tag, last = _TAG, source.rfind(">")
     said = at = 0  # text up to `said` is done; the search for the next "<" starts at `at`
     while (at := source.find("<", at)) >= 0:
@@ -233,20 +231,7 @@ def _until(source: str, start: int, mark: str, search_from: int) -> str:
 _ATTRIBUTE = re.compile(r"""([^\s"'<>/=]++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s"'<>=]++)))?+""")
 
 
-class Attribute(NamedTuple):
-    """An attribute of a tag, and the position of its value."""
-
-    name: str
-    value: str
-    start: int
-    end: int
-    quoted: bool
-
-
-def read_attributes(raw: str) -> Iterator[Attribute]:
-    """The attributes of a start tag, in order."""
+def read_attributes(raw: str) -> Iterator[tuple[str, str, int]]:
+    """Name and value of each attribute of a start tag, and the position of a value in quotation marks, else 0."""
     for match in _ATTRIBUTE.finditer(raw, re.match(r"<[^\s/>]*", raw).end()):  # type: ignore[union-attr]
-        group = next((group for group in (2, 3, 4) if match[group] is not None), 0)
-        value = match[group] if group else ""
-        start = match.start(group) if group else match.end()
-        yield Attribute(match[1].lower(), value, start, start + len(value), group in (2, 3))
+        yield match[1].lower(), match[2] or match[3] or match[4] or "", max(match.start(2), match.start(3), 0)

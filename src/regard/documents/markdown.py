@@ -143,7 +143,7 @@ class _Inline:
         to = match["to"] or ""
         label = self._text[self._brackets.pop() : match.start()] if self._brackets else ""
         defined = _fold(label) in self._labels
-        if self._tree.is_open("[") and (to.startswith("(") or (to and to != "[]") or defined):
+        if self._tree.innermost("[") and (to.startswith("(") or (to and to != "[]") or defined):
             own = not to or to == "[]"  # the name equals the text, which changes: write the name out
             self._tree.close("[", match.group(), f"][{label}]" if own else None)
             return match.end()
@@ -202,7 +202,6 @@ _LINE_START = re.compile(r"(\n[ \t>]*+|^)([-+*#=>]|\d+(?=[.)]))(?=[.)]?(?:\s|$))
 
 
 def parse(source: str, draft: Draft, name: str) -> list[Piece]:
-    """Split a Markdown document into pieces."""
     front = _FRONT_MATTER.match(source)
     start = front.end() if front else 0
     lines = [_Line(*match.groups()) for match in _LINE.finditer(source, start) if match.group()]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from html import unescape
 from typing import Protocol
 
 from regard.text.words import word_texts, words
@@ -176,26 +176,19 @@ class Tree:
     def __init__(self) -> None:
         self.root: list[Node] = []
         self._open: list[_Open] = []
-        self._names: Counter[str] = Counter()
 
     @property
     def depth(self) -> int:
         return len(self._open)
 
     def add(self, *nodes: Node) -> None:
-        """Add nodes to the innermost open element."""
         (self._open[-1].inside if self._open else self.root).extend(nodes)
 
     def open(self, name: str, raw: Raw, *, may_be_empty: bool = True, unmatched: Node | None = None) -> None:
-        unmatched = unmatched or Fixed(raw)
-        if self.depth >= MAX_DEPTH:
-            self.add(unmatched)
-            return
-        self._open.append(_Open(name, raw, may_be_empty, unmatched))
-        self._names[name] += 1
-
-    def is_open(self, name: str) -> bool:
-        return self._names[name] > 0
+        if self.depth < MAX_DEPTH:
+            self._open.append(_Open(name, raw, may_be_empty, unmatched or Fixed(raw)))
+        else:
+            self.add(unmatched or Fixed(raw))
 
     def innermost(self, *names: str) -> str:
         """The innermost open element with one of these names; empty if there is none."""
@@ -203,20 +196,19 @@ class Tree:
 
     def close(self, name: str, raw: Raw, rewritten: str | None = None) -> None:
         """Close the innermost element of this name. Elements inside it that are still open become unmatched tags."""
-        if not self.is_open(name):
-            self.add(Fixed(raw))
-            return
-        self._unmatch_above(name)
-        if len(self._open[-1].inside) > MAX_NODES:
+        if self.innermost(name):
+            self._unmatch_above(name)
+            top = self._open[-1]
+            if len(top.inside) <= MAX_NODES:
+                self._open.pop()
+                self.add(Element(name, top.raw, tuple(top.inside), raw, top.may_be_empty, rewritten))
+                return
             self._unmatch()
-            self.add(Fixed(raw))
-            return
-        top = self._pop()
-        self.add(Element(name, top.raw, tuple(top.inside), raw, top.may_be_empty, rewritten))
+        self.add(Fixed(raw))
 
     def forget(self, name: str) -> None:
         """Turn the innermost open element of this name into an unmatched tag."""
-        if self.is_open(name):
+        if self.innermost(name):
             self._unmatch_above(name)
             self._unmatch()
 
@@ -232,34 +224,35 @@ class Tree:
             self._unmatch()
 
     def _unmatch(self) -> None:
-        top = self._pop()
+        top = self._open.pop()
         self.add(top.unmatched, *top.inside)
 
-    def _pop(self) -> _Open:
-        top = self._open.pop()
-        self._names[top.name] -= 1
-        return top
+
+_TAGS = re.compile(
+    r"(?<![ \t])[ \t]*+[\r\n]\s*|<(?P<slash>/?)(?P<name>[a-zA-Z][\w:-]*)[^<>]*?(?P<single>/?)>|\{\\[^{}]*\}"
+)
 
 
-_TAG = re.compile(r"<(/?)([a-zA-Z][\w:-]*)([^<>]*)>|\{\\[^{}]*\}|(?<![ \t])[ \t]*+[\r\n]\s*")
+def read_tags(text: str, markup: re.Pattern[str] = _TAGS) -> list[Node]:
+    r"""Nodes of lines with simple tags, as in subtitles and program messages: <i>, </font>, {\an8}.
 
-
-def read_tags(raw: str) -> list[Node]:
-    r"""Nodes of lines with simple tags, as in subtitles and program messages: <i>, </font>, {\an8}."""
+    `markup` matches line breaks, entities, and tags with the groups `slash`, `name` and `single` (no end tag).
+    """
     tree, at = Tree(), 0
-    for match in _TAG.finditer(raw):
-        tree.add(*read_words(raw[at : match.start()]))
-        name, tag = (match[2] or "").lower(), match.group()
-        if not tag.strip():
-            tree.add(Break(tag, required=False))
-        elif not name or match[3].endswith("/") or name in ("br", "img", "wbr"):
-            tree.add(Fixed(tag, separates=name == "br"))
-        elif match[1]:
-            tree.close(name, tag)
+    for match in markup.finditer(text):
+        tree.add(*read_words(text[at : match.start()]))
+        raw, name, at = match.group(), (match["name"] or "").lower(), match.end()
+        if raw.isspace():
+            tree.add(Break(raw, required=False))
+        elif raw.startswith("&"):
+            tree.add(Words(raw, unescape(raw)))
+        elif not name or match["single"] or name in ("br", "img", "wbr"):
+            tree.add(Fixed(raw, separates=name == "br"))
+        elif match["slash"]:
+            tree.close(name, raw)
         else:
-            tree.open(name, tag)
-        at = match.end()
-    tree.add(*read_words(raw[at:]))
+            tree.open(name, raw)
+    tree.add(*read_words(text[at:]))
     return tree.finish()
 
 
@@ -269,7 +262,7 @@ def read_tags(raw: str) -> list[Node]:
 
 @dataclass
 class Box:
-    """A mark and the source words that it encloses, `start` up to `end`; a mark without words has `start` = `end`."""
+    """A mark and the words that it encloses, `start` up to `end`; a mark without words has `start` = `end`."""
 
     node: Element | Fixed | Break
     start: int

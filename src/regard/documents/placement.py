@@ -7,8 +7,8 @@ mark without words goes to the gap that separates the fewest linked words from t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,20 +23,10 @@ Links = list[tuple[int, int]]
 Span = tuple[int, int]
 
 
-@dataclass
-class Placed:
-    """A mark and the target words that it encloses; a mark without words has `start` = `end`."""
+def place_marks(marked: Marked, target: Sequence[str], alignment: Alignment | None) -> tuple[list[Box], set[int]]:
+    """The marks of a text as boxes around words of its translation, and the target words to leave out.
 
-    box: Box
-    start: int
-    end: int
-    inside: list[Placed] = field(default_factory=list)
-
-
-def place_marks(marked: Marked, target: Sequence[str], alignment: Alignment | None) -> tuple[list[Placed], set[int]]:
-    """Place the marks of a text in its translation. Also returns target words that are to be left out.
-
-    These are copies of fixed pieces that were placed elsewhere because of the marks around them.
+    These words are copies of fixed pieces that were placed elsewhere because of the marks around them.
     """
     known = alignment is not None and (len(alignment.source), len(alignment.target)) == (marked.size, len(target))
     links = _links(marked, len(target), alignment)
@@ -44,15 +34,8 @@ def place_marks(marked: Marked, target: Sequence[str], alignment: Alignment | No
     links, pinned = _pin(kept, tuple(target), links)
     placer = _Placer(target, links, None if known else pinned)
     placed = placer.place(marked.boxes, (0, marked.size), (0, len(target)))
-    return placed, pinned.difference(_replaced(placed))
-
-
-def _replaced(placed: Sequence[Placed]) -> Iterator[int]:
-    """Target words that fixed pieces replace."""
-    for one in placed:
-        if isinstance(one.box.node, Fixed):
-            yield from range(one.start, one.end)
-        yield from _replaced(one.inside)
+    replaced = [range(box.start, box.end) for box in walk(placed) if isinstance(box.node, Fixed)]
+    return placed, pinned.difference(*replaced)
 
 
 def _links(marked: Marked, size: int, alignment: Alignment | None) -> Links:
@@ -110,11 +93,11 @@ class _Placer:
         self.is_word_T = [any(map(str.isalnum, word)) for word in target]
         self.replaceable_T = np.array([replaceable is None or place in replaceable for place in range(self.size)])
 
-    def place(self, boxes: Sequence[Box], home: Span, room: Span) -> list[Placed]:
+    def place(self, boxes: Sequence[Box], home: Span, room: Span) -> list[Box]:
         """Place marks of the source span `home` in the target span `room`."""
         taken_T = np.zeros(self.size, dtype=bool)
         closed_G = np.zeros(self.size + 1, dtype=bool)  # gaps inside spans that are taken
-        found: dict[int, Placed] = {}
+        found: dict[int, Box] = {}  # by `id` of the source box
         enclosing = [box for box in boxes if box.start < box.end]
         for box in sorted(enclosing, key=lambda box: not isinstance(box.node, Fixed)):
             span = self._span(box, home, room, taken_T)
@@ -126,7 +109,8 @@ class _Placer:
                 start, end = span
                 taken_T[start:end] = True
                 closed_G[start + 1 : end] = True
-                found[id(box)] = Placed(box, start, end, self.place(box.inside, (box.start, box.end), span))
+                inside = self.place(box.inside, (box.start, box.end), span)
+                found[id(box)] = replace(box, start=start, end=end, inside=inside)
         self._place_breaks([box for box in boxes if isinstance(box.node, Break)], home, room, closed_G, found)
         for box in boxes:
             if id(box) not in found and not isinstance(box.node, Break):
@@ -184,7 +168,7 @@ class _Placer:
         return wrong_G + distance_G / (2 * (size + 1))
 
     def _place_breaks(
-        self, boxes: Sequence[Box], home: Span, room: Span, closed_G: NDArray[np.bool_], found: dict[int, Placed]
+        self, boxes: Sequence[Box], home: Span, room: Span, closed_G: NDArray[np.bool_], found: dict[int, Box]
     ) -> None:
         """Place breaks in their order with words between them; one without room is left out unless it is required."""
         due = sum(isinstance(box.node, Break) and box.node.required for box in boxes)
@@ -203,9 +187,9 @@ class _Placer:
                 found[id(box)] = _at(box, last)
 
 
-def _at(box: Box, gap: int) -> Placed:
+def _at(box: Box, gap: int) -> Box:
     """A mark with everything inside it, placed between two words."""
-    return Placed(box, gap, gap, [_at(inner, gap) for inner in box.inside])
+    return replace(box, start=gap, end=gap, inside=[_at(inner, gap) for inner in box.inside])
 
 
 def _best_span(weights: NDArray[np.float64], offset: int) -> Span | None:

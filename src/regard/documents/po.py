@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from operator import add, eq, floordiv, ge, gt, le, lt, mod, mul, ne, sub
+from gettext import c2py
 
 from regard.documents.markup import Answer, Piece, fill, read_tags
 from regard.documents.segment import Draft, Segment, split_lines
@@ -45,7 +45,6 @@ class _Entry:
 
 
 def parse(source: str, draft: Draft, name: str) -> list[Piece]:
-    """Split a catalogue into pieces."""
     lines = _LINE.findall(source)
     entries = list(_read_entries(lines, name))
     singular = 0  # index of the plural form for n = 1: in most languages the first, but not in all
@@ -53,7 +52,7 @@ def parse(source: str, draft: Draft, name: str) -> list[Piece]:
     header = next((fields["msgstr"].text for fields in without_context if not fields["msgid"].text), "")
     if match := _PLURAL_FORMS.search(header):
         with suppress(ValueError, ArithmeticError):  # no expression, or one that cannot be computed
-            singular = plural_form(match[1], 1)
+            singular = c2py(match[1])(1)
     pieces: list[Piece] = []
     at = 0
     for entry in entries:
@@ -110,70 +109,6 @@ def _unescape(match: re.Match[str]) -> str:
     if match[1] or match[2]:
         return chr(int(match[1], 16) if match[1] else int(match[2], 8))
     return _NAMED.get(match[3], match[3])
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Plural forms. The header gives an expression in C, e.g. `n%10==1 && n%100!=11 ? 0 : 1`: the number of the form for n.
-
-_TOKEN = re.compile(r"\d+|[<>=!]=|&&|\|\||\S")
-_MAX_TOKENS = 100
-"""No language needs more; the limit keeps the recursion shallow."""
-_OPERATORS: dict[str, tuple[int, Callable[[int, int], int]]] = {
-    "||": (1, lambda left, right: bool(left or right)),
-    "&&": (2, lambda left, right: bool(left and right)),
-    "==": (3, eq), "!=": (3, ne),
-    "<": (4, lt), ">": (4, gt), "<=": (4, le), ">=": (4, ge),
-    "+": (5, add), "-": (5, sub),
-    "*": (6, mul), "/": (6, floordiv), "%": (6, mod),
-}  # fmt: skip
-"""Binary operators of C with their precedence."""
-
-
-def plural_form(expression: str, number: int) -> int:
-    """The value of a plural expression for this number. Raises ValueError where it is not a valid expression."""
-    tokens = _TOKEN.findall(expression)[::-1]  # the next one is last
-    if len(tokens) > _MAX_TOKENS:
-        raise ValueError("plural expression too long")
-    value = _conditional(tokens, number)
-    if tokens:
-        raise ValueError("plural expression goes on after its end")
-    return int(value)
-
-
-def _conditional(tokens: list[str], number: int) -> int:
-    condition = _binary(tokens, number, 1)
-    if not tokens or tokens[-1] != "?":
-        return condition
-    tokens.pop()
-    yes = _conditional(tokens, number)
-    _expect(tokens, ":")
-    no = _conditional(tokens, number)
-    return yes if condition else no
-
-
-def _binary(tokens: list[str], number: int, lowest: int) -> int:
-    """Operands joined by operators of at least this precedence."""
-    value = _operand(tokens, number)
-    while tokens and tokens[-1] in _OPERATORS and _OPERATORS[tokens[-1]][0] >= lowest:
-        precedence, operate = _OPERATORS[tokens.pop()]
-        value = operate(value, _binary(tokens, number, precedence + 1))
-    return value
-
-
-def _operand(tokens: list[str], number: int) -> int:
-    token = tokens.pop() if tokens else ""
-    if token == "!":
-        return not _operand(tokens, number)
-    if token == "(":
-        value = _conditional(tokens, number)
-        _expect(tokens, ")")
-        return value
-    return number if token == "n" else int(token)
-
-
-def _expect(tokens: list[str], wanted: str) -> None:
-    if not tokens or tokens.pop() != wanted:
-        raise ValueError(f"plural expression lacks {wanted}")
 
 
 # ---------------------------------------------------------------------------------------------------------------------

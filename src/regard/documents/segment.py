@@ -15,6 +15,7 @@ from regard.documents.markup import (
     MAX_NODES,
     PROTECTED,
     Answer,
+    Box,
     Break,
     Element,
     Fixed,
@@ -30,7 +31,7 @@ from regard.documents.markup import (
     source_of,
     walk,
 )
-from regard.documents.placement import Placed, place_marks
+from regard.documents.placement import place_marks
 from regard.text.words import words
 
 Escape = Callable[[str], str]
@@ -89,10 +90,10 @@ class _Writing:
     def __init__(self, target: Sequence[str], gaps: Sequence[bool], answers: Sequence[Answer]):
         self.target, self.gaps, self.answers = target, gaps, answers
 
-    def write(self, placed: Sequence[Placed], start: int, end: int) -> str:
+    def write(self, placed: Sequence[Box], start: int, end: int) -> str:
         """The words from `start` to `end` with their marks."""
         stretches = {one.start: one for one in placed if one.start < one.end}
-        points: dict[int, list[Placed]] = {}
+        points: dict[int, list[Box]] = {}
         for one in placed:
             if one.start == one.end:
                 points.setdefault(one.start, []).append(one)
@@ -109,8 +110,8 @@ class _Writing:
                 written.append(self.target[at])
                 at += 1
 
-    def _enclose(self, one: Placed) -> str:
-        node = one.box.node
+    def _enclose(self, one: Box) -> str:
+        node = one.node
         if not isinstance(node, Element):
             return fill(node.raw, self.answers)
         inside = self.write(one.inside, one.start, one.end)
@@ -119,7 +120,7 @@ class _Writing:
         closing = fill(node.closing, self.answers) if node.rewritten is None else node.rewritten
         return fill(node.opening, self.answers) + inside + closing
 
-    def _between(self, points: Sequence[Placed], spaced: bool, first: bool, last: bool) -> str:
+    def _between(self, points: Sequence[Box], spaced: bool, first: bool, last: bool) -> str:
         """The text between two words: white space, and marks with the white space that they had around them.
 
         Before the first word of an element and after the last there is no white space: it is outside the element.
@@ -130,15 +131,15 @@ class _Writing:
         joined = [" "] if left else []
         for place, one in enumerate(points):
             parted = place and not _breaks(one) and not _breaks(points[place - 1])
-            if parted and (one.box.space_before or points[place - 1].box.space_after):
+            if parted and (one.space_before or points[place - 1].space_after):
                 joined.append(" ")
             joined.append(self._enclose(one))
         return "".join(joined) + " " * right
 
 
-def _sides(points: Sequence[Placed], spaced: bool, first: bool, last: bool) -> tuple[bool, bool]:
+def _sides(points: Sequence[Box], spaced: bool, first: bool, last: bool) -> tuple[bool, bool]:
     """Whether to write white space before and after marks between two words; a line break needs none."""
-    before, after = points[0].box.space_before, points[-1].box.space_after
+    before, after = points[0].space_before, points[-1].space_after
     if any(map(_breaks, points)):
         return (
             not first and not _breaks(points[0]) and (before or (spaced and _is_seen(points[0]))),
@@ -150,17 +151,17 @@ def _sides(points: Sequence[Placed], spaced: bool, first: bool, last: bool) -> t
     left = not first and (before or (any_space and last))
     right = not last and (after or (any_space and first))
     if spaced and not left and not right:  # separate words stay separate, by a space or by a mark
-        left = not any(isinstance(one.box.node, Fixed) and one.box.node.separates for one in points)
+        left = not any(isinstance(one.node, Fixed) and one.node.separates for one in points)
     return left, right
 
 
-def _breaks(one: Placed) -> bool:
-    return isinstance(one.box.node, Break)
+def _breaks(one: Box) -> bool:
+    return isinstance(one.node, Break)
 
 
-def _is_seen(one: Placed) -> bool:
+def _is_seen(one: Box) -> bool:
     """Whether readers see the mark, so that it has its own white space."""
-    fixed = [box.node for box in walk([one.box]) if isinstance(box.node, Fixed)]
+    fixed = [box.node for box in walk([one]) if isinstance(box.node, Fixed)]
     return any(node.separates or node.visible for node in fixed)
 
 
@@ -236,7 +237,6 @@ _SEPARATORS = re.compile("(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029\t]+)")  # a t
 
 
 def parse(source: str, draft: Draft, name: str) -> list[Piece]:
-    """Split a plain text into pieces."""
     return split_lines(source, draft, read_words)
 
 

@@ -50,7 +50,6 @@ class Cue:
 
 
 def parse(source: str, draft: Draft, name: str) -> list[Piece]:
-    """Split a subtitle file into pieces."""
     heads = list(_HEAD.finditer(source))
     if not heads:
         if not source.strip():

@@ -8,10 +8,10 @@ translated words; time stamps inside a cue stay between them.
 from __future__ import annotations
 
 import re
-from html import unescape
+from functools import partial
 
 from regard.documents.html import escape_text
-from regard.documents.markup import Break, Fixed, Node, Piece, Tree, Words, read_words
+from regard.documents.markup import Piece, read_tags
 from regard.documents.segment import Draft
 from regard.documents.subtitles import Cue, add_cues, make_cue
 from regard.errors import CorpusError
@@ -22,15 +22,14 @@ _SIGNATURE = re.compile(r"WEBVTT(?=[ \t\r\n]|\Z)")
 _LINE = re.compile(r"[^\r\n]*+(?:\r\n|\n|\r)|[^\r\n]++")
 _TIME = r"((?:\d{2,6}:)?[0-5]\d:[0-5]\d\.\d{3})"
 _TIMES = re.compile(rf"[ \t]*{_TIME}[ \t]+-->[ \t]+{_TIME}(?=[ \t\r\n]|\Z)")
-_MARKUP = re.compile(
-    r"(?P<break>(?<![ \t])[ \t]*+[\r\n]\s*)"
-    r"|(?P<tag><(?P<slash>/?)(?P<name>[a-z]*)[^<>]*>)"
-    r"|(?P<entity>&(?:\#\d{1,7}|\#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,31});)"
+_MARKUP = re.compile(  # line breaks, spans, time stamps (tags without a name), entities
+    r"(?<![ \t])[ \t]*+[\r\n]\s*"
+    r"|<(?P<slash>/?)(?P<name>[a-z]*)[^<>]*(?P<single>)>"
+    r"|&(?:\#\d{1,7}|\#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,31});"
 )
 
 
 def parse(source: str, draft: Draft, name: str) -> list[Piece]:
-    """Split a subtitle file into pieces."""
     if not source.strip():
         return [source]
     if not _SIGNATURE.match(source):
@@ -48,24 +47,4 @@ def parse(source: str, draft: Draft, name: str) -> list[Piece]:
         cues.append(make_cue("".join(head), "".join(payload), times[1], times[2]))
         head = []
     # Without ">", an escaped word cannot form an arrow, which would end the cue.
-    return [*add_cues(cues, draft, _read_text, escape_text), "".join(head)]
-
-
-def _read_text(text: str) -> list[Node]:
-    """The nodes of a cue: words, entities, spans, and time stamps, which enclose nothing."""
-    tree, at = Tree(), 0
-    for match in _MARKUP.finditer(text):
-        tree.add(*read_words(text[at : match.start()]))
-        raw, at = match.group(), match.end()
-        if match["break"]:
-            tree.add(Break(raw, required=False))
-        elif match["entity"]:
-            tree.add(Words(raw, unescape(raw)))
-        elif not match["name"]:
-            tree.add(Fixed(raw))
-        elif match["slash"]:
-            tree.close(match["name"], raw)
-        else:
-            tree.open(match["name"], raw)
-    tree.add(*read_words(text[at:]))
-    return tree.finish()
+    return [*add_cues(cues, draft, partial(read_tags, markup=_MARKUP), escape_text), "".join(head)]
