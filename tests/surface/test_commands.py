@@ -9,7 +9,7 @@ import pytest
 
 from regard.cli import commands, find_command, main
 from regard.cli.data import ACTIONS
-from regard.registry import TASKS
+from regard.registry import ARCHITECTURES, TASKS
 
 SCREEN = 50
 """Lines that a help text may have, at 100 columns."""
@@ -174,6 +174,15 @@ def test_bad_input_gives_one_line_and_leaves_nothing(case, tmp_path, capsys, mon
     assert error[-1].startswith("regard: ")
     assert "Traceback" not in said.err
     assert sorted(str(path) for path in tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_every_architecture_is_described(arch, capsys):
+    assert main(["info", "--arch", arch, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["parameters"] > 0
+    assert all(cost > 0 for cost in facts["flops"].values())
+    assert facts["flops"]
 
 
 def test_info_arch_prints_layers_and_json(capsys):

@@ -5,19 +5,16 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from regard.config import DataSettings, ModelSettings
+from regard.config import DataSettings
 from regard.config.recipe import describe, find_task
 from regard.errors import SettingsError
 from regard.export import MARK, check_export
-from regard.models import build, settings_of
+from regard.models import build, settings_of, size_names
 from regard.run import CHECKED, Run
 from regard.terminal import Command, Parser, show_table, show_title
-
-if TYPE_CHECKING:
-    from regard.models.base import Network
-
+from regard.training.plan import amount
 
 SHOWN_OF_TRAINING = ("step", "best_step", "seconds", "tokens", "flops", "stopped")
 
@@ -67,28 +64,16 @@ def arch_facts(arch: str, vocabulary: int) -> dict[str, Any]:
     from regard.training.flops import count_cost
 
     with torch.device("meta"):
-        model, units = _build(settings, vocabulary)
-    cost = count_cost(model)
+        model = build(settings, **{name: 2 if name == "labels" else vocabulary for name in size_names(settings)})
+    units = count_cost(model).items()
     return {
         "arch": arch,
         "about": settings.paper(),
         "settings": dataclasses.asdict(settings),
         "layers": summarise(model),
         "parameters": count_parameters(model),
-        "flops": {name: cost[unit] for name, unit in units.items()},
+        "flops": {unit: cost for unit, cost in units if cost and not unit.endswith("pair")},
     }
-
-
-def _build(settings: ModelSettings, vocabulary: int) -> tuple[Network, dict[str, str]]:
-    """The model, and the units of its input whose cost is shown, by the name that is shown."""
-    if settings.kind == "classifier":
-        return build(settings, vocabulary=vocabulary, labels=2), {"token": "token", "sentence": "sentence"}
-    if settings.kind == "tagger":
-        return build(settings, vocabulary=vocabulary, labels=2), {"piece": "piece", "word": "word"}
-    if settings.kind == "text-encoder":
-        return build(settings, vocabulary=vocabulary), {"token": "token", "text": "text"}
-    units = {"source_token": "source", "target_token": "target"}
-    return build(settings, source_vocabulary=vocabulary, target_vocabulary=vocabulary), units
 
 
 def show_arch(facts: dict[str, Any]) -> None:
@@ -104,7 +89,7 @@ def show_arch(facts: dict[str, Any]) -> None:
         shapes = " ".join("x".join(map(str, shape)) for shape in layer["shapes"])
         layers.append((layer["name"], f"x{layer['count']}", shapes, f"{layer['parameters']:,}"))
     show_table(["layer", "", "weights", "parameters"], [*layers, ("all", "", "", f"{facts['parameters']:,}")])
-    flops = ", ".join(f"{value / 1e6:.1f} MFLOP per {name.replace('_', ' ')}" for name, value in facts["flops"].items())
+    flops = ", ".join(f"{amount(value)}FLOP per {name.replace('_', ' ')}" for name, value in facts["flops"].items())
     print(f"\nforward pass: {flops}; a training step takes three times that")
 
 

@@ -6,23 +6,28 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
+import inspect
+from typing import TYPE_CHECKING, Any
 
 from regard.config import ModelSettings, presets, settings_of
 
 if TYPE_CHECKING:
     from regard.models.base import Network
 
-__all__ = ["build", "presets", "settings_of"]
+__all__ = ["build", "presets", "settings_of", "size_names"]
 
 
 def build(settings: ModelSettings, **sizes: int) -> Network:
-    """The network of these settings, freshly initialised.
-
-    `sizes` are what the data decides: `source_vocabulary` and `target_vocabulary` of an encoder-decoder, `vocabulary`
-    and `labels` of a classifier or a tagger, `vocabulary` of a text encoder.
-    """
-    module, _, name = settings.network.rpartition(".")
-    network = getattr(importlib.import_module(module or type(settings).__module__), name)
-    built: Network = network(settings, **sizes)
+    """The network of these settings, freshly initialised. `sizes` (see `size_names`) are what the data decides."""
+    built: Network = _network(settings)(settings, **sizes)
     return built
+
+
+def size_names(settings: ModelSettings) -> list[str]:
+    """What the constructor of a network takes beside its settings: sizes of vocabularies and labels."""
+    return list(inspect.signature(_network(settings)).parameters)[1:]
+
+
+def _network(settings: ModelSettings) -> Any:
+    module, _, name = settings.network.rpartition(".")
+    return getattr(importlib.import_module(module or type(settings).__module__), name)

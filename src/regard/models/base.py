@@ -107,7 +107,7 @@ class Seq2Seq(Network):
         """Units: a sentence, a source token, a target token, and pairs of tokens of which one sees the other."""
         for source, target in ((1, 1), (2, 1), (1, 2), (2, 2), (3, 1), (1, 3)):
             inputs = example_input("BS", 1, source), example_input("BS", 1, target).ids_BS
-            amounts = {"sentence": 1, "source": source, "target": target}
+            amounts = {"sentence": 1, "source_token": source, "target_token": target}
             pairs = {"source_pair": source**2, "target_pair": target**2, "cross_pair": source * target}
             yield Example(partial(self, *inputs), amounts | pairs)
 

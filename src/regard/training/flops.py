@@ -36,8 +36,8 @@ def pair_amounts(rows: int, source_length: int, target_length: int) -> dict[str,
     """The units of a padded batch of pairs."""
     return {
         "sentence": rows,
-        "source": rows * source_length,
-        "target": rows * target_length,
+        "source_token": rows * source_length,
+        "target_token": rows * target_length,
         "source_pair": rows * source_length**2,
         "target_pair": rows * target_length**2,
         "cross_pair": rows * source_length * target_length,

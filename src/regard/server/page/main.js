@@ -17,7 +17,7 @@ const OWN_VIEWS = {
   tag: { tag: { title: "Tag", load: async () => (await import("./labels/tag.js")).tagView } },
 };
 const CHAT_VIEW = { title: "Chat", load: async () => (await import("./chat/chat.js")).chatView };
-const plainView = (task) => ({ title: task.name[0].toUpperCase() + task.name.slice(1),
+const plainView = (task) => ({ title: task.name[0].toUpperCase() + task.name.slice(1).replaceAll("-", " "),
   load: async () => (await import("./labels/plain.js")).plainView(task) });
 
 // The views by name, each with the models that it shows.

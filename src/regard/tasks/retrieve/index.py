@@ -258,7 +258,7 @@ def make_run(
     retrieve: dict[str, Any] = {"method": "bm25", "match_answers": not are_names(entries)}
     if encoder:
         retrieve |= {"method": "hybrid", "encoder": str(Path(encoder).resolve())}
-    table = {"data": {"task": "retrieve"}, "model": {"arch": "text-encoder"}, "retrieve": retrieve}
+    table = {"data": {"task": "retrieve"}, "retrieve": retrieve}
     recipe = make_recipe(with_overrides(table, overrides), where="options")
     if recipe.data != make_recipe(table).data:
         raise SettingsError("--set data.: a run that is not trained has no data except its knowledge base")
