@@ -200,7 +200,7 @@ def test_info_shows_the_scores(folder, capsys):
     assert "calibration error" in shown
     for arch in ("han", "transformer-classifier"):
         assert main(["info", "--arch", arch]) == 0
-        assert "MFLOP per token" in capsys.readouterr().out
+        assert "FLOP per token" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

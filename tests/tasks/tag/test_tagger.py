@@ -300,7 +300,7 @@ def test_info_shows_the_scores(folder, capsys):
     assert "span F1" in capsys.readouterr().out
     for arch in ("bigru-crf", "transformer-crf"):
         assert main(["info", "--arch", arch]) == 0
-        assert "MFLOP per word" in capsys.readouterr().out
+        assert "FLOP per word" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
