@@ -17,13 +17,11 @@ class Request(ConversationRequest):
 
 
 def answer(retriever: Retriever, requests: Sequence[Request]) -> list[dict[str, Any]]:
-    """The answer to each conversation, the stored question that is nearest, and all matches."""
     replies = [retriever.reply(request.texts()[1]) for request in requests]
     return [reply.as_dict() | {"question": reply.matches[0].question if reply.matches else ""} for reply in replies]
 
 
 def stream(retriever: Retriever, request: Request) -> Iterator[str]:
-    """The whole answer: it is found, not written."""
     yield retriever.reply(request.texts()[1]).text
 
 

@@ -21,18 +21,15 @@ class Request(TextRequest):
 
 
 def batch_key(request: Request) -> Hashable:
-    """`explain` applies to a whole batch."""
     return request.explain
 
 
 def answer(tagger: Tagger, requests: Sequence[Request]) -> list[dict[str, Any]]:
-    """Tokens, labels, probabilities and spans of each sentence."""
     tagged = tagger.tag([request.text for request in requests], explain=requests[0].explain)
     return [one.as_dict() for one in tagged]
 
 
 def inspect(tagger: Tagger, run: Run, request: InspectRequest) -> dict[str, Any]:
-    """The labels of one sentence, the influence of its words, and attention between them."""
     from regard.tasks.tag.inspect import inspect as inspect_sentence
 
     request.require_text_only()

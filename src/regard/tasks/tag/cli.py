@@ -35,12 +35,8 @@ if TYPE_CHECKING:
     from regard.tasks.tag.tagger import TaggedText, Tagger
 
 
-TOGETHER = 256
-"""Sentences tagged at once, unless they are typed at a terminal."""
 COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red")
-"""Colours of the types of spans, in turn."""
-SHOWN_WORDS = 3
-"""Words that an explanation names."""
+"""Colours of the types of spans; if there are more types, the colours repeat."""
 
 
 def configure(parser: Parser) -> None:
@@ -87,38 +83,33 @@ def run(options: argparse.Namespace) -> int:
     tagger = load(opened.folder)
     while chunk:
         show(tagger, tagger.tag(chunk, explain=options.explain), options)
-        chunk = list(islice(sentences, 1 if typed else TOGETHER))
+        chunk = list(islice(sentences, 1 if typed else 256))  # typed sentences are answered one by one
     return 0
 
 
 def show(tagger: Tagger, sentences: Sequence[TaggedText], options: argparse.Namespace) -> None:
     """Print sentences: JSON, CoNLL, an explanation, or the text with its spans marked."""
-    if options.json:
-        for sentence in sentences:
+    for sentence in sentences:
+        if options.json:
             print(json.dumps(sentence.as_dict(), ensure_ascii=False))
-    elif options.output_format == "conll":
-        for line in write_conll(TaggedSentence(one.tokens, one.tags) for one in sentences):
-            print(line)
-    elif options.explain or for_people():
-        for sentence in sentences:
+        elif options.output_format == "conll":
+            print(*write_conll([TaggedSentence(sentence.tokens, sentence.tags)]), sep="\n")
+        elif options.explain or for_people():
             console().print(_coloured(sentence, tagger), soft_wrap=True)
             for line in _because(sentence) if options.explain else ():
                 console().print(line, markup=False, style=QUIET, soft_wrap=True)
-    else:
-        for sentence in sentences:
+        else:
             print(mark(sentence.tokens, sentence.tags, tagger.scheme))
     sys.stdout.flush()
 
 
 def score(opened: Run, options: argparse.Namespace) -> int:
     """Compare the labels of a model with those in a file, and print the scores."""
-    column, file = opened.recipe.task.column, options.file
-    if file == "-":
-        labelled = list(read_columns(read_input_lines(forgiving=True), STDIN, column))
-    else:
-        labelled = list(read_tagged(Corpus(file), column))
-    if not labelled:
-        raise CorpusError(STDIN if file == "-" else file, "no words found")
+    column = opened.recipe.task.column
+    if options.file != "-":
+        labelled = read_tagged(Corpus(options.file), column)
+    elif not (labelled := list(read_columns(read_input_lines(forgiving=True), STDIN, column))):
+        raise CorpusError(STDIN, "no words found")
 
     from regard.tasks.tag.tagger import load
 
@@ -126,18 +117,16 @@ def score(opened: Run, options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(found.as_dict(), ensure_ascii=False))
         return 0
-    figures: dict[str, str | int] = {}
-    if found.span_f1 is not None:
-        figures = {"span F1": f"{found.span_f1:.2%}"}
-        figures |= {"precision": f"{found.precision:.2%}", "recall": f"{found.recall:.2%}"}
-    figures |= {
-        "accuracy": f"{found.accuracy:.2%}",
-        "macro F1": f"{found.f1:.2%}",
-        "calibration error": f"{found.calibration_error:.2%}",
-        "words": found.words,
-        "sentences": found.sentences,
+    shares = {
+        "span F1": found.span_f1,
+        "precision": found.precision,
+        "recall": found.recall,
+        "accuracy": found.accuracy,
+        "macro F1": found.f1,
+        "calibration error": found.calibration_error,
     }
-    show_table([], figures.items())
+    figures = [(name, f"{share:.2%}") for name, share in shares.items() if share is not None]
+    show_table([], [*figures, ("words", found.words), ("sentences", found.sentences)])
     print()
     columns = ("precision", "recall", "f1")
     rows = ([label, *(f"{one[name]:.1%}" for name in columns), one["count"]] for label, one in found.by_label.items())
@@ -149,18 +138,15 @@ def score(opened: Run, options: argparse.Namespace) -> int:
 def _sentences(options: argparse.Namespace) -> Iterator[str | Sequence[str]]:
     """Texts, or the words of sentences. A file that looks like CoNLL but is read as text gets a warning."""
     file, kind = options.file, options.input_format
-    if kind is None and file != "-" and split_suffix(file)[0] in OF_WORDS:
-        kind = "conll"
-    if kind == "conll" and file != "-":
-        yield from read_words(file)
+    is_file = file != "-"
+    if kind == "conll" or (kind is None and is_file and split_suffix(file)[0] in OF_WORDS):
+        yield from read_words(file) if is_file else words_of_lines(read_input_lines(forgiving=True))
         return
-    lines = read_input_lines(forgiving=True) if file == "-" else read_lines(file)
-    if kind == "conll":
-        yield from words_of_lines(lines)
-    elif kind == "tokens":
+    lines = read_lines(file) if is_file else read_input_lines(forgiving=True)
+    if kind == "tokens":
         yield from (line.split() for line in lines)
     else:
-        first = list(islice(lines, LOOKED_AT)) if file != "-" and not kind else []
+        first = list(islice(lines, LOOKED_AT)) if is_file and not kind else []
         if looks_like_columns(first):
             hint = "--input-format conll reads it as words"
             print(f"regard: {file} looks like CoNLL but is read as text; {hint}", file=sys.stderr)
@@ -176,15 +162,13 @@ def _coloured(sentence: TaggedText, tagger: Tagger) -> Text:
         words = zip(sentence.tokens, sentence.tags, strict=True)
         return Text(" ").join(Text.assemble(token, (f"/{tag}", "dim")) for token, tag in words)
     types = sorted({label.partition("-")[2] for label in tagger.labels})
-    parts: list[Text] = []
-    after = 0
-    for span in sentence.spans:
-        parts += map(Text, sentence.tokens[after : span.first])
+    parts = list(map(Text, sentence.tokens))
+    for span in reversed(sentence.spans):
         colour = COLOURS[types.index(span.type) % len(COLOURS)]
         inside = (" ".join(sentence.tokens[span.first : span.last]), f"bold {colour}")
-        parts.append(Text.assemble((f"[{span.type or 'span'} ", f"dim {colour}"), inside, (" ]", f"dim {colour}")))
-        after = span.last
-    return Text(" ").join([*parts, *map(Text, sentence.tokens[after:])])
+        marked = Text.assemble((f"[{span.type or 'span'} ", f"dim {colour}"), inside, (" ]", f"dim {colour}"))
+        parts[span.first : span.last] = [marked]
+    return Text(" ").join(parts)
 
 
 def _because(sentence: TaggedText) -> Iterator[str]:
@@ -193,7 +177,7 @@ def _because(sentence: TaggedText) -> Iterator[str]:
     for place, (token, labels) in enumerate(zip(sentence.tokens, sentence.top_labels or (), strict=False)):
         ranked = "  ".join(f"{label} {share:.1%}" for label, share in labels.items())
         row = sentence.influence[place] if sentence.influence is not None else ()
-        best = heapq.nlargest(SHOWN_WORDS, range(len(row)), key=row.__getitem__)
+        best = heapq.nlargest(3, range(len(row)), key=row.__getitem__)
         helped = ", ".join(f"{sentence.tokens[other]} {row[other]:+.2f}" for other in best if row[other] > 0.005)
         yield f"  {token:<{width}}  {ranked}" + (f"   because of {helped}" if helped else "")
 

@@ -27,10 +27,6 @@ OF_WORDS = (".conll", ".conllu", ".bio", ".iob", ".iob2", ".jsonl")
 """Suffixes of files that always hold words, never plain text."""
 LOOKED_AT = 100
 """Number of lines at the beginning of a file that decide whether it has columns."""
-DOCUMENT = "-DOCSTART-"
-"""First column of a line that starts a document; it is not a word."""
-UPOS = 3
-"""Column of CoNLL-U with the universal part of speech."""
 _SEPARATORS = " \t\n\r"
 _SEPARATOR_RUN = re.compile(f"[{_SEPARATORS}]+")
 _COLUMN = re.compile(r"[^ \t]+")  # other spaces, such as a no-break space, belong to words
@@ -43,12 +39,8 @@ class TaggedSentence(NamedTuple):
     tags: tuple[str, ...]
 
 
-Row = tuple[int, list[str]]
-"""Line number and columns."""
-
-
-def read_tagged(corpus: Corpus, column: int = 0) -> Iterator[TaggedSentence]:
-    """Stream the sentences of a file. `column`, counted from 1, has the labels; 0: the last one."""
+def read_tagged(corpus: Corpus, column: int = 0) -> list[TaggedSentence]:
+    """The sentences of a file. `column`, counted from 1, has the labels; 0: the last one, or UPOS of CoNLL-U."""
     if not corpus.source:
         raise CorpusError("--source", "no file given")
     if corpus.target:
@@ -56,12 +48,16 @@ def read_tagged(corpus: Corpus, column: int = 0) -> Iterator[TaggedSentence]:
     path = Path(corpus.source)
     suffix = split_suffix(path)[0]
     if suffix == ".jsonl":
-        return _read_jsonl(path)
-    if suffix == ".conllu":
-        return _read_conllu(path, column or UPOS + 1)
-    if suffix not in COLUMNS:
+        found = list(_read_jsonl(path))
+    elif suffix == ".conllu":
+        found = list(_read_conllu(path, column))
+    elif suffix in COLUMNS:
+        found = list(read_columns(read_lines(path), path, column))
+    else:
         raise CorpusError(path, f"not a file of labelled words; the formats are {FORMATS}")
-    return read_columns(read_lines(path), path, column)
+    if not found:
+        raise CorpusError(corpus.source, "no words found")
+    return found
 
 
 def read_columns(lines: Iterable[str], where: str | Path, column: int) -> Iterator[TaggedSentence]:
@@ -84,7 +80,7 @@ def read_words(path: str | Path) -> Iterator[tuple[str, ...]]:
         found = (_texts(record, "tokens", path, number) for number, record in read_objects(path, FORM))
         return (tokens for tokens in found if tokens)
     if suffix == ".conllu":
-        return (sentence.tokens for sentence in _read_conllu(path, UPOS + 1))
+        return (sentence.tokens for sentence in _read_conllu(path))
     return words_of_lines(read_lines(path))
 
 
@@ -111,10 +107,10 @@ def write_conll(sentences: Iterable[TaggedSentence]) -> Iterator[str]:
         yield ""
 
 
-def _sentences(lines: Iterable[str]) -> Iterator[list[Row]]:
-    """The rows of each sentence, without comments and lines that start a document."""
+def _sentences(lines: Iterable[str]) -> Iterator[list[tuple[int, list[str]]]]:
+    """Line number and columns of each word of a sentence, without comments and lines that start a document."""
     numbered = ((number, _COLUMN.findall(line)) for number, line in enumerate(lines, 1))
-    for has_words, group in groupby(numbered, key=lambda row: bool(row[1]) and row[1][0] != DOCUMENT):
+    for has_words, group in groupby(numbered, key=lambda row: bool(row[1]) and row[1][0] != "-DOCSTART-"):
         rows = list(group) if has_words else []
         first = next((place for place, row in enumerate(rows) if not _is_comment(row[1], rows[-1][1])), len(rows))
         if rows[first:]:
@@ -126,8 +122,9 @@ def _is_comment(fields: list[str], last: list[str]) -> bool:
     return fields[0].startswith("#") and (len(fields) != len(last) or fields[2:3] == ["="])
 
 
-def _read_conllu(path: Path, column: int) -> Iterator[TaggedSentence]:
+def _read_conllu(path: Path, column: int = 0) -> Iterator[TaggedSentence]:
     """Syntactic words: contractions such as "du" are read as their parts, empty nodes are left out."""
+    column = column or 4  # UPOS, the universal part of speech
     if column > FIELDS:
         raise CorpusError(path, f"CoNLL-U has {FIELDS} columns, so tag.column cannot be {column}")
     for rows in read_conllu_rows(path):
@@ -137,7 +134,6 @@ def _read_conllu(path: Path, column: int) -> Iterator[TaggedSentence]:
 
 
 def _read_jsonl(path: Path) -> Iterator[TaggedSentence]:
-    """Objects with "tokens" and "tags", lists of the same length."""
     for number, record in read_objects(path, FORM):
         tokens, tags = (_texts(record, key, path, number) for key in ("tokens", "tags"))
         if len(tokens) != len(tags):

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.config import Corpus, DataSettings
+from regard.config import DataSettings
 from regard.data.batches import TensorBatch, make_documents
 from regard.data.store import DocumentStore, Sentences, StorePart, write_documents
 from regard.errors import CorpusError
@@ -30,9 +30,6 @@ from regard.text.tokenizer import EOS, SOS, Tokenizer
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Encoding: a sentence is stored like a document, a word like one of its sentences, with one label per word.
-
-OVERLAP = 5
-"""Neighbouring windows of a long sentence overlap by one word in this many, on each side: context without answers."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +90,7 @@ class WordWindow(NamedTuple):
 
 def windows(length: int, most: int) -> Iterator[WordWindow]:
     """The windows of at most `most` words in which a sentence is read. Each word is labelled in exactly one."""
-    margin = 0 if length <= most else most // OVERLAP
+    margin = 0 if length <= most else most // 5  # words at the ends that give context but get no label
     start = first = 0
     while first < length:
         end = min(start + most, length)
@@ -150,7 +147,7 @@ class TrainingSentences:
     """The labelled sentences of all parts. A sentence is never in two parts, unless the files have it so."""
 
     def __init__(self, data: DataSettings, settings: TagSettings, seed: int):
-        read = partial(_read, settings=settings)
+        read = partial(read_tagged, column=settings.column)
         found = read_train(data, read, "a file of labelled words", "sentences")
         self.scheme: Scheme = find_scheme(sentence.tags for corpus in found for sentence in corpus)
         """The scheme of the training files. Spans are learned as BIOES; held-out ones are written as answers are."""
@@ -178,7 +175,6 @@ class TrainingSentences:
         return len(self.parts)
 
     def describe(self) -> str:
-        """How many sentences each part has, and the labels."""
         kind = f"{self.written} labels"
         if self.scheme != "plain":
             kind += f" that mark spans ({self.scheme})"
@@ -193,7 +189,6 @@ class TrainingSentences:
 
     @cached_property
     def facts(self) -> SentenceFacts:
-        """What the plan needs to know of the data."""
         characters = Counter[str]()
         for word, count in self.words.items():
             for character in word:
@@ -234,13 +229,6 @@ def write_store(run: Run, sentences: TrainingSentences, log: Log) -> None:
     with new_store(run, held_out) as folder:
         write_documents(folder / "train", zip(words, numbered, strict=True), ends, tokenizer.size)
         write_atomically(folder / CLITICS, f"{json.dumps(find_clitics(sentences.words))}\n".encode())
-
-
-def _read(corpus: Corpus, settings: TagSettings) -> list[TaggedSentence]:
-    sentences = list(read_tagged(corpus, settings.column))
-    if not sentences:
-        raise CorpusError(corpus.source, "no words found")
-    return sentences
 
 
 def _rewrite(sentence: TaggedSentence, scheme: Scheme) -> TaggedSentence:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,12 @@ from regard.errors import CorpusError
 from regard.files import read_lines, split_suffix
 from regard.layers.hooks import trace
 from regard.run import Run
+from regard.tasks.dataset import Log
 from regard.tasks.tag.conll import LOOKED_AT, OF_WORDS, looks_like_columns, read_words
 from regard.tasks.tag.data import encode_words, make_words
 from regard.tasks.tag.spans import mark
 from regard.tasks.tag.tagger import LONGEST_EXPLAINED, Sentence, TaggedText, Tagger, load
 from regard.terminal import text_or_file
-
-Log = Callable[[str], None]
 
 PAGE = "tags"
 OPTIONS: tuple[str, ...] = ()
@@ -28,18 +26,17 @@ OPTIONS: tuple[str, ...] = ()
 
 def read(given: str) -> Sentence:
     """A sentence from the command line: a text, or the first sentence of a file."""
-    if len(given) > 255 or not Path(given).is_file():
-        return text_or_file(given)
-    if split_suffix(given)[0] not in OF_WORDS and not looks_like_columns(list(islice(read_lines(given), LOOKED_AT))):
-        return text_or_file(given)
-    words = next(iter(read_words(given)), ())
-    if not words:
+    is_file = len(given) <= 255 and Path(given).is_file()
+    if is_file and (
+        split_suffix(given)[0] in OF_WORDS or looks_like_columns(list(islice(read_lines(given), LOOKED_AT)))
+    ):
+        if words := next(read_words(given), ()):
+            return words
         raise CorpusError(given, "no words found")
-    return words
+    return text_or_file(given)
 
 
 def summary(data: dict[str, Any]) -> str:
-    """The sentence, and below it the sentence with its labels."""
     return f"{data['title']}\n{data['marked']}"
 
 
@@ -69,8 +66,7 @@ def attention_between(tagger: Tagger, tagged: TaggedText) -> dict[str, Any] | No
     encoded = encode_words([tagged.tokens], tagger.tokenizer, tagger.recipe.task)
     with trace(tagger.model) as tape:
         tagger.model(make_words(encoded, tagger.tokenizer.pad))
-    maps = []
-    for name, seen in tape.items():
-        heads = [[[round(weight, 3) for weight in row] for row in head] for head in seen.weights_BHTS[0].tolist()]
-        maps.append({"name": name, "heads": heads})
+    maps = [
+        {"name": name, "heads": seen.weights_BHTS[0].double().round(decimals=3).tolist()} for name, seen in tape.items()
+    ]
     return {"source": list(tagged.tokens), "target": list(tagged.tokens), "maps": maps} if maps else None

@@ -13,11 +13,6 @@ from regard.tasks.tag.scores import type_of
 from regard.tasks.tag.spans import OUTSIDE, mark
 from regard.tasks.tag.tagger import Tagger
 
-LOOKED_AT, SHOWN = 200, 30
-"""Number of held-out sentences that are tagged for the page, and how many of them it shows."""
-LONGEST_SHOWN = 40
-"""Number of words."""
-
 
 def report(run: Run, tagger: Tagger, data: PreparedSentences, answers: None = None) -> dict[str, Any]:
     """The sections of a tagger's report. The title is e.g. "Words in 17 classes" or "Spans: LOC, ORG or PER"."""
@@ -51,17 +46,16 @@ def report(run: Run, tagger: Tagger, data: PreparedSentences, answers: None = No
             "error": scores["calibration_error"],
         },
         "sides": {"source": "Sentence", "target": "Labels"},
-        "samples": samples(tagger, (data.test or data.valid)[:LOOKED_AT]),
+        "samples": samples(tagger, (data.test or data.valid)[:200]),
     }
 
 
 def samples(tagger: Tagger, held_out: Sequence[TaggedSentence]) -> list[dict[str, Any]]:
-    """Some sentences: the text, its labels, and the right ones; those with mistakes first."""
-    short = [sentence for sentence in held_out if len(sentence.tokens) <= LONGEST_SHOWN]
+    """At most 30 sentences: the text, its labels, and the right ones; those with mistakes first."""
+    short = [sentence for sentence in held_out if len(sentence.tokens) <= 40]
     shown: list[dict[str, Any]] = []
     for sentence, tagged in zip(short, tagger.tag([one.tokens for one in short]), strict=True):
         made, wanted = (mark(tagged.tokens, tags, tagger.scheme) for tags in (tagged.tags, sentence.tags))
         shown.append({"source": tagged.text, "output": made, "reference": wanted, "correct": made == wanted})
     shown.sort(key=lambda one: one["correct"])
-    half = SHOWN // 2
-    return shown[:half] + shown[half:][-half:]
+    return shown[:15] + shown[15:][-15:]

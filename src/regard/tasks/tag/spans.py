@@ -25,7 +25,7 @@ class Span(NamedTuple):
 
 
 def find_scheme(sentences: Iterable[Sequence[str]]) -> Scheme:
-    """The scheme of labels."""
+    """The scheme of the labels of these sentences."""
     prefixes: set[str] = set()
     begun_by: set[str] = set()
     for labels in sentences:
@@ -46,7 +46,7 @@ def find_scheme(sentences: Iterable[Sequence[str]]) -> Scheme:
 
 
 def find_spans(labels: Sequence[str]) -> list[Span]:
-    """The spans that labels mark, in order. A label of no scheme ends a span and starts none."""
+    """The spans that labels mark, in order. A plain label ends a span and starts none."""
     found: list[Span] = []
     start, before, before_kind = -1, OUTSIDE, ""
     for place, label in enumerate([*labels, OUTSIDE]):

@@ -32,8 +32,6 @@ TOP_LABELS = 3
 """Number of labels per word in an explanation."""
 LONGEST_EXPLAINED = 100
 """Number of words; the influence between words is not computed for longer sentences."""
-HIDDEN = [SOS, UNK, EOS]
-"""The pieces of a hidden word."""
 
 
 class LabelScheme:
@@ -56,21 +54,22 @@ class LabelScheme:
         sums = (torch.tensor(counts, dtype=torch.float64) @ self.merge_LK).long().tolist()
         return {label: count for label, count in zip(self.labels, sums, strict=True) if count}
 
-    def answer(self, path_T: Sequence[int], shares_TK: Sequence[Sequence[float]], top: int) -> SentenceTags:
+    def answer(self, path_T: Sequence[int], shares_TK: Sequence[Sequence[float]], top: int) -> list[WordTag]:
         """The answer for a path of trained labels, as the CRF decodes it, and the probabilities of its own labels."""
-        tags = list(rewrite([self.learnt[number] for number in path_T], self.scheme))
-        probabilities = [shares[self.number[tag]] for tag, shares in zip(tags, shares_TK, strict=True)]
-        ranked = (heapq.nlargest(top, zip(self.labels, shares, strict=True), key=itemgetter(1)) for shares in shares_TK)
-        return SentenceTags(tags, probabilities, list(map(dict, ranked)) if top else [])
+        words = []
+        tags = rewrite([self.learnt[number] for number in path_T], self.scheme)
+        for tag, shares_K in zip(tags, shares_TK, strict=True):
+            ranked = heapq.nlargest(top, zip(self.labels, shares_K, strict=True), key=itemgetter(1))
+            words.append(WordTag(tag, shares_K[self.number[tag]], dict(ranked)))
+        return words
 
 
-class SentenceTags(NamedTuple):
-    """Labels of the words of a sentence, with their probabilities."""
+class WordTag(NamedTuple):
+    """The label of a word, its probability, and the most probable labels, if requested."""
 
-    tags: list[str]
-    probabilities: list[float]
-    top_labels: list[dict[str, float]]
-    """The most probable labels of each word with their probabilities, if requested."""
+    tag: str
+    probability: float
+    top_labels: dict[str, float]
 
 
 class TaggedSpan(NamedTuple):
@@ -106,7 +105,7 @@ class TaggedText:
     """For each word, how much each word of the sentence adds to the log-probability of its label, if requested."""
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON. Explanations are included only if they were requested."""
+        """For JSON, without explanations that were not requested."""
         facts = {name: value for name, value in vars(self).items() if value is not None}
         made = {name: value if isinstance(value, str) else list(value) for name, value in facts.items()}
         return made | {"spans": [span._asdict() for span in self.spans]}
@@ -139,12 +138,8 @@ class Tagger:
     def tag(self, sentences: str | Sequence[Sentence], *, explain: bool = False) -> list[TaggedText]:
         """Label the words of one text or of many sentences; the order is kept. `explain` adds labels and influence."""
         divided = [self._divide(sentence) for sentence in ([sentences] if isinstance(sentences, str) else sentences)]
-        full = [tokens for _, tokens, _ in divided if tokens]
-        answers = iter(self.answers(full, TOP_LABELS if explain else 0))
-        return [
-            self._join(text, tokens, places, next(answers) if tokens else SentenceTags([], [], []), explain)
-            for text, tokens, places in divided
-        ]
+        answers = self.answers([tokens for _, tokens, _ in divided], TOP_LABELS if explain else 0)
+        return [self._join(*parts, answer, explain) for parts, answer in zip(divided, answers, strict=True)]
 
     def score(self, sentences: Sequence[TaggedSentence]) -> TagScores:
         """Score against the right labels. Labels that this run does not know count as mistakes."""
@@ -153,18 +148,16 @@ class Tagger:
             raise RunError(f"this run knows none of the labels, only {known}; are they in another column? (tag.column)")
         right = [rewrite(sentence.tags, self.scheme) for sentence in sentences]
         given = self.answers([sentence.tokens for sentence in sentences])
-        return score_tags(right, [one.tags for one in given], self.scheme, [one.probabilities for one in given])
+        tags = [[word.tag for word in one] for one in given]
+        return score_tags(right, tags, self.scheme, [[word.probability for word in one] for one in given])
 
     @torch.no_grad()
-    def answers(self, sentences: Sequence[Sequence[str]], top: int = 0) -> list[SentenceTags]:
-        """Label sentences, each a list of at least one word. Sentences of similar length share a batch.
-
-        `top`: how many of the most probable labels to add per word.
-        """
+    def answers(self, sentences: Sequence[Sequence[str]], top: int = 0) -> list[list[WordTag]]:
+        """Label words of sentences, with the `top` most probable labels. Sentences of similar length share a batch."""
         settings, labelling, crf = self.recipe.task, self.labelling, self.model.crf
         encoded = encode_words(sentences, self.tokenizer, settings)
         parts = [(row, part) for row, words in enumerate(encoded) for part in windows(len(words), settings.max_words)]
-        found: dict[int, SentenceTags] = {}
+        found: dict[int, list[WordTag]] = {}
         for places in in_batches([window.end - window.start for _, window in parts], settings.batch_words):
             chosen = [encoded[row][window.start : window.end] for row, window in (parts[place] for place in places)]
             batch = make_words(chosen, self.tokenizer.pad).to(self.model.output.weight.device)
@@ -173,24 +166,22 @@ class Tagger:
             shares_BTK = (crf.marginals(logits_BTL, batch.mask_BT).cpu() @ labelling.merge_LK).tolist()
             for place, words, path_T, shares_TK in zip(places, chosen, paths_BT, shares_BTK, strict=True):
                 found[place] = labelling.answer(path_T[: len(words)], shares_TK[: len(words)], top)
-        answers = [SentenceTags([], [], []) for _ in sentences]
+        answers: list[list[WordTag]] = [[] for _ in sentences]
         for place, (row, window) in enumerate(parts):
-            kept = slice(window.first - window.start, window.last - window.start)
-            answers[row].tags.extend(found[place].tags[kept])
-            answers[row].probabilities.extend(found[place].probabilities[kept])
-            answers[row].top_labels.extend(found[place].top_labels[kept])
+            answers[row] += found[place][window.first - window.start : window.last - window.start]
         return answers
 
     @torch.no_grad()
     def influence(self, tokens: Sequence[str], tags: Sequence[str]) -> Tensor:
         """How much the log-probability of the label of each word (row) falls if a word (column) is hidden [T, T]."""
         [encoded] = encode_words([tokens], self.tokenizer, self.recipe.task)
-        variants = [encoded, *([*encoded[:place], HIDDEN, *encoded[place + 1 :]] for place in range(len(encoded)))]
+        hidden = [SOS, UNK, EOS]
+        variants = [encoded, *([*encoded[:place], hidden, *encoded[place + 1 :]] for place in range(len(encoded)))]
         number_T1 = torch.tensor([[self.labelling.number[tag]] for tag in tags])
         loss_VT = torch.zeros(len(variants), len(encoded))
         for places in in_batches([len(encoded)] * len(variants), self.recipe.task.batch_words):
-            batch = make_words([variants[place] for place in places], self.tokenizer.pad)
-            batch = batch.to(self.model.output.weight.device)
+            chosen = [variants[place] for place in places]
+            batch = make_words(chosen, self.tokenizer.pad).to(self.model.output.weight.device)
             learnt_VTL = self.model.crf.marginals(self.model(batch), batch.mask_BT).cpu()
             given_VT = (learnt_VTL @ self.labelling.merge_LK).gather(2, number_T1.expand(len(places), -1, -1))[:, :, 0]
             loss_VT[places] = -given_VT.clamp_min(torch.finfo(torch.float64).tiny).log().float()
@@ -206,9 +197,9 @@ class Tagger:
         return " ".join(sentence), tuple(sentence), places
 
     def _join(
-        self, text: str, tokens: tuple[str, ...], places: list[tuple[int, int]], answer: SentenceTags, explain: bool
+        self, text: str, tokens: tuple[str, ...], places: list[tuple[int, int]], answer: list[WordTag], explain: bool
     ) -> TaggedText:
-        tags, probabilities, top = answer
+        tags, probabilities = tuple(word.tag for word in answer), tuple(word.probability for word in answer)
         spans = []
         for kind, first, last in find_spans(tags) if self.scheme != "plain" else ():
             start, end = places[first][0], places[last - 1][1]
@@ -216,8 +207,8 @@ class Tagger:
         influence = None
         if explain and 0 < len(tokens) <= min(LONGEST_EXPLAINED, self.recipe.task.max_words):
             influence = tuple(tuple(row) for row in self.influence(tokens, tags).tolist())
-        top_labels = tuple(top) if explain else None
-        return TaggedText(text, tokens, tuple(tags), tuple(probabilities), tuple(spans), top_labels, influence)
+        top_labels = tuple(word.top_labels for word in answer) if explain else None
+        return TaggedText(text, tokens, tags, probabilities, tuple(spans), top_labels, influence)
 
 
 def load(run: str | Path, *others: str | Path) -> Tagger:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -38,17 +38,6 @@ from regard.training.loss import Loss
 from regard.training.plan import PlannedSetting, choose_batch, choose_learning_rate, choose_length, leave_given
 from regard.training.trainer import Validation
 
-SPECIAL_TOKENS = 5
-"""Those of every vocabulary, and the space."""
-MOST_CHARACTERS = 8000
-LARGEST_TABLE = 1 << 17
-STEPS_BETWEEN_VALIDATIONS = 40
-"""At least."""
-EPOCHS = 10
-"""At most; more gain little."""
-LEAST_STEPS = 600
-"""With little data."""
-
 
 class TagTrainUnit(StreamTrainUnit):
     """Batches of sentences, their loss, and validation."""
@@ -60,11 +49,9 @@ class TagTrainUnit(StreamTrainUnit):
         self.cost = count_cost(model)
 
     def batch(self, position: int) -> TagBatch:
-        """The sentences at this position of the stream."""
         return self._join(self.stream.at(position))
 
     def largest(self) -> TagBatch:
-        """The largest batch of the first epoch, padding included."""
         return self._join(self.largest_of(lambda index: len(index) * int(self.lengths[0][index].max())))
 
     def loss(self, model: TaggerModel, batch: TagBatch) -> Loss:
@@ -79,7 +66,6 @@ class TagTrainUnit(StreamTrainUnit):
         return Loss(smoothed, plain, batch.target_tokens)
 
     def flops(self, batch: TagBatch) -> float:
-        """Operations of one step on this batch."""
         rows, words = batch.mask_BT.shape
         pieces = int(batch.mask_BTS.sum())
         return self.cost.training(piece=pieces, word=int(batch.mask_BT.sum()), pair=rows * words**2)
@@ -89,7 +75,8 @@ class TagTrainUnit(StreamTrainUnit):
         mine = [self.data.valid[place] for place in self.group.share(range(len(self.data.valid)))]
         tagger = Tagger(model, self.data.tokenizer, self.data.labels, self.recipe)
         given = self.group.join(tagger.answers([one.tokens for one in mine]))
-        found = score_tags([one.tags for one in self.data.valid], [one.tags for one in given], tagger.scheme)
+        tags = [[word.tag for word in one] for one in given]
+        found = score_tags([one.tags for one in self.data.valid], tags, tagger.scheme)
         loss = self._valid_loss(model, mine, learnt_scheme(tagger.scheme))
         scores = {"accuracy": found.accuracy, "f1": found.f1, "loss": loss}
         if found.span_f1 is not None:
@@ -131,7 +118,6 @@ class TagTraining(Training[TrainingSentences, PreparedSentences]):
         return TrainingSentences(recipe.data, recipe.task, recipe.train.seed)
 
     def plan(self, examples: TrainingSentences, machine: Machine, given: Tables, where: str) -> list[PlannedSetting]:
-        """By the number of sentences, their words and labels."""
         return make_tag_plan(examples.facts, given)
 
     def sizes(self, recipe: Recipe, examples: TrainingSentences) -> dict[str, int]:
@@ -197,38 +183,34 @@ class TagTraining(Training[TrainingSentences, PreparedSentences]):
 
 def make_tag_plan(data: SentenceFacts, given: Tables) -> list[PlannedSetting]:
     """Choose the settings that `given` leaves open."""
-    arch = given.get("model", {}).get("arch", "bigru-crf")
-    choices = [*_vocabulary(data), *_model(data, arch)]
-    spans = data.scheme != "plain"
-    reason = "of spans" if spans else "the share of words with the right label"
-    choices.append(PlannedSetting("train.metric", "f1" if spans else "accuracy", reason))
+    arch, small = given.get("model", {}).get("arch", "bigru-crf"), data.total < 50_000
+    characters = min(max(data.characters, 4) + 5, 8000)  # and EOS, UNK, SOS, PAD and the space
+    table = 1 << min(max(math.ceil(math.log2(data.distinct)), 8), 17)
+    choices = []
+    if data.scheme == "BIOES":
+        choices.append(PlannedSetting("tag.scheme", "BIOES", "the scheme of the training data"))
+    choices += [
+        PlannedSetting("tokenizer.kind", "character", "the label of an unknown word depends mostly on its spelling"),
+        PlannedSetting("tokenizer.vocab_size", characters, "all characters that occur at least three times"),
+        PlannedSetting("model.arch", arch, "reads words in both directions; a CRF scores sequences of labels"),
+        PlannedSetting("model.word_hash_rows", table, f"{data.distinct:,} different words, each hashed to two rows"),
+    ]
+    if arch == "bigru-crf":
+        choices.append(PlannedSetting("model.width", 64 if small else 128, f"{data.total:,.0f} words"))
+    choices.append(PlannedSetting("model.embedding_width", 50 if small else 100, f"{data.total:,.0f} words"))
+    if data.scheme == "plain":
+        choices.append(PlannedSetting("train.metric", "accuracy", "the share of words with the right label"))
+    else:
+        choices.append(PlannedSetting("train.metric", "f1", "of spans"))
     choices += choose_learning_rate(3e-3, 100, 0.4, muon=arch == "transformer-crf")
     sentences, length = 32 if data.sentences >= 2_000 else 12, data.words + 1  # few, for enough steps per epoch
     batch, epoch = choose_batch(
         given, sentences * length, least=128, examples=data.sentences, length=length, unit="sentences", filled=0.95
     )
-    every = min(max(epoch, STEPS_BETWEEN_VALIDATIONS), 1000)
-    most = max(EPOCHS * epoch, LEAST_STEPS)
+    every = min(max(epoch, 40), 1000)
+    most = max(10 * epoch, 600)  # more epochs gain little; with little data, an epoch has few steps
     choices += [batch, *choose_length(epoch, validate_every=every, patience=4, max_steps=most)]
     return leave_given(choices, given)
-
-
-def _vocabulary(data: SentenceFacts) -> Iterator[PlannedSetting]:
-    if data.scheme == "BIOES":
-        yield PlannedSetting("tag.scheme", "BIOES", "the scheme of the training data")
-    size = min(max(data.characters, 4) + SPECIAL_TOKENS, MOST_CHARACTERS)
-    yield PlannedSetting("tokenizer.kind", "character", "the label of an unknown word depends mostly on its spelling")
-    yield PlannedSetting("tokenizer.vocab_size", size, "all characters that occur at least three times")
-
-
-def _model(data: SentenceFacts, arch: str) -> Iterator[PlannedSetting]:
-    yield PlannedSetting("model.arch", arch, "reads words in both directions; a CRF scores sequences of labels")
-    table = min(1 << max(math.ceil(math.log2(data.distinct)), 8), LARGEST_TABLE)
-    yield PlannedSetting("model.word_hash_rows", table, f"{data.distinct:,} different words, each hashed to two rows")
-    small = data.total < 50_000
-    if arch == "bigru-crf":
-        yield PlannedSetting("model.width", 64 if small else 128, f"{data.total:,.0f} words")
-    yield PlannedSetting("model.embedding_width", 50 if small else 100, f"{data.total:,.0f} words")
 
 
 TRAINING = TagTraining()

@@ -16,8 +16,6 @@ from regard.text.words import ABBREVIATIONS, Word, words
 
 CLITICS = ("n't", "'s", "'ll", "'re", "'ve", "'d", "'m")
 """English words that are written without a space after the word before."""
-MOST_CLITICS = 3
-"""Number of clitics at the end of one word."""
 _SHORT = (
     f"{ABBREVIATIONS} Inc Corp Co Cos Ltd Bros Messrs Sen Rep Reps Pres Maj Cpl Ft Ave Blvd Rd Dept Univ Assn approx "
     "Jan Feb Apr Aug Sept Oct Nov Dec Calif Mass Conn Ariz Fla Mich Ill Colo Ky Pa Md Okla Tenn Va Wash Ont"
@@ -101,7 +99,7 @@ def _clitic_starts(match: re.Match[str], clitics: tuple[str, ...]) -> list[int]:
     rest = match.group().lower().replace("’", "'") if clitics else ""
     if len(rest) != end - match.start():  # a few letters are longer in lower case
         return starts
-    for _ in range(MOST_CLITICS):
+    for _ in range(3):  # more clitics than three do not follow one word
         ending = next((clitic for clitic in clitics if rest.endswith(clitic) and rest != clitic), "")
         if not ending:
             break
