@@ -16,7 +16,7 @@ from regard.server.runs import NotServed, ServedRun
 from regard.server.settings import ServerSettings
 from regard.tasks import part
 from regard.tasks.api import ConversationRequest, InspectRequest, TaskRequest
-from regard.tasks.translate.serving import TranslationHandler
+from regard.tasks.translate.api import TranslationHandler
 from regard.tasks.translate.translation import Alignment, Translation
 
 

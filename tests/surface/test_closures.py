@@ -22,7 +22,7 @@ TRANSLATE_BY_CTRANSLATE2 = (
     "regard.tasks.translate.engine",
 )
 """What `regard translate` imports, some of it inside functions, when CTranslate2 translates with a converted model."""
-MOST_MODULES = 37
+MOST_MODULES = 36
 """Of ours. Lower it when it falls."""
 
 

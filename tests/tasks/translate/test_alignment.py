@@ -145,6 +145,17 @@ def test_a_trace_knows_the_search_and_the_text_as_typed():
     assert made.trace("The animal").tree is None
 
 
+def test_a_list_of_texts_has_a_list_of_traces():
+    made = translator()
+    first, second = made.trace(TEXTS[:2], TARGETS[:2])
+    assert second.target.text == TARGETS[1]
+    assert torch.equal(first.next, made.trace(TEXTS[0], TARGETS[0]).next)
+    assert [trace.source.text for trace in made.trace(["a", "b"])] == ["a", "b"]
+    for texts, targets in ((["a", "b"], ["c"]), (["a", "b"], "cd"), ("a", ["b"])):
+        with pytest.raises(SettingsError, match="targets"):
+            made.trace(texts, targets)
+
+
 def test_an_unknown_word_keeps_its_place():
     side = text_side(TOKENIZERS["word"], "Xyzzy is here")
     assert side.tokens[0] == "<unk>"

@@ -329,7 +329,7 @@ def test_on_a_terminal_the_words_amiss_stand_out(evaluate, monkeypatch):
     assert code == 0
     assert "good.it against bad.it  60 sentences" in text
     assert "largest differences by chrF" in text
-    assert "Intervals hold 95 % of 1,000 resamples, seed 12345." in text
+    assert "Intervals contain 95 % of 1,000 resamples, seed 12345." in text
     [line] = [line for _, line in most_telling(evaluation(PAIRS, system("", GOOD), system("", BAD))["lines"], 1)]
     assert line["reference"] in text
     code, out, _ = evaluate("bad.it", "--examples", "60")

@@ -11,8 +11,7 @@ from regard.config.recipe import make_recipe
 from regard.data.builtin import read_phrases
 from regard.errors import CorpusError, SettingsError
 from regard.tasks.translate.output import TranslationFile, chunks, chunks_as_they_come
-from regard.tasks.translate.pieces import in_pieces
-from regard.tasks.translate.translation import Translation
+from regard.tasks.translate.translation import Translation, in_pieces
 from regard.text.tokenizer import train_tokenizer
 
 

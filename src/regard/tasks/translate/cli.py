@@ -43,15 +43,13 @@ if TYPE_CHECKING:
 Translate = Callable[[list[str]], list["Translation"]]
 
 
-# Documents: HTML, Markdown, subtitles and other files that are more than lines
-
-
-LINES_ONLY = ("json", "scores", "align", "search_tree", "resume", "prefix")
-"""Options for lines of text."""
+MANY_LINES = 500
+"""From this number of lines on, starting worker processes pays."""
 LINES = "txt"
 """The format whose lines are translated one by one."""
-SHOWN = 5
-"""Lost parts that are named."""
+
+
+# Documents: HTML, Markdown, subtitles and other files that are more than lines
 
 
 def document_format(options: argparse.Namespace) -> str | None:
@@ -64,7 +62,7 @@ def document_format(options: argparse.Namespace) -> str | None:
 def read_document(options: argparse.Namespace, kind: str, run: Run) -> Document:
     """The document to translate; sets `options.align` if its markup must follow the words."""
     is_whole = f"is for lines of text; {options.file} is translated as a whole ({kind})"
-    for name in LINES_ONLY:
+    for name in ("json", "scores", "align", "search_tree", "resume", "prefix"):
         if getattr(options, name):
             raise SettingsError(f"{_flag(name)} {is_whole}; --format {LINES} translates it line by line")
     if options.nbest > 1:
@@ -82,13 +80,12 @@ def read_document(options: argparse.Namespace, kind: str, run: Run) -> Document:
 
 
 def translate_into(options: argparse.Namespace, document: Document, translate: Translate) -> int:
-    """Translate a document into --out, or to standard output."""
     with progress("sentences", lambda: len(set(document.texts))) as advance:
         content, lost = translate_document(document, translate, advance)
     assert isinstance(content, bytes)
     if lost:
-        named = ", ".join(dict.fromkeys(lost[:SHOWN])) + (", ..." if len(lost) > SHOWN else "")
-        print(f"check {options.file}: the model left out {named}", file=sys.stderr)
+        named = ", ".join(dict.fromkeys(lost[:5])) + (", ..." if len(lost) > 5 else "")
+        log(f"check {options.file}: the model left out {named}")
     if options.out and is_stream(Path(options.out)):
         Path(options.out).write_bytes(content)
     elif options.out:
@@ -99,19 +96,10 @@ def translate_into(options: argparse.Namespace, document: Document, translate: T
     return 0
 
 
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
 # `regard translate`
 
 
-MANY_LINES = 500
-"""From this number of lines on, starting worker processes pays."""
-
-
 def configure(parser: Parser) -> None:
-    """Add the options."""
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument(
         "file", metavar="FILE|-|TEXT", nargs="?", default="-",
@@ -149,16 +137,15 @@ def configure(parser: Parser) -> None:
 
 @interruptible()
 def run(options: argparse.Namespace) -> int:
-    """Translate."""
     opened = Run.open(options.run).require("translate")  # a wrong run is reported before anything is read
     options.text = given_text(options.file)
     search = search_settings(options, opened.recipe.search)
-    check(options, opened, search)
+    settings = replace(opened.recipe.search, **search)
+    check(options, search, settings)
     if kind := document_format(options):
         document = read_document(options, kind, opened)
         translate, _ = open_translator(options, opened, search)
         return translate_into(options, document, translate)
-    settings = replace(opened.recipe.search, **search)
     lines = _lines(options, opened, settings)
     first = first_of(lines)  # a missing file is reported before the model is loaded
     if not first:
@@ -188,22 +175,20 @@ def _lines(options: argparse.Namespace, opened: Run, settings: SearchSettings) -
     if settings.long_lines == "split":
         yield from lines
         return
-    from regard.tasks.translate.pieces import TOO_LONG, refuse_long
+    from regard.tasks.translate.translation import refuse_long
 
     is_file, tokenizer = options.text is None and options.file != "-", opened.tokenizers[0]
     for number, line in enumerate(lines, 1):
         where = f"{options.file}:{number}" if is_file else f"line {number:,}"
-        refuse_long(line, tokenizer, settings.max_source_tokens, where, TOO_LONG)
+        refuse_long(line, tokenizer, settings.max_source_tokens, where)
         yield line
-
-
-_FILE_NAME = re.compile(r"\S*[^\s.]\.\w*[a-z]\w*", re.ASCII | re.IGNORECASE)
-"""One word that ends in a dot and a suffix, as in "news.en": a file name, even if there is no such file."""
 
 
 def given_text(given: str) -> str | None:
     """The argument if it is the text itself; None if it is "-" or names a file, existing or not."""
-    if given == "-" or os.path.exists(given) or _FILE_NAME.fullmatch(given):
+    # One word that ends in a dot and a suffix, as in "news.en", is a file name, even if there is no such file.
+    named = re.fullmatch(r"\S*[^\s.]\.\w*[a-z]\w*", given, re.ASCII | re.IGNORECASE)
+    if given == "-" or os.path.exists(given) or named:
         return None
     if not re.search(r"\s", given) and os.sep in given and os.path.isdir(os.path.dirname(given)):
         return None
@@ -212,9 +197,8 @@ def given_text(given: str) -> str | None:
     return given
 
 
-def check(options: argparse.Namespace, opened: Run, search: dict[str, Any]) -> None:
-    """Refuse options that do not go together."""
-    settings = replace(opened.recipe.search, **search)
+def check(options: argparse.Namespace, search: dict[str, Any], settings: SearchSettings) -> None:
+    """Refuse options that do not go together. `search` are those of `settings` that the user gave."""
     if options.nbest < 1:
         raise SettingsError("--nbest must be at least 1")
     if options.nbest > settings.beam_size and not settings.sample:
@@ -248,8 +232,8 @@ def open_translator(options: argparse.Namespace, opened: Run, search: dict[str, 
     if fast:
         translate = partial(fast.translate, nbest=options.nbest, details=options.json, **search)
         return translate, f"ctranslate2 {quantization}"
-    asked_for = {name: getattr(options, name) for name in ("nbest", "prefix", "align")} | search
-    asked_for["tree"] = options.search_tree
+    asked_for = {name: getattr(options, name) for name in ("nbest", "prefix", "align")}
+    asked_for |= search | {"tree": options.search_tree}
     hint = " --workers 1 needs less"
     if options.out and not document_format(options) and not is_stream(Path(options.out)):
         hint += ", and --resume continues"
@@ -257,8 +241,11 @@ def open_translator(options: argparse.Namespace, opened: Run, search: dict[str, 
 
 
 def log(message: str) -> None:
-    """Print a message on standard error."""
     print(message, file=sys.stderr)
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def by_torch(runs: list[str], processes: int, asked_for: dict[str, Any], hint: str = "") -> Translate:
@@ -282,21 +269,20 @@ def by_torch(runs: list[str], processes: int, asked_for: dict[str, Any], hint: s
     return translate
 
 
-_SHAPING = ("nbest", "prefix", "scores", "align", "json", "search_tree")
-"""Options that change the content of an output file, apart from runs, engine and search."""
-
-
 def into_file(options: argparse.Namespace, lines: Iterable[str], translate: Translate, how: dict[str, Any]) -> int:
-    """Translate into --out, from where an earlier attempt stopped.
-
-    `how` must be the same in order to continue: the engine and the search settings.
-    """
+    """Translate into --out, from where an earlier attempt stopped. `how` names the engine and the search settings."""
     file: str = options.file
-    job = {
+    shaping = ("nbest", "prefix", "scores", "align", "json", "search_tree")
+    runs = [Run.open(folder) for folder in (options.run, *options.ensemble)]
+    weights = [run.require_weights().stat() for run in runs]  # they change when a run is trained further
+    job = {  # it must be the same in order to continue
         # For a pipe, the lines are compared (`TranslationFile.rest_of_pipe`).
         "file": [os.path.realpath(file), file_sha256(Path(file))] if os.path.isfile(file) else [file],
-        "runs": [_identify(Run.open(folder)) for folder in (options.run, *options.ensemble)],
-        "options": {name: getattr(options, name) for name in _SHAPING},
+        "runs": [
+            [str(run.folder.resolve()), status.st_size, status.st_mtime_ns]
+            for run, status in zip(runs, weights, strict=True)
+        ],
+        "options": {name: getattr(options, name) for name in shaping},
         **how,
     }
     lines_there = (lambda: sum(1 for _ in read_lines(file))) if os.path.isfile(file) else None
@@ -312,16 +298,10 @@ def into_file(options: argparse.Namespace, lines: Iterable[str], translate: Tran
                     output.remember(chunk)
                 advance(len(chunk))
         except KeyboardInterrupt:
-            print(f"\n{output.part} keeps what is done; continue with the same command and --resume", file=sys.stderr)
+            log(f"\n{output.part} keeps what is done; continue with the same command and --resume")
             raise
         output.finish()
     return 0
-
-
-def _identify(run: Run) -> list[str | int]:
-    """A run by its path and by what changes when it is trained further."""
-    status = run.require_weights().stat()
-    return [str(run.folder.resolve()), status.st_size, status.st_mtime_ns]
 
 
 def show(answer: Translation, options: argparse.Namespace, number: int = 0) -> str:
@@ -341,7 +321,6 @@ def show(answer: Translation, options: argparse.Namespace, number: int = 0) -> s
 
 
 def configure_score(parser: Parser) -> None:
-    """Add the options."""
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument("--source", required=True, metavar="FILE", help="source sentences, or one file with both sides")
     parser.add_argument("--target", default="", metavar="FILE", help="the translations to score, line by line")
@@ -350,7 +329,6 @@ def configure_score(parser: Parser) -> None:
 
 
 def run_score(options: argparse.Namespace) -> int:
-    """Score."""
     recipe = Run.open(options.run).require("translate").recipe
     search, data = search_settings(options, recipe.search), recipe.data
     pairs = iter(read_corpus(Corpus(options.source, options.target), data.source_language, data.target_language))
@@ -397,4 +375,4 @@ COMMANDS: dict[str, Command | str] = {
     "heads": "regard.tasks.translate.inspect.cli",
     "prune": "regard.tasks.translate.inspect.cli",
 }
-"""Commands of this task; a name of a module: it has the command, and is imported only for it."""
+"""Commands of this task. A string is the name of the module with the command, which is imported only for it."""

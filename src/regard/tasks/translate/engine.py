@@ -1,9 +1,9 @@
 """Translation with CTranslate2. Torch is imported only to convert a run.
 
 `Engine` runs a converted model on token ids, `FastTranslator` translates text as `Translator` does, `open_fast` decides
-between the two. Hypotheses are scored as by our own search: the sum of log-probabilities divided by length ** penalty,
-with the end token counted. CTranslate2 stops when enough hypotheses are finished; for `stop = "exact"`, no number is
-enough.
+between the two translators. Hypotheses are scored as by our own search: the sum of log-probabilities divided by
+length ** penalty, with the end token counted. CTranslate2 stops when a given number of hypotheses is finished; for
+`stop = "exact"`, this number is larger than any search can reach.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -24,16 +25,20 @@ from regard.export.ctranslate2 import LONGEST, import_ctranslate2, obstacle
 from regard.export.ctranslate2 import Quantization as Quantization
 from regard.run import Run
 from regard.system import usable_cores
-from regard.tasks.translate.pieces import in_pieces
-from regard.tasks.translate.translation import Scripts, Translation, make_translation, retry_failed, target_scripts
+from regard.tasks.translate.translation import (
+    Scripts,
+    Translation,
+    in_pieces,
+    make_translation,
+    search_with_retries,
+    target_scripts,
+)
 from regard.text.tokenizer import EOS, SOS, Tokenizer
 
 if TYPE_CHECKING:
     from ctranslate2 import TranslationResult
 
 Log = Callable[[str], None]
-TokenLogProbs = dict[tuple[int, tuple[int, ...]], tuple[float, ...]]
-"""Log-probabilities of tokens, by sentence index and tokens."""
 BATCH = 32
 """Sentences per batch: one-thread workers are not faster with more."""
 EngineName = Literal["auto", "torch", "ctranslate2"]
@@ -51,8 +56,9 @@ class EngineHypothesis(NamedTuple):
 
     tokens: tuple[int, ...]
     score: float
-    """Sum of log-probabilities, including the end token, divided by length ** penalty."""
     ended: bool
+    log_probs: tuple[float, ...] = ()
+    """Of the tokens and, if it ended, of the end token; empty unless requested."""
 
 
 class Engine:
@@ -128,7 +134,7 @@ class Engine:
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
         """Log-probability of each token of the given targets and, last, of the end token."""
-        pairs = [self._spell(sources, self.source), self._spell(targets, self.target)]
+        pairs = _spell(sources, self.source), _spell(targets, self.target)
         return [result.log_probs for result in self._translator.score_batch(*pairs, max_batch_size=BATCH)]
 
     def _run(
@@ -142,7 +148,7 @@ class Engine:
         limits = [max(longest[place] for place in batch) for batch in batches]
         pending = [
             self._translator.translate_batch(
-                self._spell([sources[place] for place in batch], self.source),
+                _spell([sources[place] for place in batch], self.source),
                 # CTranslate2 refuses a minimum length above the limit.
                 **{**search, "min_decoding_length": min(search["min_decoding_length"], limit)},
                 num_hypotheses=search["beam_size"],  # all finished ones: they show how far the search went
@@ -159,17 +165,17 @@ class Engine:
         for batch, results in zip(batches, pending, strict=True):
             yield batch, [result.result() for result in results]
 
-    def _spell(self, sentences: Sequence[Sequence[int]], tokenizer: Tokenizer) -> list[list[str]]:
-        return [[tokenizer.tokens[id] for id in ids] for ids in sentences]
-
     def _read(self, result: TranslationResult, hypotheses: int) -> list[EngineHypothesis]:
-        """The best hypotheses, as ids."""
         found = []
         for tokens, score in zip(result.hypotheses[:hypotheses], result.scores[:hypotheses], strict=True):
             ids = tuple(self._ids[token] for token in tokens)
             ended = ids[-1:] == (EOS,)
             found.append(EngineHypothesis(ids[:-1] if ended else ids, score, ended))
         return found
+
+
+def _spell(sentences: Sequence[Sequence[int]], tokenizer: Tokenizer) -> list[list[str]]:
+    return [[tokenizer.tokens[id] for id in ids] for ids in sentences]
 
 
 def open_engine(run: Run, quantization: Quantization = "int8", *, workers: int = 0) -> Engine:
@@ -231,19 +237,13 @@ class FastTranslator:
         self, texts: Sequence[str], *, nbest: int = 1, details: bool = False, **search: Any
     ) -> list[Translation]:
         """Translate texts; results keep the order. Keywords override `search` settings, e.g. beam_size=1."""
-        settings = replace(self.search, **search)
+        settings, once = replace(self.search, **search), partial(self._search, nbest=nbest, details=details)
+        return in_pieces(
+            texts, self.engine.source, settings, lambda pieces: search_with_retries(pieces, settings, once)
+        )
 
-        def translate(parts: list[str]) -> list[Translation]:
-            return retry_failed(
-                self._search(parts, settings, nbest, details),
-                settings,
-                lambda indices, safer: self._search([parts[i] for i in indices], safer, nbest, details),
-            )
-
-        return in_pieces(texts, self.engine.source, settings, translate)
-
-    def _search(self, texts: Sequence[str], settings: SearchSettings, nbest: int, details: bool) -> list[Translation]:
-        encoded = self.engine.source.encode_many(list(texts))
+    def _search(self, texts: list[str], settings: SearchSettings, nbest: int, details: bool) -> list[Translation]:
+        encoded = self.engine.source.encode_many(texts)
         results = [Translation(text, "") for text in texts]
         places = [place for place, ids in enumerate(encoded) if ids]
         sources = [encoded[place] for place in places]
@@ -257,41 +257,36 @@ class FastTranslator:
             no_repeat_ngram_size=settings.no_repeat_ngram_size,
             min_length=settings.min_length,
         )
-        # CTranslate2 renormalizes the probabilities after it has removed forbidden tokens: scores are made again.
-        constrained = settings.no_repeat_ngram_size > 0 or settings.min_length > 0
-        log_probs = self._log_probs(sources, found := list(found)) if details or constrained else {}
-        if constrained:
-            found = [(number, _rescore(number, some, log_probs, settings.length_penalty)) for number, some in found]
+        if details or settings.no_repeat_ngram_size or settings.min_length:
+            found = self._scored(sources, list(found), settings, details)
         for number, hypotheses in found:  # while the workers continue with the others
-            place, made = places[number], list[Translation]()
-            for tokens, score, ended in hypotheses:
-                shown = log_probs.get((number, tokens), ()) if details else ()
-                given = texts[place], self.engine.target, self.scripts
-                made.append(make_translation(*given, tokens, score, shown, finished=ended))
-            results[place] = replace(made[0], alternatives=tuple(made[1:]))
+            given = texts[places[number]], self.engine.target, self.scripts
+            first, *rest = [make_translation(*given, one) for one in hypotheses]
+            results[places[number]] = replace(first, alternatives=tuple(rest))
         return results
 
-    def _log_probs(
-        self, sources: Sequence[list[int]], found: Sequence[tuple[int, list[EngineHypothesis]]]
-    ) -> TokenLogProbs:
-        """Log-probabilities of each hypothesis, with its end token if it has one, by sentence index and tokens."""
-        asked = [(number, one) for number, hypotheses in found for one in hypotheses]
-        scores = self.engine.score([sources[number] for number, _ in asked], [one.tokens for _, one in asked])
-        return {
-            (number, one.tokens): tuple(values if one.ended else values[:-1])
-            for (number, one), values in zip(asked, scores, strict=True)
-        }
+    def _scored(
+        self,
+        sources: Sequence[list[int]],
+        found: Sequence[tuple[int, list[EngineHypothesis]]],
+        settings: SearchSettings,
+        details: bool,
+    ) -> Iterator[tuple[int, list[EngineHypothesis]]]:
+        """The hypotheses with log-probabilities (for `details`) and, after a constrained search, new scores.
 
-
-def _rescore(
-    number: int, hypotheses: Sequence[EngineHypothesis], log_probs: TokenLogProbs, penalty: float
-) -> list[EngineHypothesis]:
-    """Hypotheses with the scores of the unconstrained model, best first."""
-    rescored = []
-    for one in hypotheses:
-        values = log_probs[number, one.tokens]
-        rescored.append(one._replace(score=sum(values) / len(values) ** penalty))
-    return sorted(rescored, key=lambda one: -one.score)
+        CTranslate2 renormalizes the probabilities after it has removed forbidden tokens. The new scores are those of
+        the unconstrained model.
+        """
+        is_constrained = settings.no_repeat_ngram_size > 0 or settings.min_length > 0
+        asked = [(sources[number], one.tokens) for number, hypotheses in found for one in hypotheses]
+        scores = iter(self.engine.score([ids for ids, _ in asked], [tokens for _, tokens in asked]))
+        for number, hypotheses in found:
+            scored = []
+            for one in hypotheses:
+                values = tuple(next(scores)[: len(one.tokens) + one.ended])
+                score = sum(values) / len(values) ** settings.length_penalty if is_constrained else one.score
+                scored.append(one._replace(score=score, log_probs=values if details else ()))
+            yield number, sorted(scored, key=lambda one: -one.score) if is_constrained else scored
 
 
 def open_fast(
@@ -337,28 +332,18 @@ def choose_engine(wanted: EngineName, run: Run, search: SearchSettings, asked: S
     torch_is_better = search.no_repeat_ngram_size or search.min_length or search.stop == "exact"
     if wanted == "torch" or (wanted == "auto" and torch_is_better):
         return "torch"
-    reason = why_not(run, search, asked)
-    if not reason:
-        return "ctranslate2"
-    if wanted == "ctranslate2":
+    # A setting that is in none of the three lists above must have its default value, so new settings select torch.
+    others = [setting for setting in fields(search) if setting.name not in SUPPORTED | OUTSIDE | DEPENDENT]
+    changed = [f"search.{setting.name}" for setting in others if getattr(search, setting.name) != setting.default]
+    if unsupported := [*changed, *asked]:
+        reason = f"CTranslate2 does not support {unsupported[0]}"
+    else:
+        reason = obstacle(run.recipe)
+    if not reason and not importlib.util.find_spec("ctranslate2"):
+        reason = 'it is not installed; pip install "regard[ctranslate2]"'
+    if reason and wanted == "ctranslate2":
         raise SettingsError(f"--engine ctranslate2: {reason}; use --engine torch")
-    return "torch"
-
-
-def why_not(run: Run, search: SearchSettings, asked: Sequence[str] = ()) -> str:
-    """Why CTranslate2 cannot be used; empty if it can.
-
-    A setting that is in none of the three lists above must have its default value, so new settings select torch.
-    """
-    for setting in fields(search):
-        name = setting.name
-        if name not in SUPPORTED | OUTSIDE | DEPENDENT and getattr(search, name) != setting.default:
-            return f"CTranslate2 does not support search.{name}"
-    if asked:
-        return f"CTranslate2 does not support {asked[0]}"
-    if reason := obstacle(run.recipe):
-        return reason
-    return "" if importlib.util.find_spec("ctranslate2") else 'it is not installed; pip install "regard[ctranslate2]"'
+    return "torch" if reason else "ctranslate2"
 
 
 def quantization_loss(run: Run, folder: Path, quantization: Quantization, pairs: Sequence[Pair]) -> str:

@@ -41,14 +41,11 @@ if TYPE_CHECKING:
 
 
 Json = dict[str, Any]
-TOGETHER = 500
-"""Sentences translated at once."""
 UNMATCHED = "yellow"
 """Style of words that the reference does not have."""
 
 
 def configure(parser: Parser) -> None:
-    """Add the options."""
     parser.add_argument("run", metavar="RUN", help="the run folder, or a file of translations made elsewhere")
     parser.add_argument("--source", required=True, metavar="FILE", help="source sentences, or one file with both sides")
     parser.add_argument("--target", default="", metavar="FILE", help="reference translations, line by line")
@@ -69,8 +66,7 @@ def configure(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Score."""
-    # A file holds translations; anything else must be a run.
+    # A file contains translations; anything else must be a run.
     opened = [
         Path(name) if Path(name).is_file() else Run.open(name).require("translate")
         for name in (options.run, options.compare_with)
@@ -81,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
     languages, notes = _languages(opened)
     pairs = list(read_corpus(Corpus(options.source, options.target), *languages))
     if not pairs:
-        raise CorpusError(options.source, "holds no sentence pairs")
+        raise CorpusError(options.source, "contains no sentence pairs")
     texts = {one: list(read_lines(one)) for one in opened if isinstance(one, Path)}
     for path, lines in texts.items():  # reported before a model is loaded
         if len(lines) != len(pairs):
@@ -121,7 +117,7 @@ def check(options: argparse.Namespace, opened: Sequence[Run | Path], search: Jso
     if options.ensemble and not isinstance(opened[0], Run):
         raise SettingsError(f"--ensemble: {options.run} is a file of translations; an ensemble needs runs")
     if search and not any(isinstance(one, Run) for one in opened):
-        raise SettingsError("search settings are for runs; a file holds translations already")
+        raise SettingsError("search settings are for runs; a file of translations is scored as it is")
     other = options.compare_with
     if other and not options.ensemble and Path(options.run).resolve() == Path(other).resolve():
         raise SettingsError(f"--compare-with {other}: the same as {options.run}; give another to compare with")
@@ -166,16 +162,15 @@ def _translated(
     from regard.tasks.translate.translation import texts_of
 
     wanted = replace(run.recipe.search, **search)
-    fast = open_fast(engine, run, wanted, ["--ensemble"] if ensemble else [], log=log)
-    if fast:
+    made_by = "PyTorch, float32"
+    if fast := open_fast(engine, run, wanted, ["--ensemble"] if ensemble else [], log=log):
         made_by = "CTranslate2, int8"
         translate: Translate = partial(fast.translate, **search)
     else:
-        made_by = "PyTorch, float32"
         translate = by_torch([str(run.folder), *ensemble], usable_cores() if len(pairs) >= MANY_LINES else 1, search)
     answers: list[Translation] = []
     with progress("sentences", len(pairs), doing=name) as advance:
-        for part in chunks((pair.source for pair in pairs), TOGETHER):
+        for part in chunks((pair.source for pair in pairs), 500):
             answers += translate(part)
             advance(len(part))
     made = {"arch": run.recipe.model.arch, "ensemble": ensemble, "engine": made_by, "search": asdict(wanted)}
@@ -207,7 +202,7 @@ def show(found: Json, examples: int) -> None:
         return
     drawn = found["bootstrap"]
     signatures = [f"{label:<6}{found['signatures'][name]}" for name, label in labels.items()]
-    resamples = f"Intervals hold 95 % of {drawn['samples']:,} resamples, seed {drawn['seed']}."
+    resamples = f"Intervals contain 95 % of {drawn['samples']:,} resamples, seed {drawn['seed']}."
     show_note("\n".join(["", *signatures, resamples, ""]))
 
 
@@ -235,7 +230,6 @@ def _between(ends: Sequence[float] | None, sign: str = "") -> str:
 
 
 def _show_lengths(systems: Sequence[Json], labels: Mapping[str, str]) -> None:
-    """Scores by the length of the sentences."""
     several = len(systems) > 1
     scores = [f"{label} {one['name']}" if several else label for label in labels.values() for one in systems]
     rows = []
@@ -248,7 +242,6 @@ def _show_lengths(systems: Sequence[Json], labels: Mapping[str, str]) -> None:
 
 
 def _show_sentences(systems: Sequence[Json], chosen: Sequence[tuple[int, Json]]) -> None:
-    """Source, reference and translations; on a terminal, words that the reference does not have stand out."""
     if not chosen:
         return
     print()
@@ -281,12 +274,11 @@ def _show_sentences(systems: Sequence[Json], chosen: Sequence[tuple[int, Json]])
 
 
 def _made(line: Json) -> list[Json]:
-    """The translations of a sentence, by one system or two."""
     return [line, line["against"]] if "against" in line else [line]
 
 
 def _marked(text: str, reference: str) -> Text:
-    """The translation; words that the reference does not have in this order stand out."""
+    """The translation, with a colour for words that the reference does not have in this order."""
     from rich.text import Text
 
     words, marked = printable(text).split(), Text()

@@ -1,6 +1,7 @@
-"""The result of translating a text: scores, tokens, alternatives, and flags that mark suspicious translations.
+"""A translation: scores, tokens, alternatives, and flags that mark suspicious ones, which are retried.
 
-It imports no torch: both engines use it.
+Long texts are cut at sentence ends, translated in pieces, and joined again. Both engines use this file; it imports no
+torch.
 """
 
 from __future__ import annotations
@@ -9,21 +10,26 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from regard.config import SearchSettings
+from regard.errors import SettingsError
 from regard.languages import language_scripts, share_in
 from regard.run import Run
 from regard.text.tokenizer import Tokenizer
-from regard.text.words import word_texts
+from regard.text.words import cut, word_texts
 
 if TYPE_CHECKING:
     from regard.analysis.alignment import Links
     from regard.decoding.beam import SearchTree
+    from regard.decoding.hypothesis import Hypothesis
+    from regard.tasks.translate.engine import EngineHypothesis
 
 Flag = Literal["empty", "loops", "copies", "cut off", "script", "length", "retried", "split"]
 Scripts = frozenset[str] | None
 """The scripts of a language, if known."""
+Input = TypeVar("Input")
 
 LOOP_WORDS = 8
 """Longest repeated sequence of words that is searched for."""
@@ -33,6 +39,8 @@ COPIED_WORDS, COPIED_SHARE = 4, 0.8
 """At least this many consecutive source words that make up this share of the output are a copy."""
 ABSURD_RATIO, SHORT_TEXT = 4.0, 20
 """Largest plausible ratio of lengths in characters, beyond a difference that is normal for short texts."""
+SAFER_NO_REPEAT = 3
+"""A translation that loops or is empty is retried with n-grams of this size blocked and at least one token."""
 
 
 @dataclass(frozen=True)
@@ -111,46 +119,33 @@ class Translation:
 
 
 def make_translation(
-    source: str, target: Tokenizer, scripts: Scripts, ids: Sequence[int], score: float, log_probs: tuple[float, ...],
-    *, finished: bool,
-) -> Translation:  # fmt: skip
-    """The output of a search as text, with flags. `ids` do not include the end token."""
-    text = target.decode(ids)
-    flags = find_flags(source, text, finished, scripts)
-    return Translation(source, text, score, tuple(map(target.token, ids)), log_probs, finished, flags)
+    source: str, target: Tokenizer, scripts: Scripts, found: Hypothesis | EngineHypothesis
+) -> Translation:
+    """The output of a search as text, with flags."""
+    text = target.decode(found.tokens)
+    tokens, flags = tuple(map(target.token, found.tokens)), find_flags(source, text, found.ended, scripts)
+    return Translation(source, text, found.score, tokens, found.log_probs, found.ended, flags)
 
 
 def texts_of(translations: Iterable[Translation]) -> list[str]:
-    """The texts alone."""
     return [translation.text for translation in translations]
 
 
-SAFER_NO_REPEAT = 3
-"""A translation that loops or is empty is retried with n-grams of this size blocked and at least one token."""
-
-
-def failed(translation: Translation) -> bool:
-    """Whether it should be retried."""
-    return "empty" in translation.flags or "loops" in translation.flags
-
-
-def retry_failed(
-    translations: Sequence[Translation],
-    search: SearchSettings,
-    translate: Callable[[list[int], SearchSettings], list[Translation]],
+def search_with_retries(
+    inputs: list[Input], settings: SearchSettings, search: Callable[[list[Input], SearchSettings], list[Translation]]
 ) -> list[Translation]:
-    """Retry translations that loop or are empty with safer settings, and keep the result if it is better.
+    """Search; if the settings say so, retry what loops or is empty with safer settings, and keep what is better."""
 
-    Nothing is retried if the settings say so (`search.retry_failures`).
-    `translate(indices, settings)` translates the texts with these indices again.
-    """
-    results = list(translations)
+    def failed(translation: Translation) -> bool:
+        return "empty" in translation.flags or "loops" in translation.flags
+
+    results = search(inputs, settings)
     indices = [index for index, translation in enumerate(results) if failed(translation)]
-    if not indices or not search.retry_failures:
+    if not indices or not settings.retry_failures:
         return results
-    no_repeat_ngram_size = min(search.no_repeat_ngram_size or SAFER_NO_REPEAT, SAFER_NO_REPEAT)
-    safer = replace(search, no_repeat_ngram_size=no_repeat_ngram_size, min_length=max(search.min_length, 1))
-    for index, second in zip(indices, translate(indices, safer), strict=True):
+    blocked = min(settings.no_repeat_ngram_size or SAFER_NO_REPEAT, SAFER_NO_REPEAT)
+    safer = replace(settings, no_repeat_ngram_size=blocked, min_length=max(settings.min_length, 1))
+    for index, second in zip(indices, search([inputs[index] for index in indices], safer), strict=True):
         better = results[index] if failed(second) else second
         results[index] = replace(better, flags=(*better.flags, "retried"))
     return results
@@ -209,3 +204,107 @@ def copies(given: list[str], written: list[str]) -> bool:
         return False
     match = difflib.SequenceMatcher(None, given, written, autojunk=False).find_longest_match()
     return match.size >= max(COPIED_WORDS, COPIED_SHARE * len(written))
+
+
+# Long texts
+
+
+def in_pieces(
+    texts: Sequence[str],
+    tokenizer: Tokenizer,
+    settings: SearchSettings,
+    translate: Callable[[list[str]], list[Translation]],
+) -> list[Translation]:
+    """Translate texts of any length. `translate` is called once, with the pieces of all texts."""
+    pieces = [pieces_of(text, tokenizer, settings, f"text {number}") for number, text in enumerate(texts, 1)]
+    translations = iter(translate([piece for parts in pieces for piece in parts]))
+    return [join(text, [next(translations) for _ in parts]) for text, parts in zip(texts, pieces, strict=True)]
+
+
+def pieces_of(text: str, tokenizer: Tokenizer, settings: SearchSettings, name: str = "the text") -> list[str]:
+    """The parts of a text that are translated one at a time; usually the whole text. Errors call the text `name`."""
+    limit = settings.max_source_tokens
+    if settings.long_lines != "split":
+        refuse_long(text, tokenizer, limit, name)
+        return [text]
+    most_joined = min(settings.max_joined_tokens or 1, limit)
+    return cut(text, partial(_within, tokenizer, limit), partial(_within, tokenizer, most_joined)) or [text]
+
+
+def refuse_long(
+    text: str, tokenizer: Tokenizer, limit: int, name: str, advice: str = "cut it, or set search.long_lines=split"
+) -> None:
+    """Raise an error if a text has more than `limit` tokens."""
+    if not _within(tokenizer, limit, text):
+        size = len(tokenizer.encode(text))
+        raise SettingsError(f"{name} has {size:,} tokens, more than search.max_source_tokens = {limit}; {advice}")
+
+
+def _within(tokenizer: Tokenizer, limit: int, text: str) -> bool:
+    # Counting bytes is faster, and no token is shorter than a byte.
+    return len(text.encode(errors="surrogatepass")) <= limit or len(tokenizer.encode(text)) <= limit
+
+
+def join(source: str, parts: Sequence[Translation]) -> Translation:
+    """One translation of several. Its score is the mean over their tokens; alternatives are left out.
+
+    The alignments are joined if every part has one.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    sizes = [len(part.tokens) + 1 for part in parts]
+    flags = dict.fromkeys(flag for part in parts for flag in part.flags)
+    alignments = [part.alignment for part in parts if part.alignment]
+    return Translation(
+        source,
+        " ".join(part.text for part in parts if part.text),
+        sum(part.score * size for part, size in zip(parts, sizes, strict=True)) / sum(sizes),
+        tuple(token for part in parts for token in part.tokens),
+        tuple(value for part in parts for value in part.log_probs),
+        all(part.finished for part in parts),
+        (*flags, "split"),
+        alignment=Alignment.joined(alignments) if len(alignments) == len(parts) else None,
+    )
+
+
+class Pieces:
+    """A text cut into lines, and long lines into sentences. Line breaks and the white space around lines are kept."""
+
+    def __init__(self, text: str, tokenizer: Tokenizer, settings: SearchSettings):
+        self.text = text
+        self._lines: list[list[str]] = []
+        self._before: list[str] = []  # the white space before each line
+        end = 0
+        for line in re.finditer(r"\S(?:[^\r\n]*\S)?", text):
+            self._before.append(text[end : line.start()])
+            self._lines.append(pieces_of(line[0], tokenizer, settings))
+            end = line.end()
+        self._after = text[end:]
+
+    @property
+    def texts(self) -> list[str]:
+        """What to translate, in order."""
+        return [piece for line in self._lines for piece in line]
+
+    def join(self, translations: Sequence[Translation]) -> Translation:
+        """One translation from those of the pieces.
+
+        Alternatives are kept only where there is one piece, and only if their texts differ: different tokens can
+        spell the same text.
+        """
+        if not translations:
+            return Translation(self.text, self.text)
+        if len(translations) == 1:
+            one = translations[0]
+            return self._framed(replace(one, alternatives=tuple(map(self._framed, one.others))))
+        remaining = iter(translations)
+        lines = [join("", [next(remaining) for _ in line]) for line in self._lines]
+        text = "".join(before + line.text for before, line in zip(self._before, lines, strict=True)) + self._after
+        whole = replace(join(self.text, translations), text=text)
+        if len(lines) == len(translations):  # the user made these lines; no line was cut
+            whole = replace(whole, flags=tuple(flag for flag in whole.flags if flag != "split"))
+        return whole
+
+    def _framed(self, translation: Translation) -> Translation:
+        """The translation of the only piece, with the white space around it."""
+        return replace(translation, source=self.text, text=self._before[0] + translation.text + self._after)

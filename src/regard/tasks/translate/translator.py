@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 
@@ -23,14 +24,20 @@ from regard import plugins
 from regard.config import SearchSettings
 from regard.data.batches import in_batches, make_sources
 from regard.decoding.beam import SearchTree, SearchTreeRecorder
-from regard.decoding.hypothesis import Hypothesis
 from regard.errors import RegardError, RunError, SettingsError
 from regard.models.base import Seq2Seq
 from regard.run import CARD, open_together
 from regard.system import START_METHOD
 from regard.tasks.generation import Searcher, SearchInput, check_search, replace_unknown
-from regard.tasks.translate.pieces import in_pieces, refuse_long
-from regard.tasks.translate.translation import Scripts, Translation, make_translation, retry_failed, target_scripts
+from regard.tasks.translate.translation import (
+    Scripts,
+    Translation,
+    in_pieces,
+    make_translation,
+    refuse_long,
+    search_with_retries,
+    target_scripts,
+)
 from regard.text.tokenizer import SOS, UNK, Tokenizer
 
 if TYPE_CHECKING:
@@ -111,14 +118,28 @@ class Translator:
         for indices in in_batches([len(one.ids) + len(one.target) + 1 for one in inputs], settings.batch_tokens):
             batch = [inputs[index] for index in indices]
             for index, hypothesis in zip(indices, searcher.force(batch), strict=True):
-                results[index] = self._result(inputs[index], hypothesis)
+                results[index] = make_translation(texts[index], self.target, self.scripts, hypothesis)
         return results
 
-    def trace(self, text: str, target: str | None = None) -> Trace:
+    @overload
+    def trace(self, text: str, target: str | None = None) -> Trace: ...
+
+    @overload
+    def trace(self, text: list[str], target: list[str] | None = None) -> list[Trace]: ...
+
+    def trace(self, text: str | list[str], target: str | list[str] | None = None) -> Trace | list[Trace]:
         """Record attention and hidden states of the (first) model while it generates `target` or its own translation.
 
-        Its own translation keeps the tokens that the search chose and, after a beam search, the search tree.
+        Its own translation keeps the tokens that the search chose and, after a beam search, the search tree. A list of
+        texts, with a list of targets or none, gives a list of traces.
         """
+        if not isinstance(text, str):
+            targets = [None] * len(text) if target is None else target
+            if isinstance(targets, str) or len(targets) != len(text):
+                raise SettingsError(f"{len(text)} texts need a list of as many targets, or none")
+            return [self.trace(one, other) for one, other in zip(text, targets, strict=True)]
+        if not (target is None or isinstance(target, str)):
+            raise SettingsError("one text has one target; give a list of texts for a list of targets")
         from regard.analysis.trace import record_trace
         from regard.tasks.translate.alignment import text_side
 
@@ -153,11 +174,7 @@ class Translator:
             if UNK in ids and not settings.replace_unknown:
                 raise SettingsError(f'the prefix "{written}" contains a word that is not in the vocabulary')
         inputs = list(map(SearchInput, texts, self.source.encode_many(texts), prefix_ids))
-        return retry_failed(
-            self._search(inputs, settings, nbest, tree),
-            settings,
-            lambda indices, safer: self._search([inputs[i] for i in indices], safer, nbest, tree),
-        )
+        return search_with_retries(inputs, settings, partial(self._search, nbest=nbest, tree=tree))
 
     def _search(
         self, inputs: Sequence[SearchInput], settings: SearchSettings, nbest: int, tree: bool
@@ -171,16 +188,12 @@ class Translator:
             found = searcher.search(batch, nbest, recorder)
             trees: Sequence[SearchTree | None] = recorder.trees(self.target.token) if recorder else [None] * len(batch)
             for index, hypotheses, grown in zip(indices, found, trees, strict=True):
-                first, *rest = [self._result(inputs[index], hypothesis) for hypothesis in hypotheses[:nbest]]
+                given = inputs[index].text, self.target, self.scripts
+                first, *rest = [make_translation(*given, hypothesis) for hypothesis in hypotheses[:nbest]]
                 results[index] = replace(first, alternatives=tuple(rest), tree=grown)
             if settings.replace_unknown:
                 self._replace_unknown(results, indices, [hypotheses[0].tokens for hypotheses in found])
         return results
-
-    def _result(self, given: SearchInput, found: Hypothesis) -> Translation:
-        return make_translation(
-            given.text, self.target, self.scripts, found.tokens, found.score, found.log_probs, finished=found.ended
-        )
 
     def _replace_unknown(self, results: list[Translation], indices: list[int], outputs: list[tuple[int, ...]]) -> None:
         """Replace unknown words in the best translations by source words."""

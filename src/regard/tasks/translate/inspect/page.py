@@ -30,8 +30,7 @@ from regard.models.base import count_parameters
 from regard.run import Run
 from regard.tasks.translate.inspect.explain import FAITHFULNESS, HEADS, IDENTIFIABILITY, rounded
 from regard.tasks.translate.inspect.heads import attention_kind
-from regard.tasks.translate.pieces import refuse_long
-from regard.tasks.translate.translation import find_flags
+from regard.tasks.translate.translation import find_flags, refuse_long
 from regard.tasks.translate.translator import Translator, load
 
 LIKELY_TOKENS = 8
