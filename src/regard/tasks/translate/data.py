@@ -1,6 +1,6 @@
 """From files of sentence pairs to what training reads: held-out pairs, vocabularies and the token store.
 
-`PairExamples` reads the files, `prepare` writes into the run folder, `open_data` reads it back.
+`PairExamples` reads the files, `prepare` writes into the run folder.
 """
 
 from __future__ import annotations
@@ -14,16 +14,14 @@ from typing import ClassVar
 from regard.config import Corpus, DataSettings, Recipe
 from regard.data.pairs import Pair, read_corpus
 from regard.data.split import PARTS, Split, held_out_sizes, plan_split
-from regard.data.store import build_store, open_store
+from regard.data.store import build_store
 from regard.errors import CorpusError
 from regard.run import Run
-from regard.tasks.dataset import FEWEST, new_store, open_store_folder, read_held_out, require_train
-from regard.tasks.seq2seq import PairData
+from regard.tasks.dataset import FEWEST, new_store, require_train
+from regard.tasks.translate.plan import PairFacts
 from regard.text.tokenizer import Tokenizer, train_tokenizer
 
 TRAIN = PARTS.index("train")
-HELD_OUT_SHARE = 20
-"""At most one pair in this many is held out for each part."""
 LONGEST_SCORED = 4
 """Held-out pairs may have up to this many times `data.max_length` tokens on a side. They are translated in pieces; the
 time of TER grows with the cube of the length."""
@@ -57,7 +55,7 @@ class PairExamples:
         total = sum(self.counts)
         if total < FEWEST:
             raise CorpusError(data.train[0].source, f"{total} pairs are too few to train on; give at least {FEWEST}")
-        valid, test = held_out_sizes(data, max(total // HELD_OUT_SHARE, self.smallest))
+        valid, test = held_out_sizes(data, max(total // 20, self.smallest))
         if valid or test:
             self.parts = self._split(valid, test, seed).parts
 
@@ -65,24 +63,16 @@ class PairExamples:
         return sum(self.counts) - self.parts.count(PARTS.index("valid")) - self.parts.count(PARTS.index("test"))
 
     def describe(self) -> str:
-        """How many pairs each part has, in a line."""
         valid, test = (len(self._own[part]) or self.parts.count(PARTS.index(part)) for part in ("valid", "test"))
         return f"{len(self):,} pairs to train on, {valid:,} for validation, {test:,} for the test"
 
-    @property
-    def mean_characters(self) -> float:
-        """Mean length of a sentence, over both sides."""
-        return sum(length * count for length, count in self.lengths.items()) / sum(self.counts)
-
-    @property
-    def long_characters(self) -> int:
-        """The length that 1 % of the sentences exceed."""
-        left = sum(self.counts) // 100
-        for length in sorted(self.lengths, reverse=True):
-            left -= self.lengths[length]
-            if left < 0:
-                return length
-        return 0
+    def facts(self) -> PairFacts:
+        """What the plan needs to know of the pairs."""
+        total = sum(self.counts)
+        mean = sum(length * count for length, count in self.lengths.items()) / total
+        longest_first = (repeat(length, self.lengths[length]) for length in sorted(self.lengths, reverse=True))
+        long = next(islice(chain.from_iterable(longest_first), total // 100, None))
+        return PairFacts(len(self), mean, long)
 
     def corpora(self) -> Iterator[tuple[Iterator[Pair], float]]:
         """Each corpus with its weight."""
@@ -90,7 +80,6 @@ class PairExamples:
             yield (pair for part, pair in self._dealt(number) if part == TRAIN), corpus.weight
 
     def train(self) -> Iterator[Pair]:
-        """All training pairs."""
         return chain.from_iterable(pairs for pairs, _ in self.corpora())
 
     def held_out(self, part: str) -> list[Pair]:
@@ -102,7 +91,7 @@ class PairExamples:
         return chain.from_iterable(self.train())
 
     def fit_to(self, source: Tokenizer, max_length: int) -> None:
-        """Shorten sources to this many tokens where that is possible. A sentence is not: it is left out later."""
+        """Shorten sources to `max_length` tokens, if the task can. Long sentences are left out instead."""
 
     @property
     def smallest(self) -> int:
@@ -148,13 +137,6 @@ def prepare(
             )
     run.write_tokenizers(*vocabularies)
     write_store(run, recipe, examples, vocabularies, log)
-
-
-def open_data(run: Run, remake: Callable[[], None]) -> PairData:
-    """Read back what `prepare` has written. A finished run has removed its store: then `remake` writes it again."""
-    folder = open_store_folder(run, remake)
-    valid, test = ([Pair(*pair) for pair in read_held_out(folder, part, "pairs")] for part in ("valid", "test"))
-    return PairData(*run.tokenizers, open_store(folder / "train"), valid, test)
 
 
 def write_store(

@@ -39,16 +39,16 @@ SIGNIFICANT = 0.05
 BUCKETS = {"0": 0, "1-10": 10, "11-20": 20, "21-30": 30, "31-50": 50, "over 50": 10**9}
 """Name and longest source length, in words separated by white space. The first bucket is for empty lines."""
 FEW = 20
-"""With fewer sentences there is no interval and no p-value: resampling would say nothing."""
+"""With fewer sentences there is no interval and no p-value: resampling would not be reliable."""
 NO_LANGUAGES = Languages("", "")
 
 
 @dataclass(frozen=True)
 class Metric:
-    """Counts of a metric per sentence (N) in columns (C). The score of any subset follows from the column sums."""
+    """Counts of a metric per sentence (N) in columns (C). The score of any subset is computed from the column sums."""
 
     of_totals: Callable[[Array], float]
-    """The score of column sums."""
+    """Computes the score from column sums."""
     signature: str
     """sacreBLEU's signature: version and settings of the metric."""
     counts_NC: Array
@@ -66,10 +66,7 @@ class Metric:
         return replace(self, counts_NC=self.counts_NC[rows])
 
 
-Measures = dict[str, Metric]
-
-
-def measure(translations: Sequence[str], references: Sequence[str]) -> Measures:
+def measure(translations: Sequence[str], references: Sequence[str]) -> dict[str, Metric]:
     """BLEU, chrF and TER of translations with one reference each."""
     pairs = list(zip(translations, references, strict=True))
     return {"bleu": _bleu(pairs), "chrf": _chrf(pairs), "ter": _ter(pairs)}
@@ -91,7 +88,7 @@ def _bleu(pairs: Sequence[tuple[str, str]]) -> Metric:
         lengths = int(sys_len), int(ref_len)
         return float(metric.compute_bleu(counts[:order], counts[order:], *lengths, **smoothing).score)
 
-    return Metric(of_totals, _signature(metric), _counts(rows, 2 + 2 * metric.max_ngram_order))
+    return Metric(of_totals, _signature(metric), np.array(rows, dtype=np.float64))
 
 
 def _chrf(pairs: Sequence[tuple[str, str]]) -> Metric:
@@ -121,7 +118,7 @@ def _chrf(pairs: Sequence[tuple[str, str]]) -> Metric:
         weight = metric.beta**2
         return 100 * (1 + weight) * precision * recall / (weight * precision + recall)
 
-    return Metric(of_totals, _signature(metric), _counts(rows, 3 * metric.char_order))
+    return Metric(of_totals, _signature(metric), np.array(rows, dtype=np.float64))
 
 
 def _ter(pairs: Sequence[tuple[str, str]]) -> Metric:
@@ -130,21 +127,18 @@ def _ter(pairs: Sequence[tuple[str, str]]) -> Metric:
 
     metric = TER()
     scores = [metric.sentence_score(one, [reference]) for one, reference in pairs]
+    rows = [[score.num_edits, score.ref_length] for score in scores]
 
     def of_totals(totals_C: Array) -> float:
         edits, length = totals_C.tolist()
         return 100 * (edits / length if length else float(edits > 0))
 
-    return Metric(of_totals, _signature(metric), _counts([[one.num_edits, one.ref_length] for one in scores], 2))
+    return Metric(of_totals, _signature(metric), np.array(rows, dtype=np.float64))
 
 
 def _signature(metric: Any) -> str:  # sacreBLEU has no types
     metric.corpus_score([""], [[""]])  # makes the metric aware that there is one reference
     return str(metric.get_signature())
-
-
-def _counts(rows: Sequence[Sequence[float]], columns: int) -> Array:
-    return np.array(rows, dtype=np.float64).reshape(len(rows), columns)
 
 
 class ScoredSystem(NamedTuple):
@@ -154,7 +148,7 @@ class ScoredSystem(NamedTuple):
     resampled_R: Array
 
 
-def score_all(systems: Sequence[Measures]) -> list[dict[str, ScoredSystem]]:
+def score_all(systems: Sequence[Mapping[str, Metric]]) -> list[dict[str, ScoredSystem]]:
     """Score every metric of every system on the same resampled test sets, so that systems can be compared."""
     measures = [one for system in systems for one in system.values()]
     draws, sentences = np.random.default_rng(SEED), len(measures[0].counts_NC)
@@ -221,23 +215,19 @@ def score_translations(translations: Sequence[str], references: Sequence[str], n
         raise CorpusError("references", f"{len(references)} lines for {len(translations)} translations")
     if not translations:
         raise CorpusError("references", "there is nothing to score")
-    metrics = _sacrebleu(names)
+    from sacrebleu import BLEU, CHRF, TER
+
+    known = {"bleu": BLEU, "chrf": CHRF, "ter": TER}
+    metrics = {name: known[name]() for name in names}
     values = {name: metric.corpus_score(translations, [references]).score for name, metric in metrics.items()}
     signatures = {name: str(metric.get_signature()) for name, metric in metrics.items()}
     return values | {"sentences": len(translations), "signatures": signatures}
 
 
 def quick_scores(translations: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-    """BLEU and chrF alone: what a validation during training needs (TER is slow)."""
-    metrics = _sacrebleu(("bleu", "chrf"))
-    return {name: metric.corpus_score(translations, [references]).score for name, metric in metrics.items()}
-
-
-def _sacrebleu(names: Iterable[str]) -> dict[str, Any]:
-    from sacrebleu import BLEU, CHRF, TER
-
-    metrics = {"bleu": BLEU, "chrf": CHRF, "ter": TER}
-    return {name: metrics[name]() for name in names}
+    """BLEU and chrF alone, for validation during training: TER is slow."""
+    found = score_translations(translations, references, ("bleu", "chrf"))
+    return {name: found[name] for name in ("bleu", "chrf")}
 
 
 @dataclass(frozen=True)
@@ -365,9 +355,5 @@ def _lines(
 
 def most_telling(lines: Sequence[Json], count: int) -> list[tuple[int, Json]]:
     """The sentences to look at first, numbered from 1: where two systems differ most, or where one is worst."""
-
-    def rank(item: tuple[int, Json]) -> float:
-        line = item[1]
-        return -abs(line["difference"]) if "difference" in line else line["chrf"]
-
-    return sorted(enumerate(lines, 1), key=rank)[:count]
+    ranks = [-abs(line["difference"]) if "difference" in line else line["chrf"] for line in lines]
+    return sorted(enumerate(lines, 1), key=lambda item: ranks[item[0] - 1])[:count]

@@ -25,15 +25,17 @@ import numpy as np
 from regard.config import Recipe, SearchSettings
 from regard.config.recipe import make_recipe
 from regard.data.pairs import Pair
+from regard.data.store import open_store
 from regard.errors import SettingsError
 from regard.languages import common_scripts
 from regard.models.base import Network, Seq2Seq
 from regard.run import Run
+from regard.tasks.dataset import open_store_folder, read_held_out
 from regard.tasks.seq2seq import PairData, Seq2SeqTrainUnit
 from regard.tasks.training import Json, Log, Scored, Tables, Training, Workload
-from regard.tasks.translate.data import PairExamples, open_data, prepare, write_store
+from regard.tasks.translate.data import PairExamples, prepare, write_store
 from regard.tasks.translate.evaluate import quick_scores, score_translations
-from regard.tasks.translate.plan import PairFacts, fit_memory, make_plan
+from regard.tasks.translate.plan import fit_memory, make_plan
 from regard.tasks.translate.translation import Translation, texts_of
 from regard.tasks.translate.translator import Translator, load
 from regard.text.words import split_sentences
@@ -43,8 +45,6 @@ from regard.training.flops import pair_amounts
 from regard.training.plan import PlannedSetting, merge
 from regard.training.trainer import Validation
 
-HELD_OUT_PAIRS = 500
-"""Pairs kept in a finished run, for later measurements."""
 SAMPLES = 3
 """Translations shown per validation."""
 PENALTIES = tuple(tenths / 10 for tenths in range(4, 27, 2))
@@ -52,10 +52,6 @@ ENOUGH_PAIRS, MOST_PAIRS = 100, 1000
 """Sentences that penalties are compared on. With fewer, differences between penalties are noise."""
 WORTH_IT = 0.1
 """Gain in BLEU from which on another penalty replaces the default."""
-USUAL_SHARE = 0.99
-"""Share of the training sentences that have a usual length."""
-SEEN_TOGETHER = 0.01
-"""Share of lines with several sentences that is needed: a model that never saw two together may leave one out."""
 
 
 @dataclass(frozen=True)
@@ -126,17 +122,15 @@ class TranslateTraining(Training[PairExamples, PairData]):
         return PairExamples(recipe.data, recipe.train.seed)
 
     def plan(self, examples: PairExamples, machine: Machine, given: Tables, where: str) -> list[PlannedSetting]:
-        corpus = measure(examples)
+        corpus = examples.facts()
         plan = make_plan(corpus, machine, given)
         return fit_memory(plan, make_recipe(merge(plan, given), where=where), corpus, machine)
 
     def sizes(self, recipe: Recipe, examples: PairExamples) -> dict[str, int]:
-        """Both vocabularies have the size that the settings ask for."""
         return {"source_vocabulary": recipe.tokenizer.vocab_size, "target_vocabulary": recipe.tokenizer.vocab_size}
 
     def workload(self, recipe: Recipe, examples: PairExamples) -> Workload:
-        """Pairs of mean length."""
-        corpus = measure(examples)
+        corpus = examples.facts()
         length = round(corpus.length)
         amounts = {unit: corpus.pairs * count for unit, count in pair_amounts(1, length, length).items()}
         passes = 2 if recipe.train.r_drop else 1
@@ -148,7 +142,11 @@ class TranslateTraining(Training[PairExamples, PairData]):
         run.write_sizes(source_vocabulary=source.size, target_vocabulary=target.size)
 
     def open_data(self, run: Run, log: Log) -> PairData:
-        return open_data(run, lambda: write_store(run, run.recipe, self.read(run.recipe), run.tokenizers, log))
+        folder = open_store_folder(
+            run, lambda: write_store(run, run.recipe, self.read(run.recipe), run.tokenizers, log)
+        )
+        valid, test = ([Pair(*pair) for pair in read_held_out(folder, part, "pairs")] for part in ("valid", "test"))
+        return PairData(*run.tokenizers, open_store(folder / "train"), valid, test)
 
     def expected_initial_loss(self, recipe: Recipe, data: PairData) -> float:
         """A little more than the loss of uniform guessing: a new model is worse than that."""
@@ -164,13 +162,10 @@ class TranslateTraining(Training[PairExamples, PairData]):
         }
 
     def tune(self, run: Run, data: PairData, log: Log) -> Json:
-        """Tune the length penalty and the joining of sentences."""
         return tune_search(run, data.valid, data.train.lengths[0], log)
 
     def score(self, predictor: Any, examples: Sequence[Pair]) -> Scored:
-        """BLEU, chrF and TER of translations."""
-        translator: Translator = predictor
-        found = translator.translate([pair.source for pair in examples])
+        found: list[Translation] = predictor.translate([pair.source for pair in examples])
         samples = [
             Sample(pair.source, translation.text, pair.target, translation.score)
             for pair, translation in zip(examples, found, strict=True)
@@ -178,14 +173,12 @@ class TranslateTraining(Training[PairExamples, PairData]):
         return Scored(score_translations(texts_of(found), [pair.target for pair in examples]), samples)
 
     def held_out(self, data: PairData) -> list[Pair]:
-        """Pairs of the test part, or of the validation part if there is none."""
-        return (data.test or data.valid)[:HELD_OUT_PAIRS]
+        return (data.test or data.valid)[:500]
 
     def result_line(self, part: str, scores: Json) -> str:
         return f"BLEU {scores['bleu']:.1f}  chrF {scores['chrf']:.1f}  on {scores['sentences']:,} sentences"
 
     def notes(self, recipe: Recipe) -> Sequence[str]:
-        """Formats that the run cannot be exported to."""
         from regard.export import exportable
 
         reasons = exportable(recipe)
@@ -199,12 +192,6 @@ class TranslateTraining(Training[PairExamples, PairData]):
         return Path("runs") / ("-".join(languages) if all(languages) else recipe.model.arch)
 
 
-def measure(pairs: PairExamples) -> PairFacts:
-    """What the plan needs to know of the pairs."""
-    return PairFacts(len(pairs), pairs.mean_characters, pairs.long_characters)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
 # Search settings that are tuned after training
 
 
@@ -214,9 +201,9 @@ def tune_search(run: Run, valid: Sequence[Pair], lengths: np.ndarray, log: Log) 
     `lengths` are those of the training sources, in tokens.
     """
     found: Json = {}
-    defaults, tuned_before = SearchSettings(), _tuned(run.card)
-    usual = replace(run.recipe.search, **{name: getattr(defaults, name) for name in tuned_before})
-    search = usual
+    defaults = SearchSettings()
+    tuned_before = [name.removeprefix("search.") for name in run.card.get("tuned", ()) if name.startswith("search.")]
+    search = usual = replace(run.recipe.search, **{name: getattr(defaults, name) for name in tuned_before})
     if usual.max_joined_tokens == defaults.max_joined_tokens:
         found["search.max_joined_tokens"] = longest_join(valid, lengths)
         search = replace(search, max_joined_tokens=found["search.max_joined_tokens"])
@@ -232,20 +219,21 @@ def tune_search(run: Run, valid: Sequence[Pair], lengths: np.ndarray, log: Log) 
 
 
 def longest_join(valid: Sequence[Pair], lengths: np.ndarray) -> int:
-    """Maximum tokens of joined sentences: the usual length of lines, or 1 (never join) if lines are sentences."""
+    """Maximum tokens of joined sentences: the length that 99 % of the lines do not exceed, or 1: never join.
+
+    A model that has rarely seen two sentences on a line may leave one out, so 1 % of the lines must have several.
+    """
     several = sum(len(split_sentences(pair.source)) > 1 for pair in valid)
-    return int(np.quantile(lengths, USUAL_SHARE)) if several >= SEEN_TOGETHER * len(valid) else 1
+    return int(np.quantile(lengths, 0.99)) if several >= 0.01 * len(valid) else 1
 
 
 def still_tuned(search: SearchSettings, card: Mapping[str, Any]) -> Json:
     """The settings that were tuned for the run of this card and have not been set by hand since."""
-    return {f"search.{name}": value for name, value in _tuned(card).items() if getattr(search, name) == value}
-
-
-def _tuned(card: Mapping[str, Any]) -> Json:
-    """Names and values of the search settings that were tuned."""
-    found = card.get("tuned", {}).items()
-    return {name.removeprefix("search."): value for name, value in found if name.startswith("search.")}
+    return {
+        name: value
+        for name, value in card.get("tuned", {}).items()
+        if name.startswith("search.") and getattr(search, name.removeprefix("search.")) == value
+    }
 
 
 class TunedPenalty(NamedTuple):
