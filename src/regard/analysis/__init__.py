@@ -1,1 +1,1 @@
-"""Looking inside: record what passes, then tensors to tensors."""
+"""Analysis of trained models: attention, attribution, heads. Functions take tensors and return tensors."""

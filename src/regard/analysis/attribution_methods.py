@@ -1,4 +1,4 @@
-"""The methods of attribution.py: attention weights, rollout, gradients, occlusion, ALTI.
+"""Attribution methods: attention weights, rollout, gradient times input, integrated gradients, occlusion, ALTI.
 
 attention     the weights themselves.
 rollout       "Quantifying Attention Flow in Transformers", Abnar and Zuidema 2020. A residual connection counts as an

@@ -1,4 +1,4 @@
-"""`regard inspect`: one page that shows how a model reached a result. The task of the run makes its content.
+"""`regard inspect`: one page that shows how a model reached a result, by the inspect.py of the task of the run.
 
 The inspect.py of a task has OPTIONS, PAGE, read(argument), inspect(run, input, log=..., **options), summary(data) and,
 if "measure" is one of its options, measure(run, pairs, sentences, log).

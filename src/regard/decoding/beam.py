@@ -1,4 +1,4 @@
-"""Beam search: extend the W best hypotheses of each sentence by one token per step. The search tree is its record.
+"""Beam search: extend the W best hypotheses of each sentence by one token per step; recorded as a search tree.
 
 The score of a finished hypothesis is its log-probability divided by the length penalty, plus a bonus computed from its
 state. Finished sentences are removed from the batch once there are enough of them.

@@ -1,4 +1,4 @@
-"""Greedy search, sampling and streaming: every path is extended token by token, and no token is taken back."""
+"""Greedy search, sampling (temperature, top-k, top-p) and streaming: outputs are extended token by token."""
 
 from __future__ import annotations
 

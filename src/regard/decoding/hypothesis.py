@@ -1,4 +1,4 @@
-"""What all searches share: the step function, special tokens, finished hypotheses, trees of tensors and top scores.
+"""What all searches share: the step function, special tokens, hypotheses, selection of states, and top scores.
 
 The memory and the state of a decoder may be any tree of tensors: tuples, named tuples and dictionaries. A branch with
 methods `keep(rows_N)` and `follow(beams_BW)`, such as a KV cache, selects rows and beams by itself.

@@ -1,4 +1,4 @@
-"""One text of a document: the text to translate, and the source that its translation becomes. Plain text files.
+"""A segment: one text of a document to translate, and its place in the file. Also the plain-text format.
 
 In plain text every line is a text. Line ends, blank lines, indentation and trailing spaces stay as they are.
 """

@@ -1,4 +1,4 @@
-"""Weights under other names: one table of name pairs per format, read in both directions, and attentions filled up.
+"""Names of weights in other formats: one table per format, read in both directions; pruned heads as heads of zeros.
 
 A name that is missing or unused is an error. Some formats want one number of heads in every attention. There,
 pruned heads are replaced by heads of zeros. Such a head has equal attention weights, a value of zero and adds nothing:

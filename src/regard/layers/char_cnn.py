@@ -1,4 +1,4 @@
-"""Word vectors from characters, or from whatever pieces the tokenizer divides words into: one vector per word.
+"""Character CNN: one vector per word, by a convolution over its characters or subwords and a hashed embedding.
 
 A vector has two parts. A convolution over three pieces with max-pooling (Collobert et al. 2011; Ma and Hovy
 2016) encodes the spelling, also of unknown words. A hashed embedding, the sum of two rows of a table found by hashing

@@ -1,4 +1,4 @@
-"""Initial weights of linear layers: Glorot, zero; and how many projections a matrix has."""
+"""Initial weights of linear layers: Glorot (also for matrices of several projections, such as QKV) and zero."""
 
 from __future__ import annotations
 

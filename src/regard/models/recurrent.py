@@ -1,4 +1,4 @@
-"""Recurrent encoder-decoders, one family from 2014 to 2016: one encoder, three decoders.
+"""Sequence-to-sequence LSTM (Sutskever), Bahdanau, Luong and GNMT: one recurrent encoder, three decoders.
 
 `NoAttentionDecoder`: "Sequence to Sequence Learning with Neural Networks", Sutskever et al. 2014. The last state of
 each encoder layer starts the decoder layer of the same height; the source is read from its end. Departures: the

@@ -1,5 +1,7 @@
-"""Taggers: a label for every word. Both encode words from their pieces (layers/char_cnn.py), then words in their
-sentence, and end in a linear-chain CRF over labels (layers/crf.py).
+"""BiGRU-CRF and Transformer-CRF: two taggers, which give every word a label.
+
+Both encode each word from its characters (layers/char_cnn.py), then the words of the sentence, and end in a
+linear-chain CRF over labels (layers/crf.py).
 
 `BiGRUCRF` has bidirectional GRUs: the bidirectional LSTM with a CRF of Huang et al. 2015, and the spelling of Ma and
 Hovy 2016. Departures: GRUs for LSTMs; vectors of whole words are found by hashing and learned with the rest, not

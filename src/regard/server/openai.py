@@ -1,4 +1,4 @@
-"""OpenAI's chat completions.
+"""The route /v1/chat/completions, for programs that are written for OpenAI's API.
 
 Runs that reply to conversations answer here (tasks whose api.py has `stream`). A run that answers from a knowledge base
 adds the stored question that it found. A run that translates translates the last message.

@@ -1,4 +1,4 @@
-"""The served runs: found by their languages; each has queues, and a model that only the torch thread touches."""
+"""The runs that a server serves: found by name or languages, each with its queues and its model."""
 
 from __future__ import annotations
 

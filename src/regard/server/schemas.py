@@ -1,4 +1,4 @@
-"""Results of /v1 that tasks share, as in /openapi.json, and what requests of other APIs share.
+"""Schemas of requests and results that several routes share, as /openapi.json describes them.
 
 The requests of tasks are in regard/tasks/*/api.py, those of LibreTranslate and OpenAI beside their routes. Results are
 only described; the tests check that they match.

@@ -1,4 +1,4 @@
-"""Tasks: what a model can be trained for. This module knows their facts and finds their parts; it imports no torch.
+"""Tasks: what a model can be trained for. The description of a task (`Task`), and where its modules are; no torch.
 
 A task is a folder whose file names are fixed, or, in a plugin, a single module that holds the same objects:
 

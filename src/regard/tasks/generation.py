@@ -1,6 +1,6 @@
-"""Text generation for every task that writes: search settings become a search with constraints and length limits.
+"""Text generation for every task that writes: runs the search that the settings describe.
 
-`Searcher` runs the search that the settings describe. `record_cross_attention` records cross-attention weights during
+`Searcher` adds constraints and length limits. `record_cross_attention` records cross-attention weights during
 decoding, for the coverage penalty and for replacing unknown words.
 """
 

@@ -1,4 +1,4 @@
-"""Training of encoder-decoders on pairs of texts: batches, the loss, and the mean loss over held-out pairs."""
+"""Teacher forcing: training of encoder-decoders on pairs of texts; batches, loss, and the loss of held-out pairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task brings to training: from its files to examples, batches and scores.
+"""The training contract of a task: the abstract class `Training`, which every task implements.
 
 `tasks/<task>/training.py` ends in e.g. `TRAINING = TagTraining()`. `tasks/train.py` does what all tasks share:
 

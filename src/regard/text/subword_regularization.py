@@ -1,4 +1,4 @@
-"""Subword regularization: a text is split into different subwords each time it is shown.
+"""Subword regularization (BPE-dropout, unigram sampling): a text is split into different subwords each time.
 
 BPE-dropout (Provilkov et al. 2020) and sampling from the unigram lattice (Kudo 2018). Both are implemented here because
 the sampling of SentencePiece cannot be seeded. Subwords never contain an inner space, so words are split independently.

@@ -1,4 +1,4 @@
-"""Words and sentences: one definition for merging subwords, alignment, scoring, shading and splitting long texts."""
+"""Words and sentences of a text, for merging subwords, alignment, scoring, shading and splitting long texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The device of a training: precision, speed and memory of the machine, and how processes share a model.
+"""The device that trains: CPU or GPU, mixed precision, speed and memory of the machine; the model under DDP or FSDP.
 
 One process trains the model as it is. Several have copies whose gradients are averaged (DDP), or a shard of every
 tensor each, gathered layer by layer when it is needed (FSDP2). `ParallelModel` hides the difference from the loop.

@@ -1,4 +1,4 @@
-"""The report of a classifier: scores, confusions, calibration, words of each label, and some documents."""
+"""Sections of a classifier's report: scores, confusions, calibration, words of each label, and some documents."""
 
 from __future__ import annotations
 

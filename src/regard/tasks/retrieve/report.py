@@ -1,4 +1,4 @@
-"""What the report of a retriever shows: recall, and some questions with the answers that were found."""
+"""Sections of a retriever's report: recall, and some questions with the answers that were found."""
 
 from __future__ import annotations
 

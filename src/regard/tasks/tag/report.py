@@ -1,4 +1,4 @@
-"""What the report of a tagger shows: scores, what it confuses, how reliable its probabilities are, some sentences."""
+"""Sections of a tagger's report: scores, confusions, calibration, and some sentences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Input lines in chunks, translated documents, and an output file that can be resumed."""
+"""Output of `regard translate`: a file that can be resumed after an interruption; translated documents."""
 
 from __future__ import annotations
 
