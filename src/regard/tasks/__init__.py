@@ -74,7 +74,6 @@ class Task:
 
 
 def names() -> tuple[str, ...]:
-    """All tasks, in the order of the registry."""
     return tuple(TASKS)
 
 
@@ -90,7 +89,6 @@ def part_name(task: str, name: str) -> str:
 
 
 def part(task: str, name: str) -> ModuleType:
-    """The module with this part of a task."""
     return import_module(part_name(task, name))
 
 

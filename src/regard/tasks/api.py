@@ -47,7 +47,7 @@ MAX_REPLY_TOKENS = 512
 class StrictRequest(BaseModel):
     """A request in Regard's own format. Types are strict (no "3" for 3) and unknown fields are errors."""
 
-    model_config = ConfigDict(strict=True, extra="forbid")
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
@@ -59,32 +59,27 @@ class StrictRequest(BaseModel):
         return body
 
 
-def _number(name: str, least: float, most: float) -> Any:
+def _limited(name: str, least: float, most: float) -> Any:
     """A search setting that a request may change, within limits that bound its cost."""
-    return Field(None, ge=least, le=most, allow_inf_nan=False, description=_HELP[name])
-
-
-def _count(name: str, least: int, most: int) -> Any:
     return Field(None, ge=least, le=most, description=_HELP[name])
 
 
 class SearchOptions(StrictRequest):
     """Search settings. Those left out are as in the run's recipe."""
 
-    beam_size: int | None = _count("beam_size", 1, 16)
-    length_penalty: float | None = _number("length_penalty", 0, 5)
-    coverage_penalty: float | None = _number("coverage_penalty", 0, 5)
+    beam_size: int | None = _limited("beam_size", 1, 16)
+    length_penalty: float | None = _limited("length_penalty", 0, 5)
+    coverage_penalty: float | None = _limited("coverage_penalty", 0, 5)
     sample: bool | None = Field(default=None, description=_HELP["sample"])
-    temperature: float | None = _number("temperature", 0, 10)
-    top_k: int | None = _count("top_k", 0, 1000)
-    top_p: float | None = _number("top_p", 0.01, 1)
-    seed: int | None = _count("seed", 0, 2**31 - 1)
-    min_length: int | None = _count("min_length", 0, 20)
-    no_repeat_ngram_size: int | None = _count("no_repeat_ngram_size", 0, 10)
-    repetition_penalty: float | None = _number("repetition_penalty", 1, 5)
+    temperature: float | None = _limited("temperature", 0, 10)
+    top_k: int | None = _limited("top_k", 0, 1000)
+    top_p: float | None = _limited("top_p", 0.01, 1)
+    seed: int | None = _limited("seed", 0, 2**31 - 1)
+    min_length: int | None = _limited("min_length", 0, 20)
+    no_repeat_ngram_size: int | None = _limited("no_repeat_ngram_size", 0, 10)
+    repetition_penalty: float | None = _limited("repetition_penalty", 1, 5)
 
     def given(self) -> dict[str, Any]:
-        """The settings that the request contains."""
         return self.model_dump(exclude_none=True)
 
 
@@ -108,11 +103,9 @@ class TextRequest(TaskRequest):
     q: str | list[str] = Field(description="The text, or a list of texts.")
 
     def texts(self) -> tuple[str, list[str]]:
-        """The texts in `q`."""
         return "q", [self.q] if isinstance(self.q, str) else self.q
 
     def split(self) -> list[Self]:
-        """One request per text."""
         return [self.model_copy(update={"q": text}) for text in self.texts()[1]]
 
     @property
@@ -130,7 +123,6 @@ class ConversationRequest(TaskRequest):
     max_tokens: int | None = Field(None, ge=1, le=MAX_REPLY_TOKENS, description="Length limit of the reply, in tokens.")
 
     def texts(self) -> tuple[str, list[str]]:
-        """The turns."""
         return "turns", [self.turns] if isinstance(self.turns, str) else self.turns
 
 

@@ -49,11 +49,9 @@ class Parts(Generic[Example]):
         return sum(len(examples) for examples, _ in self.corpora)
 
     def train(self) -> Iterator[Example]:
-        """All training examples."""
         return (example for examples, _ in self.corpora for example in examples)
 
     def counts(self, unit: str) -> str:
-        """How many examples each part has, in a line."""
         return describe_parts(unit, len(self), self.held_out)
 
 
@@ -159,7 +157,7 @@ def read_held_out(folder: Path, part: str, unit: str) -> list[Any]:
 
 
 class StreamTrainUnit:
-    """The part of a `TrainUnit` that is the same for all tasks: an endless stream of batches."""
+    """The part of a `TrainUnit` that is the same for all tasks: an endless stream of batches. A task adds `join`."""
 
     stage = ScheduleStage()
 
@@ -169,12 +167,10 @@ class StreamTrainUnit:
         self.enter(0, 0)
 
     def enter(self, epoch: int, start: int) -> None:
-        """Prepare for positions from this epoch on; `start` is the position of its first batch."""
         settings, known = self._settings, BatchPosition(epoch, start)
         self.stream = BatchStream(self.lengths, settings.batch_tokens, settings.seed, self._weights, known=known)
 
     def mark(self, position: int) -> tuple[int, int]:
-        """The epoch of a position, and the position of the first batch of that epoch."""
         return self.stream.mark(position)
 
     def rows(self, batch: Any, first: int, every: int) -> tuple[Any, Rows | None]:
@@ -182,7 +178,20 @@ class StreamTrainUnit:
         rows = Rows.deal(len(batch.index_B), first, every)
         return batch.rows(rows.index_R), rows
 
+    def join(self, index: Index) -> Any:
+        """The batch of the examples with these numbers."""
+        raise NotImplementedError
+
+    def batch(self, position: int) -> Any:
+        return self.join(self.stream.at(position))
+
+    def largest(self) -> Any:
+        """The largest batch of the first epoch, padding and end tokens included."""
+        return self.join(
+            self.largest_of(lambda index: len(index) * sum(int(side[index].max()) + 1 for side in self.lengths))
+        )
+
     def largest_of(self, size: Callable[[Index], int]) -> Index:
-        """The numbers of the items of the largest batch of the first epoch."""
+        """The numbers of the examples of the largest batch of the first epoch."""
         settings = self._settings
         return max(epoch_batches(self.lengths, settings.batch_tokens, settings.seed, 0, self._weights), key=size)

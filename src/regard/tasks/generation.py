@@ -257,7 +257,6 @@ def spell(ids: Iterable[int], tokenizer: Tokenizer) -> Iterator[str]:
 
 
 def check_search(settings: SearchSettings, nbest: int, tree: bool) -> None:
-    """Refuse options that do not go together."""
     if nbest < 1:
         raise SettingsError(f"nbest must be at least 1, not {nbest}")
     if not settings.sample and nbest > settings.beam_size:

@@ -47,7 +47,6 @@ class LabelScores:
     """Bins of probability: mean confidence, share of right answers, number of answers."""
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return asdict(self)
 
 
@@ -59,11 +58,8 @@ def score_labels(
     hits_L = (given_BL & target_BL).sum(0).astype(np.float64)
     given_L, right_L = given_BL.sum(0), target_BL.sum(0)
     f1_L = 2 * hits_L / np.maximum(given_L + right_L, 1)
-    columns = {
-        "precision": hits_L / np.maximum(given_L, 1),
-        "recall": hits_L / np.maximum(right_L, 1),
-        "f1": f1_L,
-    }
+    precision_L, recall_L = hits_L / np.maximum(given_L, 1), hits_L / np.maximum(right_L, 1)
+    by_label = zip(precision_L.tolist(), recall_L.tolist(), f1_L.tolist(), right_L.tolist(), strict=True)
     tiny = np.finfo(np.float64).tiny
     log_likelihood = np.log(np.maximum(probability_BL, tiny))[target_BL].sum()
     if several:
@@ -76,9 +72,8 @@ def score_labels(
         calibration_error=error,
         documents=len(target_BL),
         by_label={
-            label: {name: float(column_L[place]) for name, column_L in columns.items()}
-            | {"documents": int(right_L[place])}
-            for place, label in enumerate(labels)
+            label: dict(zip(("precision", "recall", "f1", "documents"), scores, strict=True))
+            for label, scores in zip(labels, by_label, strict=True)
         },
         confusion=None if several else (target_BL.astype(np.int64).T @ given_BL.astype(np.int64)).tolist(),
         reliability=bins,
@@ -114,9 +109,7 @@ def reliability(sure: Matrix, right: Truth) -> tuple[float, list[dict[str, float
 
 
 def _highest(probability_BL: Matrix) -> Truth:
-    given_BL = np.zeros(probability_BL.shape, np.bool_)
-    given_BL[np.arange(len(probability_BL)), probability_BL.argmax(1)] = True
-    return given_BL
+    return np.eye(probability_BL.shape[1], dtype=np.bool_)[probability_BL.argmax(1)]
 
 
 def label_loss(

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from regard.config import DataSettings, Recipe
-from regard.data.batches import Batch, cut, make_batch
+from regard.data.batches import Batch, Index, cut, make_batch
 from regard.data.pairs import Pair
 from regard.data.store import Ids, StorePart, TokenStore
 from regard.errors import TrainingError
@@ -43,7 +43,7 @@ class PairData:
 
 
 class TeacherForcing(StreamTrainUnit):
-    """Loss and cost of a model that predicts each next token. A task adds `batch`, `largest` and `validate`."""
+    """Loss and cost of a model that predicts each next token. A task adds `join` and `validate`."""
 
     def __init__(
         self,
@@ -69,7 +69,6 @@ class TeacherForcing(StreamTrainUnit):
         return Loss(both.smoothed / 2, both.plain / 2, both.tokens // 2)
 
     def flops(self, batch: Batch) -> float:
-        """Floating-point operations of one step on this batch."""
         rows, source_length = batch.source.ids_BS.shape
         passes = 2 if self.recipe.train.r_drop else 1
         return passes * self.cost.training(**pair_amounts(rows, source_length, batch.target_input_BT.shape[1]))
@@ -88,24 +87,20 @@ class Seq2SeqTrainUnit(TeacherForcing):
         During cooldown words are segmented as in translation, so that the last steps train what will be used
         (docs/log.md).
         """
-        index = self.stream.at(position)
-        pairs = [self.data.train[place] for place in index]
-        source, target = self.data.source, self.data.target
+        index, source, target = self.stream.at(position), self.data.source, self.data.target
         share = self.recipe.tokenizer.subword_regularization * self.stage.augmentation_strength
         if not share:
-            return make_batch(pairs, source.pad, target.pad, index)
+            return self.join(index)
         draw = random.Random(f"{self.recipe.train.seed} {position}")
         sampled = [
             (resample(source, one.tolist(), share, draw), resample(target, other.tolist(), share, draw))
-            for one, other in pairs
+            for one, other in map(self.data.train.__getitem__, index)
         ]
         return make_batch(sampled, source.pad, target.pad, index)
 
-    def largest(self) -> Batch:
-        """The largest batch of the first epoch, including padding."""
-        data, (source, target) = self.data, self.lengths
-        index = self.largest_of(lambda index: len(index) * (int(source[index].max()) + int(target[index].max()) + 2))
-        return make_batch([data.train[place] for place in index], data.source.pad, data.target.pad, index)
+    def join(self, index: Index) -> Batch:
+        pairs = [self.data.train[place] for place in index]
+        return make_batch(pairs, self.data.source.pad, self.data.target.pad, index)
 
     def valid_loss(self, model: Seq2Seq) -> float:
         """Mean loss per token of the validation targets."""

@@ -83,7 +83,6 @@ class TrainingJob:
 
     @property
     def training(self) -> Training[Any, Any]:
-        """The training of its task."""
         return training_of(self.recipe.data.task)
 
     def estimate(self) -> Estimate:

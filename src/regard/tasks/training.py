@@ -180,6 +180,5 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
 
 
 def training_of(task: str) -> Training[Any, Any]:
-    """The training of the task of this name."""
     training: Training[Any, Any] = tasks.part(tasks.find(task).name, "training").TRAINING
     return training

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
+
+from regard.config import settings_of
 
 if TYPE_CHECKING:
     from regard.training.device import Machine
@@ -39,9 +41,13 @@ class PlannedSetting:
 
 
 def leave_given(choices: Iterable[PlannedSetting], given: Tables) -> list[PlannedSetting]:
-    """The choices without those that the user has made."""
+    """The choices without those that the user has made, and without settings that the architecture does not have."""
     names = {f"{section}.{key}" for section, table in given.items() for key in table}
-    return [choice for choice in choices if choice.name not in names]
+    left = [choice for choice in choices if choice.name not in names]
+    if arch := given.get("model", {}).get("arch"):
+        known = {f"model.{field.name}" for field in fields(settings_of(arch))}
+        left = [choice for choice in left if choice.name in known or not choice.name.startswith("model.")]
+    return left
 
 
 def merge(plan: Sequence[PlannedSetting], given: Mapping[str, Any]) -> dict[str, Any]:

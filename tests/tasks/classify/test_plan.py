@@ -1,13 +1,16 @@
 """The plan for documents, and the arithmetic that it estimates with."""
 
+from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from regard import models
+from regard import models, registry
+from regard.config import ModelSettings
 from regard.config.recipe import make_recipe
 from regard.models.han import HANSettings
 from regard.models.pooled_encoders import TransformerClassifierSettings
@@ -25,6 +28,23 @@ BANKING = DocumentFacts(9_000, 12.0, 28, 4.4, 77, 0.0035, False)
 def resolve(data, given=None):
     given = {"data": {"task": "classify"}} | (given or {})
     return make_recipe(merge(make_document_plan(data, given), given))
+
+
+@dataclass(frozen=True)
+class PlainSettings(ModelSettings):
+    """An architecture of a plugin, without dropout."""
+
+    kind: ClassVar[str] = "classifier"
+    network: ClassVar[str] = "Plain"
+    arch: str = "plain"
+
+
+PRESETS = {"plain": PlainSettings()}
+
+
+def test_settings_that_an_architecture_lacks_are_not_planned(monkeypatch):
+    monkeypatch.setitem(registry.ARCHITECTURES, "plain", __name__)
+    assert resolve(IMDB, {"model": {"arch": "plain"}}).model == PlainSettings()
 
 
 def test_reviews_and_short_questions_get_what_suits_them():

@@ -19,12 +19,10 @@ class Request(ConversationRequest):
 
 
 def answer(chatbot: Chatbot, requests: Sequence[Request]) -> list[dict[str, Any]]:
-    """The reply to each conversation."""
     return [chatbot.reply(request.texts()[1], **_search(request)).as_dict(scores=False) for request in requests]
 
 
 def stream(chatbot: Chatbot, request: Request) -> Iterator[str]:
-    """The reply in parts, as they are written."""
     return chatbot.stream(request.texts()[1], **_search(request))
 
 

@@ -127,7 +127,6 @@ def load(run: str | Path, *others: str | Path) -> Chatbot:
 
 
 def _reply(found: Translation) -> Translation:
-    """A reply with the flags that apply to replies."""
     flags = tuple(flag for flag in found.flags if flag in FLAGS)
     return replace(found, flags=flags, alternatives=tuple(map(_reply, found.alternatives)))
 

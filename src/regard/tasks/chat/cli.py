@@ -37,7 +37,6 @@ HELP = "/reset starts again, /quit (or Ctrl-D) exits"
 
 
 def configure(parser: Parser) -> None:
-    """Add the options."""
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument("--explain", action="store_true", help="show turns and words shaded by their weight")
     parser.add_argument("--json", action="store_true", help="print each reply as a JSON object")
@@ -48,7 +47,6 @@ def configure(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Talk."""
     talking = [name for name in names() if find(name).command == TASK.command]  # their runs have `reply`
     opened = Run.open(options.run).require(*talking)  # a wrong name is reported before anything is read
     is_written = find(opened.recipe.data.task).writes  # by a model, not found in a knowledge base
@@ -105,7 +103,6 @@ class Conversation:
     """The last reply of the knowledge base."""
 
     def stream(self, said: str) -> Iterator[str]:
-        """The reply in pieces, as they are written."""
         reply = ""
         for piece in [self.found.text] if self._ask(said) else self.writer.stream(self.turns, **self.search):
             reply += piece
@@ -175,7 +172,6 @@ class Conversation:
 
 
 def talk(conversation: Conversation) -> None:
-    """Turn by turn at a terminal."""
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401 (gives `input` a line editor)
     print(f"({HELP})")

@@ -41,7 +41,6 @@ def join_turns(turns: Sequence[str]) -> str:
 
 
 def split_turns(context: str) -> list[str]:
-    """The turns of a context."""
     return [turn.strip() for turn in context.split(TURN)]
 
 

@@ -16,7 +16,6 @@ from regard.tasks.translate.training import Sample
 
 
 def report(run: Run, chatbot: Chatbot, data: PairData, samples: Sequence[Sample]) -> dict[str, Any]:
-    """The sections of a chatbot's report."""
     sections = translate.report(run, chatbot.translator, data, samples)
     scores = run.card["scores"][last_part(run.card["scores"])]
     perplexity = ("perplexity", f"{scores['perplexity']:.1f}", "equally likely next tokens, on average")

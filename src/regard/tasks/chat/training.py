@@ -87,7 +87,6 @@ class ChatTrainUnit(TranslateTrainUnit):
         return self.validation(scores, texts)
 
     def readable(self, source: str) -> str:
-        """A context with slashes between its turns."""
         return readable(source)
 
 
@@ -97,7 +96,6 @@ class ChatTraining(TranslateTraining):
     train_unit = ChatTrainUnit
 
     def check(self, recipe: Recipe) -> None:
-        """Turns must be separated by their token."""
         super().check(recipe)
         if recipe.tokenizer.special_tokens[:1] != (TURN,):
             raise SettingsError(
@@ -105,7 +103,6 @@ class ChatTraining(TranslateTraining):
             )
 
     def read(self, recipe: Recipe) -> DialogueExamples:
-        """Count and measure the pairs of context and reply."""
         return DialogueExamples(recipe.data, recipe.train.seed, recipe.task.context_turns)
 
     def tune(self, run: Run, data: PairData, log: Log) -> Json:
@@ -155,7 +152,6 @@ def distinct(texts: Iterable[str], size: int) -> float:
 
 
 def diversity(texts: Sequence[str]) -> dict[str, float]:
-    """Distinct-1 and distinct-2."""
     return {"distinct_1": distinct(texts, 1), "distinct_2": distinct(texts, 2)}
 
 

@@ -26,7 +26,6 @@ def batch_key(request: Request) -> Hashable:
 
 
 def answer(classifier: Classifier, requests: Sequence[Request]) -> list[dict[str, Any]]:
-    """Label and probabilities of each text."""
     found = classifier.classify([request.text for request in requests], explain=requests[0].explain)
     return [one.as_dict() for one in found]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,13 +69,11 @@ class Classifier:
     def classify(self, texts: str | Sequence[str], *, explain: bool = False) -> list[Classification]:
         """Label one document or many. `explain` adds the weights of sentences and words."""
         texts = [texts] if isinstance(texts, str) else list(texts)
-        encoded = [encode_document(text, self.tokenizer, self.recipe.task) for text in texts]
-        documents = [one.sentences for one in encoded]
-        if explain:
-            logits_BL, explained = self._explain(texts, documents)
-        else:
-            logits_BL, explained = score_documents(self.model, documents, self.tokenizer.pad, self.recipe), []
         settings, results = self.recipe.task, []
+        encoded = [encode_document(text, self.tokenizer, settings) for text in texts]
+        shares: dict[int, list[float]] = {}
+        documents = [one.sentences for one in encoded]
+        logits_BL = score_documents(self.model, documents, self.tokenizer.pad, self.recipe, shares if explain else None)
         probability_BL = to_probabilities(logits_BL, settings.temperature, several=settings.multi_label).tolist()
         for place, text in enumerate(texts):
             probabilities = dict(zip(self.labels, probability_BL[place], strict=True))
@@ -83,7 +81,8 @@ class Classifier:
             likely = [label for label in ranked if probabilities[label] >= settings.threshold]
             given = likely if settings.multi_label else ranked[:1]
             label, best = given[0] if given else "", probabilities[ranked[0]]
-            truncated, sentences = encoded[place].truncated_tokens, explained[place] if explain else None
+            sentences = shade(show_document(text, self.tokenizer, settings), shares[place]) if explain else None
+            truncated = encoded[place].truncated_tokens
             results.append(Classification(text, label, best, probabilities, tuple(given), truncated, sentences))
         return results
 
@@ -103,7 +102,7 @@ class Classifier:
             number = self.labels.index(label) if label else int(self.model(document)[0].argmax())
         shares = attribute_label(self.model, document, number, method, several=settings.multi_label).tolist()
         shown = show_document(text, self.tokenizer, settings)
-        return [ShadedWord(word, share) for one in join_pieces(shown, shares) for word, share in one]
+        return [word for sentence in join_pieces(shown, shares) for word in sentence]
 
     def logits(self, texts: Sequence[str]) -> Tensor:
         """Scores [B, L] before the softmax or sigmoid."""
@@ -118,56 +117,34 @@ class Classifier:
         logits_BL = self.logits([document.text for document in documents])
         return score_logits(logits_BL, documents, self.labels, self.recipe.task)
 
-    @torch.no_grad()
-    def _explain(
-        self, texts: Sequence[str], documents: Sequence[list[list[int]]]
-    ) -> tuple[Tensor, list[tuple[ShadedSentence, ...]]]:
-        """Scores and weights of sentences and words, from one pass."""
-        device = self.model.output.weight.device
-        logits_BL = torch.zeros(len(texts), len(self.labels))
-        explained: list[tuple[ShadedSentence, ...]] = [()] * len(texts)
-        for places in in_batches([sum(map(len, one)) for one in documents], self.recipe.task.batch_tokens):
-            chosen = [documents[place] for place in places]
-            batch = make_documents(chosen, self.tokenizer.pad, self.recipe.model.document_window).to(device)
-            with trace(self.model) as tape:
-                logits_BL[places] = self.model(batch).float().cpu()
-            shares_BUS = self.model.shading(tape, batch).float().cpu()
-            for place, shares_US, mask_US in zip(places, shares_BUS, batch.mask_BUS.cpu(), strict=True):
-                shown = show_document(texts[place], self.tokenizer, self.recipe.task)
-                explained[place] = shade(shown, shares_US[mask_US].tolist())
-        return logits_BL, explained
-
 
 def shade(sentences: Sequence[ShownWindow], shares: Sequence[float]) -> tuple[ShadedSentence, ...]:
     """Sentences and words with their weights, from the share of the document that each token has, in order."""
     shaded = []
-    for sentence, words_of in zip(sentences, join_pieces(sentences, shares), strict=True):
-        total = sum(share for _, share in words_of)
+    for sentence, joined in zip(sentences, join_pieces(sentences, shares), strict=True):
+        total = sum(word.weight for word in joined)
         scale = 1 / total if total else 0.0
-        shaded.append(
-            ShadedSentence(sentence.text, total, tuple(ShadedWord(text, share * scale) for text, share in words_of))
-        )
+        scaled = tuple(ShadedWord(word.text, word.weight * scale) for word in joined)
+        shaded.append(ShadedSentence(sentence.text, total, scaled))
     return tuple(shaded)
 
 
-def join_pieces(sentences: Sequence[ShownWindow], shares: Sequence[float]) -> list[list[tuple[str, float]]]:
+def join_pieces(sentences: Sequence[ShownWindow], shares: Iterable[float]) -> list[list[ShadedWord]]:
     """The words of each sentence with the sums of the shares of their tokens; `shares` are those of all tokens."""
-    joined, first = [], 0
+    joined, left = [], iter(shares)
     for text, pieces in sentences:
         found = words(text)
         sums = [0.0] * len(found)
         place = 0
-        for piece, share in zip(pieces, shares[first : first + len(pieces)], strict=True):
+        for piece in pieces:
             while place + 1 < len(found) and found[place].end <= piece.start:
                 place += 1
-            sums[place] += share
-        first += len(pieces)
-        joined.append([(word.text, share) for word, share in zip(found, sums, strict=True)])
+            sums[place] += next(left)
+        joined.append([ShadedWord(word.text, share) for word, share in zip(found, sums, strict=True)])
     return joined
 
 
 def load(run: str | Path, *others: str | Path) -> Classifier:
-    """Open the run folder of a classifier."""
     opened = Run.open(run).require("classify")
     if others:
         raise RunError(f"{others[0]}: classifiers cannot form an ensemble; give one run")
@@ -186,13 +163,29 @@ def target_of(documents: Sequence[LabelledDocument], labels: Sequence[str]) -> T
 
 
 @torch.no_grad()
-def score_documents(model: ClassifierModel, documents: Sequence[Sentences], pad: int, recipe: Recipe) -> Tensor:
-    """Scores [B, L] of any number of documents, in order; those of similar length are in one batch."""
+def score_documents(
+    model: ClassifierModel,
+    documents: Sequence[Sentences],
+    pad: int,
+    recipe: Recipe,
+    shares: dict[int, list[float]] | None = None,
+) -> Tensor:
+    """Scores [B, L] of any number of documents, in order; those of similar length are in one batch.
+
+    `shares`, if given, receives the share that each token has in the explanation of its document, by document.
+    """
     device = model.output.weight.device
     logits_BL = torch.zeros(len(documents), model.output.out_features)
     for places in in_batches([sum(map(len, one)) for one in documents], recipe.task.batch_tokens):
-        batch = make_documents([documents[place] for place in places], pad, recipe.model.document_window)
-        logits_BL[places] = model(batch.to(device)).float().cpu()
+        batch = make_documents([documents[place] for place in places], pad, recipe.model.document_window).to(device)
+        if shares is None:
+            logits_BL[places] = model(batch).float().cpu()
+            continue
+        with trace(model) as tape:
+            logits_BL[places] = model(batch).float().cpu()
+        shares_BUS = model.shading(tape, batch).float().cpu()
+        for place, shares_US, mask_US in zip(places, shares_BUS, batch.mask_BUS.cpu(), strict=True):
+            shares[place] = shares_US[mask_US].tolist()
     return logits_BL
 
 

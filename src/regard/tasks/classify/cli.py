@@ -27,7 +27,6 @@ SHOWN_LABELS, SHOWN_WORDS = 5, 5
 
 
 def configure(parser: Parser) -> None:
-    """Add the options."""
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument(
         "file",
@@ -45,7 +44,6 @@ def configure(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Classify."""
     opened = Run.open(options.run).require("classify")
     labelled = split_suffix(options.file)[0] in (".tsv", ".jsonl", ".csv") and not options.whole_file
     if options.score and not labelled:
@@ -70,7 +68,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def score(classifier: Classifier, options: argparse.Namespace) -> int:
-    """Compare with the right labels."""
     found = classifier.score(list(read_documents(Corpus(options.file))))
     if options.json:
         print(json.dumps(found.as_dict(), ensure_ascii=False))

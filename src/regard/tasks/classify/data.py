@@ -46,7 +46,6 @@ class LabelledDocument(NamedTuple):
 
 
 def read_documents(corpus: Corpus) -> Iterator[LabelledDocument]:
-    """Stream the documents of a file."""
     if not corpus.source:
         raise CorpusError("--source", "no file given")
     if corpus.target:
@@ -234,12 +233,10 @@ class TrainingDocuments:
         return len(self.parts)
 
     def describe(self) -> str:
-        """How many documents each part has, and the number of labels."""
         return f"{self.parts.counts('documents')}; {len(self.labels)} labels"
 
     @cached_property
     def facts(self) -> DocumentFacts:
-        """What the plan needs to know of them."""
         words, characters, counts = [], 0, Counter[str]()
         several = False
         for document in self.parts.train():

@@ -21,7 +21,6 @@ SEEN_IN = 3
 
 
 def report(run: Run, classifier: Classifier, data: PreparedDocuments, answers: None = None) -> dict[str, Any]:
-    """The sections of a classifier's report."""
     card, labels, temperature = run.card, classifier.labels, run.recipe.task.temperature
     part = last_part(card["scores"])
     scores = card["scores"][part]

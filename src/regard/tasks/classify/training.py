@@ -61,22 +61,14 @@ class ClassifyTrainUnit(StreamTrainUnit):
 
     def batch(self, position: int) -> DocumentBatch:
         """The documents at this position of the stream, each time with other words replaced by UNK (word dropout)."""
-        settings = self.recipe.train
-        batch = self._join(self.stream.at(position))
-        hidden = self.recipe.task.word_dropout * self.stage.strength
-        if not hidden:
-            return batch
-        chance = np.random.Generator(np.random.PCG64([settings.seed % (1 << 64), position]))
-        drawn_BUS = torch.from_numpy(chance.random(batch.ids_BUS.shape, np.float32)) < hidden
-        batch.ids_BUS[drawn_BUS & batch.mask_BUS & (batch.ids_BUS != EOS)] = UNK
+        batch = self.join(self.stream.at(position))
+        if hidden := self.recipe.task.word_dropout * self.stage.strength:
+            chance = np.random.Generator(np.random.PCG64([self.recipe.train.seed % (1 << 64), position]))
+            drawn_BUS = torch.from_numpy(chance.random(batch.ids_BUS.shape, np.float32)) < hidden
+            batch.ids_BUS[drawn_BUS & batch.mask_BUS & (batch.ids_BUS != EOS)] = UNK
         return batch
 
-    def largest(self) -> DocumentBatch:
-        """The largest batch of the first epoch, padding included."""
-        return self._join(self.largest_of(lambda index: len(index) * int(self.lengths[0][index].max())))
-
     def loss(self, model: ClassifierModel, batch: DocumentBatch) -> Loss:
-        """Cross-entropy of the labels."""
         classify, smoothing = self.recipe.task, self.recipe.train.label_smoothing if model.training else 0.0
         weights_L = self.weights_L if model.training else None
         weights_L = None if weights_L is None else weights_L.to(batch.target_BL.device)
@@ -104,7 +96,7 @@ class ClassifyTrainUnit(StreamTrainUnit):
         metric = self.recipe.train.metric
         return Validation(scores, -found.loss if metric == "loss" else scores[metric])
 
-    def _join(self, index: np.ndarray) -> DocumentBatch:
+    def join(self, index: np.ndarray) -> DocumentBatch:
         store = self.data.train
         sentences, labels = zip(*(store[int(place)] for place in index), strict=True)
         return make_documents(sentences, self.data.tokenizer.pad, self.window, labels, len(self.data.labels), index)
@@ -119,7 +111,6 @@ class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
         return TrainingDocuments(recipe.data, recipe.train.seed)
 
     def plan(self, examples: TrainingDocuments, machine: Machine, given: Tables, where: str) -> list[PlannedSetting]:
-        """By the number of documents, their lengths and labels."""
         return make_document_plan(examples.facts, given)
 
     def sizes(self, recipe: Recipe, examples: TrainingDocuments) -> dict[str, int]:
@@ -134,7 +125,6 @@ class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
         return Workload({unit: data.documents * count for unit, count in amounts.items()}, tokens)
 
     def prepare(self, run: Run, recipe: Recipe, examples: TrainingDocuments, log: Log, base: Run | None) -> None:
-        """Vocabulary and labels, or those of `base`; token ids and held-out documents."""
         labels = base.labels if base else examples.labels
         for document in examples.parts.train():
             if unknown := set(document.labels) - set(labels):
@@ -199,7 +189,6 @@ class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
 
 
 def make_document_plan(data: DocumentFacts, given: Tables) -> list[PlannedSetting]:
-    """Choose the settings that `given` leaves open."""
     arch = given.get("model", {}).get("arch", "han")
     choices = [*_reading(data), *_vocabulary(data), *_model(data, arch), *_learning(data, arch)]
     chosen = {choice.name: choice.value for choice in choices}

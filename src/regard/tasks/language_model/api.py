@@ -24,7 +24,6 @@ class Request(TextRequest):
 
 
 def answer(generator: TextGenerator, requests: Sequence[Request]) -> list[dict[str, Any]]:
-    """A text for each beginning."""
     found = []
     for request in requests:
         search = request.search.given()

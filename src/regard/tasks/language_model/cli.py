@@ -22,7 +22,6 @@ SCORED_TOGETHER = 512
 
 
 def configure_write(parser: Parser) -> None:
-    """Add the options."""
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument(
         "beginning", metavar="TEXT|FILE|-", nargs="?", default="",
@@ -43,7 +42,6 @@ def configure_write(parser: Parser) -> None:
 
 
 def run_write(options: argparse.Namespace) -> int:
-    """Write texts."""
     opened = Run.open(options.run).require("language-model")
     search = search_settings(options, opened.recipe.search)
     if options.count < 1:
@@ -74,7 +72,6 @@ def _beginnings(given: str) -> list[str]:
 
 
 def configure_perplexity(parser: Parser) -> None:
-    """Add the options."""
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument("file", metavar="FILE", nargs="?", default="-", help=f"{FORMATS}; - is standard input")
     parser.add_argument("--lines", action="store_true", help="print the log-probability and perplexity of each text")
@@ -82,7 +79,6 @@ def configure_perplexity(parser: Parser) -> None:
 
 
 def run_perplexity(options: argparse.Namespace) -> int:
-    """Score texts."""
     opened = Run.open(options.run).require("language-model")
     from_stdin = options.file == "-"
     texts = [line for line in read_input_lines() if line.strip()] if from_stdin else read_texts(Corpus(options.file))

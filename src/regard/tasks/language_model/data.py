@@ -70,7 +70,6 @@ class TextExamples:
         return len(self.parts)
 
     def describe(self) -> str:
-        """How many texts each part has, in a line."""
         return self.parts.counts("texts")
 
 

@@ -170,7 +170,6 @@ class TextGenerator:
 
 
 def load(run: str | Path, *others: str | Path) -> TextGenerator:
-    """Open the run folder of a language model."""
     opened = Run.open(run).require("language-model")
     if others:
         raise RunError(f"{others[0]}: language models cannot form an ensemble; give one run")

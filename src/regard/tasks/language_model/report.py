@@ -14,7 +14,6 @@ from regard.tasks.report import PART_NAMES, figures, last_part
 def report(
     run: Run, generator: TextGenerator, data: TextData, samples: Sequence[tuple[str, GeneratedText]]
 ) -> dict[str, Any]:
-    """The sections of a language model's report."""
     part = last_part(run.card["scores"])
     scores, where = run.card["scores"][part], f"{PART_NAMES[part]} texts"
     return {

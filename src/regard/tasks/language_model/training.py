@@ -41,7 +41,6 @@ BEGINNING_WORDS = 3
 
 
 def make_plan(examples: TextExamples, machine: Machine, given: Tables) -> list[PlannedSetting]:
-    """Choose the settings that `given` leaves open."""
     tokens = len(examples) * (examples.mean_characters / CHARACTERS_PER_TOKEN + 1)
     train = given.get("train", {})
     muon = train.get("optimizer") != "adam" and not train.get("fsdp")
@@ -81,14 +80,6 @@ class LanguageModelTrainUnit(TeacherForcing):
         super().__init__(recipe, (np.zeros_like(store.tokens), store.tokens), store.weights, model, group)
         self.data = data
 
-    def batch(self, position: int) -> Batch:
-        """The windows at this position of the stream; the source side is empty."""
-        return self._join(self.stream.at(position))
-
-    def largest(self) -> Batch:
-        """The largest batch of the first epoch, padding included."""
-        return self._join(self.largest_of(lambda index: len(index) * (int(self.lengths[1][index].max()) + 1)))
-
     def validate(self, model: Seq2Seq) -> Validation:
         """Perplexity of the validation texts; the beginnings of the first of them, continued."""
         recipe, data = self.recipe, self.data
@@ -103,7 +94,8 @@ class LanguageModelTrainUnit(TeacherForcing):
         ]
         return Validation(scores, -scores["loss"], samples, loss=scores["loss"])
 
-    def _join(self, index: Index) -> Batch:
+    def join(self, index: Index) -> Batch:
+        """Windows as targets; the source side is empty."""
         pad = self.data.tokenizer.pad
         return make_batch([([], self.data.train[int(place)][0][0]) for place in index], pad, pad, index)
 
@@ -119,15 +111,12 @@ class LanguageModelTraining(Training[TextExamples, TextData]):
     train_unit = LanguageModelTrainUnit
 
     def read(self, recipe: Recipe) -> TextExamples:
-        """Read the files."""
         return TextExamples(recipe.data, recipe.train.seed)
 
     def plan(self, examples: TextExamples, machine: Machine, given: Tables, where: str) -> list[PlannedSetting]:
-        """By the number of tokens."""
         return make_plan(examples, machine, given)
 
     def sizes(self, recipe: Recipe, examples: TextExamples) -> dict[str, int]:
-        """The vocabulary has the size that the settings ask for."""
         return {"vocabulary": recipe.tokenizer.vocab_size}
 
     def workload(self, recipe: Recipe, examples: TextExamples) -> Workload:
@@ -138,11 +127,9 @@ class LanguageModelTraining(Training[TextExamples, TextData]):
         return Workload(amounts, length, passes, steps_per_epoch(len(examples) * length, recipe.train.batch_tokens))
 
     def prepare(self, run: Run, recipe: Recipe, examples: TextExamples, log: Log, base: Run | None) -> None:
-        """Vocabulary, token ids and held-out texts."""
         prepare_texts(run, recipe, examples, log, base)
 
     def open_data(self, run: Run, log: Log) -> TextData:
-        """From the run's own folder."""
         return open_texts(run)
 
     def expected_initial_loss(self, recipe: Recipe, data: TextData) -> float:
@@ -163,11 +150,9 @@ class LanguageModelTraining(Training[TextExamples, TextData]):
         return Scored(scores, list(zip(some, continue_texts(predictor, some), strict=True)))
 
     def held_out(self, data: TextData) -> list[Json]:
-        """Texts of the test part, or of the validation part if there is none."""
         return [{"text": text} for text in (data.test or data.valid)[:HELD_OUT_TEXTS]]
 
     def result_line(self, part: str, scores: Json) -> str:
-        """Perplexity per token and per word, bits per byte."""
         return (
             f"perplexity {scores['perplexity']:.2f} per token, {scores['word_perplexity']:.1f} per word;  "
             f"{scores['bits_per_byte']:.3f} bits per byte  on {scores['texts']:,} texts"

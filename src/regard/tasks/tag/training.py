@@ -48,12 +48,6 @@ class TagTrainUnit(StreamTrainUnit):
         self.recipe, self.data, self.group = recipe, data, group or ProcessGroup()
         self.cost = count_cost(model)
 
-    def batch(self, position: int) -> TagBatch:
-        return self._join(self.stream.at(position))
-
-    def largest(self) -> TagBatch:
-        return self._join(self.largest_of(lambda index: len(index) * int(self.lengths[0][index].max())))
-
     def loss(self, model: TaggerModel, batch: TagBatch) -> Loss:
         """Negative log-likelihood of the labels under the CRF."""
         smoothing = self.recipe.train.label_smoothing if model.training else 0.0
@@ -103,7 +97,7 @@ class TagTrainUnit(StreamTrainUnit):
         total, words = self.group.sum(total, words)
         return total / max(words, 1.0)
 
-    def _join(self, index: np.ndarray) -> TagBatch:
+    def join(self, index: np.ndarray) -> TagBatch:
         store = self.data.train
         sentences, labels = zip(*(store[int(place)] for place in index), strict=True)
         return make_words(sentences, self.data.tokenizer.pad, labels, index)
