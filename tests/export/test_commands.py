@@ -45,6 +45,16 @@ def test_there_and_back(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert translations[0] == translations[1]
 
 
+def test_import_suggests_the_command_of_the_task(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = random_run(tmp_path / "made", random_recipe(data={"task": "chat"}))
+    monkeypatch.setattr("regard.cli.export.import_model", lambda *_: made)
+    code, out, _ = said(capsys, "import", "marian", str(tmp_path), "--out", str(tmp_path / "out"))
+    assert code == 0
+    assert out == f'the run is in {made.folder}; try "regard chat {made.folder}"\n'
+
+
 def test_what_the_other_cannot_say_of_a_search_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     search = {"length_penalty_form": "gnmt", "coverage_penalty": 0.2, "stop": "exact", "no_repeat_ngram_size": 3}
     run = random_run(tmp_path / "run", random_recipe(search=search))

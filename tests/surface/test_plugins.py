@@ -84,6 +84,12 @@ def test_without_the_plugin_one_line_names_it(run: Path) -> None:
         ]
 
 
+def test_without_the_plugin_the_card_is_shown(run: Path) -> None:
+    done = regard("info", run)
+    assert done.returncode == 0, done.stderr
+    assert "toy_arch" in done.stdout
+
+
 def test_the_architecture_is_described(plugin: Path) -> None:
     done = regard("--plugin", plugin, "info", "--arch", "toy")
     assert done.returncode == 0, done.stderr

@@ -124,9 +124,11 @@ def test_on_the_command_line_it_comes_with_plugin(data, tmp_path):
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "run" / "card.json").read_text())["plugins"] == ["my_task"]
     assert in_own_process("--plugin", file, "toy-language", tmp_path / "run", "abab").stdout == "ab\n"
-    refused = in_own_process("translate", tmp_path / "run")
-    assert refused.returncode == 2
-    assert 'needs the plugin "my_task"' in refused.stderr
+    for command in ("translate", "info"):
+        refused = in_own_process(command, tmp_path / "run")
+        assert refused.returncode == 2
+        assert 'needs the plugin "my_task": regard --plugin my_task.py' in refused.stderr
+    assert json.loads(in_own_process("info", tmp_path / "run", "--json").stdout)["task"] == "toy-language"
 
 
 def in_own_process(*arguments):

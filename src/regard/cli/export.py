@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from regard.config import Corpus
+from regard.config.recipe import find_task
 from regard.data.pairs import Pair, read_corpus
 from regard.errors import RunError, SettingsError
 from regard.export import (
@@ -32,18 +33,15 @@ MEASURED = 1000
 
 
 def configure(parser: Parser) -> None:
-    """Add the options; those of the formats are added under their own names."""
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument("--to", required=True, choices=tuple(EXPORTS), help="the format")
     parser.add_argument("--out", metavar="DIR", help="the folder to make (default: one in the run folder)")
-    for name, by_format in _options_of_formats().items():
+    for name in _option_names():
+        by_format = {to: options[name] for to in EXPORTS if name in (options := export_format(to).OPTIONS)}
         choices = dict.fromkeys(choice for option in by_format.values() for choice in option.choices)
-        first = next(iter(by_format.values()))
-        parser.add_argument(
-            f"--{name}",
-            choices=tuple(choices),
-            help=f"{first.help}, for {', '.join(by_format)} (default: {first.choices[0]})",
-        )
+        first: Option = next(iter(by_format.values()))
+        text = f"{first.help}, for {', '.join(by_format)} (default: {first.choices[0]})"
+        parser.add_argument(f"--{name}", choices=tuple(choices), help=text)
     parser.add_argument(
         "--source",
         metavar="FILE",
@@ -52,18 +50,13 @@ def configure(parser: Parser) -> None:
     parser.add_argument("--target", default="", metavar="FILE", help="their translations")
 
 
-def _options_of_formats() -> dict[str, dict[str, Option]]:
-    """By the name of an option, the formats that have it."""
-    found: dict[str, dict[str, Option]] = {}
-    for name in EXPORTS:
-        for option, facts in export_format(name).OPTIONS.items():
-            found.setdefault(option, {})[name] = facts
-    return found
+def _option_names() -> list[str]:
+    """The names of the options of all formats."""
+    return list(dict.fromkeys(option for name in EXPORTS for option in export_format(name).OPTIONS))
 
 
 def run(options: argparse.Namespace) -> int:
-    """Export."""
-    given = {name: value for name in _options_of_formats() if (value := getattr(options, name)) is not None}
+    given = {name: value for name in _option_names() if (value := getattr(options, name)) is not None}
     chosen = complete_options(options.to, given)
     quantization = chosen.get("quantization", "float32")
     if options.source and quantization == "float32":
@@ -89,28 +82,25 @@ def _judges(run: Run, options: argparse.Namespace) -> list[Pair]:
     if not options.source and (kept := run.held_out()):
         return kept
     data = run.recipe.data
-    own = (*data.test, *data.valid)
-    for corpus in [Corpus(options.source, options.target)] if options.source else own:
-        if options.source or Path(corpus.source).is_file():
-            return list(islice(read_corpus(corpus, data.source_language, data.target_language), MEASURED))
-    return []
+    own = (corpus for corpus in (*data.test, *data.valid) if Path(corpus.source).is_file())
+    corpus = Corpus(options.source, options.target) if options.source else next(own, None)
+    return list(islice(read_corpus(corpus, data.source_language, data.target_language), MEASURED)) if corpus else []
 
 
 def configure_import(parser: Parser) -> None:
-    """Add the options of `regard import`."""
     parser.add_argument("format", choices=tuple(IMPORTS), help="the format")
     parser.add_argument("folder", metavar="DIR", help="the folder of the model")
     parser.add_argument("--out", metavar="RUN", help="the run folder to make (default: runs/ and the name of DIR)")
 
 
 def run_import(options: argparse.Namespace) -> int:
-    """Import."""
     folder = Path(options.folder)
     if not folder.is_dir():
         raise RunError(f"{folder}: there is no such folder")
     out = Run.refuse_existing(options.out or Path("runs") / folder.resolve().name)
     made = import_model(options.format, folder, out, print)
-    print(f'the run is in {made.folder}; try "regard translate {made.folder}"')
+    command = find_task(made.recipe.data.task).command
+    print(f'the run is in {made.folder}; try "regard {command} {made.folder}"')
     return 0
 
 

@@ -7,16 +7,16 @@ import dataclasses
 import json
 from typing import Any
 
+from regard import plugins
 from regard.config import DataSettings
 from regard.config.recipe import describe, find_task
 from regard.errors import SettingsError
 from regard.export import MARK, check_export
 from regard.models import build, settings_of, size_names
+from regard.registry import TASKS
 from regard.run import CHECKED, Run
 from regard.terminal import Command, Parser, show_table, show_title
 from regard.training.plan import amount
-
-SHOWN_OF_TRAINING = ("step", "best_step", "seconds", "tokens", "flops", "stopped")
 
 
 def configure(parser: Parser) -> None:
@@ -77,7 +77,6 @@ def arch_facts(arch: str, vocabulary: int) -> dict[str, Any]:
 
 
 def show_arch(facts: dict[str, Any]) -> None:
-    """Print an architecture: settings, layers and cost."""
     show_title(facts["arch"], facts["about"])
     kind: type = type(settings_of(facts["arch"]))
     texts = describe(kind)
@@ -94,18 +93,21 @@ def show_arch(facts: dict[str, Any]) -> None:
 
 
 def show_card(card: dict[str, Any]) -> None:
-    """Print a card: facts, then scores with their signatures."""
+    """Print facts, then scores with their signatures."""
+    task = card.get("task", DataSettings.task)
+    if task not in TASKS:  # it comes from a plugin that is not loaded
+        plugins.require(card.get("plugins", ()), card["run"])
     facts: list[tuple[str, str]] = []
     for key, value in card.items():
         if key == "training":
-            value = {name: value[name] for name in SHOWN_OF_TRAINING}
+            value = {name: value[name] for name in ("step", "best_step", "seconds", "tokens", "flops", "stopped")}
         if value and key not in ("scores", "plan"):
             lines = _flat(value).split("\n")
             facts += zip([key, *[""] * (len(lines) - 1)], lines, strict=True)
     scores = [
         (part, label.format(found[name]), found.get("signatures", {}).get(name, ""))
         for part, found in card.get("scores", {}).items()
-        for name, label in find_task(card.get("task", DataSettings.task)).scores.items()
+        for name, label in find_task(task).scores.items()
         if name in found
     ]
     show_title(str(card["run"]))
