@@ -46,6 +46,8 @@ class FakeRun(ServedRun):
     def __init__(self, name: str, task: str = "translate", source: str = "en", target: str = "it"):
         self.name, self.task, self.source, self.target = name, task, source, target
         self.api, self.handler = part(task, "api"), self
+        self.converses, self.inspects = hasattr(self.api, "stream"), hasattr(self.api, "inspect")
+        self.translates = hasattr(self, "translate_texts")
         recipe = SimpleNamespace(search=SearchSettings(), model=SimpleNamespace(attends=True))
         self.run = SimpleNamespace(recipe=recipe, tokenizers=(Words(), Words()))
         self.queues = {}

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 
 from regard.errors import ModelError
 from regard.server.batching import QueueFull, TooLate
-from regard.server.schemas import ModelList, Results, TaskList
+from regard.server.v1 import ModelList, Results, TaskList
 from regard.tasks.translate.api import Results as Translations
 from tests.server.fakes import FakeRun, FakeRuns, FakeTranslator, client_of
 

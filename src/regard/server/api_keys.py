@@ -24,22 +24,21 @@ class KeyFileError(RegardError):
 
 
 class ApiKeys:
-    """The valid keys."""
+    """The valid keys: salt and hash by the name of the key."""
 
     def __init__(self, hashes: dict[str, tuple[bytes, bytes]]):
-        """`hashes`: salt and hash by the name of the key."""
         self._hashes = hashes
         # So that checking an unknown name takes as long as a known one.
         self._decoy = (secrets.token_bytes(16), secrets.token_bytes(32))
 
     @classmethod
     def read(cls, path: str | Path) -> ApiKeys:
-        """The keys of a file."""
         try:
             lines = Path(path).read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
             how = f'"regard serve --new-key {path}" creates one'
-            raise KeyFileError(f"{path}: cannot read the keys ({_reason(error)}); {how}") from None
+            raise KeyFileError(f"{path}: cannot read the keys ({reason}); {how}") from None
         hashes = {}
         for number, line in enumerate(lines, 1):
             if line.strip():
@@ -55,9 +54,7 @@ class ApiKeys:
         return cls(hashes)
 
     def fits(self, key: str) -> bool:
-        """Whether this key is valid."""
-        found = _KEY.fullmatch(key)
-        if not found:
+        if not (found := _KEY.fullmatch(key)):
             return False
         salt, stored = self._hashes.get(found["name"], self._decoy)
         return hmac.compare_digest(_hash(found["secret"], salt), stored)
@@ -72,13 +69,9 @@ def add_key(path: str | Path) -> str:
         with os.fdopen(descriptor, "a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
     except OSError as error:
-        raise SettingsError(f"--new-key {path}: cannot write there ({_reason(error)})") from None
+        raise SettingsError(f"--new-key {path}: cannot write there ({error.strerror})") from None
     return f"rg-{name}-{secret}"
 
 
 def _hash(secret: str, salt: bytes) -> bytes:
     return hashlib.blake2b(secret.encode(), key=salt, digest_size=32).digest()
-
-
-def _reason(error: OSError | UnicodeDecodeError) -> str:
-    return (error.strerror or "unreadable") if isinstance(error, OSError) else "not UTF-8"

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from prometheus_client import generate_latest
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -24,7 +25,7 @@ from regard import __version__
 from regard.server import libretranslate, openai, v1
 from regard.server.api_keys import ApiKeys
 from regard.server.bodies import JSON, JsonRequest, content_type
-from regard.server.errors import EXPECTED, add_error_handlers, error_response
+from regard.server.errors import EXPECTED, error_response, handle_error
 from regard.server.metrics import CONTENT_TYPE, ServerMetrics
 from regard.server.middleware import HostCheck, RequestLimits, RequestLog
 from regard.server.page import page_routes
@@ -34,10 +35,6 @@ from regard.server.service import Service, TheService
 from regard.server.settings import ServerSettings
 from regard.system import give_back
 
-Endpoint = Callable[[Any, Request, Service], Awaitable[Response]]
-
-RELEASE_INTERVAL = 10.0
-"""Seconds between releases of free memory. One takes some milliseconds, in which no thread can allocate."""
 NO_TELEMETRY: Any = {"auto_configure": False, "tracing": False, "metrics": False, "logs": False}
 """FastAPI can send requests and their contents to collectors; this is off, whatever the environment says."""
 
@@ -52,8 +49,10 @@ def create_app(runs: ServedRuns, settings: ServerSettings) -> FastAPI:
     if origins := settings.allow_origin:
         headers = ["Authorization", "Content-Type"]
         layers.append(Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=headers))
-    layers.append(Middleware(RequestLimits, settings=settings, full_for=runs.full_for))
-    layers.append(Middleware(FastPath, service=service, routes=fast_routes(tasks)))
+    layers += [
+        Middleware(RequestLimits, settings=settings, full_for=runs.full_for),
+        Middleware(FastPath, service=service, routes=fast_routes(tasks)),
+    ]
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -72,9 +71,9 @@ def create_app(runs: ServedRuns, settings: ServerSettings) -> FastAPI:
         lifespan=lifespan,
         telemetry=NO_TELEMETRY,
         middleware=layers,
+        exception_handlers=dict.fromkeys(EXPECTED, handle_error),
     )
     app.state.service = service
-    add_error_handlers(app)
     app.add_api_route("/metrics", give_metrics, include_in_schema=False)
     for router in (libretranslate.router, v1.router, tasks, openai.router, page_routes()):
         app.include_router(router)
@@ -82,10 +81,11 @@ def create_app(runs: ServedRuns, settings: ServerSettings) -> FastAPI:
     return app
 
 
-async def release_memory_regularly(batches: Callable[[], int], every: float = RELEASE_INTERVAL) -> None:
+async def release_memory_regularly(batches: Callable[[], int], every: float = 10.0) -> None:
     """Return free memory to the system every few seconds, if `batches` were computed since the last time.
 
-    Sentences of very different lengths fragment the memory of a process that runs for long.
+    Sentences of very different lengths fragment the memory of a process that runs for long. One release takes some
+    milliseconds, in which no thread can allocate.
     """
     before = batches()
     while True:
@@ -96,7 +96,6 @@ async def release_memory_regularly(batches: Callable[[], int], every: float = RE
 
 
 async def give_metrics(request: Request, service: TheService) -> Response:
-    """The metrics for Prometheus."""
     service.require_key(request)
     return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE)
 
@@ -105,13 +104,15 @@ async def give_metrics(request: Request, service: TheService) -> Response:
 # The fast path
 
 
+@dataclass(frozen=True)
 class FastRoute:
     """A route whose endpoint takes a JSON body, the request and the service."""
 
-    def __init__(self, path: str, endpoint: Endpoint, body: type[BaseModel], *, key_first: bool = False):
-        """`key_first`: the key in the header is checked before the body; if not, the endpoint checks it."""
-        self.path, self.endpoint, self.body, self.key_first = path, endpoint, body, key_first
-        self.reader: TypeAdapter[BaseModel] = TypeAdapter(body)
+    path: str
+    endpoint: Callable[[Any, Request, Service], Awaitable[Response]]
+    body: type[BaseModel]
+    key_first: bool
+    """Whether the key in the header is checked before the body; if not, the endpoint checks it."""
 
     async def answer(self, request: JsonRequest, service: Service) -> Response:
         """The response; an invalid body gets the same error as FastAPI's."""
@@ -120,7 +121,7 @@ class FastRoute:
         if not await request.body():
             raise RequestValidationError([{"type": "missing", "loc": ("body",), "msg": "Field required"}])
         try:
-            asked = self.reader.validate_python(await request.json(), from_attributes=True)
+            asked = self.body.model_validate(await request.json(), from_attributes=True)
         except ValidationError as error:
             found = error.errors(include_url=False, include_input=False)
             raise RequestValidationError([one | {"loc": ("body", *one["loc"])} for one in found]) from None
@@ -129,7 +130,7 @@ class FastRoute:
 
 def fast_routes(tasks: APIRouter) -> list[FastRoute]:
     """The busiest routes: LibreTranslate's, and one per task."""
-    found = [FastRoute("/translate", libretranslate.translate, libretranslate.PlainTranslateRequest)]
+    found = [FastRoute("/translate", libretranslate.translate, libretranslate.PlainTranslateRequest, key_first=False)]
     for route in tasks.routes:
         assert isinstance(route, APIRoute)
         found.append(FastRoute(route.path, route.endpoint, route.endpoint.__annotations__["asked"], key_first=True))
@@ -143,7 +144,6 @@ class FastPath:
         self.app, self.service, self.routes = app, service, {route.path: route for route in routes}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a JSON request to a fast route; pass on all others."""
         is_post = scope["type"] == "http" and scope["method"] == "POST"
         route = self.routes.get(scope["path"]) if is_post else None
         if route is None or content_type(Request(scope)) != JSON:

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
+from pydantic import BaseModel, ConfigDict
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
@@ -25,6 +26,12 @@ MOST_FIELDS = 1000
 NUMBERS = frozenset({"alternatives"})
 """Form fields that are converted to numbers."""
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+class RequestBody(BaseModel):
+    """A request in the format of another API. Types are strict (no "3" for 3), unknown fields are ignored."""
+
+    model_config = ConfigDict(strict=True)
 
 
 class JsonRoute(APIRoute):
@@ -40,20 +47,18 @@ class JsonRoute(APIRoute):
         return checked
 
     async def read(self, request: Request) -> Request:
-        """The request, if the route accepts its media type."""
         if content_type(request) != JSON:
             raise ApiError(415, f"send the body as {JSON}")
         return JsonRequest(request.scope, request.receive)
 
 
 class FormRoute(JsonRoute):
-    """A route that accepts JSON and forms."""
+    """A route that accepts JSON and forms; a form is converted to JSON."""
 
     async def read(self, request: Request) -> Request:
-        """The request, with its form converted to JSON."""
         kind = content_type(request)
         if kind == JSON:
-            return JsonRequest(request.scope, request.receive)
+            return await super().read(request)
         if kind not in (FORM, MULTIPART):
             raise ApiError(415, f"send the body as {JSON}, {FORM} or {MULTIPART}")
         body = json.dumps(await _read_form(request, kind)).encode()

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
@@ -56,8 +56,6 @@ EXPECTED = (
     HTTPException, RequestValidationError, QueueFull, TooLate, Closing, RegardError, TimeoutError, ClientDisconnect,
 )  # fmt: skip
 """Exceptions that are converted to responses."""
-CLIENT_LEFT = 499
-"""Status in the log of a request whose client disconnected."""
 
 
 def to_api_error(error: Exception) -> ApiError:
@@ -66,9 +64,8 @@ def to_api_error(error: Exception) -> ApiError:
         case ApiError():
             return error
         case HTTPException():
-            return ApiError(
-                error.status_code, MESSAGES.get(error.status_code, str(error.detail)), headers=error.headers
-            )
+            message = MESSAGES.get(error.status_code, str(error.detail))
+            return ApiError(error.status_code, message, headers=error.headers)
         case RequestValidationError():
             return _invalid(error.errors())
         case QueueFull():
@@ -93,8 +90,7 @@ def _invalid(errors: Sequence[Any]) -> ApiError:
     # The location of the field, without the branches of a union that pydantic tried.
     loc = (*first.get("loc", ()), first["ctx"]["field"]) if first.get("type") == UNKNOWN_FIELD else first.get("loc", ())
     place = [str(part) for part in loc if isinstance(part, int) or str(part).isidentifier()]
-    names = [part for part in place if part not in ("body", "str", "list")]
-    where = ".".join(names)
+    where = ".".join(part for part in place if part not in ("body", "str", "list"))
     return ApiError(400, f"{where or 'the body'}: {first.get('msg', 'invalid')}", param=where or None)
 
 
@@ -102,24 +98,18 @@ def error_body(path: str, error: ApiError) -> dict[str, Any]:
     """The JSON of an error, in the format of the path's API."""
     if not path.startswith("/v1"):
         return {"error": error.detail}
-    otherwise = "server_error" if error.status_code >= 500 else "invalid_request_error"
-    kind = TYPES.get(error.status_code, otherwise)
+    kind = TYPES.get(error.status_code, "server_error" if error.status_code >= 500 else "invalid_request_error")
     return {"error": {"message": error.detail, "type": kind, "param": error.param, "code": error.code}}
 
 
 def error_response(path: str, error: Exception) -> Response:
     """The response for an exception."""
     if isinstance(error, ClientDisconnect):
-        return Response(status_code=CLIENT_LEFT)
+        return Response(status_code=499)  # only for the log
     found = to_api_error(error)
     return Json(error_body(path, found), found.status_code, dict(found.headers or {}))
 
 
-def add_error_handlers(app: FastAPI) -> None:
-    """Convert the expected exceptions of the routes to responses."""
-
-    async def handle(request: Request, error: Exception) -> Response:
-        return error_response(request.url.path, error)
-
-    for kind in EXPECTED:
-        app.add_exception_handler(kind, handle)
+async def handle_error(request: Request, error: Exception) -> Response:
+    """The handler of FastAPI for the expected exceptions of the routes."""
+    return error_response(request.url.path, error)

@@ -10,7 +10,6 @@ import re
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
 SLICE = 64
 """Texts of a file that are queued at a time, so that a file never fills the queue."""
-LOST = "X-Regard-Lost"
-"""Header with the number of addresses, placeholders, pieces of code and numbers that the model left out."""
 DOWNLOAD_MINUTES = 10.0
 """How long a translated file can be downloaded."""
 DOWNLOAD_BYTES = 64_000_000
@@ -55,8 +52,7 @@ UPLOAD: dict[str, Any] = {
 """The form in the API description. The routes read it themselves, so that a file is never written to disk."""
 
 
-@dataclass(frozen=True)
-class TranslatedFile:
+class TranslatedFile(NamedTuple):
     """A translated document."""
 
     name: str
@@ -68,19 +64,17 @@ class TranslatedFile:
     @property
     def headers(self) -> dict[str, str]:
         """The number of lost parts, for clients that get the file and no JSON."""
-        return {LOST: str(len(self.lost))}
+        return {"X-Regard-Lost": str(len(self.lost))}
 
 
 async def translate_upload(request: Request, service: Service) -> TranslatedFile:
-    """The translated file of an upload, with its new name."""
     fields, name, content = await read_upload(request, service.settings.document_bytes)
     service.require_key(request, fields.get("api_key", ""))
     for field in ("source", "target"):
         if field not in fields:
             raise ApiError(400, f"{field}: missing", param=field)
-    source, target = fields["source"], fields["target"]
     seconds = service.settings.document_timeout
-    [made] = await translate_documents(service, name, [content], source, target, deadline=seconds)
+    [made] = await translate_documents(service, name, [content], fields["source"], fields["target"], deadline=seconds)
     return made
 
 
@@ -128,38 +122,30 @@ async def _translate_all(
     return answers
 
 
-class Download(NamedTuple):
-    """A file that can be downloaded."""
-
-    name: str
-    content: bytes
-    until: float
-
-
 class Downloads:
     """Translated files, kept in memory for some minutes under names that cannot be guessed."""
 
     def __init__(self) -> None:
-        self._files: dict[str, Download] = {}
+        self._files: dict[str, tuple[str, bytes, float]] = {}  # by token: name, content, end of the download time
 
     def keep(self, name: str, content: bytes) -> str:
         """Keep a file; returns the token to download it by."""
         token = secrets.token_urlsafe(24)
-        self._files[token] = Download(name, content, time.monotonic() + 60 * DOWNLOAD_MINUTES)
+        self._files[token] = name, content, time.monotonic() + 60 * DOWNLOAD_MINUTES
         self._remove_old()
         return token
 
-    def find(self, token: str) -> Download | None:
-        """The file, if it is still kept."""
+    def find(self, token: str) -> tuple[str, bytes] | None:
+        """Name and content of the file, if it is still kept."""
         self._remove_old()
-        return self._files.get(token)
+        return self._files[token][:2] if token in self._files else None
 
     def _remove_old(self) -> None:
         """Remove old files, and those beyond the size limit. The newest stays: nobody had time to download it."""
         now, room = time.monotonic(), DOWNLOAD_BYTES
-        for number, (token, file) in enumerate(reversed(list(self._files.items()))):
-            size = len(file.content) if number else 0
-            if file.until < now or size > room:
+        for number, (token, (_, content, until)) in enumerate(reversed(list(self._files.items()))):
+            size = len(content) if number else 0
+            if until < now or size > room:
                 del self._files[token]
             else:
                 room -= size

@@ -12,14 +12,11 @@ from pydantic import BaseModel, Field
 
 from regard.languages import language_name
 from regard.registry import FORMATS
-from regard.server.bodies import FORM, MULTIPART, FormRoute
+from regard.server.bodies import FORM, MULTIPART, FormRoute, RequestBody
 from regard.server.errors import ApiError, Json
 from regard.server.files import UPLOAD, as_attachment, translate_documents, translate_upload
-from regard.server.schemas import RequestBody
 from regard.server.service import Service, TheService
 
-PAUSE = 500
-"""Milliseconds that a web page should wait after a keystroke."""
 _TAG = re.compile(r"<[^<>]*>")
 
 
@@ -113,8 +110,7 @@ class PlainError(BaseModel):
 
 # Routes
 
-ERROR_STATUSES = (400, 403, 408, 413, 415, 429, 503)
-ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": PlainError} for status in ERROR_STATUSES}
+ERRORS: dict[int | str, Any] = {status: {"model": PlainError} for status in (400, 403, 408, 413, 415, 429, 503)}
 router = APIRouter(route_class=FormRoute, tags=["LibreTranslate"])
 
 
@@ -131,17 +127,17 @@ async def translate(asked: PlainTranslateRequest, request: Request, service: The
     """Translate one text or several."""
     service.require_key(request, asked.api_key)
     texts = service.check_texts(asked.q)
-    bare = [_TAG.sub(" ", text) for text in texts] if asked.format == "html" else texts  # without tags
-    found = service.detect(bare) if asked.source == "auto" else None
-    sources = [guess["language"] for guess in found] if found is not None else [asked.source] * len(texts)
+    sources, detected = [asked.source] * len(texts), None
+    if asked.source == "auto":
+        detected = service.detect([_TAG.sub(" ", text) for text in texts] if asked.format == "html" else texts)
+        sources = [guess["language"] for guess in detected]
     choices = await _choices(service, asked, texts, sources)
-    one = isinstance(asked.q, str)
-    made: dict[str, Any] = {"translatedText": choices[0][0] if one else [best for best, *_ in choices]}
+    made: dict[str, list[Any]] = {"translatedText": [best for best, *_ in choices]}
     if asked.alternatives:
-        made["alternatives"] = choices[0][1:] if one else [others for _, *others in choices]
-    if found is not None:
-        made["detectedLanguage"] = found[0] if one else found
-    return Json(made)
+        made["alternatives"] = [others for _, *others in choices]
+    if detected is not None:
+        made["detectedLanguage"] = detected
+    return Json({name: found[0] for name, found in made.items()} if isinstance(asked.q, str) else made)
 
 
 async def _choices(
@@ -193,18 +189,15 @@ async def health() -> Response:
 async def frontend_settings(service: TheService) -> Response:
     """Settings for web pages that use this server."""
     known = service.runs.languages
-    source, target = (known[0]["code"], known[0]["targets"][0]) if known else ("", "")
+    pair = {"source": known[0]["code"], "target": known[0]["targets"][0]} if known else {"source": "", "target": ""}
     return Json(
         {
             "apiKeys": service.keys is not None,
             "keyRequired": service.keys is not None,
             "charLimit": service.settings.characters,
             "filesTranslation": True,
-            "frontendTimeout": PAUSE,
-            "language": {
-                "source": {"code": source, "name": language_name(source)},
-                "target": {"code": target, "name": language_name(target)},
-            },
+            "frontendTimeout": 500,  # milliseconds that a web page should wait after a keystroke
+            "language": {side: {"code": code, "name": language_name(code)} for side, code in pair.items()},
             "suggestions": False,
             "supportedFilesFormat": list(FORMATS),
         }
@@ -223,7 +216,7 @@ async def translate_file(request: Request, service: TheService) -> Response:
 @router.get("/download_file/{token}", response_class=Response, responses={404: {"model": PlainError}})
 async def download_file(token: str, service: TheService) -> Response:
     """Download a translated file. Its address is valid for ten minutes and needs no key."""
-    file = service.downloads.find(token)
-    if file is None:
+    if (found := service.downloads.find(token)) is None:
         raise ApiError(404, "there is no such file; translated files are kept for ten minutes")
-    return Response(file.content, media_type="application/octet-stream", headers=as_attachment(file.name))
+    name, content = found
+    return Response(content, media_type="application/octet-stream", headers=as_attachment(name))

@@ -32,7 +32,6 @@ class ServerMetrics:
         registry.register(_Queues(runs))
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count a request."""
         self.requests.labels(method, route, str(status)).inc()
         self.seconds.labels(route).observe(seconds)
 
@@ -52,7 +51,6 @@ class _Queues(Collector):
         self.runs = runs
 
     def collect(self) -> Iterator[Metric]:
-        """All metrics, by model and queue."""
         labels = ["model", "queue"]
         waiting = GaugeMetricFamily("regard_queue_waiting", "Waiting items", labels=labels)
         working = GaugeMetricFamily("regard_queue_working", "Items in work", labels=labels)

@@ -186,9 +186,7 @@ HEADERS = [
 ]
 """Headers of every response that does not set them itself."""
 
-
 logger = logging.getLogger("regard.server")
-MAX_PATH = 200
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
 
 
@@ -219,7 +217,7 @@ class RequestLog:
         method = scope["method"] if scope["method"] in METHODS else OTHER
         # As it was sent, percent-encoded, without the query: always one line.
         raw: bytes = scope.get("raw_path") or scope["path"].encode()
-        path = raw.partition(b"?")[0][:MAX_PATH].decode("ascii", "backslashreplace")
+        path = raw.partition(b"?")[0][:200].decode("ascii", "backslashreplace")
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status

@@ -16,17 +16,12 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, Field
 
 from regard.errors import TokenizerError
-from regard.server.bodies import JsonRoute
+from regard.server.bodies import JsonRoute, RequestBody
 from regard.server.errors import ApiError, Json
-from regard.server.schemas import RequestBody
 from regard.server.service import Service, TheService, key_required
 from regard.server.v1 import ERRORS, STREAM, stream_events
 from regard.tasks.api import MAX_REPLY_TOKENS, ConversationRequest, SearchOptions
 from regard.text.words import word_texts
-
-MIN_TOP_P = 0.01
-"""Smaller values of `top_p` have the same effect: the most probable token alone."""
-
 
 # Request and result
 
@@ -46,7 +41,6 @@ class Message(RequestBody):
 
     @property
     def text(self) -> str:
-        """The text of all parts."""
         return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
 
 
@@ -155,7 +149,6 @@ class Completion:
         self.head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": self.served.name}
 
     async def whole(self) -> dict[str, Any]:
-        """The whole reply, in OpenAI's format."""
         handler, deadline = self.served.handler, self.service.settings.timeout
         if self.served.translates:
             [translation] = await handler.translate_texts(self.turns[-1:], deadline=deadline)
@@ -175,7 +168,6 @@ class Completion:
         return made
 
     async def chunks(self) -> AsyncGenerator[dict[str, Any], None]:
-        """The reply in parts, in OpenAI's format."""
         written: list[str] = []
         async with aclosing(self.parts()) as parts:
             async for part in parts:
@@ -188,7 +180,6 @@ class Completion:
             yield self.head | {"object": "chat.completion.chunk", "choices": [], "usage": usage}
 
     async def parts(self) -> AsyncGenerator[str, None]:
-        """The reply in parts."""
         deadline = self.service.settings.timeout
         if not self.served.translates:
             async for part in self.served.stream(self.request(), deadline=deadline):
@@ -212,7 +203,8 @@ class Completion:
         search = SearchOptions(
             sample=None if asked.temperature is None else asked.temperature > 0,
             temperature=asked.temperature,
-            top_p=None if asked.top_p is None else max(asked.top_p, MIN_TOP_P),
+            # Smaller values have the same effect: the most probable token alone.
+            top_p=None if asked.top_p is None else max(asked.top_p, 0.01),
             seed=asked.seed,
         )
         most = asked.max_completion_tokens or asked.max_tokens
@@ -228,6 +220,5 @@ class Completion:
         return sum(len(ids) for ids in tokenizer.encode_many(list(texts)))
 
     def usage(self, written: int) -> dict[str, int]:
-        """Number of tokens read and written."""
         read = self.count(0, self.turns[-1:] if self.served.translates else self.turns)
         return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}

@@ -28,8 +28,6 @@ from regard.tasks.api import ConversationRequest, InspectRequest, TaskRequest
 Json = dict[str, Any]
 Log = Callable[[str], None]
 
-MAX_INSPECTIONS, MAX_STREAMS = 32, 64
-"""Inspections and streamed replies that may wait."""
 MEAN_CHARACTERS = 200
 """The queue has room for this many characters per place, on average."""
 
@@ -49,10 +47,8 @@ class Capacity:
         # Half of the cores for torch, so that inspections do not slow down translations.
         limit = partial(_limit_torch, max(1, self.threads // 2))
         self.torch = ThreadPoolExecutor(1, thread_name_prefix="torch", initializer=limit)
-        """The one thread for torch."""
 
     def close(self) -> None:
-        """End the threads when their work is done."""
         for pool in (self.parallel, self.torch):
             pool.shutdown(wait=False)
 
@@ -82,22 +78,23 @@ class ServedRun:
         """By name, as in the metrics."""
         self._open_requests, self._closing, self._idle = 0, False, asyncio.Event()
         self.handler: Any = getattr(self.api, "make_handler", AnswerHandler)(self)
+        self.converses, self.inspects = hasattr(self.api, "stream"), hasattr(self.api, "inspect")
+        self.translates = hasattr(self.handler, "translate_texts")
+        """Whether it translates texts and documents, and is chosen by its languages."""
         if self.converses:
-            self.queues["stream"] = Batcher(self._stream, size=1, most_waiting=MAX_STREAMS, pool=capacity.torch)
+            self.queues["stream"] = Batcher(self._stream, size=1, most_waiting=64, pool=capacity.torch)
         if self.inspects:
-            self.queues["inspect"] = Batcher(self._inspect, size=1, most_waiting=MAX_INSPECTIONS, pool=capacity.torch)
+            self.queues["inspect"] = Batcher(self._inspect, size=1, most_waiting=32, pool=capacity.torch)
         self.about = describe_run(self)
 
     @cached_property
     def predictor(self) -> Any:
-        """The object that `regard.load` returns. Only for the torch thread."""
         from regard.system import keep_memory
 
         keep_memory()
         return tasks.load(self.run)
 
     def load(self) -> None:
-        """Open the predictor now, so that errors are reported at start-up and not to a client."""
         self._capacity.torch.submit(lambda: self.predictor).result()
 
     def add_queue(
@@ -109,7 +106,7 @@ class ServedRun:
         size: int | None = None,
         parallel: bool = False,
     ) -> Batcher[Any, Any]:
-        """A queue for many texts. Accepted requests all fit into the next round of batches: each is started soon."""
+        """Accepted requests all fit into the next round of batches: each is started soon."""
         threads, batch, queue = self._capacity.threads, self.settings.batch, self.settings.queue
         self.queues[name] = Batcher(
             work,
@@ -125,7 +122,6 @@ class ServedRun:
 
     @contextmanager
     def open_request(self) -> Iterator[None]:
-        """A block in which no queue is closed, for requests that use one queue after the other."""
         if self._closing:
             raise Closing("the server is shutting down")
         self._open_requests += 1
@@ -135,21 +131,6 @@ class ServedRun:
             self._open_requests -= 1
             if not self._open_requests:
                 self._idle.set()
-
-    @property
-    def converses(self) -> bool:
-        """Whether it replies to conversations."""
-        return hasattr(self.api, "stream")
-
-    @property
-    def inspects(self) -> bool:
-        """Whether it can be inspected."""
-        return hasattr(self.api, "inspect")
-
-    @property
-    def translates(self) -> bool:
-        """Whether it translates texts and documents, and is chosen by its languages."""
-        return hasattr(self.handler, "translate_texts")
 
     async def close(self) -> None:
         """Finish the accepted requests and refuse new ones."""
@@ -203,7 +184,6 @@ class AnswerHandler:
         self.full_for = self.queue.full_for
 
     async def answer(self, request: TaskRequest, *, deadline: float | None = None) -> list[Json]:
-        """One result per text (or conversation) of the request, in order. `deadline` is in seconds."""
         parts = request.split()
         batch_key = getattr(self.api, "batch_key", lambda part: ())
         return await self.queue.submit(parts, key=batch_key(parts[0]) if parts else (), deadline=deadline)
@@ -215,7 +195,6 @@ class AnswerHandler:
 def describe_run(served: ServedRun) -> Json:
     """Facts about a run, for /v1/models: OpenAI's fields, and more."""
     run, card = served.run, served.run.card
-    facts = getattr(served.api, "facts", None)
     plain_scores = {
         part: {name: value for name, value in scores.items() if isinstance(value, int | float | str)}
         for part, scores in card.get("scores", {}).items()
@@ -231,7 +210,7 @@ def describe_run(served: ServedRun) -> Json:
         "parameters": _count_parameters(run),
         "created": _created(run),
         "scores": plain_scores,
-        "facts": facts(run) if facts else {},
+        "facts": served.api.facts(run) if hasattr(served.api, "facts") else {},
     }
 
 
@@ -289,12 +268,10 @@ class ServedRuns:
             raise
 
     async def close(self) -> None:
-        """Finish the accepted requests, and end the threads."""
         await asyncio.gather(*(one.close() for one in self.served.values()))
         self._capacity.close()
 
     def batches(self) -> int:
-        """Number of batches since the start."""
         return sum(queue.counters.batches for one in self.served.values() for queue in one.queues.values())
 
     def full_for(self) -> float:

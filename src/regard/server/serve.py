@@ -38,7 +38,7 @@ def serve(runs: Sequence[str | Path], settings: ServerSettings, log: Log) -> Non
         configure_logs(quiet=settings.quiet)
         for line in warnings(opened, settings):
             log(line)
-        names = ", ".join(map(describe, opened.served.values()))
+        names = ", ".join(f"{one.name} ({_languages(one)}{one.about['arch']})" for one in opened.served.values())
         ready = f"serving {names}; open {address(listener)} (Ctrl-C stops)"
         make_server(app, settings, lambda: log(ready)).run(sockets=[listener])
 
@@ -49,14 +49,12 @@ def warnings(runs: ServedRuns, settings: ServerSettings) -> Iterator[str]:
         yield f"warning: with --host {settings.host} and no --keys, everyone who reaches this machine can use it"
     for first, *others in runs.same_pair():
         names = ", ".join(one.name for one in others)
-        pair = f"{first.source} to {first.target}"
-        yield f"{pair}: /translate uses {first.name}; to use {names}, set model at /v1/translate"
+        uses = f"/translate uses {first.name}; to use {names}, set model at /v1/translate"
+        yield f"{first.source} to {first.target}: {uses}"
 
 
-def describe(served: ServedRun) -> str:
-    """Name, languages and architecture of a run."""
-    pair = served.translates and served.source and served.target
-    return f"{served.name} ({f'{served.source} to {served.target}, ' if pair else ''}{served.about['arch']})"
+def _languages(run: ServedRun) -> str:
+    return f"{run.source} to {run.target}, " if run.translates and run.source and run.target else ""
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -109,7 +107,6 @@ class Server(uvicorn.Server):
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and then call `ready`."""
         await super().startup(sockets)
         if self.started:
             self._ready()
@@ -185,7 +182,6 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header or a trailer is complete."""
         self._head += len(name) + len(value)
         if self._head > HEAD_BYTES:
             raise ValueError("the head is too long")  # the parser stops reading the request

@@ -34,10 +34,8 @@ class Service:
 
     def require_key(self, request: Request, key: str = "") -> None:
         """Refuse a request without a valid API key, if the server has keys. `key` is the one in the body."""
-        if self.keys is None:
-            return
         given = bearer(request) or key
-        if given and self.keys.fits(given):
+        if self.keys is None or self.keys.fits(given):
             return
         message = "this API key is not valid" if given else "this server requires an API key"
         if request.url.path.startswith("/v1"):
@@ -64,10 +62,9 @@ class Service:
         return count
 
     def named(self, name: str) -> ServedRun:
-        """The run of this name."""
         if name not in self.runs.served:
-            guess = nearest(name, self.runs.served)
-            raise ApiError(404, f"no such model is served{guess}", param="model", code="model_not_found")
+            message = f"no such model is served{nearest(name, self.runs.served)}"
+            raise ApiError(404, message, param="model", code="model_not_found")
         return self.runs.served[name]
 
     def choose(self, asked: TaskRequest, task: str) -> ServedRun:
@@ -134,7 +131,6 @@ def bearer(request: Request) -> str:
 
 
 async def service_of(request: Request) -> Service:
-    """The service of the app."""
     service: Service = request.app.state.service
     return service
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import APIRouter, Depends, Request, Response
+from pydantic import BaseModel, Field
 from pydantic_core import to_json
 from starlette.responses import StreamingResponse
 
@@ -14,30 +15,91 @@ from regard.server.bodies import JsonRoute
 from regard.server.errors import ApiError, Json, error_body, to_api_error
 from regard.server.files import UPLOAD, as_attachment, translate_upload
 from regard.server.runs import ServedRun, served_tasks
-from regard.server.schemas import Error, ModelFacts, ModelList, Results, TaskFacts, TaskList
 from regard.server.service import Service, TheService, bearer, key_required
 from regard.tasks import find
 from regard.tasks.api import InspectRequest, TaskRequest
 
-DONE = b"data: [DONE]\n\n"
-MEDIA_TYPE = "text/event-stream"
-UNBUFFERED = {"X-Accel-Buffering": "no"}
-"""Tells nginx to forward each event at once."""
+# ---------------------------------------------------------------------------------------------------------------------
+# Results in /openapi.json. They are only described there; the tests check that the responses match.
 
-ERROR_STATUSES = (400, 401, 404, 408, 413, 415, 429, 503)
-ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": Error} for status in ERROR_STATUSES}
-EVENT = {"type": "object", "required": ["data"], "properties": {"data": {"type": "string"}}}
-STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {MEDIA_TYPE: {"schema": EVENT}}}}
-FILE: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
-}
 
-router = APIRouter(prefix="/v1", route_class=JsonRoute, tags=["Regard"], responses=ERRORS)
-needs_key = [Depends(key_required)]
+class Results(BaseModel):
+    """One result per text or conversation of the request. Their fields depend on the task."""
+
+    model: str
+    results: list[dict[str, Any]]
+
+
+class ModelFacts(BaseModel):
+    """A served run."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+    task: str
+    source: str
+    target: str
+    arch: str
+    parameters: int
+    scores: dict[str, Any] = Field({}, description="Scores on held-out data, with their signatures.")
+    facts: dict[str, Any] = Field(
+        {}, description="Figures of the task, e.g. the `questions` and `answers` of a knowledge base."
+    )
+
+
+class ModelList(BaseModel):
+    """All served runs."""
+
+    object: Literal["list"]
+    data: list[ModelFacts]
+
+
+class TaskFacts(BaseModel):
+    """A task, and the served runs that were trained for it."""
+
+    name: str
+    help: str
+    chat: bool = Field(description="Whether its runs reply to conversations (POST /v1/chat/completions).")
+    inspect: bool = Field(description="Whether its runs can be inspected (POST /v1/inspect).")
+    models: list[str]
+
+
+class TaskList(BaseModel):
+    """All tasks that this server knows."""
+
+    data: list[TaskFacts]
+
+
+class ErrorFacts(BaseModel):
+    """Description of an error."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class Error(BaseModel):
+    """An error in OpenAI's format."""
+
+    error: ErrorFacts
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # What is served
+
+
+Responses = dict[int | str, dict[str, Any]]
+"""Descriptions of responses by status, as FastAPI takes them."""
+ERRORS: Responses = {status: {"model": Error} for status in (400, 401, 404, 408, 413, 415, 429, 503)}
+EVENT = {"type": "object", "required": ["data"], "properties": {"data": {"type": "string"}}}
+EVENTS = "text/event-stream"
+STREAM: Responses = {200: {"content": {EVENTS: {"schema": EVENT}}}}
+FILE: Responses = {200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}}
+
+router = APIRouter(prefix="/v1", route_class=JsonRoute, tags=["Regard"], responses=ERRORS)
+needs_key = [Depends(key_required)]
 
 
 @router.get("/models", response_model=ModelList)
@@ -162,9 +224,10 @@ async def stream_events(path: str, events: AsyncGenerator[Any, None]) -> Streami
             if found.status_code == 500:
                 raise
             yield _line(error_body(path, found))
-        yield DONE
+        yield b"data: [DONE]\n\n"
 
-    return StreamingResponse(lines(), media_type=MEDIA_TYPE, headers=UNBUFFERED)
+    unbuffered = {"X-Accel-Buffering": "no"}  # tells nginx to forward each event at once
+    return StreamingResponse(lines(), media_type=EVENTS, headers=unbuffered)
 
 
 def _line(event: Any) -> bytes:
