@@ -14,7 +14,6 @@ from regard.analysis.head_roles import (
     Evidence,
     HeadLook,
     HeadStatistics,
-    at_offset,
     has_role,
     interval,
     rarest,
@@ -45,9 +44,11 @@ def pointed(place_T: Tensor, keys: int) -> Tensor:
 
 
 def test_offsets_are_counted_from_the_query() -> None:
-    causal = everything(4, 4).tril()
-    assert at_offset(causal, -1).nonzero().tolist() == [[1, 0], [2, 1], [3, 2]]
-    assert not at_offset(causal, 1).any()  # the future is not seen
+    statistics = HeadStatistics()
+    statistics.add(pointed(torch.tensor([0, 0, 1, 2]), 4), everything(4, 4).tril(), {})
+    [before] = statistics.evidence()[HeadLook("positional", "-1")]
+    assert (before.share, before.count) == (1.0, 3)
+    assert HeadLook("positional", "+1") not in statistics.evidence()  # the future is not seen
 
 
 def test_the_rarest_is_the_rarest_in_sight() -> None:

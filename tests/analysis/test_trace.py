@@ -118,7 +118,7 @@ def side_of(size):
 def trace_of(settings, source_size=5, target_size=4):
     model, target = build(settings), tokens(1, target_size)
     source = sentences([source_size])
-    return model, source, target, record_trace(model, source, target, side_of(source_size), side_of(target_size))
+    return model, source, target, record_trace(model, source, target, side_of(source_size), side_of(target_size), None)
 
 
 @pytest.mark.parametrize("settings", [*TOYS.values(), *VARIANTS.values()], ids=[*TOYS, *VARIANTS])

@@ -7,9 +7,11 @@ A link is a pair of indices (source word, target word), starting at 0.
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from regard.errors import ModelError, RunError
@@ -41,25 +43,20 @@ def align(weights_TS: Tensor, rule: Rule = "cover", *, backward_ST: Tensor | Non
     that would have no link. `backward_ST` is the map of a model of the other direction; the links of the source words
     are then taken from it.
     """
-    return _combine(*_strongest_links(weights_TS, backward_ST), rule)
+    return _combine(_strongest(weights_TS), _strongest(weights_TS.t() if backward_ST is None else backward_ST), rule)
 
 
-def _strongest_links(weights_TS: Tensor, backward_ST: Tensor | None = None) -> tuple[_LinkSet, _LinkSet]:
-    """The link of each target word, and that of each source word, to its strongest counterpart."""
-    of_target = _strongest(weights_TS)
-    return {(s, t) for t, s in of_target}, set(_strongest(weights_TS.t() if backward_ST is None else backward_ST))
-
-
-def _strongest(weights_XY: Tensor) -> list[tuple[int, int]]:
+def _strongest(weights_XY: Tensor) -> _LinkSet:
     """Each row with the index of its largest weight, unless that is zero."""
     if not weights_XY.numel():
-        return []
+        return set()
     top = weights_XY.max(-1)
     pairs = zip(top.values.tolist(), top.indices.tolist(), strict=True)
-    return [(x, y) for x, (weight, y) in enumerate(pairs) if weight > 0]
+    return {(x, y) for x, (weight, y) in enumerate(pairs) if weight > 0}
 
 
-def _combine(of_target: _LinkSet, of_source: _LinkSet, rule: Rule) -> Links:
+def _combine(source_of_target: _LinkSet, of_source: _LinkSet, rule: Rule) -> Links:
+    of_target = {(s, t) for t, s in source_of_target}
     if rule == "target":
         found = of_target
     elif rule == "source":
@@ -122,11 +119,19 @@ def word_map(weights_HTS: Tensor, source: TraceSide, target: TraceSide, *, shift
     return merged * ((mark_T[:, None] == mark_S) | free_T[:, None] | free_S).to(merged.dtype)
 
 
+WordMaps = Mapping[str, "Tensor"]
+"""Maps [H, T, S] between words, by attention."""
+
+
 class Head(NamedTuple):
     """One head of one attention."""
 
     attention: str
     number: int
+
+
+def _all_heads(maps: WordMaps) -> tuple[Head, ...]:
+    return tuple(Head(name, number) for name, x in maps.items() for number in range(len(x)))
 
 
 @dataclass(frozen=True)
@@ -138,22 +143,19 @@ class AlignmentHeads:
     shift: bool = False
     rule: Rule = "cover"
 
-    def map(self, maps: Mapping[str, Tensor]) -> Tensor:
-        """The average [T, S] of the chosen heads, from maps [H, T, S] by attention."""
+    def map(self, maps: WordMaps) -> Tensor:
+        """The average [T, S] of the chosen heads."""
         heads = self.heads or _all_heads(maps)
         for name, number in heads:
             if name not in maps or not 0 <= number < len(maps[name]):
                 raise ModelError(
                     f"the model has no head {number} in {name} to align with; choose the alignment heads again"
                 )
-        total = maps[heads[0].attention][heads[0].number].clone()
-        for name, number in heads[1:]:
-            total += maps[name][number]
-        return total / len(heads)
+        return reduce(operator.add, (maps[name][number] for name, number in heads)) / len(heads)
 
     def as_dict(self) -> dict[str, Any]:
         """For the card of a run."""
-        return {"heads": [list(head) for head in self.heads], "shift": self.shift, "rule": self.rule}
+        return vars(self) | {"heads": [list(head) for head in self.heads]}
 
 
 def read_choice(stored: Any, where: str) -> AlignmentHeads:
@@ -231,10 +233,6 @@ class RankedHead(NamedTuple):
     scores: AlignmentScores
 
 
-WordMaps = Mapping[str, "Tensor"]
-"""Maps [H, T, S] between words, by attention."""
-
-
 def best_heads(maps: Mapping[bool, Sequence[WordMaps]], gold: Sequence[Links]) -> list[RankedHead]:
     """Every head, the average of each layer and that of all heads, with every rule, sorted by error rate.
 
@@ -248,15 +246,12 @@ def best_heads(maps: Mapping[bool, Sequence[WordMaps]], gold: Sequence[Links]) -
         if len(pairs[0]) > 1:
             groups["all heads"] = _all_heads(pairs[0])
         for name, heads in groups.items():
-            strongest = [_strongest_links(AlignmentHeads(heads).map(pair)) for pair in pairs]
+            averages = [AlignmentHeads(heads).map(pair) for pair in pairs]
+            strongest = [(_strongest(weights_TS), _strongest(weights_TS.t())) for weights_TS in averages]
             for rule in RULES:
                 scores = corpus_scores((_combine(*links, rule) for links in strongest), gold)
                 ranked.append(RankedHead(name, AlignmentHeads(heads, shift, rule), scores))
     return sorted(ranked, key=lambda entry: entry.scores.aer)
-
-
-def _all_heads(maps: WordMaps) -> tuple[Head, ...]:
-    return tuple(Head(name, number) for name, x in maps.items() for number in range(len(x)))
 
 
 def score_choice(choice: AlignmentHeads, maps: Sequence[WordMaps], gold: Sequence[Links]) -> AlignmentScores:
@@ -271,14 +266,12 @@ def choose_heads(maps: Mapping[bool, Sequence[WordMaps]], gold: Sequence[Links])
     """
     best = best_heads(maps, gold)[0]
     pairs = maps[best.choice.shift]
-    left = list(_all_heads(pairs[0]))
     chosen = RankedHead("chosen heads", replace(best.choice, heads=()), AlignmentScores(math.inf, 0.0, 0.0))
-    while left:
+    while left := [head for head in _all_heads(pairs[0]) if head not in chosen.choice.heads]:
         tries = [replace(best.choice, heads=(*chosen.choice.heads, head)) for head in left]
         scored = [RankedHead("chosen heads", one, score_choice(one, pairs, gold)) for one in tries]
         found = min(scored, key=lambda entry: entry.scores.aer)
         if found.scores.aer >= chosen.scores.aer:
             break
         chosen = found
-        left.remove(found.choice.heads[-1])
     return min(chosen, best, key=lambda entry: entry.scores.aer)

@@ -65,9 +65,9 @@ class Attribution:
         The log-probability of a word is the sum over its tokens, and so are signed values; weights are averaged. Later
         tokens of a word also read its earlier ones: such a word contributes to itself.
         """
-        read, mean = target.shifted("<s>"), not self.signed
+        mean = not self.signed
         source_TS = source.merge(target.merge(self.source_TS, -2, mean=mean), -1, mean=False)
-        target_TT = read.merge(target.merge(self.target_TT, -2, mean=mean), -1, mean=False)
+        target_TT = target.shifted().merge(target.merge(self.target_TT, -2, mean=mean), -1, mean=False)
         gap_T = None if self.gap_T is None else target.merge(self.gap_T, 0, mean=False)
         return Attribution(source_TS, target_TT, self.signed, gap_T)
 

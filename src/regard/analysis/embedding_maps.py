@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -22,7 +21,6 @@ class PositionPicture(NamedTuple):
     """One row per position. Rotary encoding: sine and cosine of the angles by which queries and keys are rotated."""
     dots_TT: Tensor
     """PE(p) . PE(q) of all positions: symmetric; for sinusoids a function of |p - q| only."""
-    shift: int
     rotation_DD: Tensor | None
     """M with PE(p + shift) = M PE(p) for every p; None for learned encodings, which have no such M."""
 
@@ -35,7 +33,7 @@ def picture_positions(model: nn.Module, length: int, shift: int = 1) -> Position
         rows_TD = rows_TD.detach().cpu().float()
         rotates = kind != "learned" and rows_TD.shape[1] % 2 == 0
         rotation_DD = shift_rotation(shift, rows_TD.shape[1]) if rotates else None
-        return PositionPicture(kind, rows_TD, rows_TD @ rows_TD.mT, shift, rotation_DD)
+        return PositionPicture(kind, rows_TD, rows_TD @ rows_TD.mT, rotation_DD)
     raise ModelError("this model has no positional encodings")
 
 
@@ -55,18 +53,9 @@ class EmbeddingPlane(NamedTuple):
     points_N2: Tensor
     explained_2: Tensor
     """Share of the variance of each component."""
-    labels: tuple[str, ...] = ()
-
-    def as_dict(self) -> dict[str, object]:
-        """For JSON."""
-        return {
-            "points": self.points_N2.round(decimals=4).tolist(),
-            "explained": self.explained_2.round(decimals=4).tolist(),
-            "labels": list(self.labels),
-        }
 
 
-def plane(vectors_ND: Tensor, labels: Sequence[str] = ()) -> EmbeddingPlane:
+def plane(vectors_ND: Tensor) -> EmbeddingPlane:
     """The first two principal components. The sign is chosen so that the largest entry of each is positive."""
     centred_ND = vectors_ND.double() - vectors_ND.double().mean(0)
     _, strength_R, directions_RD = torch.linalg.svd(centred_ND, full_matrices=False)
@@ -77,7 +66,7 @@ def plane(vectors_ND: Tensor, labels: Sequence[str] = ()) -> EmbeddingPlane:
     points_N2, explained_2 = points_NR.new_zeros(len(points_NR), 2), variance_R.new_zeros(2)
     found = min(2, len(variance_R))  # a single vector, or one dimension, has fewer components
     points_N2[:, :found], explained_2[:found] = points_NR[:, :found], variance_R[:found] / total
-    return EmbeddingPlane(points_N2, explained_2, tuple(labels))
+    return EmbeddingPlane(points_N2, explained_2)
 
 
 def embedding_table(model: Seq2Seq, side: str = "encoder") -> Tensor:

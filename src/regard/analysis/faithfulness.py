@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -173,26 +173,28 @@ def bootstrap(values: Sequence[float], seed: int) -> MethodScore | None:
     return MethodScore(values_N.mean().item(), low, high)
 
 
-@dataclass
-class _Record:
-    """One value per sentence."""
+class _SentenceScores(NamedTuple):
+    """A method on one sentence; for random orders the mean over them. The curves are [GRID]."""
 
-    deletion: list[float] = field(default_factory=list)
-    sufficiency: list[float] = field(default_factory=list)
-    precision: list[float] = field(default_factory=list)
-    auc: list[float] = field(default_factory=list)
-    deletion_curve: list[Tensor] = field(default_factory=list)
-    sufficiency_curve: list[Tensor] = field(default_factory=list)
+    deletion: float
+    sufficiency: float
+    precision: float
+    auc: float
+    deletion_curve: Tensor
+    sufficiency_curve: Tensor
 
-    def add(self, curves: Sequence[Curves], maps: Sequence[Tensor], links: Links) -> None:
-        """Add one sentence: one curve and map of a method, or one per seed of random orders."""
-        self.deletion.append(sum(area(curve.deletion_TK) for curve in curves) / len(curves))
-        self.sufficiency.append(sum(area(curve.sufficiency_TK) for curve in curves) / len(curves))
-        agreed = [agreement(scores_TS, links) for scores_TS in maps]
-        self.precision.append(sum(precision for precision, _ in agreed) / len(maps))
-        self.auc.append(sum(auc for _, auc in agreed) / len(maps))
-        self.deletion_curve.append(torch.stack([on_grid(curve.deletion_TK) for curve in curves]).mean(0))
-        self.sufficiency_curve.append(torch.stack([on_grid(curve.sufficiency_TK) for curve in curves]).mean(0))
+
+def _score_sentence(curves: Sequence[Curves], maps: Sequence[Tensor], links: Links) -> _SentenceScores:
+    deletions, sufficiencies = zip(*curves, strict=True)
+    precisions, aucs = zip(*(agreement(scores_TS, links) for scores_TS in maps), strict=True)
+    return _SentenceScores(
+        sum(map(area, deletions)) / len(curves),
+        sum(map(area, sufficiencies)) / len(curves),
+        sum(precisions) / len(maps),
+        sum(aucs) / len(maps),
+        torch.stack([on_grid(curve_TK) for curve_TK in deletions]).mean(0),
+        torch.stack([on_grid(curve_TK) for curve_TK in sufficiencies]).mean(0),
+    )
 
 
 @dataclass(frozen=True)
@@ -228,7 +230,6 @@ class Faithfulness:
     """Methods that do not fit the model, with the reason."""
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         rows = [
             {key: value._asdict() if isinstance(value, MethodScore) else value for key, value in vars(row).items()}
             for row in self.rows
@@ -262,20 +263,15 @@ class Faithfulness:
 
 
 def measure_faithfulness(
-    model: Seq2Seq,
-    cases: Sequence[ExplainedPair],
-    ways: Ways = EVERY_WAY,
-    *,
-    removal: str = "delete",
-    seeds: int = 5,
-    seed: int = 1,
-) -> Faithfulness:
+    model: Seq2Seq, cases: Sequence[ExplainedPair], ways: Ways = EVERY_WAY, *,
+    removal: str = "delete", seeds: int = 5, seed: int = 1,
+) -> Faithfulness:  # fmt: skip
     """Compare methods with each other and with `seeds` random orders, over many sentences.
 
     Signed attributions rank words by value, not by absolute value. Cost: that of each method, and for a sentence of S
     source and T target words at most 2 T (S + 1) forward passes per method and seed; fewer where orders agree.
     """
-    records = {name: _Record() for name in (*ways, RANDOM)}
+    measured: dict[str, list[_SentenceScores]] = {name: [] for name in (*ways, RANDOM)}
     left_out: dict[str, str] = {}
     cases = [case for case in cases if len(case.source.words) > 1 and len(case.target.words) > 1]
     if not cases:
@@ -298,35 +294,30 @@ def measure_faithfulness(
         chance = {f"{RANDOM} {n}": torch.rand(shape, generator=draw) for n in range(seeds)}
         curves = fall_curves(model, case, maps | chance, removal)
         for name, scores_TS in maps.items():
-            records[name].add([curves[name]], [scores_TS], case.links)
-        records[RANDOM].add([curves[name] for name in chance], list(chance.values()), case.links)
-    rows = _rank({name: record for name, record in records.items() if name not in left_out}, seed)
-    return Faithfulness(rows, len(cases), removal, seeds, seed, left_out)
+            measured[name].append(_score_sentence([curves[name]], [scores_TS], case.links))
+        of_chance = [curves[name] for name in chance]
+        measured[RANDOM].append(_score_sentence(of_chance, list(chance.values()), case.links))
+    reference = measured.get(REFERENCE, [])
+    rows = [_rank(name, sentences, reference, seed) for name, sentences in measured.items() if sentences]
+    rows.sort(key=lambda row: -row.deletion.mean)
+    return Faithfulness(tuple(rows), len(cases), removal, seeds, seed, left_out)
 
 
-def _rank(records: Mapping[str, _Record], seed: int) -> tuple[MethodRank, ...]:
-    reference = records.get(REFERENCE)
-    rows = []
-    for name, record in records.items():
-        deletion, sufficiency = bootstrap(record.deletion, seed), bootstrap(record.sufficiency, seed)
-        assert deletion is not None  # there is a sentence, and areas are never NaN
-        assert sufficiency is not None
-        other = None if reference is record else reference
-        rows.append(
-            MethodRank(
-                name,
-                deletion,
-                sufficiency,
-                _gain(record.deletion, other.deletion, seed) if other else None,
-                _gain(other.sufficiency, record.sufficiency, seed) if other else None,
-                bootstrap(record.precision, seed),
-                bootstrap(record.auc, seed),
-                tuple(torch.stack(record.deletion_curve).mean(0).tolist()),
-                tuple(torch.stack(record.sufficiency_curve).mean(0).tolist()),
-            )
-        )
-    return tuple(sorted(rows, key=lambda row: -row.deletion.mean))
-
-
-def _gain(higher: Sequence[float], lower: Sequence[float], seed: int) -> MethodScore | None:
-    return bootstrap([one - other for one, other in zip(higher, lower, strict=True)], seed)
+def _rank(
+    name: str, sentences: Sequence[_SentenceScores], reference: Sequence[_SentenceScores], seed: int
+) -> MethodRank:
+    deletions, sufficiencies, precisions, aucs, *curves = zip(*sentences, strict=True)
+    deletion, sufficiency = bootstrap(deletions, seed), bootstrap(sufficiencies, seed)
+    assert deletion is not None  # there is a sentence, and areas are never NaN
+    assert sufficiency is not None
+    compared = [] if sentences is reference or not reference else list(zip(sentences, reference, strict=True))
+    return MethodRank(
+        name,
+        deletion,
+        sufficiency,
+        bootstrap([one.deletion - other.deletion for one, other in compared], seed),
+        bootstrap([other.sufficiency - one.sufficiency for one, other in compared], seed),
+        bootstrap(precisions, seed),
+        bootstrap(aucs, seed),
+        *(tuple(torch.stack(of_sentences).mean(0).tolist()) for of_sentences in curves),
+    )

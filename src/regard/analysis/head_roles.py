@@ -74,12 +74,6 @@ class Role:
     evidence: Evidence
 
 
-def at_offset(seen_TS: Tensor, offset: int) -> Tensor:
-    """The visible keys at this offset from their query (negative: before it)."""
-    queries, keys = (torch.arange(size, device=seen_TS.device) for size in seen_TS.shape)
-    return seen_TS & (keys[None, :] - queries[:, None] == offset)
-
-
 def rarest(seen_TS: Tensor, frequency_S: Tensor) -> Tensor:
     """The least frequent visible key of each query; all of them if several are equally rare."""
     frequency_TS = frequency_S.double().expand(seen_TS.shape).masked_fill(~seen_TS, math.inf)
@@ -144,7 +138,9 @@ class HeadStatistics:
         """Add one sentence. `seen_TS`: the keys that count, e.g. not the end token; `right`: right keys by role."""
         judged_T = seen_TS.sum(-1) > 1
         maxima_HT = weights_HTS.masked_fill(~seen_TS, -1.0).argmax(-1)  # among the keys that count; 0 if none does
-        positions = {HeadLook("positional", f"{offset:+d}"): at_offset(seen_TS, offset) for offset in OFFSETS}
+        queries_T, keys_S = (torch.arange(size, device=seen_TS.device) for size in seen_TS.shape)
+        offsets_TS = keys_S - queries_T[:, None]
+        positions = {HeadLook("positional", f"{offset:+d}"): offsets_TS == offset for offset in OFFSETS}
         for look, right_TS in (positions | dict(right)).items():
             self._counts[look].add(maxima_HT, seen_TS, right_TS)
         largest_HT = weights_HTS.gather(-1, maxima_HT[..., None])[..., 0]

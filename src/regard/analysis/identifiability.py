@@ -48,7 +48,6 @@ class TokenStates:
 
     @property
     def embedded_ND(self) -> Tensor:
-        """The input embeddings."""
         return next(iter(self.states.values()))
 
 
@@ -98,7 +97,6 @@ class StateProjection(nn.Module):
                     parameter.zero_()
 
     def forward(self, x_ND: Tensor) -> Tensor:
-        """The estimated inputs."""
         z_ND = (x_ND - self.mean_D) / self.spread_D
         y_NE: Tensor = self.linear(z_ND)
         return y_NE + self.hidden(z_ND) if self.hidden else y_NE
@@ -200,10 +198,9 @@ class Identifiability:
 
     def __str__(self) -> str:
         """One line per map and distance, one column per layer."""
-        places = [place.removeprefix("encoder.").removeprefix("decoder.") for place in self.places]
-        lines = [f"{'tokens identified by':24}" + "".join(f"{place:>8}" for place in places)]
+        lines = [f"{'tokens identified by':24}" + "".join(f"{place.partition('.')[2]:>8}" for place in self.places)]
         for curve in self.curves:
-            shares = [curve.share.get(place) for place in self.places]
+            shares = (curve.share.get(place) for place in self.places)
             cells = (f"{share.value:8.3f}" if share else f"{'-':>8}" for share in shares)
             lines.append(f"{f'{curve.map}, {curve.distance}':24}" + "".join(cells))
         among = f"among the {self.candidates}; chance {self.chance:.4f}"

@@ -6,7 +6,7 @@ each position has its own vector, and the methods are independent of how an arch
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -57,15 +57,21 @@ def attribute_label(
 
 def gradient(score: Score, vectors_PE: Tensor) -> Tensor:
     """The gradient times the vector (Shrikumar et al. 2016)."""
-    return (_slope(score, vectors_PE) * vectors_PE).sum(-1)
+    return _path_gradient(score, vectors_PE, [1.0])
 
 
 def integrated(score: Score, vectors_PE: Tensor) -> Tensor:
     """The gradient averaged on the path from zeros, times the vector (Sundararajan et al. 2017)."""
+    return _path_gradient(score, vectors_PE, [(step + 0.5) / STEPS for step in range(STEPS)])
+
+
+def _path_gradient(score: Score, vectors_PE: Tensor, places: Sequence[float]) -> Tensor:
     slope_PE = torch.zeros_like(vectors_PE)
-    for step in range(STEPS):
-        slope_PE += _slope(score, (step + 0.5) / STEPS * vectors_PE)
-    return (slope_PE / STEPS * vectors_PE).sum(-1)
+    for place in places:
+        leaf = (place * vectors_PE).requires_grad_()
+        with torch.enable_grad():
+            slope_PE += torch.autograd.grad(score(leaf), leaf)[0]
+    return (slope_PE / len(places) * vectors_PE).sum(-1)
 
 
 @torch.no_grad()
@@ -77,12 +83,6 @@ def occlusion(score: Score, vectors_PE: Tensor) -> Tensor:
         without[place] = 0.0
         lost.append(whole - score(without))
     return torch.stack(lost)
-
-
-def _slope(score: Score, vectors_PE: Tensor) -> Tensor:
-    leaf = vectors_PE.detach().requires_grad_()
-    with torch.enable_grad():
-        return torch.autograd.grad(score(leaf), leaf)[0]
 
 
 METHODS = {"gradient": gradient, "integrated": integrated, "occlusion": occlusion}

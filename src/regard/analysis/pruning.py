@@ -53,29 +53,21 @@ class HeadGates(nn.Module):
     """One gate per head, attached to a model through its attention hooks."""
 
     def __init__(self, heads: Mapping[str, int], gain: float = 1.0):
-        """`heads`: number of heads by the name of their attention. log_alpha is `gain` times the parameter, because it
-        must change much at a learning rate that suits the weights of the model.
+        """`heads`: number of heads by the name of their attention. log_alpha is `gain` times the parameter `position`,
+        because it must change much at a learning rate that suits the weights of the model.
         """
         super().__init__()
         self.heads, self.gain = dict(heads), gain
         self.position = nn.Parameter(torch.full((sum(heads.values()),), START / gain))
 
-    @property
-    def log_alpha(self) -> Tensor:
-        """Of all heads, in the order of the attentions."""
-        return self.position * self.gain
-
     def by_attention(self) -> dict[str, Tensor]:
         """log_alpha [H] of each attention; a higher value means a gate that is open more often."""
-        return dict(zip(self.heads, self.log_alpha.split(list(self.heads.values())), strict=True))
-
-    def settled(self) -> dict[str, Tensor]:
-        """The deterministic gates [H] of each attention."""
-        return {name: hard_concrete(log_alpha_H) for name, log_alpha_H in self.by_attention().items()}
+        log_alpha = self.position * self.gain
+        return dict(zip(self.heads, log_alpha.split(list(self.heads.values())), strict=True))
 
     def open_share(self) -> Tensor:
         """Expected share of open gates."""
-        return open_probability(self.log_alpha).mean()
+        return open_probability(self.position * self.gain).mean()
 
     def forward(self, name: str, weights_BHTS: Tensor) -> Tensor:
         """The weights times the gates: sampled per sentence in training, deterministic otherwise."""
@@ -96,7 +88,6 @@ class GatedModel(Seq2Seq):
         self.output = model.output
 
     def encode(self, source: Source) -> EncoderOutput:
-        """The model's, with gates; so are the other methods."""
         with listen(self.model, "*", self.gates):
             return self.model.encode(source)
 
@@ -122,10 +113,11 @@ def attentions(model: Seq2Seq) -> dict[str, tuple[str, SelfAttention | CrossAtte
 
 
 @torch.no_grad()
-def scale_heads(model: Seq2Seq, factors: Mapping[str, Tensor]) -> None:
-    """Multiply the output of each head by a factor, in its weights: by its gate, before the gate is removed."""
+def scale_heads(model: Seq2Seq, gates: HeadGates) -> None:
+    """Multiply the output weights of each head by its deterministic gate, so that the gate can be removed."""
     for name, (_, module) in attentions(model).items():
-        module.out.weight.unflatten(1, (module.heads, -1)).mul_(factors[name][:, None])
+        factors_H = hard_concrete(gates.by_attention()[name])
+        module.out.weight.unflatten(1, (module.heads, -1)).mul_(factors_H[:, None])
 
 
 def pruned_weights(model: Seq2Seq, kept: Kept) -> dict[str, Tensor]:

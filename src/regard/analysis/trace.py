@@ -40,13 +40,11 @@ class TraceSide:
     @property
     def word_spans(self) -> tuple[Span, ...]:
         """The spans of words: from the start of the first token to the end of the last."""
-        found: list[Span] = []
-        for word, (start, end) in zip(self.word_of, self.spans, strict=True):
-            if word == len(found):
-                found.append((start, end))
-            else:
-                found[word] = (found[word][0], max(found[word][1], end))
-        return tuple(found)
+        found: dict[int, Span] = {}
+        for word, (start, end) in zip(self.word_of, self.spans, strict=False):  # a side may have no spans
+            first, last = found.get(word, (start, end))
+            found[word] = first, max(last, end)
+        return tuple(found.values())
 
     def merge(self, x: Tensor, dim: int, *, mean: bool) -> Tensor:
         """Merge the tokens of each word along `dim`, by their sum or their mean."""
@@ -61,14 +59,13 @@ class TraceSide:
 
     def by_words(self) -> TraceSide:
         """The side with one token per word."""
-        spans = self.word_spans if self.spans else ()
-        return replace(self, tokens=self.words, word_of=tuple(range(len(self.words))), spans=spans)
+        return replace(self, tokens=self.words, word_of=tuple(range(len(self.words))), spans=self.word_spans)
 
-    def shifted(self, first: str) -> TraceSide:
+    def shifted(self) -> TraceSide:
         """The decoder input for this side: the start token, then all tokens but the end token."""
         return TraceSide(
-            (first, *self.tokens[:-1]),
-            (first, *self.words[:-1]),
+            ("<s>", *self.tokens[:-1]),
+            ("<s>", *self.words[:-1]),
             (0, *(place + 1 for place in self.word_of[:-1])),
             ((0, 0), *self.spans[:-1]) if self.spans else (),
             self.text,
@@ -112,7 +109,7 @@ class Trace:
         """The sides of the queries and of the keys of an attention."""
         if name.startswith("encoder."):
             return self.source, self.source
-        return self.target, self.target.shifted("<s>") if name.endswith(".self") else self.source
+        return self.target, self.target.shifted() if name.endswith(".self") else self.source
 
     def by_words(self) -> Trace:
         """The trace by words: weights are averaged over the tokens of a query word and summed over those of a key word.
@@ -120,16 +117,16 @@ class Trace:
         States and values become means, for display: weights times values no longer give the output exactly. `next`
         keeps the rows of the first token of each word.
         """
-        weights, values, states = {}, {}, {}
+        weights = {}
         for name, map_HTS in self.weights.items():
             rows, columns = self.axes(name)
             weights[name] = columns.merge(rows.merge(map_HTS, -2, mean=True), -1, mean=False)
-        for name, value_HSK in self.values.items():
-            values[name] = self.axes(name)[1].merge(value_HSK, -2, mean=True)
+        values = {name: self.axes(name)[1].merge(x_HSK, -2, mean=True) for name, x_HSK in self.values.items()}
+        states = {}
         for name, state_TD in self.states.items():
             side = self.source if name.startswith("encoder.") else self.target
             if name == "decoder.embed":  # the decoder input; other states belong to the predicted tokens
-                side = self.target.shifted("<s>")
+                side = self.target.shifted()
             states[name] = side.merge(state_TD, -2, mean=True)
         begins = [self.target.word_of.index(word) for word in range(len(self.target.words))]
         return replace(
@@ -145,12 +142,7 @@ class Trace:
 
 @torch.no_grad()
 def record_trace(
-    model: Seq2Seq,
-    ids: Source,
-    target_input_1T: Tensor,
-    source: TraceSide,
-    target: TraceSide,
-    tree: SearchTree | None = None,
+    model: Seq2Seq, ids: Source, target_input_1T: Tensor, source: TraceSide, target: TraceSide, tree: SearchTree | None
 ) -> Trace:
     """Run a model once over one sentence pair and record the trace."""
     with record(model) as tape, trace_states(model) as states:
@@ -185,14 +177,13 @@ class AttentionEntropy(NamedTuple):
     """Entropy as a share of the largest possible, over rows with at least two visible keys; 1: equal weights."""
 
 
-def attention_entropy(weights_HTS: Tensor, mask_TS: Tensor | None = None) -> AttentionEntropy:
-    """The entropy of each head. Without a mask, keys whose weight is exactly zero count as invisible."""
-    weights = weights_HTS.double()
-    seen_T = ((weights != 0).any(0) if mask_TS is None else mask_TS).sum(-1)
-    bits_HT = _entropy(weights)
+def attention_entropy(weights_HTS: Tensor) -> AttentionEntropy:
+    """The entropy of each head. A key whose weight is exactly zero in every head counts as invisible."""
+    bits_HT = _entropy(weights_HTS.double())
+    seen_T = (weights_HTS != 0).any(0).sum(-1)
     has_choice_T = seen_T > 1
     evenness_HT = bits_HT[:, has_choice_T] / seen_T[has_choice_T].double().log2()
-    evenness_H = evenness_HT.mean(-1) if has_choice_T.any() else torch.ones(len(weights), dtype=torch.float64)
+    evenness_H = evenness_HT.mean(-1) if has_choice_T.any() else torch.ones_like(bits_HT[:, 0])
     return AttentionEntropy(bits_HT.mean(-1), evenness_H)
 
 

@@ -20,7 +20,6 @@ Log = Callable[[str], None]
 
 
 def read(given: str) -> str:
-    """A sentence from the command line."""
     return given
 
 
@@ -36,7 +35,6 @@ def inspect(
 
 
 def summary(data: dict[str, Any]) -> str:
-    """The translation."""
     return str(data["target"]["text"])
 
 

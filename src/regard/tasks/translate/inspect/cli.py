@@ -33,12 +33,8 @@ if TYPE_CHECKING:
     from regard.tasks.translate.inspect.prune import Pruning
     from regard.tasks.translate.translator import Translator
 
-JUDGED_BY = 500
-"""Pairs that heads are measured on."""
-
 
 def configure(parser: Parser) -> None:
-    """Add the options."""
     parser.add_argument("run", metavar="RUN", help="the run folder")
     _add_pairs(parser)
     parser.add_argument(
@@ -51,9 +47,7 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "--gold-from", type=int, choices=(0, 1), metavar="N", help="first index in --alignments (default: 0)"
     )
-    parser.add_argument(
-        "--sentences", type=int, default=JUDGED_BY, metavar="N", help=f"measure on N pairs (default: {JUDGED_BY})"
-    )
+    parser.add_argument("--sentences", type=int, default=500, metavar="N", help="measure on N pairs (default: 500)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--save", action="store_true", help="store the result in the run, for the pages of inspect")
     parser.add_argument("--out", metavar="FILE.svg", help="draw the heads as a picture")
@@ -64,7 +58,6 @@ def configure(parser: Parser) -> None:
 
 
 def configure_prune(parser: Parser) -> None:
-    """Add the options."""
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument("--share", type=float, default=0.5, metavar="X", help="share of heads to remove (default: 0.5)")
     parser.add_argument("--out", required=True, metavar="DIR", help="the run folder to make")
@@ -89,7 +82,7 @@ def _add_pairs(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the heads."""
+    """Print roles, confidence and importance of all heads."""
     if options.conllu and options.source:
         raise SettingsError("--conllu holds the source sentences itself; leave out --source")
     if options.gold_from is not None and not options.alignments:
@@ -100,19 +93,9 @@ def run(options: argparse.Namespace) -> int:
         raise SettingsError("--sentences must be at least 1")
     if options.out and Path(options.out).suffix != ".svg":
         raise SettingsError(f"--out {options.out}: the picture is an .svg file (regard prune makes a smaller run)")
-    return show(Run.open(options.run).require("translate"), options)
+    opened = Run.open(options.run).require("translate")
 
-
-def show(opened: Run, options: argparse.Namespace) -> int:
-    """Print roles, confidence and importance of all heads."""
-    from regard.tasks.translate.inspect.heads import (
-        describe_heads,
-        given_examples,
-        own_examples,
-        parsed_examples,
-        training_text,
-        with_links,
-    )
+    from regard.tasks.translate.inspect import heads as measuring
     from regard.tasks.translate.translation import texts_of
     from regard.tasks.translate.translator import load
 
@@ -120,18 +103,18 @@ def show(opened: Run, options: argparse.Namespace) -> int:
         log("reading")
         translator = load(opened.folder)
         if options.conllu:
-            examples = parsed_examples(
+            examples = measuring.parsed_examples(
                 options.conllu, options.target, options.sentences, lambda texts: texts_of(translator.translate(texts))
             )
         elif options.source:
-            examples = given_examples(opened, options.source, options.target, options.sentences)
+            examples = measuring.given_examples(opened, options.source, options.target, options.sentences)
         else:
-            examples = own_examples(opened, options.sentences)
+            examples = measuring.own_examples(opened, options.sentences)
         if options.alignments:
-            examples = with_links(examples, options.alignments, options.gold_from or 0)
+            examples = measuring.with_links(examples, options.alignments, options.gold_from or 0)
         if options.choose_alignment:
             return choose(opened, translator, examples)
-        heads = describe_heads(translator, examples, training_text(opened), log)
+        heads = measuring.describe_heads(translator, examples, measuring.training_text(opened), log)
     described = [head.as_dict() for head in heads]
     if options.out:
         write_atomically(Path(options.out), draw_heads(described, title=opened.folder.name).encode())
@@ -164,7 +147,6 @@ def choose(opened: Run, translator: Translator, examples: Sequence[AnnotatedExam
 
 
 def run_prune(options: argparse.Namespace) -> int:
-    """Write a smaller run."""
     opened = Run.open(options.run).require("translate")
     if Path(options.out).exists():  # reported before anything is loaded
         raise SettingsError(f"--out {options.out}: exists already; choose another name")
@@ -180,15 +162,10 @@ def run_prune(options: argparse.Namespace) -> int:
             train=(corpus,), source_language=data.source_language, target_language=data.target_language
         )
     pruning = prune_run(
-        opened,
-        options.out,
-        options.share,
-        by=options.method,
-        weights_follow=not options.freeze_weights,
-        minutes=options.minutes,
-        data=given,
-        overrides=options.set,
-    )
+        opened, options.out, options.share,
+        by=options.method, weights_follow=not options.freeze_weights, minutes=options.minutes,
+        data=given, overrides=options.set,
+    )  # fmt: skip
     if options.json:
         print(json.dumps(pruning.as_dict(), indent=2))
     else:
@@ -289,17 +266,14 @@ def _role(head: HeadReport) -> str:
 
 def show_pruning(pruning: Pruning, out: str) -> None:
     """Print the heads that were kept, and sizes, score and speed before and after."""
-    compared = pruning.compared
+    labels = {"bleu": "BLEU", "seconds": "CPU seconds"}
     figures = [
-        ("heads", pruning.heads, "{:.0f}"),
-        ("parameters", compared.parameters, "{:.0f}"),
-        ("bytes", compared.bytes, "{:.0f}"),
-        ("BLEU", compared.bleu, "{:.2f}"),
-        ("CPU seconds", compared.seconds, "{:.2f}"),
+        (labels.get(name, name), *change, ".2f" if name in labels else ".0f")
+        for name, change in pruning.changes.items()
     ]
     if not for_people():
-        show_table([], [(name, form.format(one.before), form.format(one.after)) for name, one, form in figures])
-        show_table([], [("run", out)])
+        rows = [(name, f"{before:{form}}", f"{after:{form}}") for name, before, after, form in figures]
+        show_table([], [*rows, ("run", out)])
         return
     show_title(f"{pruning.parent} → {out}", f"by {pruning.by}")
     utf = console().encoding.lower().startswith("utf")
@@ -310,13 +284,12 @@ def show_pruning(pruning: Pruning, out: str) -> None:
         grid.append((attention, " ".join(marks)))
     show_table([], grid)
     print()
-    rows = []
-    for name, one, form in figures:
-        form = form.replace(":", ":,")
-        change = f"{one.after - one.before:+.2f}" if name == "BLEU" else f"{one.after / one.before - 1:+.0%}"
-        rows.append((name, form.format(one.before), form.format(one.after), change))
-    show_table(["", "before", "after", "change"], rows)
-    show_note(f"\nBLEU and decoding on {compared.sentences:,} sentences, both runs in turn, one thread.\n")
+    compared = []
+    for name, before, after, form in figures:
+        change = f"{after - before:+.2f}" if name == "BLEU" else f"{after / before - 1:+.0%}"
+        compared.append((name, f"{before:,{form}}", f"{after:,{form}}", change))
+    show_table(["", "before", "after", "change"], compared)
+    show_note(f"\nBLEU and decoding on {pruning.sentences:,} sentences, both runs in turn, one thread.\n")
 
 
 COMMANDS = {

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from regard.analysis.identifiability import Identifiability, encoder_states, ide
 from regard.analysis.trace import TraceSide
 from regard.data.batches import TokenSource, make_batch, make_sources
 from regard.data.pairs import Pair
-from regard.errors import ModelError, SettingsError
+from regard.errors import SettingsError
 from regard.export import fingerprint
 from regard.files import write_atomically
 from regard.run import Run
@@ -32,16 +32,10 @@ from regard.text.words import words
 
 FAITHFULNESS, IDENTIFIABILITY, HEADS = "faithfulness.json", "identifiability.json", "heads.json"
 """Files of measurements in a run folder."""
-SENTENCES = 30
-"""Sentences that explanations are compared on."""
-START = "<s>"
-BASELINES = ("zero", "unk", "pad")
-"""Values of the option `baseline`: what replaces an absent token, a zero vector or one of two special tokens."""
-
 TRAIN_SHARE = 0.7
-"""Share of the lines that the probes are trained on (as in Brunner et al. 2020); the others test them."""
+"""Share of the lines that the maps from states to tokens are trained on (Brunner et al. 2020); the others test them."""
 FEWEST, MOST = 20, 1000
-"""Minimum number of lines, and maximum number of lines used."""
+"""Lines that token identifiability needs, and lines that it uses at most."""
 ROWS = 64
 """Sentences per batch."""
 
@@ -78,7 +72,7 @@ class Explanation:
         }
 
     def __str__(self) -> str:
-        """Each output word with the source words that contributed most."""
+        """One line per output word, with the source words that contributed most."""
         even_TS = self.attribution.normalised().source_TS
         width = max(map(len, self.target))
         lines = []
@@ -113,7 +107,7 @@ def explain(
         METHODS[method],
         case.source.words,
         case.target.words,
-        case.target.shifted(START).words,
+        case.target.shifted().words,
         found.by_words(case.source, case.target),
     )
 
@@ -122,7 +116,7 @@ def compare_explanations(
     translator: Translator, examples: Sequence[ExplainedExample], ways: Ways = EVERY_WAY, **settings: Any
 ) -> Faithfulness:
     """Faithfulness of each explanation method over sentences; `settings` are those of `measure_faithfulness`."""
-    ways = {name: (method, _options(translator, dict(options))) for name, (method, options) in ways.items()}
+    ways = {name: (method, _options(translator, options)) for name, (method, options) in ways.items()}
     cases = [read_case(translator, one) for one in examples if one.source.strip() and one.target.strip()]
     return measure_faithfulness(translator.model, cases, ways, **settings)
 
@@ -147,19 +141,17 @@ def _homes(side: TraceSide, text: str) -> list[int]:
     ]
 
 
-def _options(translator: Translator, options: dict[str, Any]) -> dict[str, Any]:
+def _options(translator: Translator, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a method, with the name of the baseline replaced by its tokens."""
-    if "baseline" not in options:
-        return options
-    name = options["baseline"]
-    if name not in BASELINES:
-        raise SettingsError(f'baseline must be one of {", ".join(BASELINES)}, not "{name}"')
+    name = options.get("baseline", "zero")
     tokens = {"zero": None, "unk": (UNK, UNK), "pad": (translator.source.pad, translator.target.pad)}
-    return options | {"baseline": tokens[name]}
+    if name not in tokens:
+        raise SettingsError(f'baseline must be one of {", ".join(tokens)}, not "{name}"')
+    return {**options, "baseline": tokens[name]} if "baseline" in options else dict(options)
 
 
 def rounded(values: Tensor, digits: int = 6) -> list[Any]:
-    """Numbers for JSON, rounded to so many decimals."""
+    """Numbers for JSON, rounded to this many decimals."""
     found: list[Any] = (values.double().round(decimals=digits) + 0.0).tolist()  # + 0.0: no "-0.0"
     return found
 
@@ -180,7 +172,6 @@ def identify(
     device = translator.model.output.weight.device
 
     def read(sentences: Sequence[tuple[int, ...]]) -> Iterator[TokenSource]:
-        """Batches of sentences of similar lengths."""
         ordered = [list(ids) for ids in sorted(sentences, key=len)]
         for start in range(0, len(ordered), ROWS):
             yield make_sources(ordered[start : start + ROWS], translator.source.pad).to(device)
@@ -198,7 +189,6 @@ class CorpusMeasurements:
     identifiability: Identifiability
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {"faithfulness": self.faithfulness.as_dict(), "identifiability": self.identifiability.as_dict()}
 
     def __str__(self) -> str:
@@ -206,11 +196,7 @@ class CorpusMeasurements:
 
 
 def survey(
-    run: Run,
-    pairs: Sequence[Pair] = (),
-    *,
-    sentences: int = SENTENCES,
-    log: Callable[[str], None] = lambda message: None,
+    run: Run, pairs: Sequence[Pair] = (), *, sentences: int, log: Callable[[str], None] = lambda message: None
 ) -> CorpusMeasurements:
     """Measure on these pairs, or on the held-out pairs of the run, and store the results in the run folder.
 
@@ -225,11 +211,11 @@ def survey(
     translator = load(run.folder)
     log(f"comparing explanations on {min(sentences, len(pairs))} sentences")
     examples = [ExplainedExample(pair.source, pair.target) for pair in pairs[:sentences]]
-    faithfulness = compare_explanations(translator, examples, ways_of(translator, examples[0]))
+    faithfulness = compare_explanations(translator, examples)
     log("measuring token identifiability")
     recovered = identify(translator, [pair.source for pair in pairs], whole_vocabulary=True)
-    for name, found in ((FAITHFULNESS, faithfulness.as_dict()), (IDENTIFIABILITY, recovered.as_dict())):
-        keep(run, name, found)
+    keep(run, FAITHFULNESS, faithfulness.as_dict())
+    keep(run, IDENTIFIABILITY, recovered.as_dict())
     return CorpusMeasurements(faithfulness, recovered)
 
 
@@ -237,16 +223,3 @@ def keep(run: Run, name: str, found: dict[str, Any]) -> None:
     """Store measurements in the run folder, with a fingerprint of the weights that they belong to."""
     content = json.dumps(found | {"weights": fingerprint(run)}, ensure_ascii=False)
     write_atomically(run.folder / name, content.encode())
-
-
-def ways_of(translator: Translator, example: ExplainedExample) -> Ways:
-    """The methods that work for this architecture, found by trying each on one sentence."""
-    allowed = {}
-    for method in METHODS:
-        options = {"steps": 2} if method == "integrated" else {}
-        try:
-            explain(translator, example.source, example.target, method, **options)
-        except ModelError:
-            continue
-        allowed[method] = EVERY_WAY[method]
-    return allowed

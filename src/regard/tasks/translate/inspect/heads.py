@@ -1,8 +1,8 @@
 """Attention heads of a translator: the role of each, how confident it is, and how important.
 
 Roles are measured on annotated sentence pairs. Annotations are spans of characters, because models have different
-tokens. The phrasebook has subject, verb, object and word alignment; a CoNLL-U file has dependencies; other text has
-nothing of the kind.
+tokens. The phrasebook has subject, verb, object and word alignment; a CoNLL-U file has dependencies; other text has no
+annotations.
 """
 
 from __future__ import annotations
@@ -228,7 +228,6 @@ class HeadReport:
         return attention_kind(self.attention)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {"kind": self.kind, **asdict(self)}
 
 
@@ -240,8 +239,7 @@ def describe_heads(
 ) -> tuple[HeadReport, ...]:
     """Every head of a translator, measured on these examples, in the order of the layers.
 
-    `training` is text from which token frequencies are counted; the default is the examples. `log` receives progress
-    messages.
+    Token frequencies are counted in `training` or, if it is empty, in the examples. `log` receives progress messages.
     """
     model, source, target = translator.model, translator.source, translator.target
     if not attention_hooks(model):
@@ -250,11 +248,8 @@ def describe_heads(
     if not examples:
         raise SettingsError("no pair has text on both sides; heads are measured on a few hundred pairs")
     pairs = [Pair(example.source, example.target) for example in examples]
-    counted = training or pairs
-    frequencies = (
-        token_frequencies((pair.source for pair in counted), source),
-        token_frequencies((pair.target for pair in counted), target),
-    )
+    texts = zip(*(training or pairs), strict=True)
+    frequencies = (token_frequencies(next(texts), source), token_frequencies(next(texts), target))
     log("recording attention")
     roles_of = _head_roles(model, source, target, examples, frequencies)
     batches = text_batches(pairs[:WEIGHED], source, target)
@@ -396,27 +391,22 @@ def _head_roles(
 ) -> dict[str, list[tuple[tuple[Role, ...], float]]]:  # fmt: skip
     """Roles and confidence of each head, by layer. Layers with the same queries and keys are measured together."""
     statistics: dict[str, HeadStatistics] = defaultdict(HeadStatistics)
-    names: dict[str, list[tuple[str, int]]] = {}
     pairs = [Pair(example.source, example.target) for example in examples]
     for batch in text_batches(pairs, source, target):
         with trace(model) as tape:
             model.hidden(batch.source, batch.target_input_BT)
-        weights = {name: tape.steps(name) for name in tape}
+        layers: dict[str, dict[str, Tensor]] = defaultdict(dict)
+        for name in tape:
+            layers[attention_kind(name)][name] = tape.steps(name)
         for row, place in enumerate(batch.index_B.tolist()):
             views = _views(examples[place], source, target, frequencies)
-            for kind, view in views.items():
-                of_kind = [name for name in weights if attention_kind(name) == kind]
-                if not of_kind:
-                    continue
-                names[kind] = [(name, weights[name].shape[1]) for name in of_kind]
-                queries, keys = view.seen_TS.shape
-                together = torch.cat([weights[name][row, :, :queries, :keys] for name in of_kind])
-                statistics[kind].add(together, *view)
-    found: dict[str, list[tuple[tuple[Role, ...], float]]] = {}
-    for kind, measured in statistics.items():
-        heads: Iterator[tuple[tuple[Role, ...], float]] = zip(
-            measured.roles(), measured.confidence().tolist(), strict=True
-        )
-        for name, count in names[kind]:
-            found[name] = [next(heads) for _ in range(count)]
+            for kind, weights in layers.items():
+                queries, keys = views[kind].seen_TS.shape
+                together = torch.cat([weights_BHTS[row, :, :queries, :keys] for weights_BHTS in weights.values()])
+                statistics[kind].add(together, *views[kind])
+    found = {}
+    for kind, weights in layers.items():
+        heads = zip(statistics[kind].roles(), statistics[kind].confidence().tolist(), strict=True)
+        for name, weights_BHTS in weights.items():
+            found[name] = list(islice(heads, weights_BHTS.shape[1]))
     return found

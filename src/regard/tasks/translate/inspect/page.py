@@ -58,15 +58,10 @@ _rounded = partial(rounded, digits=3)
 
 
 def inspection(
-    translator: Translator,
-    text: str,
-    target: str | None = None,
-    *,
-    heads: Sequence[Mapping[str, Any]] = (),
-    faithfulness: Mapping[str, Any] | None = None,
-    quick: bool = False,
-    log: Log = lambda doing: None,
-) -> Json:
+    translator: Translator, text: str, target: str | None = None, *,
+    heads: Sequence[Json] = (), faithfulness: Json | None = None,
+    quick: bool = False, log: Log = lambda doing: None,
+) -> Json:  # fmt: skip
     """What the model computes while it generates `target`, or its own translation: the data that the page draws.
 
     Weights and shares are rounded to three digits. `heads` are the heads with their roles (`HeadReport.as_dict`) and
@@ -108,7 +103,6 @@ def inspection(
 
 
 def _check(translator: Translator, text: str, target: str | None) -> None:
-    """Refuse empty and overlong sentences."""
     if not text.strip():
         raise SettingsError("the sentence is empty; give one to inspect")
     if target is not None and not target.strip():
@@ -184,7 +178,7 @@ def _layer(attention: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def _attribution(translator: Translator, batch: Batch, faithfulness: Mapping[str, Any] | None, log: Log) -> Json:
+def _attribution(translator: Translator, batch: Batch, faithfulness: Json | None, log: Log) -> Json:
     """Attribution by every method that fits the model, and the faithfulness of the methods, if measured."""
     methods = []
     work = 64.0 * batch.target_tokens**2 * count_parameters(translator.model)
@@ -207,10 +201,10 @@ def _attribution(translator: Translator, batch: Batch, faithfulness: Mapping[str
                 "target": _rounded(even.target_TT),
             }
         )
-    return {"methods": methods, "faithfulness": dict(faithfulness) if faithfulness else None}
+    return {"methods": methods, "faithfulness": faithfulness or None}
 
 
-def _role(head: Mapping[str, Any]) -> Json:
+def _role(head: Json) -> Json:
     """One head with its strongest role."""
     facts = {
         "name": head["attention"],
@@ -220,9 +214,8 @@ def _role(head: Mapping[str, Any]) -> Json:
         "role": None,
     }
     for role in head["roles"][:1]:
-        evidence = role["evidence"]
-        facts |= {"role": role["kind"], "of": role["name"]}
-        facts |= {"share": round(evidence["share"], 3), "baseline": round(evidence["baseline"], 3)}
+        shares = {name: round(role["evidence"][name], 3) for name in ("share", "baseline")}
+        facts |= {"role": role["kind"], "of": role["name"], **shares}
     return facts
 
 
@@ -239,9 +232,11 @@ def _planes(translator: Translator, trace: Trace, batch: Batch) -> Iterator[Json
         part, _, place = name.partition(".")
         shown = {"embed": "with position", "top": "top"}.get(place, f"layer {place}")
         vectors.setdefault(shown, {})["source" if part == "encoder" else "target"] = states_TD
-    order = sorted(vectors, key=lambda name: (name == "top", name.startswith("layer"), name == "with position"))
-    for name in order:
-        flat = {side: plane(vectors_TD).as_dict() for side, vectors_TD in vectors[name].items()}
+    for name in sorted(vectors, key=lambda name: (name == "top", name.startswith("layer"), name == "with position")):
+        flat = {}
+        for side, vectors_TD in vectors[name].items():
+            points_T2, explained_2 = plane(vectors_TD)
+            flat[side] = {"points": rounded(points_T2, 4), "explained": rounded(explained_2, 4)}
         yield {"name": name, "reads": name == "with position", **flat}
 
 
@@ -289,15 +284,10 @@ def _positions(translator: Translator, length: int) -> Json | None:
 
 
 def inspect_run(
-    run: Run,
-    text: str,
-    target: str | None = None,
-    *,
-    quick: bool = False,
-    log: Log = lambda doing: None,
-    translator: Translator | None = None,
-    measured: Mapping[str, Json] | None = None,
-) -> Json:
+    run: Run, text: str, target: str | None = None, *,
+    quick: bool = False, log: Log = lambda doing: None,
+    translator: Translator | None = None, measured: Mapping[str, Json] | None = None,
+) -> Json:  # fmt: skip
     """The inspection of a sentence by the model of a run.
 
     It includes measurements over many sentences that are stored in the run folder, if the weights have not changed
@@ -307,15 +297,9 @@ def inspect_run(
     measured = read_measured(run) if measured is None else measured
     heads, faithfulness, identifiability = (measured[name] for name in KEPT)
     log("loading the model")
-    data = inspection(
-        translator or load(run.folder),
-        text,
-        target,
-        heads=heads.get("heads", ()),
-        faithfulness=faithfulness,
-        quick=quick,
-        log=log,
-    )
+    translator = translator or load(run.folder)
+    known = {"heads": heads.get("heads", ()), "faithfulness": faithfulness}
+    data = inspection(translator, text, target, **known, quick=quick, log=log)
     data["model"]["arch"] = run.recipe.model.arch
     languages = {"source": run.recipe.data.source_language, "target": run.recipe.data.target_language}
     return data | {"run": run.folder.name, "languages": languages, "identifiability": identifiability or None}

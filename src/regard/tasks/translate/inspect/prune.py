@@ -50,14 +50,10 @@ RETRAIN_SHARE = 0.6
 """Share of the run's own steps that are trained after pruning, unless minutes are given."""
 GATES_SHARE = 0.3
 """Share of these steps for the gates; the others train the model without the removed heads."""
-FULL_RATE = 0.25
-"""Training for less than this share of the run's own time uses a lower learning rate,"""
-LEAST_RATE = 0.1
-"""but at least this share of the full rate."""
-MEASURED = 300
-"""Pairs that importance is measured on."""
-COMPARED = 1000
-"""Sentences that BLEU and decoding time are compared on."""
+FULL_RATE, LEAST_RATE = 0.25, 0.1
+"""Training for less than 0.25 of the run's own time uses a lower learning rate, but at least 0.1 of the full one."""
+MEASURED, COMPARED = 300, 1000
+"""Pairs that importance is measured on, and pairs that BLEU and decoding time are compared on."""
 CHUNK = 50
 """Sentences translated by one run and then by the other, so that both share the load of the machine."""
 GATE_STEP = 0.07
@@ -82,7 +78,6 @@ class GateTrainUnit(TranslateTrainUnit):
         self.gates, self.goal, self.share_done = gated.gates, goal, share_done
 
     def loss(self, model: Seq2Seq, batch: Batch) -> Loss:
-        """The loss and, while training, the penalty on open gates beyond the current goal."""
         loss = super().loss(model, batch)
         if not model.training:
             return loss
@@ -121,22 +116,8 @@ class ScoreChange(NamedTuple):
     after: float
 
 
-@dataclass(frozen=True)
-class RunComparison:
-    """Size, score and speed of two runs."""
-
-    parameters: ScoreChange
-    bytes: ScoreChange
-    """Size of the weights file."""
-    bleu: ScoreChange
-    seconds: ScoreChange
-    """CPU time of translating the sentences, on one thread."""
-    sentences: int
-
-
-def compare_runs(before: Run, after: Run, pairs: Sequence[Pair]) -> RunComparison:
-    """Translate these pairs with both runs in turn, each with its own search settings."""
-    runs = (before, after)
+def compare_runs(runs: tuple[Run, Run], pairs: Sequence[Pair]) -> dict[str, ScoreChange]:
+    """Size, BLEU and speed of two runs that translate these pairs in turn, each with its own search settings."""
     translators = [load(run.folder) for run in runs]
     texts: tuple[list[str], list[str]] = ([], [])
     seconds = [0.0, 0.0]
@@ -154,13 +135,12 @@ def compare_runs(before: Run, after: Run, pairs: Sequence[Pair]) -> RunCompariso
     finally:
         torch.set_num_threads(threads)
     references = [pair.target for pair in pairs]
-    return RunComparison(
-        parameters=ScoreChange(*(count_parameters(translator.model) for translator in translators)),
-        bytes=ScoreChange(*((run.folder / WEIGHTS).stat().st_size for run in runs)),
-        bleu=ScoreChange(*(quick_scores(written, references)["bleu"] for written in texts)),
-        seconds=ScoreChange(*seconds),
-        sentences=len(pairs),
-    )
+    return {
+        "parameters": ScoreChange(*(count_parameters(translator.model) for translator in translators)),
+        "bytes": ScoreChange(*((run.folder / WEIGHTS).stat().st_size for run in runs)),
+        "bleu": ScoreChange(*(quick_scores(written, references)["bleu"] for written in texts)),
+        "seconds": ScoreChange(*seconds),
+    }
 
 
 @dataclass(frozen=True)
@@ -173,32 +153,24 @@ class Pruning:
     """The remaining heads by layer, with their numbers in the parent run."""
     had: dict[str, int]
     """Number of heads before, by layer."""
-    compared: RunComparison
-
-    @property
-    def heads(self) -> ScoreChange:
-        """Number of heads before and after, in all layers together."""
-        return ScoreChange(sum(self.had.values()), sum(map(len, self.kept.values())))
+    changes: dict[str, ScoreChange]
+    """Heads, parameters, bytes of the weights file, BLEU, and CPU seconds of decoding on one thread."""
+    sentences: int
+    """Number of sentences that BLEU and decoding were measured on."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON and the card."""
-        figures = {"heads": self.heads} | vars(self.compared)
-        changes = {key: value._asdict() if isinstance(value, ScoreChange) else value for key, value in figures.items()}
         kept = {name: list(heads) for name, heads in self.kept.items()}
-        return {"parent": self.parent, "by": self.by, "kept": kept, "had": self.had, **changes}
+        changes = {name: change._asdict() for name, change in self.changes.items()}
+        facts = {"parent": self.parent, "by": self.by, "kept": kept, "had": self.had}
+        return facts | changes | {"sentences": self.sentences}
 
 
 def prune_run(
-    run: Run,
-    out: str | Path,
-    share: float,
-    *,
-    by: Method = "gates",
-    weights_follow: bool = True,
-    minutes: float | None = None,
-    data: DataSettings | None = None,
-    overrides: Iterable[str] = (),
-) -> Pruning:
+    run: Run, out: str | Path, share: float, *,
+    by: Method = "gates", weights_follow: bool = True, minutes: float | None = None,
+    data: DataSettings | None = None, overrides: Iterable[str] = (),
+) -> Pruning:  # fmt: skip
     """Remove this share of all heads from a run and write the result as a new run.
 
     `weights_follow` trains the weights together with the gates. `minutes` limits all training; the default is a share
@@ -226,7 +198,7 @@ def prune_run(
         log(f"choosing {left} of {heads} heads by {by}")
         if by == "gates":
             gates = learn_gates(model, _part(recipe, GATES_SHARE), prepared, left, weights_follow=weights_follow)
-            scale_heads(model, gates.settled())  # the final values of the gates become part of the weights
+            scale_heads(model, gates)  # the final values of the gates become part of the weights
             kept = strongest(gates.by_attention(), left)
             recipe = _part(recipe, 1 - GATES_SHARE)
         else:
@@ -239,8 +211,9 @@ def prune_run(
         draft.write_card(first_card(TrainingJob(recipe, pairs, [], run), prepared))
         untrained = TrainingProgress(stopped="pruned, not trained afterwards")
         progress = untrained if minutes == 0 else _train_on(draft, prepared)
-        compared = compare_runs(run, draft, (prepared.test or prepared.valid)[:COMPARED])
-        pruning = Pruning(run.folder.name, by, kept, had, compared)
+        compared = (prepared.test or prepared.valid)[:COMPARED]
+        changes = {"heads": ScoreChange(heads, left)} | compare_runs((run, draft), compared)
+        pruning = Pruning(run.folder.name, by, kept, had, changes, len(compared))
         draft.write_card(draft.card | {"pruning": pruning.as_dict()})
         finish(draft, prepared, progress)
     return pruning
@@ -274,7 +247,7 @@ def _train_again(run: Run, minutes: float | None, data: DataSettings | None, ove
 
 
 def _part(recipe: Recipe, share: float) -> Recipe:
-    """The recipe with a share of its training time."""
+    """The recipe with this share of its training time."""
     train = recipe.train
     steps = max(round(share * train.max_steps), 1)
     return replace(recipe, train=replace(train, max_minutes=share * train.max_minutes, max_steps=steps))
@@ -291,7 +264,6 @@ def _read(run: Run, recipe: Recipe, *, own: bool) -> PairExamples:
 
 
 def _train_on(draft: Run, prepared: PairData) -> TrainingProgress:
-    """Train the pruned model and keep its best weights."""
     recipe = draft.recipe
     model = draft.load_model().requires_grad_(True).to(choose_device(recipe.train, 0))
     task = TranslateTrainUnit(recipe, prepared, model)
