@@ -34,25 +34,21 @@ MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 
 
 def read_table(path: str | Path) -> dict[str, Any]:
-    """A recipe file as nested tables in the current format, not yet checked."""
+    """A recipe file as nested tables, not yet checked. A file without `format` has the current one."""
     try:
-        return migrate(tomllib.loads(Path(path).read_text(encoding="utf-8")), str(path))
+        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise SettingsError(f"{path}: cannot read the recipe ({reason})") from None
     except tomllib.TOMLDecodeError as error:
         hint = "" if str(path).endswith(".toml") else " (a recipe is TOML; sentences are given with --source)"
         raise SettingsError(f"{path}: not valid TOML: {error}{hint}") from None
-
-
-def migrate(table: dict[str, Any], where: str) -> dict[str, Any]:
-    """Tables of an older format as those of the current one. Without `format` they are taken as current."""
     version = table.get("format", FORMAT)
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise SettingsError(f"{where}: format must be a whole number from 1 on, not {version!r}")
+        raise SettingsError(f"{path}: format must be a whole number from 1 on, not {version!r}")
     if version > FORMAT:
         known = f"this version of Regard reads formats up to {FORMAT}"
-        raise SettingsError(f"{where}: has format {version}, written by a newer version; {known}: update Regard")
+        raise SettingsError(f"{path}: has format {version}, written by a newer version; {known}: update Regard")
     for old in range(version, FORMAT):
         table = MIGRATIONS[old](table)
     return table

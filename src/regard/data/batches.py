@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
@@ -38,17 +39,15 @@ class TensorBatch:
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Self:
         """A copy with every tensor changed."""
-        changed: dict[str, Any] = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, Tensor):
-                changed[field.name] = change(value)
-            elif isinstance(value, TensorBatch):
-                changed[field.name] = value.map(change)
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        changed: dict[str, Any] = {
+            name: change(value) if isinstance(value, Tensor) else value.map(change)
+            for name, value in values.items()
+            if isinstance(value, Tensor | TensorBatch)
+        }
         return replace(self, **changed)
 
     def to(self, device: torch.device | str) -> Self:
-        """A copy on another device."""
         return self.map(lambda tensor: tensor.to(device))
 
     def rows(self, index_R: Tensor) -> Self:
@@ -85,7 +84,6 @@ class Batch(TensorBatch):
         return replace(twice, source_tokens=2 * self.source_tokens, target_tokens=2 * self.target_tokens)
 
     def rows(self, index_R: Tensor) -> Batch:
-        """Some of the pairs, padded as before."""
         some = super().rows(index_R)
         source_tokens, target_tokens = int(some.source.mask_BS.sum()), int(some.target_mask_BT.sum())
         return replace(some, source_tokens=source_tokens, target_tokens=target_tokens)
@@ -217,9 +215,8 @@ class BatchStream:
         """
         if not len(lengths[0]):
             raise TrainingError("there is nothing to train on: every pair has an empty side or exceeds data.max_length")
-        self._lengths, self._budget, self._seed, self._weights = lengths, budget, seed, weights
         self._marks = [known]
-        self._planned: tuple[int, list[Index]] = (-1, [])  # the last epoch planned, and its batches
+        self._plan = lru_cache(maxsize=1)(lambda epoch: epoch_batches(lengths, budget, seed, epoch, weights))
 
     def at(self, position: int) -> Index:
         """The batch at a position of the stream."""
@@ -234,12 +231,6 @@ class BatchStream:
         if place < 0:
             raise ValueError(f"position {position} is before {self._marks[0]}, the first one that this stream knows")
         return self._marks[place]
-
-    def _plan(self, epoch: int) -> list[Index]:
-        if self._planned[0] != epoch:
-            batches = epoch_batches(self._lengths, self._budget, self._seed, epoch, self._weights)
-            self._planned = (epoch, batches)
-        return self._planned[1]
 
 
 def epoch_batches(

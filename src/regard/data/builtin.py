@@ -80,35 +80,32 @@ def read_phrases(part: str = "train") -> tuple[Phrase, ...]:
             Roles(*map(tuple, row["source_roles"])),
             Roles(*map(tuple, row["target_roles"])),
         )
-        for row in _rows("phrasebook")
-        if row["part"] == part
+        for row in _rows("phrasebook", part)
     )
 
 
 @functools.cache
 def read_conversations(part: str = "train") -> tuple[tuple[str, ...], ...]:
     """Turns of small-talk conversations: 3,000 of "train", 150 of "valid", 300 of "test"; odd indices are replies."""
-    return tuple(tuple(row["turns"]) for row in _rows("smalltalk") if row["part"] == part)
+    return tuple(tuple(row["turns"]) for row in _rows("smalltalk", part))
 
 
 def read_texts(name: str) -> Iterator[str]:
     """The texts of one part in one language: the source side of pairs, or the turns of conversations."""
-    part = part_of(name)
-    for row in _rows(corpus_of(name)):
-        if row["part"] == part:
-            yield from row["turns"] if "turns" in row else [row["source"]]
+    for row in _rows(corpus_of(name), part_of(name)):
+        yield from row["turns"] if "turns" in row else [row["source"]]
 
 
 def part_hash(name: str) -> str:
     """SHA-256 of the text of one part: of "source, tab, target" lines, or of the turns as JSON lists."""
-    part, digest = part_of(name), hashlib.sha256()
-    for row in _rows(corpus_of(name)):
-        if row["part"] == part:
-            text = json.dumps(row["turns"]) if "turns" in row else f"{row['source']}\t{row['target']}\n"
-            digest.update(text.encode())
+    digest = hashlib.sha256()
+    for row in _rows(corpus_of(name), part_of(name)):
+        text = json.dumps(row["turns"]) if "turns" in row else f"{row['source']}\t{row['target']}\n"
+        digest.update(text.encode())
     return digest.hexdigest()
 
 
-def _rows(corpus: str) -> Iterator[dict[str, Any]]:
+def _rows(corpus: str, part: str) -> Iterator[dict[str, Any]]:
     packed = (files(__package__) / BUILTIN[corpus]).read_bytes()
-    return map(json.loads, bz2.decompress(packed).decode().splitlines())
+    rows = map(json.loads, bz2.decompress(packed).decode().splitlines())
+    return (row for row in rows if row["part"] == part)

@@ -29,7 +29,6 @@ from regard.errors import CorpusError, SettingsError
 PARTS = ("train", "valid", "test")
 SHARE = 10
 """At most one text in so many is held out for each part."""
-_TRAIN = 0
 
 Example = TypeVar("Example")
 
@@ -236,7 +235,7 @@ def _draw(sizes: array[int], wanted: tuple[int, int, int], generator: random.Ran
             for root in order:
                 if room == 0:
                     break
-                if part_of_root[root] == _TRAIN and sizes[root] <= min(limit, room):
+                if not part_of_root[root] and sizes[root] <= min(limit, room):
                     part_of_root[root] = part
                     room -= sizes[root]
     return part_of_root

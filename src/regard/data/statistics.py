@@ -97,7 +97,6 @@ class _SideCounter:
     def __init__(self) -> None:
         self.words: Counter[int] = Counter()
         self.characters: Counter[int] = Counter()
-        self.empty = 0
         self._vocabulary = SeenTexts()
         self._sentences = SeenTexts()
         self._recent: set[str] = set()  # most words recur soon, and this lookup is ten times faster
@@ -106,7 +105,6 @@ class _SideCounter:
         words = sentence.casefold().split()
         self.words[len(words)] += 1
         self.characters[len(sentence)] += 1
-        self.empty += not words
         self._sentences.number(sentence)
         for word in words:
             if word not in self._recent:
@@ -122,7 +120,7 @@ class _SideCounter:
             characters=_lengths(self.characters, CHARACTER_BUCKETS),
             vocabulary=len(self._vocabulary),
             distinct=len(self._sentences),
-            empty=self.empty,
+            empty=self.words[0],
         )
 
 

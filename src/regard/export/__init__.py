@@ -107,16 +107,20 @@ def import_model(name: str, folder: Path, out: Path, log: Log = lambda line: Non
 
 
 def transformer_settings(recipe: Recipe) -> TransformerSettings:
-    """The settings of the model of a recipe for which `not_a_transformer` gave no reason."""
+    """The settings of the model of a recipe for which `transformer_obstacle` gave no reason."""
     assert isinstance(recipe.model, TransformerSettings)
     return recipe.model
 
 
-def not_a_transformer(recipe: Recipe, program: str) -> str:
-    """Why a model that is not an encoder-decoder Transformer cannot be exported; empty if it is one."""
-    if isinstance(recipe.model, TransformerSettings):
-        return ""
-    return f'{program} takes encoder-decoder Transformers, and model.arch is "{recipe.model.arch}"'
+def transformer_obstacle(recipe: Recipe, program: str, no_window: str) -> str:
+    """Why the model is not an encoder-decoder Transformer with full attention; empty if it is one.
+
+    `no_window` is the reason why `program` takes no model with local attention.
+    """
+    if not isinstance(recipe.model, TransformerSettings):
+        return f'{program} takes encoder-decoder Transformers, and model.arch is "{recipe.model.arch}"'
+    window = recipe.model.attention_window
+    return f"model.attention_window = {window}; {no_window}" if window > 0 else ""
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from regard.config import Recipe
 from regard.errors import SettingsError
-from regard.export import Log, Option, export_folder, not_a_transformer, transformer_settings
+from regard.export import Log, Option, export_folder, transformer_obstacle, transformer_settings
 from regard.export.weights import LayerNames, NamePair, fill_heads, pairs_of, to_theirs
 from regard.models.transformer_settings import TransformerSettings
 from regard.run import Run
@@ -47,19 +47,12 @@ CROSS = (
     LayerNames("cross_attention.out", ("attention/linear_2/",), "writes"),
     LayerNames("cross_attention_residual.norm", ("attention/layer_norm/",), "norm"),
 )
-WIDEN = LayerNames("feed_forward.up", ("ffn/linear_0/",), "reads")
-WIDEN_GATED = LayerNames("feed_forward.up", ("ffn/linear_0/", "ffn/linear_0_noact/"), "reads")
 LAST_NORM = LayerNames("norm", ("layer_norm/",), "norm")
 NORM_PARTS = ("gamma", "beta")
 
 
 def obstacle(recipe: Recipe) -> str:
-    """Why a run of this recipe cannot be exported; empty if it can."""
-    if reason := not_a_transformer(recipe, "CTranslate2"):
-        return reason
-    window = transformer_settings(recipe).attention_window
-    reason = f"model.attention_window = {window}; CTranslate2's encoder attends to the whole sentence"
-    return reason if window > 0 else ""
+    return transformer_obstacle(recipe, "CTranslate2", "CTranslate2's encoder attends to the whole sentence")
 
 
 def write(run: Run, folder: Path, log: Log, *, quantization: Quantization = "float32") -> None:
@@ -127,7 +120,8 @@ def build_spec(
 
 def _pairs(settings: TransformerSettings, *, biased: bool) -> Iterator[NamePair]:
     """The table: our parameter names and CTranslate2's."""
-    widen = WIDEN_GATED if settings.activation == "swiglu" else WIDEN
+    gate = ["ffn/linear_0_noact/"] if settings.activation == "swiglu" else []
+    widen = LayerNames("feed_forward.up", ("ffn/linear_0/", *gate), "reads")
     for layer in range(settings.encoder_layers):
         yield from pairs_of(f"encoder.blocks.{layer}.", f"encoder/layer_{layer}/", (*BLOCK, widen), NORM_PARTS)
     for layer in range(settings.decoder_layers):

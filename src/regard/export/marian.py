@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.config import Recipe, SearchSettings
 from regard.errors import RunError
-from regard.export import Log, Option, export_folder, not_a_transformer, transformer_settings
+from regard.export import Log, Option, export_folder, transformer_obstacle, transformer_settings
 from regard.export.weights import LayerNames, NamePair, fill_heads, pairs_of, to_theirs
 from regard.models.transformer_settings import TransformerSettings
 from regard.run import Run
@@ -60,8 +60,6 @@ EMBEDDINGS = {
     "none": (*_SEPARATE, ("output.weight", "lm_head.weight")),
 }
 """By `model.tie_embeddings`: the matrices that are stored, our name and theirs."""
-ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish"}
-"""Our names and Marian's."""
 MISSING_THERE = ("length_penalty_form", "coverage_penalty", "beam_groups", "sample", "replace_unknown")
 MISSING_HERE = {
     "do_sample": False,
@@ -79,18 +77,16 @@ RENORMALIZE = "renormalize_logits"
 
 
 def obstacle(recipe: Recipe) -> str:
-    """Why a run of this recipe cannot be exported; empty if it can."""
-    if reason := not_a_transformer(recipe, "Marian"):
+    if reason := transformer_obstacle(recipe, "Marian", "Marian attends to the whole sentence"):
         return reason
     model, tokenizer = transformer_settings(recipe), recipe.tokenizer
-    places, window = model.positional_encoding, model.attention_window
+    places = model.positional_encoding
     uneven = model.head_width not in (0, model.width / model.heads)
     obstacles = {
         f'model.norm = "{model.norm}"; Marian normalises after each sub-layer': model.norm == "pre",
         f'model.positional_encoding = "{places}"; Marian adds sinusoids': places != "sinusoidal",
         f'model.position_mode = "{model.position_mode}"; Marian adds positions': model.position_mode != "add",
         f'model.activation = "{model.activation}"; Marian has no gated layer': model.activation == "swiglu",
-        f"model.attention_window = {window}; Marian attends to the whole sentence": window > 0,
         f"model.head_width = {model.head_width}; Marian's head width is model.width / model.heads": uneven,
         f'tokenizer.kind = "{tokenizer.kind}"; Marian uses SentencePiece': tokenizer.kind in ("word", "character"),
         "tokenizer.lowercase = true; Marian's tokenizer cannot lowercase": tokenizer.lowercase,
@@ -222,7 +218,7 @@ def _config(settings: TransformerSettings, source: Tokenizer, target: Tokenizer)
         "model_type": "marian",
         "d_model": settings.width,
         **sides,
-        "activation_function": ACTIVATIONS[settings.activation],
+        "activation_function": settings.activation,
         "dropout": settings.dropout,
         "attention_dropout": 0.0,
         "activation_dropout": 0.0,

@@ -17,7 +17,7 @@ from regard.config import Recipe
 from regard.config.recipe import make_recipe
 from regard.errors import RunError
 from regard.export import Log, read_mark, transformer_settings
-from regard.export.marian import ACTIVATIONS, BIAS, SQUEEZE_SPACES, from_generation, pairs, stream_order
+from regard.export.marian import BIAS, SQUEEZE_SPACES, from_generation, pairs, stream_order
 from regard.export.weights import to_ours
 from regard.models.transformer_settings import TransformerSettings
 from regard.run import Run
@@ -202,7 +202,6 @@ def _recipe(folder: Path, config: _Table, described: _Table, search: Mapping[str
             raise RunError(f"{folder}: encoder and decoder differ in {name}, which is not supported")
     shared = config.get("share_encoder_decoder_embeddings", True)
     tied = config.get("tie_word_embeddings", True)
-    activation = {"silu": "swish"}.get(config["activation_function"], config["activation_function"])
     model = {
         "arch": "transformer-base",
         "encoder_layers": config["encoder_layers"],
@@ -211,7 +210,7 @@ def _recipe(folder: Path, config: _Table, described: _Table, search: Mapping[str
         "heads": config["encoder_attention_heads"],
         "ffn_width": config["encoder_ffn_dim"],
         "dropout": float(config.get("dropout", 0.1)),
-        "activation": {theirs: ours for ours, theirs in ACTIVATIONS.items()}.get(activation, activation),
+        "activation": {"silu": "swish"}.get(config["activation_function"], config["activation_function"]),
         "tie_embeddings": "all" if shared and tied else "target" if tied else "none",
         **({"output_bias": True} if biased else {}),
     }

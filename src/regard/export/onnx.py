@@ -14,7 +14,7 @@ import json
 from pathlib import Path
 
 from regard.config import Recipe
-from regard.export import Log, Option, export_folder, not_a_transformer, transformer_settings
+from regard.export import Log, Option, export_folder, transformer_obstacle, transformer_settings
 from regard.run import Run
 from regard.text.tokenizer import EOS, SOS, UNK
 
@@ -25,11 +25,7 @@ LONGEST = 1024
 
 
 def obstacle(recipe: Recipe) -> str:
-    """Why a run of this recipe cannot be exported; empty if it can."""
-    if reason := not_a_transformer(recipe, "the ONNX export"):
-        return reason
-    window = transformer_settings(recipe).attention_window
-    return f"model.attention_window = {window}; local attention has no fixed graph" if window > 0 else ""
+    return transformer_obstacle(recipe, "the ONNX export", "local attention has no fixed graph")
 
 
 def write(run: Run, folder: Path, log: Log) -> None:

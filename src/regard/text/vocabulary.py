@@ -59,17 +59,12 @@ def split(kind: str, text: str, symbols: Sequence[str] = ()) -> Iterator[str]:
         elif kind == "character":
             yield from part
         else:
-            yield from _split_words(part)
-
-
-def _split_words(part: str) -> Iterator[str]:
-    """The words of a text in which every space is "▁". The first one has no mark if it follows a symbol directly."""
-    first, *others = part.split(SPACE_MARK)
-    if first:
-        token, *rest = _split_word(first)
-        yield from (token.removeprefix(SPACE_MARK), *rest)
-    for word in others:
-        yield from _split_word(word) if word else [SPACE_MARK]
+            first, *others = part.split(SPACE_MARK)
+            if first:  # directly after a symbol: it has no mark of a space
+                token, *rest = _split_word(first)
+                yield from (token.removeprefix(SPACE_MARK), *rest)
+            for word in others:
+                yield from _split_word(word) if word else [SPACE_MARK]
 
 
 @functools.lru_cache(maxsize=1 << 16)
