@@ -327,10 +327,7 @@ def remove_drafts(folder: Path, name: str = "*", *, older_than: float = 0.0, fol
 
 
 def concerns(error: OSError, *drafts: Path) -> bool:
-    """Whether an error in the middle of other work came from writing one of these drafts, or into one.
-
-    Errors that name another file did not. One that names none did if it says that no more can be written.
-    """
+    """Whether a write to one of these drafts failed: the error names it, or names no file and is one of `FULL`."""
     if error.filename is None:
         return error.errno in FULL
     failed = Path(os.fsdecode(error.filename))

@@ -96,10 +96,7 @@ def _glibc(name: str) -> Callable[..., int] | None:
 
 @contextlib.contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Hold a lock file; raises BlockingIOError at once where another process, or this one, holds it.
-
-    The system releases it when the process ends, however it ends.
-    """
+    """Hold a lock file until the block or the process ends; raises BlockingIOError at once if it is held already."""
     from filelock import FileLock, Timeout
 
     try:

@@ -51,7 +51,6 @@ class Command:
     """Command lines shown in --help."""
 
     def parser(self, prog: str, arguments: Sequence[str] = ()) -> Parser:
-        """The parser of this command, with its description, examples and options."""
         parser = Parser(prog, arguments)
         parser.description = "\n\n".join(filter(None, [self.help, "\n".join(f"  {line}" for line in self.examples)]))
         self.configure(parser)
@@ -86,11 +85,9 @@ class Parser(argparse.ArgumentParser):
         return self.parse_intermixed_args(arguments)
 
     def format_usage(self) -> str:
-        """One line: the positional arguments; the options are listed below."""
         return f"usage: {self._usage_line()}\n"
 
     def format_help(self) -> str:
-        """The help text with the one-line usage."""
         self.usage = self._usage_line().replace("%", "%%")
         return super().format_help()
 
@@ -231,10 +228,7 @@ def for_people() -> bool:
 
 
 def show_table(headings: Sequence[str], rows: Iterable[Row], *, note: str = "") -> None:
-    """Print a table: aligned columns on a terminal, tab-separated lines elsewhere.
-
-    Columns of numbers are aligned to the right. `headings` may be empty; `note` is for people only.
-    """
+    """Print columns, aligned on a terminal, tab-separated elsewhere. `headings` may be empty; `note` is for people."""
     rows = [list(row) for row in rows]
     if not for_people():
         for row in ([list(headings)] if headings else []) + rows:
@@ -390,10 +384,7 @@ def status(doing: str = "") -> Iterator[Callable[[str], None]]:
 def progress(
     unit: str, total: Callable[[], int] | int | None = None, *, doing: str = "", done: int = 0
 ) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar with rate and remaining time; gives the function that advances it.
-
-    The bar appears after one second. `total` may be a function, which is called on a terminal only.
-    """
+    """Show a progress bar after one second; gives its advance function. `total` is called on a terminal only."""
     if not sys.stderr.isatty():
         yield lambda count: None
         return

@@ -73,10 +73,7 @@ def with_overrides(table: Mapping[str, Any], overrides: Iterable[str]) -> dict[s
 
 
 def make_recipe(table: Mapping[str, Any], *, where: str = "settings") -> Recipe:
-    """Build a recipe from nested tables, checking every name and every value.
-
-    Settings that the tables do not have get the defaults of the task, then the general ones.
-    """
+    """A checked recipe from nested tables. Missing settings get the defaults of the task, then the general ones."""
     data = table.get("data", {})
     name = data.get("task", DataSettings.task) if isinstance(data, Mapping) else DataSettings.task
     if not isinstance(name, str):

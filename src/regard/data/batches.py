@@ -148,10 +148,7 @@ def make_documents(
     documents: Sequence[Sentences], pad: int, window: int = 0, labels: Sequence[Sequence[int]] = (), count: int = 0,
     index: NDArray[np.int64] | None = None,
 ) -> DocumentBatch:  # fmt: skip
-    """Join documents into tensors; with a `window`, sentences that fit into it together are one segment.
-
-    `labels` are those of each document, of `count` that there are.
-    """
+    """Join documents into tensors. `window`: see `_segments`; `count`: number of labels that exist."""
     segments = [_segments([len(sentence) for sentence in sentences], window) for sentences in documents]
     lengths_BU = np.zeros((len(documents), max(map(len, segments))), np.int64)
     for row, found in enumerate(segments):
@@ -208,11 +205,7 @@ class BatchStream:
         weights: Sequence[StorePart] = (),
         known: BatchPosition = START,
     ):
-        """`lengths` and `weights` as a `Store` has them, `budget` and `seed` as in `epoch_batches`.
-
-        `known`, from `mark` of an equal stream, avoids planning the epochs before it again. Positions before it
-        cannot be asked for.
-        """
+        """`known`, from `mark` of an equal stream, saves planning earlier epochs; earlier positions raise an error."""
         if not len(lengths[0]):
             raise TrainingError("there is nothing to train on: every pair has an empty side or exceeds data.max_length")
         self._marks = [known]
@@ -263,10 +256,7 @@ def in_batches(lengths: Sequence[int], budget: int, *, skip_empty: bool = False)
 
 
 def cut(longest: NDArray[np.integer], budget: int) -> list[int]:
-    """Bounds of batches of rows of these lengths, in this order: rows times the longest one is at most `budget`.
-
-    An empty row counts as one token.
-    """
+    """Bounds of batches of neighbouring rows: rows times the longest one is at most `budget`; an empty row counts 1."""
     longest = np.maximum(longest, 1)
     bounds = [0]
     row_numbers = np.arange(1, budget + 1)

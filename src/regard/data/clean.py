@@ -133,10 +133,7 @@ _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|([A-Za-z][A-Za-z0-9]{1
 
 
 def _make_checks(settings: CleaningSettings, head: Sequence[Pair]) -> dict[str, Callable[[Pair], bool]]:
-    """The checks that the settings turn on, in the order of `RULES`: True for a pair to remove.
-
-    For an unknown language, the scripts are those of `head`, the first pairs of the corpus.
-    """
+    """The checks that are turned on, in the order of `RULES`; `head` gives the scripts of an unknown language."""
     words, characters = settings.max_words or math.inf, settings.max_characters or math.inf
 
     def is_too_long(text: str) -> bool:

@@ -177,10 +177,7 @@ _CODE_TAGS = frozenset({"bpt", "ept", "it", "ph", "ut"})
 
 
 def read_tmx(path: Path, languages: Languages) -> Iterator[Pair]:
-    """Translation units, one at a time. Units without both languages are skipped: a TMX file may hold many languages.
-
-    If a unit has several variants of a language, the first is taken.
-    """
+    """Translation units with both languages, one at a time; of several variants of a language, the first."""
     found: dict[str, None] = {}  # an ordered set
     any_pair = False
     for unit in _read_units(path):
@@ -307,17 +304,13 @@ READERS: Mapping[str, Callable[[Path, Languages], Iterator[Pair]]] = {
 
 
 class PairWriter:
-    """Writes pairs to two parallel text files, or to one TSV file.
-
-    A line end inside a sentence (TMX and PO entries may have some), or a tab in TSV, would break the file. It is
-    written as a space and counted.
-    """
+    """Writes pairs to two parallel text files, or to one TSV file."""
 
     def __init__(self, files: Sequence[TextIO]):
         self._files = files
         self._breaking = re.compile(r"[\r\n]+" if len(files) == 2 else r"[\t\r\n]+")
         self.flattened = 0
-        """Number of sentences that were changed in this way."""
+        """Number of sentences in which a line end (TMX and PO may have some), or a tab in TSV, became a space."""
 
     def write(self, pair: Pair) -> None:
         flat = [self._breaking.sub(" ", sentence) for sentence in pair]

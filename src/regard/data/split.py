@@ -146,10 +146,7 @@ def plan_split(
 def plan_group_split(
     groups: Iterable[tuple[str, int]], valid: int | float, test: int | float, seed: int = 1, where: str = "corpus"
 ) -> Split:
-    """Split pairs that come in groups, such as conversations. Groups stay whole and may share sentences.
-
-    A group is given by its text, by which duplicates are found, and its number of pairs.
-    """
+    """Split groups of pairs, e.g. conversations, given by text and size. Groups stay whole, equal ones together."""
     texts = SeenTexts()
     first_pair, roots = array("I"), array("I")
     for text, count in groups:

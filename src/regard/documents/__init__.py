@@ -49,10 +49,7 @@ class Document:
         return any(segment.marked.needs_alignment for segment in self._segments)
 
     def rebuild(self, answers: Sequence[Answer]) -> str | bytes:
-        """The translated document, as text or bytes like the source. Answers are in the order of `texts`.
-
-        A text whose translation is empty or equal to it stays as it was, byte for byte.
-        """
+        """The translated document, text or bytes like the source. An empty or equal answer leaves its text as is."""
         from regard.documents.markup import fill
 
         if len(answers) != len(self._segments):
@@ -63,10 +60,7 @@ class Document:
         return made.encode("utf-8", "surrogatepass") if self._as_bytes and isinstance(made, str) else made
 
     def lost(self, answers: Sequence[Answer]) -> list[tuple[str, ...]]:
-        """For each text, the addresses, placeholders, code and numbers that are missing from its translation.
-
-        `rebuild` puts all of them back except the numbers, where the alignment says.
-        """
+        """For each text: addresses, placeholders, code (put back by `rebuild`) and numbers that its answer lacks."""
         return [segment.lost(answer) for segment, answer in zip(self._segments, answers, strict=True)]
 
 

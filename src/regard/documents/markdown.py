@@ -52,10 +52,7 @@ def _fold(label: str) -> str:
 
 
 class _Inline:
-    r"""Reads the nodes of a paragraph. Each "\n" is a line break; `breaks` holds its source and whether it is hard.
-
-    `labels` are the link definitions of the document.
-    """
+    r"""Reads the nodes of a paragraph. `breaks`: source of each "\n", and whether it is hard; `labels`: known links."""
 
     def __init__(self, text: str, breaks: Sequence[tuple[str, bool]], labels: AbstractSet[str], draft: Draft):
         self._text, self._labels, self._draft = text, labels, draft

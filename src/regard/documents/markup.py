@@ -303,16 +303,13 @@ def mark(nodes: Sequence[Node]) -> Marked:
 
 
 def _count_words(boxes: Sequence[Box], starts: list[int], ends: list[int]) -> list[Box]:
-    """Convert character positions of boxes to word positions.
-
-    A placeholder that is joined to a word ("%1th") cannot replace words, so it has no box and is translated with them.
-    """
+    """Convert character positions of boxes to word positions."""
     counted = []
     for box in boxes:
         first, last = bisect_right(ends, box.start), bisect_left(starts, box.end)
         bare = first < last and isinstance(box.node, Fixed) and box.node.raw == box.node.text
         if bare and (starts[first] < box.start or ends[last - 1] > box.end):
-            continue
+            continue  # a placeholder joined to a word ("%1th") cannot replace words: it is translated with them
         inside = _count_words(box.inside, starts, ends)
         counted.append(replace(box, start=first, end=max(first, last), inside=inside))
     return counted

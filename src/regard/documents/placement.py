@@ -49,10 +49,7 @@ def _links(marked: Marked, size: int, alignment: Alignment | None) -> Links:
 
 
 def _pin(kept: Sequence[Box], target: tuple[str, ...], links: Links) -> tuple[Links, set[int]]:
-    """Link each fixed piece to its copy in the translation. Also returns the positions of these copies.
-
-    A copy is a run of words that no other piece uses: one that is linked to the piece, else the first.
-    """
+    """Link fixed pieces to their copies in the translation, linked ones first. Also returns where the copies are."""
     linked: dict[int, list[int]] = defaultdict(list)
     for s, t in links:
         linked[s].append(t)
@@ -154,10 +151,7 @@ class _Placer:
         return room[0] + int(np.argmin(cost_G))
 
     def _cost(self, place: int, home: Span, room: Span) -> NDArray[np.float64]:
-        """For each gap of `room`: the number of links on the wrong side, plus a small cost for the distance.
-
-        So among gaps with equally many, the one at the same relative position is best.
-        """
+        """For each gap of `room`: links on the wrong side, plus a small cost of the distance from the source place."""
         low, size = room[0], room[1] - room[0]
         before_T = np.bincount(self._linked(home[0], place, room) - low, minlength=size)
         after_T = np.bincount(self._linked(place, home[1], room) - low, minlength=size)

@@ -121,10 +121,7 @@ class _Writing:
         return fill(node.opening, self.answers) + inside + closing
 
     def _between(self, points: Sequence[Box], spaced: bool, first: bool, last: bool) -> str:
-        """The text between two words: white space, and marks with the white space that they had around them.
-
-        Before the first word of an element and after the last there is no white space: it is outside the element.
-        """
+        """White space and marks between two words. At both ends of an element there is no white space, but outside."""
         if not points:
             return " " if spaced else ""
         left, right = _sides(points, spaced, first, last)
@@ -172,10 +169,7 @@ class Draft:
     segments: list[Segment] = field(default_factory=list)
 
     def add(self, nodes: Sequence[Node], escape: Escape = str, finish: Escape = str) -> list[Piece]:
-        """Add the nodes of one text; returns source text and at most one slot.
-
-        Markup before and after the words, and tags around the whole text, are not part of the text.
-        """
+        """Add one text; returns source text and at most one slot. Markup around all of the words is not part of it."""
         before: list[Piece] = []
         after: list[Piece] = []  # last piece first
         rest = deque(nodes)

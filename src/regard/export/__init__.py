@@ -113,10 +113,7 @@ def transformer_settings(recipe: Recipe) -> TransformerSettings:
 
 
 def transformer_obstacle(recipe: Recipe, program: str, no_window: str) -> str:
-    """Why the model is not an encoder-decoder Transformer with full attention; empty if it is one.
-
-    `no_window` is the reason why `program` takes no model with local attention.
-    """
+    """Why a model cannot be exported: no encoder-decoder Transformer, or local attention (`no_window` says why)."""
     if not isinstance(recipe.model, TransformerSettings):
         return f'{program} takes encoder-decoder Transformers, and model.arch is "{recipe.model.arch}"'
     window = recipe.model.attention_window
@@ -129,11 +126,7 @@ def transformer_obstacle(recipe: Recipe, program: str, no_window: str) -> str:
 
 @contextmanager
 def export_folder(run: Run, folder: Path, facts: dict[str, Any]) -> Iterator[Path]:
-    """A draft folder that gets its final name when the block ends without an error; an error removes it.
-
-    An earlier export of that name is replaced; anything else there is an error. If several processes write one export
-    at once, the last one stays.
-    """
+    """A draft folder that replaces an earlier export, or nothing, when the block ends without an error."""
     refuse_taken(folder)
     if folder.is_symlink() and folder.parent.resolve() == run.folder.resolve():
         # The maker of the run decides where a link in it leads; only a link that the user names is followed.

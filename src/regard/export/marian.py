@@ -112,10 +112,7 @@ def stream_order(width: int) -> Tensor:
 
 
 def write(run: Run, folder: Path, log: Log) -> None:
-    """Write a run as a folder that `transformers` opens as MarianMTModel and MarianTokenizer.
-
-    `log` gets a line about search settings that `generate` does not have.
-    """
+    """Write a folder that `transformers` opens as MarianMTModel and MarianTokenizer."""
     from safetensors.torch import save_file
 
     settings = transformer_settings(run.recipe)

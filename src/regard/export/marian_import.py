@@ -48,10 +48,7 @@ Vocabulary = Mapping[str, int]
 
 
 def read(folder: Path, out: Path, log: Log) -> Run:
-    """Make a run from the folder of a Marian model; on an error, no run folder remains.
-
-    `log` gets a line about search settings of the model that we lack.
-    """
+    """Make a run from the folder of a Marian model; on an error, no run folder remains."""
     import torch
 
     if not (folder / "config.json").is_file():
@@ -177,10 +174,7 @@ def read_torch_file(path: Path) -> dict[str, Tensor]:
 
 
 def _is_plain(weight: object) -> bool:
-    """Whether this is a dense floating-point tensor that has a stored number for each element.
-
-    A crafted tensor of stride 0 can have a trillion elements on four numbers; copying it would fill the memory.
-    """
+    """Whether this is a dense float tensor that stores each element: copying one of stride 0 may fill the memory."""
     import torch
 
     return (

@@ -72,10 +72,7 @@ class _Resampler:
 
 
 class BpeDropout:
-    """Merges the best-ranked pair of neighbours again and again, as BPE does, but drops some pairs at random.
-
-    At each merge every pair is dropped with the same probability, independently of earlier merges.
-    """
+    """BPE that drops merges: at each merge every pair is dropped with the same probability, independently."""
 
     def __init__(self, scores: Mapping[str, float]):
         """`scores` decrease in the order in which the merges were learned."""

@@ -102,10 +102,7 @@ class Tokenizer(ABC):
         unknown: str = f" {UNKNOWN}",
         symbols: Sequence[str] = (),
     ):
-        """`tokens` (without the special ones) as they are shown, and the UTF-8 text that each of them spells.
-
-        `symbols` are the first of them: texts that are always one token each.
-        """
+        """`tokens` as shown: `symbols` first, without special ones; `spellings`: the UTF-8 text of each of them."""
         self.kind = kind
         self.lowercase = lowercase
         self.symbols = tuple(symbols)
@@ -197,13 +194,10 @@ def train_tokenizer(lines: Iterable[str], settings: config.TokenizerSettings, se
 def sample_lines(
     lines: Iterable[str], seed: int, most_lines: int = SAMPLED_LINES, most_characters: int = SAMPLED_CHARACTERS
 ) -> list[str]:
-    """A uniform sample of the lines, in their order; all of them if they fit the limits.
-
-    Every line gets a random number. Lines below a threshold are held; when they no longer fit, the threshold falls.
-    """
+    """A uniform sample of the lines, in their order; all of them if they fit the limits."""
     draw = random.Random(seed).random
     held: list[tuple[float, int, str]] = []
-    characters, threshold = 0, 1.0
+    characters, threshold = 0, 1.0  # each line gets a number; the threshold falls when the lines below it do not fit
     for number, line in enumerate(lines):
         key = draw()
         if key >= threshold:

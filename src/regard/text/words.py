@@ -136,10 +136,7 @@ def _ends(text: str, match: re.Match[str]) -> bool:
 
 
 def cut(text: str, fits: Callable[[str], bool], together: Callable[[str], bool] | None = None) -> list[str]:
-    """Split a text into pieces that fit: whole sentences, or parts of a sentence that does not fit alone.
-
-    Neighbours are joined as long as they fit `together`, which may be stricter than `fits`.
-    """
+    """Split a text into pieces that fit: sentences, joined while they fit `together`, or parts of long sentences."""
     together = together or fits
     if together(text):
         return [text]
