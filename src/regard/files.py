@@ -21,6 +21,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, TypeVar, cast
@@ -139,8 +140,6 @@ def opened(path: str | Path, *, unpacked: bool = True) -> Iterator[BinaryIO]:
 
 def require(module: str, path: str | Path, need: str) -> Any:
     """Import an optional module, or report which extra installs it."""
-    from importlib import import_module
-
     try:
         return import_module(module)
     except ImportError:

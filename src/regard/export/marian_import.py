@@ -21,7 +21,7 @@ from regard.export.marian import BIAS, SQUEEZE_SPACES, from_generation, pairs, s
 from regard.export.weights import to_ours
 from regard.models.transformer_settings import TransformerSettings
 from regard.run import Run
-from regard.text.subword import SubwordTokenizer, load_mapped
+from regard.text.subword import SubwordTokenizer, load
 from regard.text.tokenizer import FIRST_SPECIALS, PAD_TOKEN, SOS, Tokenizer
 
 if TYPE_CHECKING:
@@ -245,7 +245,7 @@ def _tokenizer(folder: Path, side: str, vocabulary: Vocabulary, rows: list[int])
     path = folder / f"{side}.spm"
     if not path.is_file():
         raise RunError(f"{folder}: has no {path.name}")
-    opened = load_mapped(path, list(_tokens(vocabulary, rows).values()))
+    opened = load(path, "sentencepiece", tokens=list(_tokens(vocabulary, rows).values()))
     kind = read_mark(folder).get("tokenizer")
     if kind in ("bpe", "unigram"):
         ours = SubwordTokenizer(kind, False, opened.model.removesuffix(SQUEEZE_SPACES))

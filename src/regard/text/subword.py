@@ -99,21 +99,6 @@ def _learn(lines: list[str], settings: config.TokenizerSettings, size: int) -> S
     return SubwordTokenizer(settings.kind, settings.lowercase, model.getvalue())
 
 
-def load(path: Path, kind: str, lowercase: bool, symbols: Sequence[str] = ()) -> SubwordTokenizer:
-    """Open a stored model."""
-    model = path.read_bytes()
-    damaged = TokenizerError(f"{path}: not a SentencePiece model, or damaged; take it from a copy of the run")
-    if not model:  # SentencePiece would accept it as an empty model
-        raise damaged
-    try:
-        tokenizer = SubwordTokenizer(kind, lowercase, model)
-    except RuntimeError:
-        raise damaged from None
-    if tokenizer.token(tokenizer.first_byte) != "<0x00>" or tokenizer.symbols != tuple(symbols):
-        raise TokenizerError(f"{path}: a SentencePiece model with another order of ids; it cannot be used here")
-    return tokenizer
-
-
 def _alphabet_share(lines: list[str], size: int) -> float:
     """The character coverage: all characters get a token, unless they would take more than half of the vocabulary.
 
@@ -171,10 +156,19 @@ class MappedTokenizer(Tokenizer):
         return "", text
 
 
-def load_mapped(path: Path, tokens: Sequence[str]) -> MappedTokenizer:
-    """Open a stored SentencePiece model with its table of tokens."""
+def load(
+    path: Path, kind: str, lowercase: bool = False, tokens: Sequence[str] = (), symbols: Sequence[str] = ()
+) -> Tokenizer:
+    """Open a stored SentencePiece model. `tokens`: the table of a published one, whose kind is "sentencepiece"."""
     model = path.read_bytes()
     try:
-        return MappedTokenizer(tokens, model)
+        if not model:  # SentencePiece would accept it as an empty model
+            raise RuntimeError
+        if kind == "sentencepiece":
+            return MappedTokenizer(tokens, model)
+        tokenizer = SubwordTokenizer(kind, lowercase, model)
     except RuntimeError:
-        raise TokenizerError(f"{path}: not a SentencePiece model, or damaged; take it from its origin again") from None
+        raise TokenizerError(f"{path}: not a SentencePiece model, or damaged; replace it by an intact copy") from None
+    if tokenizer.token(tokenizer.first_byte) != "<0x00>" or tokenizer.symbols != tuple(symbols):
+        raise TokenizerError(f"{path}: a SentencePiece model with another order of ids; it cannot be used here")
+    return tokenizer

@@ -221,14 +221,10 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
         kind, size, lowercase = str(header["kind"]), int(header["size"]), bool(header["lowercase"])
         tokens, symbols = ([str(token) for token in header.get(part, [])] for part in ("tokens", "symbols"))
         tokenizer: Tokenizer
-        if kind in ("bpe", "unigram"):
+        if kind in ("bpe", "unigram", "sentencepiece"):
             from regard.text import subword
 
-            tokenizer = subword.load(folder / f"{name}.model", kind, lowercase, symbols)
-        elif kind == "sentencepiece":
-            from regard.text import subword
-
-            tokenizer = subword.load_mapped(folder / f"{name}.model", tokens)
+            tokenizer = subword.load(folder / f"{name}.model", kind, lowercase, tokens, symbols)
         elif kind in ("word", "character"):
             from regard.text import vocabulary
 
