@@ -20,8 +20,7 @@ from regard.data.pairs import Pair
 from regard.data.store import StorePart, TokenStore, build_store, open_documents, open_store, write_documents
 from regard.errors import CorpusError, RunError
 from regard.files import draft_of
-from regard.text.tokenizer import Tokenizer, train_tokenizer
-from regard.text.vocabulary import VocabularyTokenizer
+from regard.text.tokenizer import Tokenizer, VocabularyTokenizer, train_tokenizer
 
 LINES = ["The cat sees the house", "Die Katze sieht das Haus", "nothing at all"]
 SOURCE = train_tokenizer(LINES, config.TokenizerSettings(kind="word"), seed=1)

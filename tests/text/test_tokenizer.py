@@ -15,8 +15,17 @@ from hypothesis import strategies as st
 
 from regard import config
 from regard.errors import TokenizerError
-from regard.text.tokenizer import EOS, SOS, UNK, Tokenizer, load_tokenizer, normalize, sample_lines, train_tokenizer
-from regard.text.vocabulary import split
+from regard.text.tokenizer import (
+    EOS,
+    SOS,
+    UNK,
+    Tokenizer,
+    load_tokenizer,
+    normalize,
+    sample_lines,
+    split_tokens,
+    train_tokenizer,
+)
 
 LINES = [
     f"{subject} {verb}, {thing}."
@@ -108,14 +117,14 @@ def test_known_words_round_trip(kind: str, text: str) -> None:
 
 @given(st.sampled_from(["word", "character"]), texts)
 def test_splitting_loses_nothing(kind: str, text: str) -> None:
-    tokens = list(split(kind, normalize(text)))
+    tokens = list(split_tokens(kind, normalize(text)))
     assert "".join(tokens).replace("▁", " ").removeprefix(" ") == normalize(text)
     assert all(tokens)
     assert len(TRAINED[kind].encode(text)) == len(tokens)
 
 
 def test_words_without_their_punctuation() -> None:
-    assert list(split("word", '"Well-known," he said: don\'t... -- ok')) == [
+    assert list(split_tokens("word", '"Well-known," he said: don\'t... -- ok')) == [
         *('▁"', "Well-known", ",", '"', "▁he", "▁said", ":", "▁don't", ".", ".", ".", "▁-", "-", "▁ok")
     ]
 

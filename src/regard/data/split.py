@@ -20,6 +20,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import zip_longest
 from typing import TypeVar
 
 from regard.config import DataSettings
@@ -124,13 +125,10 @@ class Split:
 
     def deal(self, pairs: Iterable[Pair], where: str = "corpus") -> Iterator[tuple[str, Pair]]:
         """Stream the same corpus again, each pair with the name of its part."""
-        count = 0
-        for count, pair in enumerate(pairs, 1):
-            if count > len(self.parts):
-                break
-            yield PARTS[self.parts[count - 1]], pair
-        if count != len(self.parts):
-            raise CorpusError(where, f"changed while it was split: {len(self.parts):,} pairs at first, then others")
+        for part, pair in zip_longest(self.parts, pairs):
+            if part is None or pair is None:
+                raise CorpusError(where, f"changed while it was split: {len(self.parts):,} pairs at first, then others")
+            yield PARTS[part], pair
 
 
 def plan_split(

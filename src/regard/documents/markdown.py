@@ -186,7 +186,7 @@ _HEADING = re.compile(r"#{1,6}[ \t]+")
 _DEFINITION = re.compile(r"[ \t]{0,3}\[([^\^\[\]][^\[\]]*)\]:[ \t]*\S")
 _NOTE = re.compile(r"\[\^[^\[\]\s]+\]:[ \t]+")
 _DELIMITER_ROW = re.compile(r"[ \t>]*+\|?[ \t]*+:?-++:?[ \t]*+(?:\|[ \t]*+:?-++:?[ \t]*+)*+\|?[ \t]*+$")
-_CELL_END = re.compile(r"(?<!\\)\|")
+_CELL_END = re.compile(r"((?<!\\)\|)")
 _HTML_BLOCK = re.compile(
     r"<(?:!--|[!?]|/?(?:address|article|aside|blockquote|body|center|dd|details|dialog|div|dl|dt|fieldset|figcaption|"
     r"figure|footer|form|h[1-6]|head|header|hr|html|iframe|li|link|main|menu|meta|nav|ol|option|p|pre|script|section|"
@@ -343,15 +343,16 @@ class _Reader:
         self._flush()
         head = at
         while at < len(self._lines) and (at <= head + 1 or "|" in self._lines[at].text):
-            line, start = self._lines[at], len(self._lines[at].marks)
+            line = self._lines[at]
             at += 1
             if at == head + 2:
                 self._pieces.append(line.whole)
                 continue
             self._pieces.append(line.marks)
-            for end in [*(match.start() for match in _CELL_END.finditer(line.text, start)), len(line.text)]:
-                self._add(line.text[start:end], escape=lambda text: _escape(text).replace("|", "\\|"))
-                self._pieces.append(line.text[end : end + 1])
-                start = end + 1
+            for place, part in enumerate(_CELL_END.split(line.rest)):
+                if place % 2:
+                    self._pieces.append(part)
+                else:
+                    self._add(part, escape=lambda text: _escape(text).replace("|", "\\|"))
             self._pieces.append(line.end)
         return at

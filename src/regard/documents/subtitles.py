@@ -21,7 +21,7 @@ _TIME = r"\d{1,3}:\d{1,2}:\d{1,2}[,.]\d{1,3}"
 _HEAD = re.compile(rf"(?:^[ \t]*\d+[ \t]*\r?\n)?^[ \t]*({_TIME})[ \t]*-->[ \t]*({_TIME})[^\r\n]*", re.MULTILINE)
 _DASH = r"[-–—]++(?![\d>])"  # before a number it is a minus
 _SPEAKER = rf"[^\S\r\n]*(?:(?:<[^<>\r\n]*>|\{{\\[^{{}}\r\n]*\}})[^\S\r\n]*)*(?:{_DASH}|[♪♫])"
-_NEXT_SPEAKER = re.compile(rf"(?:\r\n|\n|\r)(?={_SPEAKER}|[^\S\r\n]*<v[ .\t])")
+_NEXT_SPEAKER = re.compile(rf"(\r\n|\n|\r)(?={_SPEAKER}|[^\S\r\n]*<v[ .\t])")
 _VOICE = re.compile(r"<v(?:\.[^\s<>]*+)?+[ \t]++([^<>]*+)>")
 _NOTES = re.compile(r"([♪♫]+)")
 _DASH_OR_NOTES = re.compile(rf"(^\s*{_DASH}|[♪♫]+)")
@@ -83,12 +83,8 @@ def add_cues(
     for group in _sentences(cues):
         yield group[0].head
         if len(group) == 1:
-            at, text = 0, group[0].text
-            for end in _NEXT_SPEAKER.finditer(text):  # the words of each speaker are a text
-                yield from draft.add(_read(text[at : end.start()], read), escape)
-                yield end.group()
-                at = end.end()
-            yield from draft.add(_read(text[at:], read), escape)
+            for place, part in enumerate(_NEXT_SPEAKER.split(group[0].text)):  # the words of each speaker are a text
+                yield from [part] if place % 2 else draft.add(_read(part, read), escape)
         else:
             nodes = _read(group[0].text, read)
             for cue, following in pairwise(group):

@@ -2,13 +2,14 @@
 
 Each side of the data (source and target) has one tokenizer; with a joint vocabulary both sides use the same object. All
 kinds have the same order of ids: EOS 0, UNK 1, SOS 2, then symbols if there are any (such as the one that ends a turn
-of a conversation), the tokens, and PAD last, where Marian and CTranslate2 expect it. The kinds are in `subword.py` and
-`vocabulary.py`.
+of a conversation), the tokens, and PAD last, where Marian and CTranslate2 expect it. Vocabularies of words and of
+characters are at the end of this file, BPE and unigram in `subword.py`.
 """
 
 from __future__ import annotations
 
 import codecs
+import functools
 import hashlib
 import heapq
 import json
@@ -16,7 +17,8 @@ import random
 import re
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -186,9 +188,7 @@ def train_tokenizer(lines: Iterable[str], settings: config.TokenizerSettings, se
         from regard.text import subword
 
         return subword.train(sample, settings)
-    from regard.text import vocabulary
-
-    return vocabulary.train(sample, settings)
+    return _train_vocabulary(sample, settings)
 
 
 def sample_lines(
@@ -226,9 +226,7 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
 
             tokenizer = subword.load(folder / f"{name}.model", kind, lowercase, tokens, symbols)
         elif kind in ("word", "character"):
-            from regard.text import vocabulary
-
-            tokenizer = vocabulary.VocabularyTokenizer(kind, lowercase, tokens, symbols)
+            tokenizer = VocabularyTokenizer(kind, lowercase, tokens, symbols)
         else:
             raise TokenizerError(f'{path}: unknown kind of tokenizer "{kind}"; a newer version may have written it')
     except OSError as error:
@@ -239,3 +237,79 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
         problem = f"says {size} tokens, but {tokenizer.size} are stored; restore both files together"
         raise TokenizerError(f"{path}: {problem}")
     return tokenizer
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Words and characters
+
+
+class VocabularyTokenizer(Tokenizer):
+    """Whole words or single characters: a list of the most frequent ones; all others are unknown."""
+
+    def __init__(self, kind: str, lowercase: bool, tokens: Sequence[str], symbols: Sequence[str] = ()):
+        """`tokens` in the order of their ids, without the special ones, symbols first."""
+        # An unknown word most likely had a space before it, an unknown character most likely not.
+        unknown = f" {UNKNOWN}" if kind == "word" else UNKNOWN
+        super().__init__(kind, lowercase, tokens, [spell(token) for token in tokens], unknown, symbols)
+        self._ids = {token: id for id, token in enumerate(tokens, start=FIRST_TOKEN)}
+
+    def encode(self, text: str) -> list[int]:
+        return [self._ids.get(token, UNK) for token in split_tokens(self.kind, self.normalize(text), self.symbols)]
+
+    def pieces(self, text: str) -> list[Piece]:
+        """The tokens of a text with their places in `normalize(text)`, also for unknown words."""
+        pieces, position = [], -1 if self.kind == "word" else 0  # the mark of the first word represents no space
+        for token in split_tokens(self.kind, self.normalize(text), self.symbols):
+            id = self._ids.get(token, UNK)
+            start = position + token.startswith(SPACE_MARK)
+            position += len(token)
+            pieces.append(Piece(id, self.tokens[id], start, position))
+        return pieces
+
+
+def _train_vocabulary(lines: list[str], settings: config.TokenizerSettings) -> VocabularyTokenizer:
+    """The most frequent tokens of normalised lines: at most `vocab_size` with the special ones, or all if fewer."""
+    symbols = settings.special_tokens
+    counts = Counter(token for line in lines for token in split_tokens(settings.kind, line, symbols))
+    ranked = sorted(counts.keys() - set(symbols), key=lambda token: (-counts[token], token))
+    tokens = [*symbols, *ranked][: settings.vocab_size - FIRST_TOKEN - 1]  # PAD
+    return VocabularyTokenizer(settings.kind, settings.lowercase, tokens, symbols)
+
+
+def split_tokens(kind: str, text: str, symbols: Sequence[str] = ()) -> Iterator[str]:
+    """The words or characters of a normalised text. Joined, with "▁" read as a space, they are the text again.
+
+    The first word has the mark of a space like any other word. A symbol is always one token.
+    """
+    if not text:
+        return
+    marked = text.replace(" ", SPACE_MARK) if kind == "character" else SPACE_MARK + text.replace(" ", SPACE_MARK)
+    between = find_symbols(symbols)
+    for part in [marked] if between is None else filter(None, between.split(marked)):
+        if part in symbols:
+            yield part
+        elif kind == "character":
+            yield from part
+        else:
+            first, *others = part.split(SPACE_MARK)
+            if first:  # directly after a symbol: it has no mark of a space
+                token, *rest = _split_word(first)
+                yield from (token.removeprefix(SPACE_MARK), *rest)
+            for word in others:
+                yield from _split_word(word) if word else [SPACE_MARK]
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _split_word(word: str) -> tuple[str, ...]:
+    """A word and the punctuation around it, one token per mark; the first token gets the mark of the space."""
+    start, end = 0, len(word)
+    while start < end and _is_punctuation(word[start]):
+        start += 1
+    while end > start and _is_punctuation(word[end - 1]):
+        end -= 1
+    first, *rest = [*word[:start], *filter(None, [word[start:end]]), *word[end:]]
+    return (SPACE_MARK + first, *rest)
+
+
+def _is_punctuation(character: str) -> bool:
+    return unicodedata.category(character)[0] in "PS"
