@@ -14,8 +14,7 @@ from regard.analysis.identifiability import (
     encoder_states,
     fit_map,
     identifiability,
-    identified_in_sentence,
-    identified_in_vocabulary,
+    identified,
     share_with_interval,
 )
 from regard.errors import ModelError, SettingsError
@@ -72,20 +71,23 @@ def test_nearest_in_the_sentence_by_hand() -> None:
     """Two sentences of two tokens. By angle the third state belongs to the other input, by distance to its own."""
     inputs = torch.tensor([[1.0, 0.0], [0.0, 1.0], [4.0, 1.0], [0.2, 0.4]])
     states = torch.tensor([[2.0, 0.1], [0.1, 3.0], [2.5, 2.6], [0.2, 0.4]])
-    assert identified_in_sentence(states, inputs, [2, 2], "cosine").tolist() == [True, True, False, True]
-    assert identified_in_sentence(states, inputs, [2, 2], "l2").tolist() == [True, True, True, True]
+    read = TokenStates({"encoder.embed": inputs}, torch.arange(4), (2, 2))
+    assert identified(states, read, None, "cosine").tolist() == [True, True, False, True]
+    assert identified(states, read, None, "l2").tolist() == [True, True, True, True]
 
 
 def test_a_twin_counts_as_the_token_itself() -> None:
     inputs = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    assert identified_in_sentence(inputs, inputs, [3], "l2").tolist() == [True, True, True]
+    read = TokenStates({"encoder.embed": inputs}, torch.arange(3), (3,))
+    assert identified(inputs, read, None, "l2").tolist() == [True, True, True]
 
 
 def test_nearest_in_the_vocabulary() -> None:
     table, ids = torch.eye(5), torch.tensor([3, 1, 4])
     mapped = torch.tensor([[0, 0, 0.1, 0.9, 0], [1.0, 0.2, 0, 0, 0], [0, 0, 0, 0, 2.0]])
+    read = TokenStates({"encoder.embed": mapped}, ids, (3,))
     for distance in module.DISTANCES:
-        assert identified_in_vocabulary(mapped, ids, table, distance).tolist() == [True, False, True]
+        assert identified(mapped, read, table, distance).tolist() == [True, False, True]
 
 
 def test_the_linear_map_is_least_squares() -> None:
@@ -148,7 +150,7 @@ def test_states_of_a_model(arch: str) -> None:
     assert torch.equal(found.ids_N[:8], source.ids_BS[source.mask_BS])
     assert next(iter(found.states)) == "encoder.embed"
     close(found.states["encoder.top"][:8], model.encode(source).states_BSD[source.mask_BS].detach())
-    assert identified_in_sentence(found.embedded_ND, found.embedded_ND, found.lengths, "cosine").all()
+    assert identified(found.embedded_ND, found, None, "cosine").all()
 
 
 def test_the_whole_vocabulary() -> None:

@@ -50,9 +50,6 @@ from regard.layers.hooks import AttentionTrace, trace, trace_states
 from regard.models.base import Seq2Seq
 from regard.models.transformer import FullyPrunedAttention, Residual, Transformer
 
-RULES = ("gauss", "midpoint")
-"""Rules of numerical integration."""
-
 
 @torch.no_grad()
 def attention(model: Seq2Seq, pair: TokenPair, *, layer: int | None = None) -> Attribution:
@@ -145,8 +142,8 @@ def integrated(
     poor one, as a large gap shows; use a token as the baseline.
     Cost: `steps` + 4 forward and T x `steps` backward passes, `steps` in a batch.
     """
-    if steps < 1 or rule not in RULES:
-        raise ModelError(f"integrated: steps must be at least 1 and rule one of {', '.join(RULES)}")
+    if steps < 1 or rule not in ("gauss", "midpoint"):
+        raise ModelError("integrated: steps must be at least 1 and rule one of gauss, midpoint")
     read, absent = embed(model, pair), embed_absent(model, pair, baseline)
     if rule == "gauss":
         places, shares = np.polynomial.legendre.leggauss(steps)
@@ -256,18 +253,15 @@ def attention_parts(
 
 def self_shares(parts: AttentionParts, around: Residual) -> TokenMixing:
     """Shares [T, T] of each position after a self-attention. Where all shares are zero, the position keeps its own."""
-    own_TT = torch.eye(len(parts.x_TD), dtype=parts.x_TD.dtype, device=parts.x_TD.device)
-    parts_TTD = parts.brought_TSD + own_TT.unsqueeze(-1) * parts.x_TD.unsqueeze(1)
-    parts_TTD, stream_TD = _leave(parts, around, parts_TTD)
-    shares_TT = shares(parts_TTD, stream_TD)
+    own_TT = torch.eye(len(parts.x_TD)).to(parts.x_TD)
+    shares_TT, stream_TD = _mix(parts, around, parts.brought_TSD + own_TT.unsqueeze(-1) * parts.x_TD.unsqueeze(1))
     return TokenMixing(shares_TT + (1 - shares_TT.sum(-1, keepdim=True)) * own_TT, stream_TD)
 
 
 def cross_shares(parts: AttentionParts, around: Residual) -> TokenMixing:
     """Shares [T, S] of the source after a cross-attention. The rest to one is the share of the stream itself."""
-    parts_TPD = torch.cat([parts.brought_TSD, parts.x_TD.unsqueeze(1)], dim=1)
-    parts_TPD, stream_TD = _leave(parts, around, parts_TPD)
-    return TokenMixing(shares(parts_TPD, stream_TD)[:, :-1], stream_TD)
+    shares_TP, stream_TD = _mix(parts, around, torch.cat([parts.brought_TSD, parts.x_TD.unsqueeze(1)], dim=1))
+    return TokenMixing(shares_TP[:, :-1], stream_TD)
 
 
 def shares(parts_TPD: Tensor, whole_TD: Tensor) -> Tensor:
@@ -277,11 +271,10 @@ def shares(parts_TPD: Tensor, whole_TD: Tensor) -> Tensor:
     return nearer_TP / nearer_TP.sum(-1, keepdim=True).clamp_min(torch.finfo(nearer_TP.dtype).tiny)
 
 
-def _leave(parts: AttentionParts, around: Residual, parts_TPD: Tensor) -> tuple[Tensor, Tensor]:
-    """The parts and their sum after the residual connection; a norm after it is applied to each part."""
+def _mix(parts: AttentionParts, around: Residual, parts_TPD: Tensor) -> TokenMixing:
+    """The shares of the parts in the stream after the residual connection; a norm after it is applied to each part."""
     stream_TD = around.leave(parts.x_TD, parts.update_TD)
-    if around.before:
-        return parts_TPD, stream_TD
-    spread_T11 = ((parts.x_TD + parts.update_TD).var(-1, unbiased=False) + around.norm.eps).sqrt()[:, None, None]
-    centred_TPD = parts_TPD - parts_TPD.mean(-1, keepdim=True)
-    return centred_TPD / spread_T11 * around.norm.weight, stream_TD
+    if not around.before:
+        spread_T11 = ((parts.x_TD + parts.update_TD).var(-1, unbiased=False) + around.norm.eps).sqrt()[:, None, None]
+        parts_TPD = (parts_TPD - parts_TPD.mean(-1, keepdim=True)) / spread_T11 * around.norm.weight
+    return TokenMixing(shares(parts_TPD, stream_TD), stream_TD)

@@ -45,12 +45,11 @@ class EffectiveAttention:
 
     @property
     def dimension_H(self) -> Tensor:
-        """Dimension of the null space of each head: the largest of its rows."""
+        """Of each head, the largest dimension of its rows."""
         return self.dimension_HT.amax(-1)
 
     @property
     def freedom_H(self) -> Tensor:
-        """The same for weights that stay distributions."""
         return self.freedom_HT.amax(-1)
 
     @property

@@ -39,7 +39,6 @@ from regard.analysis.trace import TraceSide
 from regard.errors import ModelError
 from regard.models.base import Seq2Seq
 
-REMOVALS = ("delete", "blank")
 RANDOM, REFERENCE = "random", "attention"
 GRID = 11
 """Number of shares, from 0 to 1, at which curves of sentences of different length are averaged."""
@@ -99,8 +98,8 @@ def word_log_probs(model: Seq2Seq, case: ExplainedPair, kept_NS: Tensor, removal
 
     Cost: N forward passes, in batches; with deletion, the sources are shorter.
     """
-    if removal not in REMOVALS:
-        raise ModelError(f'faithfulness: removal must be one of {", ".join(REMOVALS)}, not "{removal}"')
+    if removal not in ("delete", "blank"):
+        raise ModelError(f'faithfulness: removal must be one of delete, blank, not "{removal}"')
     pair, found = case.pair, []
     tokens_NS = F.pad(kept_NS, (0, 1), value=True)[:, list(case.source.word_of)].to(pair.input_1T.device)
     for some_NS in in_chunks(tokens_NS, pair):

@@ -127,25 +127,21 @@ def fit_map(kind: str, distance: str, x_ND: Tensor, y_NE: Tensor, steps: int = S
     return state_map.eval()
 
 
-def identified_in_sentence(mapped_ND: Tensor, inputs_ND: Tensor, lengths: Sequence[int], distance: str) -> Tensor:
-    """For each token [N], whether the nearest input of its sentence is its own, or one that is equal to it."""
+def identified(mapped_ND: Tensor, test: TokenStates, vocabulary_VD: Tensor | None, distance: str) -> Tensor:
+    """For each token [N], whether the nearest candidate is its own input, or an input of its sentence equal to it."""
+    if vocabulary_VD is not None:
+        rows = mapped_ND.split(ROWS)
+        return torch.cat([_nearest(rows_ND, vocabulary_VD, distance) for rows_ND in rows]) == test.ids_N
     found = []
-    for mapped_TD, inputs_TD in zip(mapped_ND.split(lengths), inputs_ND.split(lengths), strict=True):
-        nearest_T = _closeness(mapped_TD, inputs_TD, distance).argmax(-1)
-        found.append((inputs_TD[nearest_T] == inputs_TD).all(-1))
+    for mapped_TD, inputs_TD in zip(mapped_ND.split(test.lengths), test.embedded_ND.split(test.lengths), strict=True):
+        found.append((inputs_TD[_nearest(mapped_TD, inputs_TD, distance)] == inputs_TD).all(-1))
     return torch.cat(found)
 
 
-def identified_in_vocabulary(mapped_ND: Tensor, ids_N: Tensor, vocabulary_VD: Tensor, distance: str) -> Tensor:
-    """For each token [N], whether the nearest vector of the vocabulary is its own."""
-    nearest = [_closeness(rows, vocabulary_VD, distance).argmax(-1) for rows in mapped_ND.split(ROWS)]
-    return torch.cat(nearest) == ids_N
-
-
-def _closeness(x_ND: Tensor, y_MD: Tensor, distance: str) -> Tensor:
+def _nearest(x_ND: Tensor, y_MD: Tensor, distance: str) -> Tensor:
     if distance == "cosine":
-        return F.normalize(x_ND, dim=-1) @ F.normalize(y_MD, dim=-1).mT
-    return -torch.cdist(x_ND, y_MD)
+        return (F.normalize(x_ND, dim=-1) @ F.normalize(y_MD, dim=-1).mT).argmax(-1)
+    return torch.cdist(x_ND, y_MD).argmin(-1)
 
 
 class ConfidenceInterval(NamedTuple):
@@ -248,8 +244,4 @@ def _trace_back(
         state_map = fit_map(kind, distance, train.states[place], wanted_ND, steps)
         with torch.no_grad():
             mapped_ND = state_map(state_ND)
-        if vocabulary_VD is None:
-            right_N = identified_in_sentence(mapped_ND, test.embedded_ND, test.lengths, distance)
-        else:
-            right_N = identified_in_vocabulary(mapped_ND, test.ids_N, vocabulary_VD, distance)
-        yield place, share_with_interval(right_N, test.lengths)
+        yield place, share_with_interval(identified(mapped_ND, test, vocabulary_VD, distance), test.lengths)

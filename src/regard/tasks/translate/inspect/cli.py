@@ -176,18 +176,16 @@ def run_prune(options: argparse.Namespace) -> int:
 # What is printed: a grid of layers by heads on a terminal, one line per head elsewhere
 
 
-STYLES = {"positional": "cyan", "rare": "magenta", "syntactic": "green", "alignment": "yellow"}
-MEANINGS = {
-    "positional": "attends to a fixed offset",
-    "rare": "attends to the rarest token",
-    "syntactic": "follows a grammatical relation",
-    "alignment": "attends to the word it translates",
+ROLES = {
+    "positional": ("cyan", "attends to a fixed offset"),
+    "rare": ("magenta", "attends to the rarest token"),
+    "syntactic": ("green", "follows a grammatical relation"),
+    "alignment": ("yellow", "attends to the word it translates"),
 }
-OFFSETS = {"-1": "1 back", "+1": "1 ahead", "+0": "itself"}
+"""Colour and meaning of each role."""
 NARROWEST, WIDEST, LABEL, BAR = 17, 23, 11, 8
-COLUMNS = (
-    "attention", "head", "confidence", "ablation", "gradient", "role", "of", "share", "low", "high", "baseline",
-)  # fmt: skip
+"""Widths, in characters: of the cell of a head, at least and at most; of the name of a layer; of a bar."""
+COLUMNS = ["attention", "head", "confidence", "ablation", "gradient", "role", "of", "share", "low", "high", "baseline"]
 
 
 def show_heads(heads: Sequence[HeadReport], title: str, sentences: int) -> None:
@@ -205,9 +203,7 @@ def show_heads(heads: Sequence[HeadReport], title: str, sentences: int) -> None:
             _print_layer(attention, list(row), most)
         print()
     found = {role.kind for head in heads for role in head.roles}
-    show_table(
-        [], ((Text(kind, style), Text(MEANINGS[kind], QUIET)) for kind, style in STYLES.items() if kind in found)
-    )
+    show_table([], [(Text(kind, style), Text(about, QUIET)) for kind, (style, about) in ROLES.items() if kind in found])
     show_note(
         f"{sum(bool(head.roles) for head in heads)} of {len(heads)} heads have a role; "
         "percent: how often their largest weight is there\n"
@@ -241,7 +237,7 @@ def _print_layer(attention: str, row: Sequence[HeadReport], most: float) -> None
     for first in range(0, len(row), fit):
         upper, lower = Text(("" if first else label).ljust(LABEL)), Text(" " * LABEL)
         for head in row[first : first + fit]:
-            style = STYLES[head.roles[0].kind] if head.roles else QUIET
+            style = ROLES[head.roles[0].kind][0] if head.roles else QUIET
             filled = bar(head.ablation / most if most > 0 else 0.0, BAR).ljust(BAR)
             role = Text.assemble((f"{head.head} ", QUIET), (_role(head), style))
             weight = Text.assemble("  ", (filled, style), (f" {head.confidence:.2f}", QUIET))
@@ -260,7 +256,7 @@ def _role(head: HeadReport) -> str:
     role, *others = head.roles
     name = {"rare": "rarest", "alignment": "aligned"}.get(role.kind, role.name)
     if role.kind == "positional":
-        name = OFFSETS.get(role.name, f"{role.name[1:]} {'back' if role.name.startswith('-') else 'ahead'}")
+        name = "itself" if name == "+0" else f"{name[1:]} {'back' if name.startswith('-') else 'ahead'}"
     return f"{role.evidence.share:.0%} {name}{' +' if others else ''}"
 
 

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple
 
-from torch import Tensor
-
 from regard.analysis.alignment import Links
-from regard.analysis.attribution import METHODS, Attribution, TokenPair, attribute
+from regard.analysis.attribution import Attribution, TokenPair, attribute
 from regard.analysis.embedding_maps import embedding_table
 from regard.analysis.faithfulness import EVERY_WAY, ExplainedPair, Faithfulness, Ways, measure_faithfulness
 from regard.analysis.identifiability import Identifiability, encoder_states, identifiability
@@ -45,7 +43,6 @@ class Explanation:
     """Contribution of each source word, and of each earlier target word, to each word of the translation."""
 
     method: str
-    about: str
     source: tuple[str, ...]
     target: tuple[str, ...]
     """The generated words, the end token last."""
@@ -53,23 +50,6 @@ class Explanation:
     """The target words that the decoder reads: the start token, then all but the end token."""
     attribution: Attribution
     """Rows are `target`, columns `source` and `prefix`."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON: the values of the method, and shares whose absolute values sum to one per row."""
-        even = self.attribution.normalised()
-        return {
-            "method": self.method,
-            "about": self.about,
-            "signed": self.attribution.signed,
-            "source": list(self.source),
-            "target": list(self.target),
-            "prefix": list(self.prefix),
-            "from_source": rounded(self.attribution.source_TS),
-            "from_prefix": rounded(self.attribution.target_TT),
-            "share_of_source": rounded(even.source_TS),
-            "share_of_prefix": rounded(even.target_TT),
-            "gap": None if self.attribution.gap_T is None else rounded(self.attribution.gap_T),
-        }
 
     def __str__(self) -> str:
         """One line per output word, with the source words that contributed most."""
@@ -102,14 +82,8 @@ def explain(
         target = translator.translate([text])[0].text
     case = read_case(translator, ExplainedExample(text, target))
     found = attribute(translator.model, *case.pair, method, **_options(translator, options))
-    return Explanation(
-        method,
-        METHODS[method],
-        case.source.words,
-        case.target.words,
-        case.target.shifted().words,
-        found.by_words(case.source, case.target),
-    )
+    attribution = found.by_words(case.source, case.target)
+    return Explanation(method, case.source.words, case.target.words, case.target.shifted().words, attribution)
 
 
 def compare_explanations(
@@ -148,12 +122,6 @@ def _options(translator: Translator, options: Mapping[str, Any]) -> dict[str, An
     if name not in tokens:
         raise SettingsError(f'baseline must be one of {", ".join(tokens)}, not "{name}"')
     return {**options, "baseline": tokens[name]} if "baseline" in options else dict(options)
-
-
-def rounded(values: Tensor, digits: int = 6) -> list[Any]:
-    """Numbers for JSON, rounded to this many decimals."""
-    found: list[Any] = (values.double().round(decimals=digits) + 0.0).tolist()  # + 0.0: no "-0.0"
-    return found
 
 
 def identify(

@@ -349,10 +349,10 @@ def _views(
     cross_TS = written_T[:, None] & read_S
     aligned_TS = torch.zeros_like(cross_TS)
     for one, other in example.links:
-        aligned_TS |= _tokens(written, [other], after=1)[:, None] & _tokens(read, [one], after=1)
+        aligned_TS[:-1, :-1] |= _tokens(written, [other])[:, None] & _tokens(read, [one])
     aligned = {HeadLook("alignment", "translated word"): aligned_TS} if example.links else {}
-    in_source = _syntax(example.source_relations, read, after=1)
-    in_target = _syntax(example.target_relations, written, before=1)
+    in_source = _syntax(example.source_relations, read, (0, 1))
+    in_target = _syntax(example.target_relations, written, (1, 0))
     rare = HeadLook("rare", "rarest token")
     return {
         "encoder": RoleQuestions(encoder_SS, {rare: rarest(encoder_SS, frequency_S)} | in_source),
@@ -367,21 +367,21 @@ def attention_kind(name: str) -> str:
 
 
 def _syntax(
-    relations: Sequence[WordRelation], pieces: Sequence[Piece], before: int = 0, after: int = 0
+    relations: Sequence[WordRelation], pieces: Sequence[Piece], special: tuple[int, int]
 ) -> dict[HeadLook, Tensor]:
+    """The right keys of each relation; `special` is the number of special tokens before and after the pieces."""
     right: dict[HeadLook, Tensor] = {}
     for name, queries, keys in relations:
         look = HeadLook("syntactic", name)
-        pair_TS = _tokens(pieces, queries, before, after)[:, None] & _tokens(pieces, keys, before, after)
+        pair_TS = pad(_tokens(pieces, queries)[:, None] & _tokens(pieces, keys), special * 2)
         right[look] = right[look] | pair_TS if look in right else pair_TS
     return right
 
 
-def _tokens(pieces: Sequence[Piece], spans: Sequence[Span], before: int = 0, after: int = 0) -> Tensor:
-    """Which tokens overlap one of the spans; special tokens before and after do not."""
-    ends = [max(piece.end, piece.start + 1) for piece in pieces]  # a lone space belongs to the word that follows it
-    touch = [any(piece.start < b and a < end for a, b in spans) for piece, end in zip(pieces, ends, strict=True)]
-    return torch.tensor([False] * before + touch + [False] * after)
+def _tokens(pieces: Sequence[Piece], spans: Sequence[Span]) -> Tensor:
+    """Which tokens overlap one of the spans. A lone space belongs to the word that follows it."""
+    places = [(piece.start, max(piece.end, piece.start + 1)) for piece in pieces]
+    return torch.tensor([any(start < b and a < end for a, b in spans) for start, end in places], dtype=torch.bool)
 
 
 @torch.no_grad()

@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -28,7 +27,7 @@ from regard.errors import ModelError, RunError, SettingsError
 from regard.export import fingerprint
 from regard.models.base import count_parameters
 from regard.run import Run
-from regard.tasks.translate.inspect.explain import FAITHFULNESS, HEADS, IDENTIFIABILITY, rounded
+from regard.tasks.translate.inspect.explain import FAITHFULNESS, HEADS, IDENTIFIABILITY
 from regard.tasks.translate.inspect.heads import attention_kind
 from regard.tasks.translate.translation import find_flags, refuse_long
 from regard.tasks.translate.translator import Translator, load
@@ -54,7 +53,6 @@ KEPT = {
 
 Json = dict[str, Any]
 Log = Callable[[str], None]
-_rounded = partial(rounded, digits=3)
 
 
 def inspection(
@@ -100,6 +98,11 @@ def inspection(
         made["attribution"] = _attribution(translator, batch, faithfulness, log)
         made["mixing"] = _mixing(translator, trace, batch, log)
     return made
+
+
+def _rounded(values: Tensor, digits: int = 3) -> list[Any]:
+    found: list[Any] = (values.double().round(decimals=digits) + 0.0).tolist()  # + 0.0: no "-0.0"
+    return found
 
 
 def _check(translator: Translator, text: str, target: str | None) -> None:
@@ -236,7 +239,7 @@ def _planes(translator: Translator, trace: Trace, batch: Batch) -> Iterator[Json
         flat = {}
         for side, vectors_TD in vectors[name].items():
             points_T2, explained_2 = plane(vectors_TD)
-            flat[side] = {"points": rounded(points_T2, 4), "explained": rounded(explained_2, 4)}
+            flat[side] = {"points": _rounded(points_T2, 4), "explained": _rounded(explained_2, 4)}
         yield {"name": name, "reads": name == "with position", **flat}
 
 
