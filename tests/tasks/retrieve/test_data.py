@@ -95,15 +95,15 @@ MARKDOWN = {
 
 @pytest.mark.parametrize(("text", "expected"), MARKDOWN.values(), ids=MARKDOWN.keys())
 def test_markdown_as_people_write_it(text, expected):
-    found = [("|".join(one.questions), one.answer) for one in read_markdown(text.split("\n"))]
+    found = [("|".join(questions), answer) for questions, answer, _ in read_markdown(text.split("\n"))]
     assert found == expected
 
 
 @given(st.text(alphabet="#*_`-=? aZ\n", max_size=80))
 def test_any_markdown_is_read(text):
-    for found in read_markdown(text.split("\n")):
-        assert found.answer.strip()
-        assert found.questions
+    for questions, answer, _ in read_markdown(text.split("\n")):
+        assert answer.strip()
+        assert questions
 
 
 WRONG = {

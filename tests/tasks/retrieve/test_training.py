@@ -200,7 +200,9 @@ def test_held_out_questions_are_forgotten_before_they_are_asked():
     index = KnowledgeIndex(SHOP, WORDS)
     assert "Cake?" not in index.without(["cake?"]).texts
     assert index.without(["unknown"]) is index
-    assert right_entries(SHOP, [Pair("x", "AT SIX."), Pair("x", "nowhere")]) == [0, None]
+    assert right_entries(SHOP, [Pair("x", "AT SIX.")]) == [0]
+    with pytest.raises(RunError, match='the answer "nowhere" is not in the knowledge base'):
+        right_entries(SHOP, [Pair("x", "AT SIX."), Pair("x", "nowhere")])
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -41,7 +41,6 @@ class RetrieveSettings(CheckedSettings):
     """Tokens per batch when texts are encoded."""
 
     def check(self) -> None:
-        """The fallback is an answer."""
         require(bool(self.fallback_text.strip()), "retrieve.fallback_text must not be empty")
 
 

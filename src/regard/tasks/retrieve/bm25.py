@@ -35,7 +35,8 @@ SATURATION, LENGTH = 1.2, 0.75
 RUN = 4
 """Number of consecutive characters of a term."""
 
-# Thai, Lao, Myanmar, Khmer, kana, Chinese characters; and Hangul, whose words have few characters and many endings.
+# Scripts whose terms are characters: Thai, Lao, Myanmar, Khmer, kana, Chinese characters; and Hangul, whose words have
+# few characters and many endings.
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]"
 )
@@ -95,18 +96,13 @@ def terms_of(word: str) -> Iterator[str]:
     """The terms of a word; punctuation has none, a symbol such as $ or an emoji has one."""
     if not any(letter.isalnum() or unicodedata.category(letter).startswith("S") for letter in word):
         return
-    if is_unspaced(word):
+    if _UNSPACED.search(word):
         yield from word
         yield from (word[place : place + 2] for place in range(len(word) - 1))
         return
     yield word
     framed = f"_{word}_"
     yield from (framed[place : place + RUN] for place in range(len(framed) - RUN + 1))
-
-
-def is_unspaced(word: str) -> bool:
-    """Whether the word is in a script whose terms are characters."""
-    return _UNSPACED.search(word) is not None
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -120,10 +116,6 @@ LEAST = 0.02
 """Smallest weight of a word: a question may have no other."""
 OPENER = 0.95
 """Share of its weight that a word loses if it occurs only at the beginning of known questions."""
-A_SENTENCE = 3
-"""A question with fewer words, such as "Parking nearby?", may begin with its topic."""
-KEPT = 4096
-"""Number of entries whose terms are cached."""
 
 
 class QueryCoverage:
@@ -132,12 +124,11 @@ class QueryCoverage:
     def __init__(self, questions_E: Sequence[Sequence[str]], texts_E: Sequence[Sequence[str]]):
         """The known questions of each entry, and all its texts."""
         self._texts_E = texts_E
-        self._terms_of_entry = lru_cache(KEPT)(self._gather)
+        self._terms_of_entry = lru_cache(4096)(self._gather)
         self._known = Counter(term for number in range(len(texts_E)) for term in self._gather(number))
         spoken_E = [[_spoken(question) for question in one] for one in questions_E]
-        self._openers = Counter(
-            word for spoken in spoken_E for word in {one[0] for one in spoken if len(one) >= A_SENTENCE}
-        )
+        # A question with fewer than three words, such as "Parking nearby?", may begin with its topic.
+        self._openers = Counter(word for spoken in spoken_E for word in {one[0] for one in spoken if len(one) >= 3})
         lengths = sorted(map(len, {word for one in texts_E for text in one for word in _spoken(text)}))
         self._long = min(LONG, lengths[3 * len(lengths) // 4]) if lengths else LONG
 
@@ -145,13 +136,19 @@ class QueryCoverage:
         """The share of a question that an entry covers."""
         own = self._terms_of_entry(number)
         found = total = 0.0
-        for word, is_name in _asked(question).items():
-            found_terms = list(dict.fromkeys(terms_of(word)))
+        # Words in capitals, such as TV, are names, unless the whole question is in capitals.
+        shouted = question.isupper()
+        asked = {
+            word.text.casefold(): not shouted and len(word.text) > 1 and word.text.isupper() for word in words(question)
+        }
+        for word, is_name in asked.items():
+            rarities = {term: self._rarity(term) for term in terms_of(word)}
+            if not rarities:
+                continue
             weight = 1.0 if is_name else self._weight(word)
-            rarities = {term: self._rarity(term) for term in found_terms}
-            met = sum(rarities[term] for term in found_terms if term in own) / sum(rarities.values())
+            met = sum(rarity for term, rarity in rarities.items() if term in own) / sum(rarities.values())
             # Half of the terms of a word are much less than half of it. Without spaces, a "word" is a whole sentence.
-            found += weight * (met if is_unspaced(word) else met**2)
+            found += weight * (met if _UNSPACED.search(word) else met**2)
             total += weight
         return found / total if total else 0.0
 
@@ -173,16 +170,6 @@ class QueryCoverage:
 
     def _gather(self, number: int) -> frozenset[str]:
         return frozenset(term for text in self._texts_E[number] for term in terms(text))
-
-
-def _asked(question: str) -> dict[str, bool]:
-    """The distinct words of a question, and whether each is in capitals, such as TV, in a text that is not."""
-    shouted = question.isupper()
-    return {
-        word.text.casefold(): not shouted and len(word.text) > 1 and word.text.isupper()
-        for word in words(question)
-        if any(True for _ in terms_of(word.text.casefold()))
-    }
 
 
 def _spoken(text: str) -> list[str]:

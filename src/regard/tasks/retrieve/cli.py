@@ -36,7 +36,6 @@ def configure(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Fill, change, score or show the knowledge base."""
     _refuse(options)
     new = gather(entry for name in options.files for entry in read_knowledge(Corpus(name)))
     if options.create:
@@ -70,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def score(opened: Run, options: argparse.Namespace) -> int:
-    """Ask questions whose answers are known, and score the replies."""
+    """Score the replies to questions whose answers are known."""
     pairs = [
         Pair(question, entry.answer) for entry in read_knowledge(Corpus(options.score)) for question in entry.questions
     ]
@@ -93,7 +92,6 @@ def score(opened: Run, options: argparse.Namespace) -> int:
 
 
 def show(change: IndexChange, options: argparse.Namespace, *, is_changed: bool = True) -> None:
-    """Print what has changed, and what the knowledge base holds now."""
     if options.json:
         print(json.dumps({"run": str(options.run)} | change._asdict()))
         return
@@ -107,17 +105,14 @@ def show(change: IndexChange, options: argparse.Namespace, *, is_changed: bool =
 
 
 def _refuse(options: argparse.Namespace) -> None:
-    """Refuse options that do not fit together."""
     if options.create and not options.files:
         raise SettingsError("--create needs a file of questions and answers")
     if options.create and (options.replace or options.remove or options.score):
         raise SettingsError("--create makes a run; --replace, --remove and --score are for one that exists")
     if options.replace and not options.files:
         raise SettingsError("--replace needs a file of questions and answers")
-    if options.score and (options.files or options.remove):
-        raise SettingsError("--score changes nothing; give the files, or --remove, in another command")
-    if options.score and options.set:
-        raise SettingsError("--score changes nothing; give --set in another command")
+    if options.score and (options.files or options.remove or options.set):
+        raise SettingsError("--score changes nothing; give files, --remove and --set in another command")
     if not options.create and options.encoder:
         raise SettingsError("--encoder is for --create; the encoder of a run does not change")
 

@@ -38,12 +38,10 @@ class KnowledgeEntry(NamedTuple):
     answer: str
 
 
-_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,80}")
-
-
 def are_names(entries: Sequence[KnowledgeEntry]) -> bool:
     """Whether the answers are names, such as `card_arrival`, and not sentences that a question can be compared with."""
-    return 2 * sum(_NAME.fullmatch(entry.answer) is not None for entry in entries) > len(entries)
+    names = sum(re.fullmatch(r"[A-Za-z0-9_.:/-]{1,80}", entry.answer) is not None for entry in entries)
+    return 2 * names > len(entries)
 
 
 def texts_of(entry: KnowledgeEntry, *, answers: bool) -> tuple[str, ...]:
@@ -62,10 +60,20 @@ def read_knowledge(corpus: Corpus) -> list[KnowledgeEntry]:
     if corpus.target:
         raise CorpusError(corpus.target, "questions and answers are in one file; leave out --target")
     path = Path(corpus.source)
-    entries = gather(_entry(*row, path) for row in _read_rows(path))
+    entries = []
+    for questions, answer, number in _read_rows(path):
+        # JSON can contain halves of surrogate pairs, which are not characters.
+        *asked, text = (text.encode(errors="replace").decode() for text in (*questions, answer.strip()))
+        on_one_line = (" ".join(question.split()) for question in asked)
+        entries.append(KnowledgeEntry(tuple(question for question in on_one_line if question), text))
+        if not entries[-1].questions:
+            raise CorpusError(path, "no question in this row", line=number)
+        if not text:
+            problem = f'the question "{entries[-1].questions[0][:60]}" has no answer'
+            raise CorpusError(path, problem, line=number)
     if not entries:
         raise CorpusError(path, "the knowledge base is empty: no question with an answer here")
-    return entries
+    return gather(entries)
 
 
 def _read_rows(path: Path) -> Iterator[tuple[Sequence[str], str, int]]:
@@ -88,21 +96,6 @@ def _read_rows(path: Path) -> Iterator[tuple[Sequence[str], str, int]]:
         raise CorpusError(path, f"not a knowledge base; the formats are {FORMATS}, also .gz .zst")
 
 
-def _entry(questions: Sequence[str], answer: str, number: int, path: Path) -> KnowledgeEntry:
-    """An entry whose questions are on one line each."""
-    real = tuple(clean for question in questions if (clean := " ".join(_without_surrogates(question).split())))
-    if not real:
-        raise CorpusError(path, "no question in this row", line=number)
-    if not (text := _without_surrogates(answer).strip()):
-        raise CorpusError(path, f'the question "{real[0][:60]}" has no answer', line=number)
-    return KnowledgeEntry(real, text)
-
-
-def _without_surrogates(text: str) -> str:
-    """A text without halves of surrogate pairs, which JSON can contain but which are not characters."""
-    return text.encode(errors="replace").decode()
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # Markdown: a question is a heading or a line in bold, and its answer is the text below it.
 #
@@ -112,7 +105,6 @@ def _without_surrogates(text: str) -> str:
 
 BOLD = 7
 """The level of a line in bold: below all headings."""
-QUESTION_MARKS = ("?", "？", "؟")
 
 # All of these take linear time: possessive quantifiers ("*+") never backtrack.
 _HEADING = re.compile(r"\s{0,3}(#{1,6})\s++(.*)")
@@ -124,14 +116,6 @@ _NUMBER = re.compile(r"\A(?:\d{1,3}[.)]\s+|[Qq](?:uestion)?\s*+\d*+\s*+:\s*)")
 _ANSWER = re.compile(r"\A\**[Aa](?:nswer)?\s*:\**\s+")
 
 
-class FaqEntry(NamedTuple):
-    """Questions with the text below them, and the line number of the first question."""
-
-    questions: tuple[str, ...]
-    answer: str
-    line: int
-
-
 class _Line(NamedTuple):
     number: int
     text: str
@@ -140,8 +124,8 @@ class _Line(NamedTuple):
     raw: str
 
 
-def read_markdown(lines: Iterable[str]) -> Iterator[FaqEntry]:
-    """The questions and answers of a document."""
+def read_markdown(lines: Iterable[str]) -> Iterator[tuple[list[str], str, int]]:
+    """Questions with the text below them, and the line number of the first question."""
     marked = list(_mark(lines))
     asked = _find_questions(marked)
     level = first = 0
@@ -154,7 +138,7 @@ def read_markdown(lines: Iterable[str]) -> Iterator[FaqEntry]:
         answer = _ANSWER.sub("", "\n".join(text).strip(), count=1)
         if line.level != level or any(map(str.strip, text)):
             if questions and answer:
-                yield FaqEntry(tuple(questions), answer, first)
+                yield questions, answer, first
             level, first, questions, text = line.level, line.number, [], []
         if line.number in asked:
             questions.append(_NUMBER.sub("", line.text, count=1))
@@ -201,7 +185,7 @@ def _find_questions(lines: list[_Line]) -> set[int]:
     """Numbers of the lines that are questions, by the style of this document."""
     headings = [line for line in lines if 0 < line.level < BOLD]
     bold = [line for line in lines if line.level == BOLD]
-    asked = {line.number for line in (*headings, *bold) if line.text.endswith(QUESTION_MARKS)}
+    asked = {line.number for line in (*headings, *bold) if line.text.endswith(("?", "？", "؟"))}
     if bold and (asked & {line.number for line in bold} or not asked):
         return asked | {line.number for line in bold}
     top = min((line.level for line in headings), default=0)
@@ -255,7 +239,6 @@ def without(entry: KnowledgeEntry, keys: Container[str]) -> KnowledgeEntry:
 
 
 def write_entries(path: Path, entries: Iterable[KnowledgeEntry]) -> None:
-    """Write entries as JSON lines."""
     lines = (json.dumps({"questions": one.questions, "answer": one.answer}, ensure_ascii=False) for one in entries)
     write_atomically(path, "".join(line + "\n" for line in lines).encode())
 
@@ -310,7 +293,10 @@ class TrainingKnowledge:
     def __init__(self, data: DataSettings, seed: int):
         require_train(data, "a knowledge base")
         where = data.train[0].source
-        self.entries = gather(entry for corpus in data.train for entry in _read(corpus))
+        for corpus in (*data.train, *data.valid, *data.test):
+            if corpus.weight != 1:
+                raise SettingsError(f"data: a knowledge base has no weight; remove the weight of {corpus.source}")
+        self.entries = gather(entry for corpus in data.train for entry in read_knowledge(corpus))
         """All entries; the trained run answers from these."""
         total = sum(len(entry.questions) for entry in self.entries)
         if total < FEWEST or len(self.entries) < 2:
@@ -325,12 +311,10 @@ class TrainingKnowledge:
         return sum(len(entry.questions) for entry in self.train)
 
     def describe(self) -> str:
-        """How many questions each part has, and the number of answers."""
         return f"{describe_parts('questions', len(self), self.held_out)}; {len(self.entries):,} answers"
 
     @cached_property
     def facts(self) -> KnowledgeFacts:
-        """What the plan needs to know of them."""
         names = are_names(self.entries)
         texts = [text for entry in self.train for text in texts_of(entry, answers=not names)]
         return KnowledgeFacts(len(texts), sum(len(text.split()) for text in texts) / len(texts), names)
@@ -340,7 +324,7 @@ class TrainingKnowledge:
         answers = {normalise(entry.answer): entry.answer for entry in self.entries}
         pairs = []
         for corpus in getattr(data, part):
-            for entry in _read(corpus):
+            for entry in read_knowledge(corpus):
                 if normalise(entry.answer) not in answers:
                     problem = f'the answer "{entry.answer[:60]}" of the {part} data is not in the training data'
                     raise CorpusError(corpus.source, problem)
@@ -358,10 +342,7 @@ class TrainingKnowledge:
         places = [(number, question) for number, entry in enumerate(self.entries) for question in entry.questions]
         chance.shuffle(places)
         known = {normalise(pair.source) for pairs in self.held_out.values() for pair in pairs}
-        left = [dict.fromkeys(entry.questions) for entry in self.entries]
-        for number, question in places:
-            if normalise(question) in known:  # it is also in a file of held-out questions
-                left[number].pop(question)
+        left = [dict.fromkeys(without(entry, known).questions) for entry in self.entries]
         for part, count in wanted.items():
             for number, question in places:
                 if len(self.held_out[part]) >= count:
@@ -370,9 +351,3 @@ class TrainingKnowledge:
                     left[number].pop(question)
                     self.held_out[part].append(Pair(question, self.entries[number].answer))
         return [KnowledgeEntry(tuple(found), entry.answer) for found, entry in zip(left, self.entries, strict=True)]
-
-
-def _read(corpus: Corpus) -> list[KnowledgeEntry]:
-    if corpus.weight != 1:
-        raise SettingsError(f"data: a knowledge base has no weight; remove the weight of {corpus.source}")
-    return read_knowledge(corpus)

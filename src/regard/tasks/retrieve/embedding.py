@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,17 +22,6 @@ from regard.text.tokenizer import Tokenizer
 Vectors = NDArray[np.float32]
 
 
-class Embedder(Protocol):
-    """Turns texts into vectors."""
-
-    @property
-    def mark(self) -> str:
-        """A hash of the encoder and its weights, by which outdated vectors are found."""
-
-    def encode(self, texts: Sequence[str]) -> Vectors:
-        """One vector of length one per text, in order."""
-
-
 def open_embedder(run: Run, settings: RetrieveSettings) -> Embedder:
     """The encoder of a run."""
     if settings.encoder:
@@ -45,14 +34,13 @@ def open_embedder(run: Run, settings: RetrieveSettings) -> Embedder:
 
 
 class TrainedEmbedder:
-    """A trained encoder."""
+    """A trained encoder. Texts of similar length share a batch."""
 
     def __init__(self, model: Network, tokenizer: Tokenizer, settings: RetrieveSettings, mark: str = ""):
         self.model, self.tokenizer, self.settings, self.mark = model, tokenizer, settings, mark
 
     @torch.no_grad()
     def encode(self, texts: Sequence[str]) -> Vectors:
-        """Texts of similar length are in one batch."""
         device = self.model.output.weight.device
         ids = [one[: self.settings.max_tokens] for one in self.tokenizer.encode_many(list(texts))]
         vectors = np.zeros((len(texts), self.model.output.out_features), np.float32)
@@ -93,7 +81,6 @@ class FolderEmbedder:
 
     @torch.no_grad()
     def encode(self, texts: Sequence[str]) -> Vectors:
-        """Texts of similar length are in one batch."""
         most = self.settings.max_tokens
         made: dict[int, Vectors] = {}
         for places in in_batches([min(len(text) // 4 + 3, most) for text in texts], self.settings.batch_tokens):
@@ -105,6 +92,10 @@ class FolderEmbedder:
             pooled_BD = states_BSD[:, 0] if self._by_first else mean_BD
             made |= zip(places, torch.nn.functional.normalize(pooled_BD, dim=-1).numpy(), strict=True)
         return np.stack([made[place] for place in range(len(texts))])
+
+
+Embedder = TrainedEmbedder | FolderEmbedder
+"""Turns texts into vectors of length one. `mark` is a hash of the encoder, by which outdated vectors are found."""
 
 
 def _pools_by_first(folder: Path) -> bool:

@@ -54,14 +54,7 @@ JUDGED = 5
 class KnowledgeIndex:
     """Entries with what is needed to compare questions with them."""
 
-    def __init__(
-        self,
-        entries: Sequence[KnowledgeEntry],
-        settings: RetrieveSettings,
-        embedder: Embedder | None = None,
-        vectors: Vectors | None = None,
-    ):
-        """`vectors`: those of the texts, if they have been computed before."""
+    def __init__(self, entries: Sequence[KnowledgeEntry], settings: RetrieveSettings, embedder: Embedder | None = None):
         self.entries, self.settings, self.embedder = list(entries), settings, embedder
         self._texts_E = [texts_of(entry, answers=settings.match_answers) for entry in self.entries]
         self.texts = [text for texts in self._texts_E for text in texts]
@@ -69,25 +62,20 @@ class KnowledgeIndex:
         self.owner_T = np.repeat(np.arange(len(sizes)), sizes)
         self._sizes_E = np.array(sizes)
         self._first_E = np.cumsum([0, *sizes[:-1]])
-        self._vectors = vectors
 
     @cached_property
     def words(self) -> WordIndex:
-        """BM25 index of the texts."""
         return WordIndex(self.texts)
 
     @cached_property
     def coverage(self) -> QueryCoverage:
-        """Computes how much of a question an entry covers."""
         return QueryCoverage([entry.questions for entry in self.entries], self._texts_E)
 
-    @property
+    @cached_property
     def vectors(self) -> Vectors:
-        """The vectors of the texts, in order."""
-        if self._vectors is None:
-            assert self.embedder is not None
-            self._vectors = self.embedder.encode(self.texts)
-        return self._vectors
+        """The vectors of the texts. Stored vectors are assigned by `open_index`."""
+        assert self.embedder is not None
+        return self.embedder.encode(self.texts)
 
     def without(self, questions: Iterable[str]) -> KnowledgeIndex:
         """An index without these questions."""
@@ -96,9 +84,9 @@ class KnowledgeIndex:
         if entries == self.entries:
             return self
         other = KnowledgeIndex(entries, self.settings, self.embedder)
-        if self._vectors is not None and other.texts:
+        if self.embedder is not None and other.texts:
             row = {text: place for place, text in enumerate(self.texts)}
-            other._vectors = self._vectors[[row[text] for text in other.texts]]
+            other.vectors = self.vectors[[row[text] for text in other.texts]]
         return other
 
     def compare(self, questions: Sequence[str]) -> MatchScores:
@@ -111,20 +99,33 @@ class KnowledgeIndex:
             dense = np.maximum(self.embedder.encode(questions) @ self.vectors.T, 0.0)
         return MatchScores(bm25, dense)
 
+    def chunks(self, questions: Sequence[str]) -> list[Sequence[str]]:
+        """Questions in chunks that fit into memory: each needs four million scores at most."""
+        size = max(4_000_000 // max(len(self.texts), 1), 1)
+        return [questions[start : start + size] for start in range(0, len(questions), size)]
+
+    def compare_all(self, questions: Sequence[str]) -> MatchScores:
+        """Scores of any number of questions against all entries, computed in chunks."""
+        found = [self.by_entry(chunk, self.compare(chunk)) for chunk in self.chunks(questions)]
+        bm25, dense = (
+            None if parts[0] is None else np.concatenate([part for part in parts if part is not None])
+            for parts in zip(*found, strict=True)
+        )
+        return MatchScores(bm25, dense)
+
     def by_entry(self, questions: Sequence[str], compared: MatchScores) -> MatchScores:
         """Scores of questions against entries. A question that is known literally has score 1 with its own entry.
 
         By words, the best entry gets the share of the question that it covers, and the others in proportion.
         """
         bm25, dense = (None if scores is None else self._join(scores) for scores in compared)
-        if bm25 is not None:
-            for question, scores_E in zip(questions, bm25, strict=True):
-                self._judge(question, scores_E)
-        own = [self._known.get(normalise(question)) for question in questions]
-        for scores in (bm25, dense):
-            for row, number in enumerate(own):
-                if scores is not None and number is not None:
-                    scores[row, number] = 1.0
+        for row, question in enumerate(questions):
+            if bm25 is not None:
+                self._judge(question, bm25[row])
+            own = self._known.get(normalise(question))
+            for scores in (bm25, dense):
+                if scores is not None and own is not None:
+                    scores[row, own] = 1.0
         return MatchScores(bm25, dense)
 
     @cached_property
@@ -164,13 +165,15 @@ class KnowledgeIndex:
 
 def open_index(run: Run, settings: RetrieveSettings) -> KnowledgeIndex:
     """Open the knowledge base of a run for searching with these settings."""
-    index = KnowledgeIndex(known_entries(run), settings)
+    entries = known_entries(run)
     if settings.method == "bm25":
-        return index
+        return KnowledgeIndex(entries, settings)
     from regard.tasks.retrieve.embedding import open_embedder
 
-    embedder = open_embedder(run, settings)
-    return KnowledgeIndex(index.entries, settings, embedder, _stored_vectors(run, _mark(index, embedder)))
+    index = KnowledgeIndex(entries, settings, open_embedder(run, settings))
+    if (stored := _stored_vectors(run, index)) is not None:
+        index.vectors = stored
+    return index
 
 
 def known_entries(run: Run) -> list[KnowledgeEntry]:
@@ -189,51 +192,49 @@ def store_entries(
 ) -> KnowledgeIndex:
     """Replace the knowledge base of a run. Only texts that it did not have before are encoded."""
     settings, path = run.recipe.task, run.folder / KNOWLEDGE
-    index = KnowledgeIndex(entries, settings)
     if settings.method == "bm25":
         write_entries(path, entries)
-        return index
+        return KnowledgeIndex(entries, settings)
     from safetensors.numpy import save
 
     from regard.tasks.retrieve.embedding import open_embedder
 
     embedder = open_embedder(run, settings)
+    index = KnowledgeIndex(entries, settings, embedder)
     known: dict[str, NDArray[np.float32]] = {}
     if path.is_file():
-        before = KnowledgeIndex(read_entries(path), settings)
-        stored = _stored_vectors(run, _mark(before, embedder))
+        before = KnowledgeIndex(read_entries(path), settings, embedder)
+        stored = _stored_vectors(run, before)
         known = dict(zip(before.texts, stored, strict=True)) if stored is not None else {}
     new = list(dict.fromkeys(text for text in index.texts if text not in known))
     if log and new:
         log(f"encoding {len(new):,} texts")
     known |= zip(new, embedder.encode(new), strict=True) if new else {}
-    vectors = np.stack([known[text] for text in index.texts])
+    index.vectors = np.stack([known[text] for text in index.texts])
     write_entries(path, entries)
-    write_atomically(run.folder / VECTORS, save({"vectors": vectors}, metadata={"of": _mark(index, embedder)}))
-    return KnowledgeIndex(entries, settings, embedder, vectors)
+    write_atomically(run.folder / VECTORS, save({"vectors": index.vectors}, metadata={"of": _mark(index)}))
+    return index
 
 
-def _mark(index: KnowledgeIndex, embedder: Embedder) -> str:
-    digest = hashlib.sha256(embedder.mark.encode())
+def _mark(index: KnowledgeIndex) -> str:
+    assert index.embedder is not None
+    digest = hashlib.sha256(index.embedder.mark.encode())
     for text in index.texts:
         digest.update(f"{len(text)} {text}".encode())
     return digest.hexdigest()
 
 
-def _stored_vectors(run: Run, mark: str) -> Vectors | None:
-    """The vectors in the run, if they are of these texts and this encoder."""
+def _stored_vectors(run: Run, index: KnowledgeIndex) -> Vectors | None:
+    """The vectors in the run, if they are of the texts and the encoder of this index."""
     from safetensors import safe_open
 
-    path = run.folder / VECTORS
-    if not path.is_file():
-        return None
+    mark = _mark(index)
     try:
-        with safe_open(path, framework="numpy") as file:
-            if (file.metadata() or {}).get("of") != mark:
-                return None
-            vectors: Vectors = file.get_tensor("vectors")
+        with safe_open(run.folder / VECTORS, framework="numpy") as file:
+            is_current = (file.metadata() or {}).get("of") == mark
+            vectors: Vectors | None = file.get_tensor("vectors") if is_current else None
             return vectors
-    except Exception:  # safetensors raises its own untyped errors; the vectors can be computed again
+    except Exception:  # no file, or an untyped error of safetensors; the vectors can be computed again
         return None
 
 
@@ -311,8 +312,7 @@ def configure(run: Run, overrides: Iterable[str]) -> list[str]:
     """Change the settings of a run that need no new index. Returns the new settings as text."""
     before = run.recipe
     table = with_overrides({}, overrides)
-    names = [f"{group}.{name}" for group, found in table.items() if isinstance(found, dict) for name in found]
-    for name in names:
+    for name in (f"{group}.{key}" for group, found in table.items() if isinstance(found, dict) for key in found):
         if name not in CHANGEABLE:
             raise SettingsError(f"{name}: cannot change in a run that exists; only {', '.join(CHANGEABLE)} can")
     given = table.get("retrieve", {})
@@ -323,7 +323,7 @@ def configure(run: Run, overrides: Iterable[str]) -> list[str]:
 
 
 def count(run: Run) -> IndexChange:
-    """The totals of a run."""
+    """The totals of a run, without changes."""
     entries = known_entries(run)
     return compare(entries, entries)
 

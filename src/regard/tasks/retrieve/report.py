@@ -9,16 +9,12 @@ from regard.tasks.report import figures, last_part
 from regard.tasks.retrieve.data import PreparedKnowledge
 from regard.tasks.retrieve.retriever import Retriever
 
-SHOWN_SAMPLES = 40
-
 
 def report(run: Run, retriever: Retriever, data: PreparedKnowledge, answers: None = None) -> dict[str, Any]:
-    """The sections of a retriever's report."""
     card = run.card
     scores = card["scores"][last_part(card["scores"])]
     threshold = f"{scores['answered']:.1%} reach the threshold of {retriever.settings.threshold:g}"
-    shown = (data.test or data.valid)[:SHOWN_SAMPLES]
-    replies = [retriever.reply(pair.source) for pair in shown]
+    asked = [(pair, retriever.reply(pair.source)) for pair in (data.test or data.valid)[:40]]
     return {
         "summary": figures(
             (f"recall@1 on {scores['questions']:,} held-out questions", f"{scores['recall_1']:.1%}", threshold),
@@ -33,6 +29,6 @@ def report(run: Run, retriever: Retriever, data: PreparedKnowledge, answers: Non
                 "score": reply.score,
                 "correct": reply.text == pair.target,
             }
-            for pair, reply in zip(shown, replies, strict=True)
+            for pair, reply in asked
         ],
     }

@@ -14,7 +14,7 @@ from regard.errors import RunError
 from regard.run import Run
 from regard.tasks.retrieve import RetrieveSettings
 from regard.tasks.retrieve.index import KnowledgeIndex, open_index
-from regard.tasks.retrieve.scores import TOGETHER, RetrievalScores, compare_all, right_entries, score
+from regard.tasks.retrieve.scores import RetrievalScores, right_entries, score
 from regard.text.words import ShadedSentence, ShadedWord, word_texts
 
 __all__ = ["Reply", "RetrievalMatch", "Retriever", "load"]
@@ -55,7 +55,6 @@ class Reply:
     """Best first, also those below the threshold."""
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return asdict(self) | {"matches": [asdict(match) for match in self.matches]}
 
 
@@ -79,9 +78,7 @@ class Retriever:
 
         There are fewer if fewer have anything in common with the question.
         """
-        questions = [questions] if isinstance(questions, str) else list(questions)
-        size = max(TOGETHER // max(len(self.index.texts), 1), 1)
-        chunks = (questions[start : start + size] for start in range(0, len(questions), size))
+        chunks = self.index.chunks([questions] if isinstance(questions, str) else list(questions))
         return [found for chunk in chunks for found in self._search(chunk, k or self.settings.matches)]
 
     def reply(self, turns: str | Sequence[str]) -> Reply:
@@ -115,12 +112,8 @@ class Retriever:
     def score(self, pairs: Sequence[Pair]) -> RetrievalScores:
         """Scores on questions with their correct answers, all of which must be in the knowledge base."""
         right = right_entries(self.index.entries, pairs)
-        numbers = [number for number in right if number is not None]
-        if len(numbers) < len(pairs):
-            unknown = pairs[right.index(None)].target
-            raise RunError(f'the answer "{unknown[:60]}" is not in the knowledge base')
-        totals = compare_all(self.index, [pair.source for pair in pairs]).total(self.settings.dense_weight)
-        return score(totals, numbers, self.settings.threshold)
+        totals = self.index.compare_all([pair.source for pair in pairs]).total(self.settings.dense_weight)
+        return score(totals, right, self.settings.threshold)
 
     def _reply(self, question: str) -> Reply:
         matches = tuple(self.search([question])[0]) if question.strip() else ()

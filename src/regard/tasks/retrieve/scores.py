@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from regard.data.pairs import Pair
 from regard.data.split import normalise
+from regard.errors import RunError
 from regard.run import Run
 from regard.tasks.retrieve import RetrieveSettings
 from regard.tasks.retrieve.data import KnowledgeEntry
@@ -22,11 +23,8 @@ if TYPE_CHECKING:
 ENOUGH_QUESTIONS = 30
 """With fewer held-out questions nothing is tuned."""
 WEIGHTS = [step / 20 for step in range(21)]
-TOGETHER = 4_000_000
-"""Number of question-text comparisons that are made at once."""
 
 Scores = NDArray[np.float32]
-Ranks = NDArray[np.int64]
 TINY = np.float32(1e-6)
 
 
@@ -71,15 +69,13 @@ class RetrievalScores:
     questions: int
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return asdict(self)
 
 
-def rank(scores_QE: Scores, right_Q: Sequence[int]) -> Ranks:
+def rank(scores_QE: Scores, right_Q: Sequence[int]) -> NDArray[np.int64]:
     """The rank of each correct entry, from 1; entries with the same score rank before it."""
     own_Q1 = np.take_along_axis(scores_QE, np.asarray(right_Q)[:, None], 1)
-    ranks: Ranks = (scores_QE >= own_Q1).sum(1)
-    return ranks
+    return (scores_QE >= own_Q1).sum(1)
 
 
 def score(scores_QE: Scores, right_Q: Sequence[int], threshold: float) -> RetrievalScores:
@@ -94,22 +90,13 @@ def score(scores_QE: Scores, right_Q: Sequence[int], threshold: float) -> Retrie
     )
 
 
-def right_entries(entries: Sequence[KnowledgeEntry], pairs: Sequence[Pair]) -> list[int | None]:
-    """The number of the entry with the correct answer of each question; None if there is none."""
+def right_entries(entries: Sequence[KnowledgeEntry], pairs: Sequence[Pair]) -> list[int]:
+    """The number of the entry with the correct answer of each question. An unknown answer is an error."""
     numbers = {normalise(entry.answer): number for number, entry in enumerate(entries)}
-    return [numbers.get(normalise(pair.target)) for pair in pairs]
-
-
-def compare_all(index: KnowledgeIndex, questions: Sequence[str]) -> MatchScores:
-    """Scores of any number of questions against all entries, computed in chunks."""
-    size = max(TOGETHER // max(len(index.texts), 1), 1)
-    chunks = [questions[start : start + size] for start in range(0, len(questions), size)]
-    found = [index.by_entry(chunk, index.compare(chunk)) for chunk in chunks]
-    bm25, dense = (
-        None if parts[0] is None else np.concatenate([part for part in parts if part is not None])
-        for parts in zip(*found, strict=True)
-    )
-    return MatchScores(bm25, dense)
+    for pair in pairs:
+        if normalise(pair.target) not in numbers:
+            raise RunError(f'the answer "{pair.target[:60]}" is not in the knowledge base')
+    return [numbers[normalise(pair.target)] for pair in pairs]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -121,12 +108,12 @@ def tune(index: KnowledgeIndex, pairs: Sequence[Pair]) -> dict[str, dict[str, fl
 
     Empty if there are too few questions whose answers are in the index.
     """
-    numbers = zip(pairs, right_entries(index.entries, pairs), strict=True)
-    numbered = [(pair.source, right) for pair, right in numbers if right is not None]
-    if len(numbered) < ENOUGH_QUESTIONS:
+    answers = {normalise(entry.answer) for entry in index.entries}
+    pairs = [pair for pair in pairs if normalise(pair.target) in answers]
+    if len(pairs) < ENOUGH_QUESTIONS:
         return {}
-    compared = compare_all(index, [question for question, _ in numbered])
-    right = [number for _, number in numbered]
+    compared = index.compare_all([pair.source for pair in pairs])
+    right = right_entries(index.entries, pairs)
     used, answered = index.settings.method, index.settings.target_answer_rate
     found = {}
     for method in ("bm25", "dense", "hybrid") if used == "hybrid" else (used,):

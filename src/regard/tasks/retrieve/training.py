@@ -34,7 +34,7 @@ from regard.tasks.retrieve.data import (
 from regard.tasks.retrieve.embedding import TrainedEmbedder, open_embedder
 from regard.tasks.retrieve.index import KnowledgeIndex, known_entries, store_entries
 from regard.tasks.retrieve.retriever import Retriever
-from regard.tasks.retrieve.scores import compare_all, right_entries, score, tune_run
+from regard.tasks.retrieve.scores import right_entries, score, tune_run
 from regard.tasks.training import Json, Log, Scored, Tables, Training, Workload
 from regard.text.tokenizer import EOS, UNK
 from regard.training.device import Machine
@@ -46,12 +46,8 @@ from regard.training.trainer import Validation
 
 PARTS = 2
 """A batch is read in parts of `train.batch_tokens` / PARTS tokens, each with texts of similar length."""
-FEW_QUESTIONS = 10
-"""Most questions per answer in the index of a validation, for speed."""
 EPOCHS = 20
 """At most; a model of a small knowledge base has overfitted long before."""
-LEAST_STEPS = 50
-"""Between validations."""
 
 
 def contrast(one_BV: Tensor, other_BV: Tensor, group_B: Tensor, temperature: float) -> Loss:
@@ -84,7 +80,6 @@ class PairBatch:
         return len(self.group_B)
 
     def to(self, device: torch.device | str) -> PairBatch:
-        """A copy on another device."""
         texts = tuple(source.to(device) for source in self.texts)
         return PairBatch(texts, self.place_R.to(device), self.group_B.to(device))
 
@@ -107,8 +102,8 @@ class RetrieveTrainUnit(StreamTrainUnit):
         # Equal lengths: every batch has the same number of texts, of all lengths.
         super().__init__(recipe.train, (even, np.zeros_like(even)))
         self.by_vectors = replace(recipe.task, method="dense")
-        self.known = [entry._replace(questions=entry.questions[:FEW_QUESTIONS]) for entry in data.train]
-        self.right = [number for number in right_entries(self.known, data.valid) if number is not None]
+        self.known = [entry._replace(questions=entry.questions[:10]) for entry in data.train]  # few, for speed
+        self.right = right_entries(self.known, data.valid)
 
     def batch(self, position: int) -> PairBatch:
         """The texts at this position of the stream, each time with other partners and other tokens replaced by UNK."""
@@ -122,7 +117,6 @@ class RetrieveTrainUnit(StreamTrainUnit):
         return batch
 
     def largest(self) -> PairBatch:
-        """The largest batch of the first epoch."""
         index = self.largest_of(lambda index: int(self.length_T[index].sum()))
         return self._join(index, np.random.default_rng(0))
 
@@ -139,13 +133,11 @@ class RetrieveTrainUnit(StreamTrainUnit):
         return part, Rows(torch.zeros(1, dtype=torch.long), 1, weight=0.0)
 
     def loss(self, model: Network, batch: PairBatch) -> Loss:
-        """Contrastive loss of the pairs."""
         vectors_RV = torch.cat([model(texts) for texts in batch.texts])
         one_BV, other_BV = vectors_RV[batch.place_R].chunk(2)
         return contrast(one_BV, other_BV, batch.group_B, self.recipe.task.temperature)
 
     def flops(self, batch: PairBatch) -> float:
-        """Arithmetic of one step on this batch, padding included."""
         shapes = [texts.mask_BS.shape for texts in batch.texts]
         return sum(self.cost.training(text=rows, token=rows * size, pair=rows * size**2) for rows, size in shapes)
 
@@ -153,7 +145,7 @@ class RetrieveTrainUnit(StreamTrainUnit):
         """Scores of the held-out questions by vectors only."""
         embedder = TrainedEmbedder(model, self.data.tokenizer, self.by_vectors)
         index = KnowledgeIndex(self.known, self.by_vectors, embedder)
-        dense_QE = compare_all(index, [pair.source for pair in self.data.valid]).total(1.0)
+        dense_QE = index.compare_all([pair.source for pair in self.data.valid]).total(1.0)
         found = score(dense_QE, self.right, 0.0)
         scores = {"mrr": found.mrr, "recall_1": found.recall_1, "recall_5": found.recall_5}
         return Validation(scores, found.mrr)
@@ -188,7 +180,6 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
     train_unit = RetrieveTrainUnit
 
     def check(self, recipe: Recipe) -> None:
-        """Refuse methods that need no training."""
         settings: RetrieveSettings = recipe.task
         if settings.encoder or settings.method == "bm25":
             what = "retrieve.encoder" if settings.encoder else 'retrieve.method = "bm25"'
@@ -198,7 +189,6 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
         return TrainingKnowledge(recipe.data, recipe.train.seed)
 
     def plan(self, examples: TrainingKnowledge, machine: Machine, given: Tables, where: str) -> list[PlannedSetting]:
-        """By the number of questions, and what the answers are."""
         return make_retrieval_plan(examples.facts, given)
 
     def sizes(self, recipe: Recipe, examples: TrainingKnowledge) -> dict[str, int]:
@@ -212,7 +202,6 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
         return Workload(amounts, tokens, passes=2)
 
     def prepare(self, run: Run, recipe: Recipe, examples: TrainingKnowledge, log: Log, base: Run | None) -> None:
-        """Vocabulary, or that of `base`; all entries, those to train on, and held-out questions."""
         groups = [texts_of(entry, answers=recipe.task.match_answers) for entry in examples.train]
         if not any(len(texts) > 1 for texts in groups):
             raise SettingsError(
@@ -252,8 +241,8 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
 
     def score(self, predictor: TunedRetriever, examples: Sequence[Pair]) -> Scored:
         """Recall and reciprocal rank of the method in use, and of each single method."""
-        compared = compare_all(predictor.index, [pair.source for pair in examples])
-        right = [number for number in right_entries(predictor.index.entries, examples) if number is not None]
+        compared = predictor.index.compare_all([pair.source for pair in examples])
+        right = right_entries(predictor.index.entries, examples)
         methods = {}
         for method, found in predictor.tuned.items():
             totals_QE = compared.by(method).total(found.get("dense_weight", 0.0))
@@ -276,7 +265,6 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
         store_entries(run, known_entries(run))
 
     def folder(self, recipe: Recipe) -> Path:
-        """Named after the file."""
         name = Path(recipe.data.train[0].source).name.partition(".")[0]
         return Path("runs") / (name or recipe.model.arch)
 
@@ -306,7 +294,7 @@ def make_retrieval_plan(data: KnowledgeFacts, given: Tables) -> list[PlannedSett
     wanted = min(256, max(data.texts // 10, 16)) * data.tokens
     unit = "texts, which are negatives of each other"
     batch, epoch = choose_batch(given, wanted, least=256, examples=data.texts, length=data.tokens, unit=unit)
-    every = min(max(2 * epoch, LEAST_STEPS), 1000)
+    every = min(max(2 * epoch, 50), 1000)
     most = max(EPOCHS * epoch, 10 * every)
     choices += [batch, *choose_length(epoch, validate_every=every, patience=5, max_steps=most)]
     return leave_given(choices, given)

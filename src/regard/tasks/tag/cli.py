@@ -14,18 +14,7 @@ from regard.config import Corpus
 from regard.errors import CorpusError, SettingsError
 from regard.files import STDIN, first_of, is_typed, read_input_lines, read_lines, split_suffix
 from regard.run import Run
-from regard.tasks.tag.conll import (
-    FORMATS,
-    LOOKED_AT,
-    OF_WORDS,
-    TaggedSentence,
-    looks_like_columns,
-    read_columns,
-    read_tagged,
-    read_words,
-    words_of_lines,
-    write_conll,
-)
+from regard.tasks.tag import conll
 from regard.tasks.tag.spans import mark
 from regard.terminal import QUIET, Command, Parser, console, for_people, show_confusion, show_table
 
@@ -56,7 +45,7 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "--explain", action="store_true", help="show the most probable labels and the words that decided"
     )
-    parser.add_argument("--score", action="store_true", help=f"compare with the labels in the file: {FORMATS}")
+    parser.add_argument("--score", action="store_true", help=f"compare with the labels in the file: {conll.FORMATS}")
     parser.add_argument("--json", action="store_true", help="print one JSON object per sentence")
 
 
@@ -68,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json and writes_conll:
         raise SettingsError("--json and --output-format conll are two ways to print; choose one")
     if options.score and typed:
-        raise SettingsError(f"--score needs labelled words, in a file or a pipe: {FORMATS}")
+        raise SettingsError(f"--score needs labelled words, in a file or a pipe: {conll.FORMATS}")
     if options.explain and writes_conll:
         raise SettingsError("--output-format conll cannot hold an explanation; leave out --explain, or use --json")
     if options.score:
@@ -93,7 +82,7 @@ def show(tagger: Tagger, sentences: Sequence[TaggedText], options: argparse.Name
         if options.json:
             print(json.dumps(sentence.as_dict(), ensure_ascii=False))
         elif options.output_format == "conll":
-            print(*write_conll([TaggedSentence(sentence.tokens, sentence.tags)]), sep="\n")
+            print(*conll.write_conll([conll.TaggedSentence(sentence.tokens, sentence.tags)]), sep="\n")
         elif options.explain or for_people():
             console().print(_coloured(sentence, tagger), soft_wrap=True)
             for line in _because(sentence) if options.explain else ():
@@ -107,8 +96,8 @@ def score(opened: Run, options: argparse.Namespace) -> int:
     """Compare the labels of a model with those in a file, and print the scores."""
     column = opened.recipe.task.column
     if options.file != "-":
-        labelled = read_tagged(Corpus(options.file), column)
-    elif not (labelled := list(read_columns(read_input_lines(forgiving=True), STDIN, column))):
+        labelled = conll.read_tagged(Corpus(options.file), column)
+    elif not (labelled := list(conll.read_columns(read_input_lines(forgiving=True), STDIN, column))):
         raise CorpusError(STDIN, "no words found")
 
     from regard.tasks.tag.tagger import load
@@ -139,15 +128,15 @@ def _sentences(options: argparse.Namespace) -> Iterator[str | Sequence[str]]:
     """Texts, or the words of sentences. A file that looks like CoNLL but is read as text gets a warning."""
     file, kind = options.file, options.input_format
     is_file = file != "-"
-    if kind == "conll" or (kind is None and is_file and split_suffix(file)[0] in OF_WORDS):
-        yield from read_words(file) if is_file else words_of_lines(read_input_lines(forgiving=True))
+    if kind == "conll" or (kind is None and is_file and split_suffix(file)[0] in conll.OF_WORDS):
+        yield from conll.read_words(file) if is_file else conll.words_of_lines(read_input_lines(forgiving=True))
         return
     lines = read_lines(file) if is_file else read_input_lines(forgiving=True)
     if kind == "tokens":
         yield from (line.split() for line in lines)
     else:
-        first = list(islice(lines, LOOKED_AT)) if is_file and not kind else []
-        if looks_like_columns(first):
+        first = list(islice(lines, conll.LOOKED_AT)) if is_file and not kind else []
+        if conll.looks_like_columns(first):
             hint = "--input-format conll reads it as words"
             print(f"regard: {file} looks like CoNLL but is read as text; {hint}", file=sys.stderr)
         yield from first

@@ -98,7 +98,6 @@ def type_of(label: str) -> str:
 
 
 def _figures(hits: int, found: int, wanted: int) -> dict[str, float]:
-    """A score without anything to divide by is 0."""
     return {
         "precision": hits / max(found, 1),
         "recall": hits / max(wanted, 1),

@@ -28,8 +28,6 @@ from regard.text.tokenizer import EOS, SOS, UNK, Tokenizer
 
 __all__ = ["TaggedSpan", "TaggedText", "Tagger", "load"]
 
-TOP_LABELS = 3
-"""Number of labels per word in an explanation."""
 LONGEST_EXPLAINED = 100
 """Number of words; the influence between words is not computed for longer sentences."""
 
@@ -138,7 +136,7 @@ class Tagger:
     def tag(self, sentences: str | Sequence[Sentence], *, explain: bool = False) -> list[TaggedText]:
         """Label the words of one text or of many sentences; the order is kept. `explain` adds labels and influence."""
         divided = [self._divide(sentence) for sentence in ([sentences] if isinstance(sentences, str) else sentences)]
-        answers = self.answers([tokens for _, tokens, _ in divided], TOP_LABELS if explain else 0)
+        answers = self.answers([tokens for _, tokens, _ in divided], 3 if explain else 0)
         return [self._join(*parts, answer, explain) for parts, answer in zip(divided, answers, strict=True)]
 
     def score(self, sentences: Sequence[TaggedSentence]) -> TagScores:
@@ -192,8 +190,8 @@ class Tagger:
         if isinstance(sentence, str):
             found = treebank_words(sentence, self.clitics)
             return sentence, tuple(word.text for word in found), [(word.start, word.end) for word in found]
-        ends = [end - 1 for end in accumulate(len(token) + 1 for token in sentence)]
-        places = [(end - len(token), end) for token, end in zip(sentence, ends, strict=True)]
+        starts = accumulate((len(token) + 1 for token in sentence), initial=0)
+        places = [(start, start + len(token)) for token, start in zip(sentence, starts, strict=False)]
         return " ".join(sentence), tuple(sentence), places
 
     def _join(

@@ -71,13 +71,12 @@ class TagTrainUnit(StreamTrainUnit):
         given = self.group.join(tagger.answers([one.tokens for one in mine]))
         tags = [[word.tag for word in one] for one in given]
         found = score_tags([one.tags for one in self.data.valid], tags, tagger.scheme)
+        scores = {} if found.span_f1 is None else {"span_f1": found.span_f1}
         loss = self._valid_loss(model, mine, learnt_scheme(tagger.scheme))
-        scores = {"accuracy": found.accuracy, "f1": found.f1, "loss": loss}
-        if found.span_f1 is not None:
-            scores = {"span_f1": found.span_f1} | scores
+        scores |= {"accuracy": found.accuracy, "f1": found.f1, "loss": loss}
         metric = self.recipe.train.metric
         counts = "span_f1" if metric == "f1" and "span_f1" in scores else metric
-        return Validation(scores, -scores["loss"] if counts == "loss" else scores[counts])
+        return Validation(scores, -loss if counts == "loss" else scores[counts])
 
     def _valid_loss(self, model: TaggerModel, sentences: Sequence[TaggedSentence], learnt: Scheme) -> float:
         """Mean loss per word of sentences whose labels are all known."""
@@ -125,7 +124,6 @@ class TagTraining(Training[TrainingSentences, PreparedSentences]):
         return Workload({"piece": pieces, "word": words, "pair": round(facts.words) * words}, facts.words)
 
     def prepare(self, run: Run, recipe: Recipe, examples: TrainingSentences, log: Log, base: Run | None) -> None:
-        """Vocabulary and labels, or those of `base`; pieces of words and held-out sentences."""
         labels = base.labels if base else examples.labels
         if unknown := set(examples.labels) - set(labels):
             label = merge(min(unknown), recipe.task.scheme)
@@ -150,7 +148,6 @@ class TagTraining(Training[TrainingSentences, PreparedSentences]):
         return PreparedSentences(run.tokenizers[0], run.labels, train, valid, test, tuple(clitics))
 
     def expected_initial_loss(self, recipe: Recipe, data: PreparedSentences) -> float:
-        """The loss of guessing, with a margin."""
         return 2.0 + math.log(len(data.labels))
 
     def card(self, recipe: Recipe, data: PreparedSentences, base: Run | None) -> Json:

@@ -95,9 +95,8 @@ def _divide(text: str, start: int, end: int, clitics: tuple[str, ...], last: int
 def _clitic_starts(match: re.Match[str], clitics: tuple[str, ...]) -> list[int]:
     """The starts of the clitics at the end of a word: should|n't|'ve."""
     starts: list[int] = []
-    end = match.end()
-    rest = match.group().lower().replace("’", "'") if clitics else ""
-    if len(rest) != end - match.start():  # a few letters are longer in lower case
+    rest = match.group().lower().replace("’", "'")
+    if len(rest) != len(match.group()):  # a few letters are longer in lower case
         return starts
     for _ in range(3):  # more clitics than three do not follow one word
         ending = next((clitic for clitic in clitics if rest.endswith(clitic) and rest != clitic), "")
@@ -110,7 +109,6 @@ def _clitic_starts(match: re.Match[str], clitics: tuple[str, ...]) -> list[int]:
 
 @functools.lru_cache(maxsize=16)
 def _pattern(clitics: tuple[str, ...]) -> re.Pattern[str]:
-    """The pattern of one word."""
     joined = [
         f"-{_PART}++",  # long-term, 2024-01-15
         rf"(?<=\d)[.,:/](?=\d){_PART}++",  # 3,000.50, 10:30, 1/2
