@@ -41,6 +41,8 @@ Log = Callable[[str], None]
 class Parts(Generic[Example]):
     """Examples in memory: those to train on, file by file, and those of the validation and test parts."""
 
+    unit: str
+    """What the examples are called, e.g. "documents"."""
     corpora: list[tuple[list[Example], float]]
     """The training examples of each file, with its weight."""
     held_out: dict[str, list[Example]] = field(default_factory=lambda: {part: [] for part in HELD_OUT})
@@ -51,8 +53,8 @@ class Parts(Generic[Example]):
     def train(self) -> Iterator[Example]:
         return (example for examples, _ in self.corpora for example in examples)
 
-    def counts(self, unit: str) -> str:
-        return describe_parts(unit, len(self), self.held_out)
+    def describe(self) -> str:
+        return describe_parts(self.unit, len(self), self.held_out)
 
 
 def describe_parts(unit: str, train: int, held_out: Mapping[str, Sequence[Any]]) -> str:
@@ -85,6 +87,7 @@ def hold_out(
     found: Sequence[list[Example]],
     read: Callable[[Corpus], list[Example]],
     text_of: Callable[[Example], str],
+    unit: str,
     seed: int,
     adjust: Callable[[list[Example], bytes], bytes] | None = None,
 ) -> Parts[Example]:
@@ -93,7 +96,7 @@ def hold_out(
     The same text is then never in two parts. `adjust` may change the assignment: it gets all training examples and
     the number in `PARTS` of each.
     """
-    parts: Parts[Example] = Parts([])
+    parts: Parts[Example] = Parts(unit, [])
     for name, held_out in parts.held_out.items():
         held_out += [example for corpus in getattr(data, name) for example in read(corpus)]
     examples = [example for corpus in found for example in corpus]

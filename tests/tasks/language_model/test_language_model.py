@@ -10,12 +10,12 @@ import torch
 
 import regard
 from regard.cli import main
-from regard.config import Corpus, DataSettings
+from regard.config import Corpus, DataSettings, Recipe
 from regard.data.builtin import read_texts as read_builtin
 from regard.errors import CorpusError, SettingsError
-from regard.tasks.language_model.data import TextExamples, read_texts, windows
+from regard.tasks.language_model.data import read_texts, windows
 from regard.tasks.language_model.generator import TextScore, sum_scores
-from regard.tasks.language_model.training import make_plan
+from regard.tasks.language_model.training import TRAINING, make_plan
 from regard.text.tokenizer import EOS, SOS
 from regard.training.device import Machine
 from tests.small_texts import train_arguments, write_texts
@@ -194,27 +194,18 @@ def test_texts_come_as_lines_json_or_a_built_in_corpus(tmp_path):
 def test_no_text_is_in_two_parts(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("".join(f"text {number % 80}\n" for number in range(400)))
-    parts = TextExamples(DataSettings(train=(Corpus(str(path)),)), 1).parts
+    parts = TRAINING.read(Recipe(DataSettings(train=(Corpus(str(path)),))))
     sets = [set(parts.train()), *map(set, parts.held_out.values())]
     assert all(sets)
     assert sum(map(len, sets)) == len(set.union(*sets))
 
 
-def test_more_data_gets_a_larger_network(tmp_path):
-    class Many:
-        mean_characters = 40.0
-
-        def __init__(self, count):
-            self.count = count
-
-        def __len__(self):
-            return self.count
-
+def test_more_data_gets_a_larger_network():
     machine = Machine(device="cpu", cores=2, memory=8e9, peak=1e11)
-    chosen = [{one.name: one.value for one in make_plan(Many(count), machine, {})} for count in (1000, 100_000, 10**7)]
+    chosen = [{one.name: one.value for one in make_plan(tokens, machine, {})} for tokens in (11_000, 1_100_000, 11e7)]
     assert [plan["model.width"] for plan in chosen] == [128, 256, 512]
     assert [plan["model.width"] % plan["model.heads"] for plan in chosen] == [0, 0, 0]
-    kept = {one.name: one.value for one in make_plan(Many(100_000), machine, {"model": {"width": 100}})}
+    kept = {one.name: one.value for one in make_plan(1_100_000, machine, {"model": {"width": 100}})}
     assert "model.width" not in kept
     assert (kept["model.heads"], kept["model.ffn_width"]) == (1, 400)
 

@@ -226,14 +226,14 @@ class TrainingDocuments:
 
     def __init__(self, data: DataSettings, seed: int):
         found = read_train(data, _read, "a file of labelled documents", "documents")
-        self.parts = hold_out(data, found, _read, lambda document: document.text, seed, _keep_rare_labels)
+        self.parts = hold_out(data, found, _read, lambda document: document.text, "documents", seed, _keep_rare_labels)
         self.labels = self._find_labels(data.train[0].source)
 
     def __len__(self) -> int:
         return len(self.parts)
 
     def describe(self) -> str:
-        return f"{self.parts.counts('documents')}; {len(self.labels)} labels"
+        return f"{self.parts.describe()}; {len(self.labels)} labels"
 
     @cached_property
     def facts(self) -> DocumentFacts:

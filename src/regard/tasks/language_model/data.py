@@ -10,24 +10,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.config import Corpus, DataSettings, Recipe
+from regard.config import Corpus
 from regard.data import builtin
 from regard.data.records import read_objects
-from regard.data.store import DocumentStore, open_documents, write_documents
+from regard.data.store import DocumentStore, write_documents
 from regard.errors import CorpusError
 from regard.files import read_lines, split_suffix
 from regard.run import Run
-from regard.tasks.dataset import (
-    Log,
-    Parts,
-    hold_out,
-    learn_tokenizer,
-    new_store,
-    open_store_folder,
-    read_held_out,
-    read_train,
-    store_parts,
-)
+from regard.tasks.dataset import Parts, new_store, store_parts
 from regard.text.tokenizer import Tokenizer
 
 FORMATS = 'text with one text per line, .jsonl (objects with "text"), also .gz .zst'
@@ -58,21 +48,6 @@ def _read_file(path: Path) -> Iterator[str]:
         yield record["text"]
 
 
-class TextExamples:
-    """The texts of the training files and of the held-out parts. The same text is never in two parts."""
-
-    def __init__(self, data: DataSettings, seed: int):
-        found = read_train(data, read_texts, "a file of texts", "texts")
-        self.parts: Parts[str] = hold_out(data, found, read_texts, str, seed)
-        self.mean_characters = sum(map(len, self.parts.train())) / max(len(self.parts), 1)
-
-    def __len__(self) -> int:
-        return len(self.parts)
-
-    def describe(self) -> str:
-        return self.parts.counts("texts")
-
-
 @dataclass(frozen=True)
 class TextData:
     """What training reads: the vocabulary, the encoded windows, and the held-out texts."""
@@ -89,33 +64,16 @@ def windows(ids: Sequence[int], size: int) -> list[Sequence[int]]:
     return [ids[start : start + size] for start in range(0, len(ids), size)]
 
 
-def prepare_texts(run: Run, recipe: Recipe, examples: TextExamples, log: Log, base: Run | None) -> None:
-    """Learn the vocabulary, encode the texts, and store both in the run with the held-out texts."""
-    tokenizer = learn_tokenizer(run, recipe, examples.parts.train(), log, base)
-    run.write_sizes(vocabulary=tokenizer.size)
-    write_store(run, examples, tokenizer)
-
-
-def write_store(run: Run, examples: TextExamples, tokenizer: Tokenizer) -> None:
-    """Encode the training texts file by file; store their windows and the held-out texts."""
-    size = run.recipe.data.max_length
+def write_store(run: Run, examples: Parts[str]) -> None:
+    """Encode the training texts with the vocabulary of a run; store their windows and the held-out texts in it."""
+    tokenizer, size = run.tokenizers[0], run.recipe.data.max_length
     encoded = [
         ([part for ids in tokenizer.encode_many(texts) for part in windows(ids, size)], weight)
-        for texts, weight in examples.parts.corpora
+        for texts, weight in examples.corpora
     ]
     if not any(found for found, _ in encoded):
         raise CorpusError(run.recipe.data.train[0].source, "no text has a token")
-    with new_store(run, examples.parts.held_out) as folder:
+    with new_store(run, examples.held_out) as folder:
         parts = store_parts((len(found), weight) for found, weight in encoded)
         rows = (([list(part)], ()) for found, _ in encoded for part in found)
         write_documents(folder / "train", rows, parts, tokenizer.size)
-
-
-def open_texts(run: Run) -> TextData:
-    """Read back what `prepare_texts` wrote."""
-    tokenizer = run.tokenizers[0]
-    folder = open_store_folder(
-        run, lambda: write_store(run, TextExamples(run.recipe.data, run.recipe.train.seed), tokenizer)
-    )
-    valid, test = (read_held_out(folder, part, "texts") for part in ("valid", "test"))
-    return TextData(tokenizer, open_documents(folder / "train"), valid, test)

@@ -9,12 +9,22 @@ import numpy as np
 
 from regard.config import Recipe
 from regard.data.batches import Batch, Index, make_batch
+from regard.data.store import open_documents
 from regard.models.base import Network, Seq2Seq
 from regard.run import Run
-from regard.tasks.language_model.data import TextData, TextExamples, open_texts, prepare_texts
+from regard.tasks.dataset import (
+    HELD_OUT,
+    Parts,
+    hold_out,
+    learn_tokenizer,
+    open_store_folder,
+    read_held_out,
+    read_train,
+)
+from regard.tasks.language_model.data import TextData, read_texts, write_store
 from regard.tasks.language_model.generator import GeneratedText, TextGenerator, sum_scores
 from regard.tasks.seq2seq import TeacherForcing, perplexity
-from regard.tasks.training import Json, Log, Scored, Tables, Training, Workload
+from regard.tasks.training import HELD_OUT_EXAMPLES, Json, Log, Scored, Tables, Training, Workload
 from regard.training.device import Machine
 from regard.training.distributed import ProcessGroup
 from regard.training.flops import pair_amounts
@@ -31,7 +41,6 @@ from regard.training.trainer import Validation
 
 EPOCHS = 20
 """After which a model of a small corpus has long overfitted."""
-HELD_OUT_TEXTS = 200
 SAMPLES = 3
 """Texts that are continued at each validation."""
 SHOWN_SAMPLES = 20
@@ -40,8 +49,8 @@ BEGINNING_WORDS = 3
 """Words of a held-out text that are given to continue it."""
 
 
-def make_plan(examples: TextExamples, machine: Machine, given: Tables) -> list[PlannedSetting]:
-    tokens = len(examples) * (examples.mean_characters / CHARACTERS_PER_TOKEN + 1)
+def make_plan(tokens: float, machine: Machine, given: Tables) -> list[PlannedSetting]:
+    """`tokens`: about how many the training texts have."""
     train = given.get("train", {})
     muon = train.get("optimizer") != "adam" and not train.get("fsdp")
     batch = 2048 if tokens < 5e6 else 4096
@@ -100,37 +109,47 @@ class LanguageModelTrainUnit(TeacherForcing):
         return make_batch([([], self.data.train[int(place)][0][0]) for place in index], pad, pad, index)
 
 
+def mean_tokens(examples: Parts[str]) -> float:
+    """About how many tokens a training text has, its end included."""
+    return sum(map(len, examples.train())) / max(len(examples), 1) / CHARACTERS_PER_TOKEN + 1
+
+
 def continue_texts(generator: TextGenerator, texts: Sequence[str]) -> list[GeneratedText]:
     """The first words of each text, continued by the model."""
     return generator.write([" ".join(text.split()[:BEGINNING_WORDS]) for text in texts])
 
 
-class LanguageModelTraining(Training[TextExamples, TextData]):
+class LanguageModelTraining(Training[Parts[str], TextData]):
     """From files of texts to a language model."""
 
     train_unit = LanguageModelTrainUnit
 
-    def read(self, recipe: Recipe) -> TextExamples:
-        return TextExamples(recipe.data, recipe.train.seed)
+    def read(self, recipe: Recipe) -> Parts[str]:
+        found = read_train(recipe.data, read_texts, "a file of texts", "texts")
+        return hold_out(recipe.data, found, read_texts, str, "texts", recipe.train.seed)
 
-    def plan(self, examples: TextExamples, machine: Machine, given: Tables, where: str) -> list[PlannedSetting]:
-        return make_plan(examples, machine, given)
+    def plan(self, examples: Parts[str], machine: Machine, given: Tables, where: str) -> list[PlannedSetting]:
+        return make_plan(len(examples) * mean_tokens(examples), machine, given)
 
-    def sizes(self, recipe: Recipe, examples: TextExamples) -> dict[str, int]:
+    def sizes(self, recipe: Recipe, examples: Parts[str]) -> dict[str, int]:
         return {"vocabulary": recipe.tokenizer.vocab_size}
 
-    def workload(self, recipe: Recipe, examples: TextExamples) -> Workload:
+    def workload(self, recipe: Recipe, examples: Parts[str]) -> Workload:
         """Texts of mean length, without a source."""
-        length = examples.mean_characters / CHARACTERS_PER_TOKEN + 1
+        length = mean_tokens(examples)
         amounts = {unit: len(examples) * count for unit, count in pair_amounts(1, 1, round(length)).items()}
         passes = 2 if recipe.train.r_drop else 1
         return Workload(amounts, length, passes, steps_per_epoch(len(examples) * length, recipe.train.batch_tokens))
 
-    def prepare(self, run: Run, recipe: Recipe, examples: TextExamples, log: Log, base: Run | None) -> None:
-        prepare_texts(run, recipe, examples, log, base)
+    def prepare(self, run: Run, recipe: Recipe, examples: Parts[str], log: Log, base: Run | None) -> None:
+        tokenizer = learn_tokenizer(run, recipe, examples.train(), log, base)
+        run.write_sizes(vocabulary=tokenizer.size)
+        write_store(run, examples)
 
     def open_data(self, run: Run, log: Log) -> TextData:
-        return open_texts(run)
+        folder = open_store_folder(run, lambda: write_store(run, self.read(run.recipe)))
+        valid, test = (read_held_out(folder, part, "texts") for part in HELD_OUT)
+        return TextData(run.tokenizers[0], open_documents(folder / "train"), valid, test)
 
     def expected_initial_loss(self, recipe: Recipe, data: TextData) -> float:
         """A little more than the loss of uniform guessing: a new model is worse than that."""
@@ -150,7 +169,7 @@ class LanguageModelTraining(Training[TextExamples, TextData]):
         return Scored(scores, list(zip(some, continue_texts(predictor, some), strict=True)))
 
     def held_out(self, data: TextData) -> list[Json]:
-        return [{"text": text} for text in (data.test or data.valid)[:HELD_OUT_TEXTS]]
+        return [{"text": text} for text in (data.test or data.valid)[:HELD_OUT_EXAMPLES]]
 
     def result_line(self, part: str, scores: Json) -> str:
         return (

@@ -151,7 +151,7 @@ class TrainingSentences:
         found = read_train(data, read, "a file of labelled words", "sentences")
         self.scheme: Scheme = find_scheme(sentence.tags for corpus in found for sentence in corpus)
         """The scheme of the training files. Spans are learned as BIOES; held-out ones are written as answers are."""
-        parts = hold_out(data, found, read, lambda sentence: " ".join(sentence.tokens), seed)
+        parts = hold_out(data, found, read, lambda sentence: " ".join(sentence.tokens), "sentences", seed)
         self.mended = 0
         """Number of training labels that break the rules of their scheme, such as an I- after O. IOB1 has no rules."""
         if self.scheme != "IOB1":
@@ -159,6 +159,7 @@ class TrainingSentences:
             self.mended = sum(sum(map(str.__ne__, rewrite(own, self.scheme), own)) for own in tags)
         learnt, answers = learnt_scheme(self.scheme), "plain" if self.scheme == "plain" else settings.scheme
         self.parts = Parts(
+            parts.unit,
             [([_rewrite(one, learnt) for one in sentences], weight) for sentences, weight in parts.corpora],
             {part: [_rewrite(one, answers) for one in sentences] for part, sentences in parts.held_out.items()},
         )
@@ -180,7 +181,7 @@ class TrainingSentences:
             kind += f" that mark spans ({self.scheme})"
         if self.mended:
             kind += f"; {self.mended:,} broke its rules and {'was' if self.mended == 1 else 'were'} corrected"
-        return f"{self.parts.counts('sentences')}; {kind}"
+        return f"{self.parts.describe()}; {kind}"
 
     @cached_property
     def words(self) -> Counter[str]:
