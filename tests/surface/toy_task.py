@@ -35,7 +35,6 @@ from regard.terminal import Command
 from regard.text.tokenizer import Tokenizer, train_tokenizer
 from regard.training.device import Machine
 from regard.training.distributed import ProcessGroup
-from regard.training.flops import count_cost
 from regard.training.loss import Loss, smoothed_cross_entropy
 from regard.training.plan import PlannedSetting, leave_given
 from regard.training.trainer import Validation
@@ -195,20 +194,16 @@ def join(texts: Sequence[str], tokenizer: Tokenizer, settings: ToyLanguageSettin
 class ToyTrainUnit(StreamTrainUnit):
     """Batches of lines."""
 
-    def __init__(self, recipe: Recipe, data: ToyData, model: ToyNetwork):
+    def __init__(self, recipe: Recipe, data: ToyData, model: Network, group: ProcessGroup | None = None):
         lengths = np.array([len(line.text) for line in data.train], np.uint32)
-        super().__init__(recipe.train, (lengths, np.zeros_like(lengths)))
-        self.recipe, self.data, self.cost = recipe, data, count_cost(model)
+        super().__init__(recipe, data, model, group, (lengths, np.zeros_like(lengths)))
 
     def make(self, lines: Sequence[Line]) -> ToyBatch:
         label_B = torch.tensor([self.data.labels.index(line.label) for line in lines])
         return ToyBatch(*join([line.text for line in lines], self.data.tokenizer, self.recipe.task), label_B)
 
-    def batch(self, position: int) -> ToyBatch:
-        return self.make([self.data.train[place] for place in self.stream.at(position)])
-
-    def largest(self) -> ToyBatch:
-        return self.make([self.data.train[place] for place in self.largest_of(len)])
+    def join(self, index: np.ndarray) -> ToyBatch:
+        return self.make([self.data.train[place] for place in index])
 
     def rows(self, batch: ToyBatch, first: int, every: int) -> tuple[ToyBatch, Rows]:
         rows = Rows.deal(len(batch.label_B), first, every)
@@ -230,6 +225,9 @@ class ToyTrainUnit(StreamTrainUnit):
 
 class ToyTraining(Training[ToyExamples, ToyData]):
     """From lines to a guesser."""
+
+    train_unit = ToyTrainUnit
+    result = "accuracy {accuracy:.1%}"
 
     def read(self, recipe: Recipe) -> ToyExamples:
         return ToyExamples(recipe)
@@ -266,12 +264,6 @@ class ToyTraining(Training[ToyExamples, ToyData]):
         ]
         return ToyData(run.tokenizers[0], run.labels, *parts)
 
-    def train_unit(
-        self, recipe: Recipe, data: ToyData, model: Network, group: ProcessGroup | None = None
-    ) -> ToyTrainUnit:
-        assert isinstance(model, ToyNetwork)
-        return ToyTrainUnit(recipe, data, model)
-
     def expected_initial_loss(self, recipe: Recipe, data: ToyData) -> float:
         return 2.0 + math.log(len(data.labels))
 
@@ -285,9 +277,6 @@ class ToyTraining(Training[ToyExamples, ToyData]):
         given = predictor.guess([line.text for line in examples])
         hits = [one == line.label for one, line in zip(given, examples, strict=True)]
         return Scored({"accuracy": sum(hits) / len(hits)}, given)
-
-    def result_line(self, part: str, scores: Json) -> str:
-        return f"accuracy {scores['accuracy']:.1%}"
 
 
 TRAINING = ToyTraining()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import settings as example_budget
 from hypothesis import strategies as st
 
-from regard.tasks.labels import calibration, find_temperature, score_labels, to_probabilities
+from regard.tasks.labels import find_temperature, score_labels, to_probabilities
 
 metrics = pytest.importorskip("sklearn.metrics", reason="scikit-learn is not installed")
 
@@ -53,8 +53,9 @@ def test_several_labels_are_scored_as_scikit_learn_does(labels, documents, seed)
 def test_calibration_error_by_hand():
     """Two answers at 0.9 of which one is right, two at 0.6 of which both are: (2 * 0.4 + 2 * 0.4) / 4."""
     probability = np.array([[0.9, 0.1], [0.9, 0.1], [0.6, 0.4], [0.4, 0.6]])
-    error, bins = calibration(probability, one_hot([0, 1, 0, 1], 2), several=False)
-    assert error == pytest.approx(0.4)
+    found = score_labels(probability, one_hot([0, 1, 0, 1], 2), ["a", "b"], several=False)
+    bins = found.reliability
+    assert found.calibration_error == pytest.approx(0.4)
     assert [one["answers"] for one in bins] == [2, 2]
     assert [one["confidence"] for one in bins] == pytest.approx([0.6, 0.9])
     assert [one["right"] for one in bins] == [1.0, 0.5]
@@ -65,7 +66,8 @@ def test_answers_that_are_as_sure_as_they_are_right_have_no_error():
     sure = chance.uniform(0.5, 1.0, 200_000)
     right = chance.random(200_000) < sure
     probability = np.stack([np.where(right, sure, 1 - sure), np.where(right, 1 - sure, sure)], 1)
-    assert calibration(probability, one_hot(np.zeros(200_000, int), 2), several=False)[0] < 0.01
+    found = score_labels(probability, one_hot(np.zeros(200_000, int), 2), ["a", "b"], several=False)
+    assert found.calibration_error < 0.01
 
 
 @pytest.mark.parametrize("several", [False, True])

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from regard.config import Corpus, DataSettings, Recipe, TrainSettings
+from regard.config import Corpus, DataSettings, Recipe
 from regard.data.batches import BatchPosition, BatchStream, Index, epoch_batches
 from regard.data.records import read_kept
 from regard.data.split import deal, split_texts
@@ -22,8 +22,11 @@ from regard.data.store import Ids, StorePart
 from regard.errors import CorpusError, SettingsError
 from regard.files import write_atomically
 from regard.layers.dropout import Rows
+from regard.models.base import Network
 from regard.run import Run
 from regard.text.tokenizer import Tokenizer, train_tokenizer
+from regard.training.distributed import ProcessGroup
+from regard.training.flops import count_cost
 from regard.training.schedule import ScheduleStage
 
 FEWEST = 20
@@ -164,13 +167,23 @@ class StreamTrainUnit:
 
     stage = ScheduleStage()
 
-    def __init__(self, settings: TrainSettings, lengths: tuple[Ids, Ids], weights: Sequence[StorePart] = ()):
+    def __init__(
+        self,
+        recipe: Recipe,
+        data: Any,
+        model: Network,
+        group: ProcessGroup | None,
+        lengths: tuple[Ids, Ids],
+        weights: Sequence[StorePart] = (),
+    ):
         """`lengths` and `weights` as `BatchStream` takes them."""
-        self._settings, self.lengths, self._weights = settings, lengths, weights
+        self.recipe, self.data, self.group = recipe, data, group or ProcessGroup()
+        self.lengths, self._weights = lengths, weights
+        self.cost = count_cost(model)
         self.enter(0, 0)
 
     def enter(self, epoch: int, start: int) -> None:
-        settings, known = self._settings, BatchPosition(epoch, start)
+        settings, known = self.recipe.train, BatchPosition(epoch, start)
         self.stream = BatchStream(self.lengths, settings.batch_tokens, settings.seed, self._weights, known=known)
 
     def mark(self, position: int) -> tuple[int, int]:
@@ -196,5 +209,5 @@ class StreamTrainUnit:
 
     def largest_of(self, size: Callable[[Index], int]) -> Index:
         """The numbers of the examples of the largest batch of the first epoch."""
-        settings = self._settings
+        settings = self.recipe.train
         return max(epoch_batches(self.lengths, settings.batch_tokens, settings.seed, 0, self._weights), key=size)

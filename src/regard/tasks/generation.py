@@ -34,13 +34,9 @@ from regard.decoding.greedy import Choose, Sample, extend_paths, most_likely, sa
 from regard.decoding.hypothesis import Hypothesis, Tokens
 from regard.decoding.penalties import CoveragePenalty, LengthPenalty
 from regard.errors import SettingsError, nearest
-from regard.layers.hooks import AttentionRecord, attention_hooks, match_hooks
+from regard.layers.hooks import attention_hooks, match_hooks
 from regard.models.base import Seq2Seq
 from regard.text.tokenizer import EOS, SOS, UNK, Tokenizer
-
-CROSS = "decoder*cross"
-Method = Callable[..., list[list[Hypothesis]]]
-"""A search: step, state, memory, limits and special tokens in, hypotheses out."""
 
 
 @contextmanager
@@ -53,9 +49,6 @@ def record_cross_attention(models: Sequence[Seq2Seq]) -> Iterator[Callable[[], T
         raise SettingsError("search.coverage_penalty and replace_unknown need a model with attention to the source")
     recorded: list[Tensor] = []
 
-    def record(found: AttentionRecord) -> None:
-        recorded.append(found.weights_BHTS.mean(1))
-
     def take() -> Tensor:
         weights_BTS = torch.stack(recorded).mean(0)
         recorded.clear()
@@ -63,8 +56,9 @@ def record_cross_attention(models: Sequence[Seq2Seq]) -> Iterator[Callable[[], T
 
     with ExitStack() as stack:
         for model in models:
-            for hook in match_hooks(model, CROSS):
-                stack.enter_context(hook.attached(recorder=record))
+            for hook in match_hooks(model, "decoder*cross"):
+                recorder = hook.attached(recorder=lambda found: recorded.append(found.weights_BHTS.mean(1)))
+                stack.enter_context(recorder)
         yield take
 
 
@@ -149,7 +143,7 @@ class Searcher:
                 constraints=constraints,
             )
         if settings.sample or settings.beam_size == 1:
-            method: Method = partial(extend_paths, choose=self._choose(inputs), paths=nbest if settings.sample else 1)
+            method: Any = partial(extend_paths, choose=self._choose(inputs), paths=nbest if settings.sample else 1)
         else:
             watch = recorder.record if recorder else None
             method = partial(beam_search, width=settings.beam_size, stop=settings.stop, best=nbest, watch=watch)

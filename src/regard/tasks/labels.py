@@ -54,7 +54,9 @@ def score_labels(
     probability_BL: Matrix, target_BL: Truth, labels: Sequence[str], *, several: bool, threshold: float = 0.5
 ) -> LabelScores:
     """Score the labels that these probabilities predict; precision, recall and F1 are 0 where they are undefined."""
-    given_BL = probability_BL >= threshold if several else _highest(probability_BL)
+    given_BL = probability_BL >= threshold
+    if not several:
+        given_BL = np.eye(probability_BL.shape[1], dtype=np.bool_)[probability_BL.argmax(1)]
     hits_L = (given_BL & target_BL).sum(0).astype(np.float64)
     given_L, right_L = given_BL.sum(0), target_BL.sum(0)
     f1_L = 2 * hits_L / np.maximum(given_L + right_L, 1)
@@ -64,7 +66,11 @@ def score_labels(
     log_likelihood = np.log(np.maximum(probability_BL, tiny))[target_BL].sum()
     if several:
         log_likelihood += np.log(np.maximum(1 - probability_BL, tiny))[~target_BL].sum()
-    error, bins = calibration(probability_BL, target_BL, several=several)
+    if several:  # each label is an answer, yes or no
+        sure, right = np.maximum(probability_BL, 1 - probability_BL), (probability_BL >= 0.5) == target_BL
+    else:  # the predicted label is the answer
+        sure, right = probability_BL.max(1), (given_BL & target_BL).any(1)
+    error, bins = reliability(sure.ravel(), right.ravel())
     return LabelScores(
         accuracy=float((given_BL == target_BL).all(1).mean()),
         f1=float(f1_L.mean()),
@@ -80,19 +86,6 @@ def score_labels(
     )
 
 
-def calibration(probability_BL: Matrix, target_BL: Truth, *, several: bool) -> tuple[float, list[dict[str, float]]]:
-    """Expected calibration error and its bins.
-
-    With one label per document, an answer is the predicted label; with several, each label is an answer, yes or no.
-    """
-    if several:
-        sure = np.maximum(probability_BL, 1 - probability_BL).ravel()
-        right = ((probability_BL >= 0.5) == target_BL).ravel()
-    else:
-        sure, right = probability_BL.max(1), (_highest(probability_BL) & target_BL).any(1)
-    return reliability(sure, right)
-
-
 def reliability(sure: Matrix, right: Truth) -> tuple[float, list[dict[str, float]]]:
     """Expected calibration error of answers that were given with these probabilities, and its bins."""
     place = np.minimum((sure * BINS).astype(np.int64), BINS - 1)
@@ -106,10 +99,6 @@ def reliability(sure: Matrix, right: Truth) -> tuple[float, list[dict[str, float
         if count[b]
     ]
     return error, bins
-
-
-def _highest(probability_BL: Matrix) -> Truth:
-    return np.eye(probability_BL.shape[1], dtype=np.bool_)[probability_BL.argmax(1)]
 
 
 def label_loss(

@@ -14,14 +14,14 @@ import torch
 from regard.config import DataSettings, Recipe
 from regard.data.batches import Batch, Index, cut, make_batch
 from regard.data.pairs import Pair
-from regard.data.store import Ids, StorePart, TokenStore
+from regard.data.store import TokenStore
 from regard.errors import TrainingError
 from regard.models.base import Network, Seq2Seq
 from regard.tasks.dataset import StreamTrainUnit
 from regard.text.subword_regularization import resample
 from regard.text.tokenizer import Tokenizer
 from regard.training.distributed import ProcessGroup
-from regard.training.flops import count_cost, pair_amounts
+from regard.training.flops import pair_amounts
 from regard.training.loss import Loss, smoothed_cross_entropy
 
 MAX_LOSS = 700.0
@@ -45,19 +45,6 @@ class PairData:
 class TeacherForcing(StreamTrainUnit):
     """Loss and cost of a model that predicts each next token. A task adds `join` and `validate`."""
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        lengths: tuple[Ids, Ids],
-        weights: Sequence[StorePart],
-        model: Network,
-        group: ProcessGroup | None = None,
-    ):
-        """`lengths` and `weights` as `BatchStream` takes them."""
-        super().__init__(recipe.train, lengths, weights)
-        self.recipe, self.group = recipe, group or ProcessGroup()
-        self.cost = count_cost(model)
-
     def loss(self, model: Seq2Seq, batch: Batch) -> Loss:
         """Cross-entropy; while training, with label smoothing and R-Drop if the settings say so."""
         settings = self.recipe.train
@@ -77,9 +64,10 @@ class TeacherForcing(StreamTrainUnit):
 class Seq2SeqTrainUnit(TeacherForcing):
     """Batches of pairs of texts. A task adds `validate`."""
 
+    data: PairData
+
     def __init__(self, recipe: Recipe, data: PairData, model: Network, group: ProcessGroup | None = None):
-        super().__init__(recipe, data.train.lengths, data.train.weights, model, group)
-        self.data = data
+        super().__init__(recipe, data, model, group, data.train.lengths, data.train.weights)
 
     def batch(self, position: int) -> Batch:
         """The pairs at this position of the stream, with sampled subwords if the settings say so.

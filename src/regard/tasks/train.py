@@ -160,7 +160,8 @@ def resolve_finetune(base: str | Path, table: Mapping[str, Any], overrides: Iter
         chosen["regularization_warmup"] = (0, "a trained model can overfit from the first step")
     if before.r_drop:
         chosen["r_drop"] = (0.0, "one pass per batch: the weights are already trained")
-    below["train"] = {key: value for key, value in below["train"].items() if key not in PLANNED_AGAIN}
+    by_data = ("max_minutes", "max_steps", "validate_every", "checkpoint_every", "patience", "precision")
+    below["train"] = {key: value for key, value in below["train"].items() if key not in by_data}
     below["train"] |= {key: value for key, (value, _) in chosen.items()}
     tables = join_tables(below, given)
     if tables["data"]["task"] != task.name:
@@ -171,10 +172,6 @@ def resolve_finetune(base: str | Path, table: Mapping[str, Any], overrides: Iter
     plan = [PlannedSetting(f"train.{key}", value, why) for key, (value, why) in chosen.items() if key not in own]
     again = training.plan(examples, measure_machine(checked.train.device), tables, str(base))
     return TrainingJob(make_recipe(merge(again, tables)), examples, [*plan, *again], run)
-
-
-PLANNED_AGAIN = ("max_minutes", "max_steps", "validate_every", "checkpoint_every", "patience", "precision")
-"""Settings of training that depend on the data and the machine, not on the weights."""
 
 
 def start(job: TrainingJob, out: str | Path = "") -> Run:
@@ -203,7 +200,10 @@ def _for_all(group: ProcessGroup, make: Callable[[], PreparedRun]) -> PreparedRu
         ready = make()
         group.once(lambda: ready.run.folder)
         return ready
-    run = Run.open(group.once(Path))
+    return _open(Run.open(group.once(Path)))
+
+
+def _open(run: Run) -> PreparedRun:
     return PreparedRun(run, training_of(run.recipe.data.task).open_data(run, log), _first_model(run))
 
 
@@ -318,15 +318,12 @@ def _no_checkpoint(run: Run) -> str:
     return "is finished, and its checkpoints were removed" if run.is_finished else ""
 
 
-FIXED = ("seed", "optimizer", "metric", "ema_decay", "average_checkpoints")
-"""Settings of training that cannot change: order of the data, moments, averages and best score depend on them."""
-
-
 def _reopen(run: Run, changed: Iterable[str]) -> PreparedRun:
     """Open an interrupted or finished run to continue it, with changed settings."""
     with run.locked():
         before, recipe = run.recipe, make_recipe(with_overrides(to_table(run.recipe), changed))
-        for name in FIXED:
+        # The order of the data, moments, the best score and averages depend on these.
+        for name in ("seed", "optimizer", "metric", "ema_decay", "average_checkpoints"):
             if getattr(recipe.train, name) != getattr(before.train, name):
                 raise SettingsError(
                     f'train.{name} cannot change in a run that exists; "regard finetune" makes a new run'
@@ -348,13 +345,13 @@ def _reopen(run: Run, changed: Iterable[str]) -> PreparedRun:
                     )
         if recipe != before:
             run.write_recipe(recipe)
-        return PreparedRun(run, training_of(run.recipe.data.task).open_data(run, log), _first_model(run))
+        return _open(run)
 
 
 def log_result(run: Run) -> None:
     """Log the scores of a finished run, where it is and how to use it."""
     for part, scores in run.card.get("scores", {}).items():
-        log(f"{part}: {training_of(run.recipe.data.task).result_line(part, scores)}")
+        log(f"{part}: {training_of(run.recipe.data.task).result_line(scores)}")
     command = tasks.find(run.recipe.data.task).command
     log(f'the run is in {run.folder}; open {run.folder / REPORT}, or use "regard {command} {run.folder}"')
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import torch
 
@@ -87,6 +87,9 @@ DataOf = TypeVar("DataOf")
 class Training(ABC, Generic[ExamplesOf, DataOf]):
     """Training for one task. `ExamplesOf` is what its files are read as; `DataOf` has `train`, `valid` and `test`."""
 
+    result: ClassVar[str] = ""
+    """Format of the line with the scores of a part, e.g. "accuracy {accuracy:.2%}  on {documents:,} documents"."""
+
     @abstractmethod
     def read(self, recipe: Recipe) -> ExamplesOf:
         """Read the files and hold out the validation and test parts."""
@@ -123,11 +126,10 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
     def card(self, recipe: Recipe, data: DataOf, base: Run | None) -> Json:
         """What the card says of the data."""
 
-    @abstractmethod
-    def result_line(self, part: str, scores: Json) -> str:
-        """The scores of a part in a line."""
-
     # Usually enough as they are.
+
+    def result_line(self, scores: Json) -> str:
+        return self.result.format(**scores)
 
     def check(self, recipe: Recipe) -> None:
         """Refuse settings that do not fit together; `tasks.train.check` has checked what all tasks share."""

@@ -121,10 +121,10 @@ def test_arranging_keeps_order_and_limits(lengths, truncate):
 def test_the_middle_or_the_end_of_a_long_document_is_left_out():
     lengths = [4] * 10
     middle, left_out = arrange(lengths, ClassifySettings(sentence_tokens=4, max_tokens=16))
-    assert [one.sentence for one in middle] == [0, 1, 8, 9]
+    assert [sentence for sentence, _, _ in middle] == [0, 1, 8, 9]
     assert left_out == 24
     end, _ = arrange(lengths, ClassifySettings(sentence_tokens=4, max_tokens=16, truncate="end"))
-    assert [one.sentence for one in end] == [0, 1, 2, 3]
+    assert [sentence for sentence, _, _ in end] == [0, 1, 2, 3]
 
 
 @pytest.fixture(scope="module")

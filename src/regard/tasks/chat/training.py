@@ -94,6 +94,10 @@ class ChatTraining(TranslateTraining):
     """Training of chatbots."""
 
     train_unit = ChatTrainUnit
+    result = (
+        "perplexity {perplexity:.1f}  distinct-1 {distinct_1:.3f}  distinct-2 {distinct_2:.3f}"
+        "  on {sentences:,} replies"
+    )
 
     def check(self, recipe: Recipe) -> None:
         super().check(recipe)
@@ -127,12 +131,6 @@ class ChatTraining(TranslateTraining):
             for pair, reply in zip(examples, found, strict=True)
         ]
         return Scored(scores, samples)
-
-    def result_line(self, part: str, scores: Json) -> str:
-        return (
-            f"perplexity {scores['perplexity']:.1f}  distinct-1 {scores['distinct_1']:.3f}  "
-            f"distinct-2 {scores['distinct_2']:.3f}  on {scores['sentences']:,} replies"
-        )
 
     def notes(self, recipe: Recipe) -> Sequence[str]:
         return ()

@@ -16,7 +16,7 @@ from regard.data.batches import in_batches, make_documents
 from regard.data.store import Sentences
 from regard.errors import RunError, nearest
 from regard.layers.hooks import trace
-from regard.models.base import ClassifierModel
+from regard.models.base import ClassifierModel, count_parameters
 from regard.run import Run
 from regard.tasks.classify import ClassifySettings
 from regard.tasks.classify.data import LabelledDocument, ShownWindow, encode_document, show_document
@@ -63,7 +63,7 @@ class Classifier:
         self.model, self.tokenizer, self.labels, self.recipe = model, tokenizer, tuple(labels), recipe
 
     def __repr__(self) -> str:
-        size = sum(parameter.numel() for parameter in self.model.parameters())
+        size = count_parameters(self.model)
         return f"<Classifier: {type(self.model).__name__}, {size:,} parameters, {len(self.labels)} labels>"
 
     def classify(self, texts: str | Sequence[str], *, explain: bool = False) -> list[Classification]:

@@ -14,11 +14,13 @@ from regard.config import Corpus
 from regard.errors import SettingsError
 from regard.files import first_of, is_typed, read_input_lines, read_lines, split_suffix
 from regard.run import Run
+from regard.tasks import load
 from regard.tasks.classify.data import FORMATS, read_documents
 from regard.terminal import Command, Parser, console, show_confusion, show_note, show_table, show_weights
 
 if TYPE_CHECKING:
-    from regard.tasks.classify.classifier import Classification, Classifier
+    from regard.tasks.classify.classifier import Classification
+    from regard.tasks.labels import LabelScores
 
 
 TOGETHER = 256
@@ -28,13 +30,8 @@ SHOWN_LABELS, SHOWN_WORDS = 5, 5
 
 def configure(parser: Parser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run folder")
-    parser.add_argument(
-        "file",
-        metavar="FILE",
-        nargs="?",
-        default="-",
-        help=f"text, one document per line, or {FORMATS}; - is standard input",
-    )
+    about = f"text, one document per line, or {FORMATS}; - is standard input"
+    parser.add_argument("file", metavar="FILE", nargs="?", default="-", help=about)
     parser.add_argument("--whole-file", action="store_true", help="the whole file is one document")
     parser.add_argument("--explain", action="store_true", help="show words and sentences shaded by attention")
     parser.add_argument(
@@ -50,28 +47,25 @@ def run(options: argparse.Namespace) -> int:
         raise SettingsError(f"--score needs a file of labelled documents: {FORMATS}")
     if options.score and options.explain:
         raise SettingsError("--score looks at all documents together; leave out --explain")
-    texts = iter([]) if options.score else _texts(options, labelled)
-    chunk = first_of(texts)  # a missing file is reported before the model is loaded
-    if not chunk and not options.score:
-        return 0
-
-    from regard.tasks.classify.classifier import load
-
-    classifier = load(opened.folder)
     if options.score:
-        return score(classifier, options)
+        show_scores(load(opened).score(list(read_documents(Corpus(options.file)))), options)
+        return 0
+    texts = _texts(options, labelled)
     size = 1 if options.file == "-" and is_typed() else TOGETHER
+    chunk = first_of(texts)  # a missing file is reported before the model is loaded
+    if not chunk:
+        return 0
+    classifier = load(opened)
     while chunk:
         show(classifier.classify(chunk, explain=options.explain), options)
         chunk = list(islice(texts, size))
     return 0
 
 
-def score(classifier: Classifier, options: argparse.Namespace) -> int:
-    found = classifier.score(list(read_documents(Corpus(options.file))))
+def show_scores(found: LabelScores, options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(found.as_dict(), ensure_ascii=False))
-        return 0
+        return
     figures = [
         ("accuracy", f"{found.accuracy:.2%}"),
         ("macro F1", f"{found.f1:.2%}"),
@@ -87,7 +81,6 @@ def score(classifier: Classifier, options: argparse.Namespace) -> int:
     show_table(["label", "precision", "recall", "F1", "documents"], rows)
     if found.confusion is not None:
         show_confusion(list(found.by_label), found.confusion)
-    return 0
 
 
 def show(results: Iterable[Classification], options: argparse.Namespace) -> None:
@@ -119,7 +112,7 @@ def _explain(result: Classification) -> None:
     from rich.text import Text
 
     line = Text()
-    for label, probability in sorted(result.probabilities.items(), key=lambda entry: -entry[1])[:SHOWN_LABELS]:
+    for label, probability in heapq.nlargest(SHOWN_LABELS, result.probabilities.items(), key=lambda entry: entry[1]):
         line.append(f"{label} {probability:.1%}   ", style="bold" if label in result.labels else "dim")
     console().print(line)
     show_weights(result.sentences or ())

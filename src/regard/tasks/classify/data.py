@@ -113,12 +113,8 @@ def sentences_of(text: str, settings: ClassifySettings) -> list[str]:
     return found
 
 
-class Window(NamedTuple):
-    """Tokens `start` to `end` of the sentence with this number; a model reads them as one sentence."""
-
-    sentence: int
-    start: int
-    end: int
+Window = tuple[int, int, int]
+"""Number of a sentence, and the start and end of some of its tokens; a model reads them as one sentence."""
 
 
 def arrange(lengths: Sequence[int], settings: ClassifySettings) -> tuple[list[Window], int]:
@@ -127,18 +123,18 @@ def arrange(lengths: Sequence[int], settings: ClassifySettings) -> tuple[list[Wi
     A sentence that is too long is read as several windows of about equal length. If the document is too long, windows
     are kept alternately from the start and from the end, or only from the start.
     """
-    windows = []
+    windows: list[Window] = []
     for number, length in enumerate(lengths):
         parts = -(-length // settings.sentence_tokens)
-        windows += [Window(number, part * length // parts, (part + 1) * length // parts) for part in range(parts)]
+        windows += [(number, part * length // parts, (part + 1) * length // parts) for part in range(parts)]
     if sum(lengths) <= settings.max_tokens:
         return windows, 0
     first, last = 0, len(windows)
     head = tail = 0  # tokens that are kept from the start and from the end
     while first < last:
         from_start = settings.truncate == "end" or head <= tail
-        window = windows[first if from_start else last - 1]
-        size = window.end - window.start
+        _, start, end = windows[first if from_start else last - 1]
+        size = end - start
         if head + tail + size > settings.max_tokens:
             break
         if from_start:
@@ -227,7 +223,16 @@ class TrainingDocuments:
     def __init__(self, data: DataSettings, seed: int):
         found = read_train(data, _read, "a file of labelled documents", "documents")
         self.parts = hold_out(data, found, _read, lambda document: document.text, "documents", seed, _keep_rare_labels)
-        self.labels = self._find_labels(data.train[0].source)
+        where, labels = data.train[0].source, sorted({label for one in self.parts.train() for label in one.labels})
+        if len(labels) < 2:
+            only = f'every document is labelled "{labels[0]}"' if labels else "no document has a label"
+            raise CorpusError(where, f"{only}; there must be at least two labels to tell apart")
+        for part, documents in self.parts.held_out.items():
+            unknown = sorted({label for document in documents for label in document.labels} - set(labels))
+            if unknown:
+                guess = nearest(unknown[0], labels)
+                raise CorpusError(where, f'no training document has the label "{unknown[0]}" of the {part} data{guess}')
+        self.labels = tuple(labels)
 
     def __len__(self) -> int:
         return len(self.parts)
@@ -238,13 +243,11 @@ class TrainingDocuments:
     @cached_property
     def facts(self) -> DocumentFacts:
         words, characters, counts = [], 0, Counter[str]()
-        several = False
         for document in self.parts.train():
             found = plain(document.text).split()
             words.append(len(found))
             characters += sum(map(len, found))
             counts.update(document.labels)
-            several = several or len(document.labels) != 1
         words.sort()
         total = max(sum(words), 1)
         return DocumentFacts(
@@ -254,21 +257,8 @@ class TrainingDocuments:
             word_length=characters / total,
             labels=len(self.labels),
             rarest=min(counts[label] for label in self.labels) / len(words),
-            several=several,
+            several=any(len(document.labels) != 1 for document in self.parts.train()),
         )
-
-    def _find_labels(self, where: str) -> tuple[str, ...]:
-        """The labels of the training documents, sorted. Labels that only held-out documents have are an error."""
-        labels = sorted({label for document in self.parts.train() for label in document.labels})
-        if len(labels) < 2:
-            only = f'every document is labelled "{labels[0]}"' if labels else "no document has a label"
-            raise CorpusError(where, f"{only}; there must be at least two labels to tell apart")
-        for part, documents in self.parts.held_out.items():
-            unknown = sorted({label for document in documents for label in document.labels} - set(labels))
-            if unknown:
-                guess = nearest(unknown[0], labels)
-                raise CorpusError(where, f'no training document has the label "{unknown[0]}" of the {part} data{guess}')
-        return tuple(labels)
 
 
 def _read(corpus: Corpus) -> list[LabelledDocument]:

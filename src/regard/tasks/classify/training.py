@@ -33,7 +33,6 @@ from regard.tasks.training import Json, Log, Tables, Training, Workload
 from regard.text.tokenizer import EOS, UNK
 from regard.training.device import Machine
 from regard.training.distributed import ProcessGroup
-from regard.training.flops import count_cost
 from regard.training.loss import Loss
 from regard.training.plan import PlannedSetting, choose_batch, choose_learning_rate, choose_length, leave_given
 from regard.training.trainer import Validation
@@ -48,11 +47,11 @@ EPOCHS = 12
 class ClassifyTrainUnit(StreamTrainUnit):
     """Batches of documents, their loss, and validation."""
 
+    data: PreparedDocuments
+
     def __init__(self, recipe: Recipe, data: PreparedDocuments, model: Network, group: ProcessGroup | None = None):
         store = data.train
-        super().__init__(recipe.train, (store.tokens, np.zeros_like(store.tokens)), store.weights)
-        self.recipe, self.data, self.group = recipe, data, group or ProcessGroup()
-        self.cost = count_cost(model)
+        super().__init__(recipe, data, model, group, (store.tokens, np.zeros_like(store.tokens)), store.weights)
         self.window = recipe.model.document_window
         self.valid = [encode_document(one.text, data.tokenizer, recipe.task) for one in data.valid]
         self.weights_L: Tensor | None = None
@@ -106,6 +105,10 @@ class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
     """From files of labelled documents to a classifier."""
 
     train_unit = ClassifyTrainUnit
+    result = (
+        "accuracy {accuracy:.2%}  macro F1 {f1:.2%}  calibration error {calibration_error:.2%}"
+        "  on {documents:,} documents"
+    )
 
     def read(self, recipe: Recipe) -> TrainingDocuments:
         return TrainingDocuments(recipe.data, recipe.train.seed)
@@ -180,12 +183,6 @@ class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
         run.write_recipe(dataclasses.replace(run.recipe, task=changed))
         log(f"temperature {found:.2f}, found on the validation part")
         return {TUNED: changed.temperature}
-
-    def result_line(self, part: str, scores: Json) -> str:
-        return (
-            f"accuracy {scores['accuracy']:.2%}  macro F1 {scores['f1']:.2%}  calibration error"
-            f" {scores['calibration_error']:.2%}  on {scores['documents']:,} documents"
-        )
 
 
 def make_document_plan(data: DocumentFacts, given: Tables) -> list[PlannedSetting]:

@@ -93,7 +93,11 @@ def run_perplexity(options: argparse.Namespace) -> int:
         found = generator.score(some)
         scores += found
         for text, score in zip(some, found, strict=True) if options.lines else ():
-            _show_line(text, score, as_json=options.json)
+            probability, figures = -score.negative_log_likelihood, score.as_dict()
+            if options.json:
+                print(json.dumps({"text": text, "log_probability": probability, **figures}, ensure_ascii=False))
+            else:
+                print(f"{probability:.4f}\t{figures['perplexity']:.2f}\t{printable(text)}")
         sys.stdout.flush()
     if options.lines:
         return 0
@@ -108,14 +112,6 @@ def run_perplexity(options: argparse.Namespace) -> int:
     ]
     show_table(["", "", f"on {len(texts):,} texts"], rows)
     return 0
-
-
-def _show_line(text: str, score: TextScore, *, as_json: bool) -> None:
-    probability = -score.negative_log_likelihood
-    if as_json:
-        print(json.dumps({"text": text, "log_probability": probability, **score.as_dict()}, ensure_ascii=False))
-    else:
-        print(f"{probability:.4f}\t{score.as_dict()['perplexity']:.2f}\t{printable(text)}")
 
 
 COMMANDS = {

@@ -15,7 +15,7 @@ from regard.config import DataSettings, SearchSettings
 from regard.data.batches import in_batches, make_batch
 from regard.decoding.hypothesis import Hypothesis
 from regard.errors import RunError, SettingsError
-from regard.models.base import Seq2Seq
+from regard.models.base import Seq2Seq, count_parameters
 from regard.run import Run
 from regard.tasks.generation import Searcher, SearchInput, check_search, spell
 from regard.tasks.language_model.data import windows
@@ -99,7 +99,7 @@ class TextGenerator:
         self.search = search or SearchSettings(sample=True)
 
     def __repr__(self) -> str:
-        size = sum(parameter.numel() for parameter in self.model.parameters())
+        size = count_parameters(self.model)
         return f"<TextGenerator: {type(self.model).__name__}, {size:,} parameters, {self.tokenizer.size:,} tokens>"
 
     def write(self, beginnings: str | Sequence[str] = "", *, nbest: int = 1, **search: Any) -> list[GeneratedText]:

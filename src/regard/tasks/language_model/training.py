@@ -84,10 +84,11 @@ def _model(tokens: float, given_width: int) -> Iterator[PlannedSetting]:
 class LanguageModelTrainUnit(TeacherForcing):
     """Batches of windows of texts, validated by perplexity."""
 
+    data: TextData
+
     def __init__(self, recipe: Recipe, data: TextData, model: Network, group: ProcessGroup | None = None):
-        store = data.train
-        super().__init__(recipe, (np.zeros_like(store.tokens), store.tokens), store.weights, model, group)
-        self.data = data
+        tokens = data.train.tokens
+        super().__init__(recipe, data, model, group, (np.zeros_like(tokens), tokens), data.train.weights)
 
     def validate(self, model: Seq2Seq) -> Validation:
         """Perplexity of the validation texts; the beginnings of the first of them, continued."""
@@ -123,6 +124,10 @@ class LanguageModelTraining(Training[Parts[str], TextData]):
     """From files of texts to a language model."""
 
     train_unit = LanguageModelTrainUnit
+    result = (
+        "perplexity {perplexity:.2f} per token, {word_perplexity:.1f} per word;  {bits_per_byte:.3f} bits per byte"
+        "  on {texts:,} texts"
+    )
 
     def read(self, recipe: Recipe) -> Parts[str]:
         found = read_train(recipe.data, read_texts, "a file of texts", "texts")
@@ -170,12 +175,6 @@ class LanguageModelTraining(Training[Parts[str], TextData]):
 
     def held_out(self, data: TextData) -> list[Json]:
         return [{"text": text} for text in (data.test or data.valid)[:HELD_OUT_EXAMPLES]]
-
-    def result_line(self, part: str, scores: Json) -> str:
-        return (
-            f"perplexity {scores['perplexity']:.2f} per token, {scores['word_perplexity']:.1f} per word;  "
-            f"{scores['bits_per_byte']:.3f} bits per byte  on {scores['texts']:,} texts"
-        )
 
 
 TRAINING = LanguageModelTraining()

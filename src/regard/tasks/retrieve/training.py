@@ -39,7 +39,6 @@ from regard.tasks.training import Json, Log, Scored, Tables, Training, Workload
 from regard.text.tokenizer import EOS, UNK
 from regard.training.device import Machine
 from regard.training.distributed import ProcessGroup
-from regard.training.flops import count_cost
 from regard.training.loss import Loss
 from regard.training.plan import PlannedSetting, choose_batch, choose_learning_rate, choose_length, leave_given
 from regard.training.trainer import Validation
@@ -87,9 +86,9 @@ class PairBatch:
 class RetrieveTrainUnit(StreamTrainUnit):
     """Batches of pairs of texts, their loss, and validation."""
 
+    data: PreparedKnowledge
+
     def __init__(self, recipe: Recipe, data: PreparedKnowledge, model: Network, group: ProcessGroup | None = None):
-        self.recipe, self.data = recipe, data
-        self.cost = count_cost(model)
         groups = [texts_of(entry, answers=recipe.task.match_answers) for entry in data.train]
         groups = [texts for texts in groups if len(texts) > 1]  # a single text has no partner
         self.sizes = np.array([len(texts) for texts in groups])
@@ -100,7 +99,7 @@ class RetrieveTrainUnit(StreamTrainUnit):
         self.length_T = np.array([len(ids) + 1 for ids in self.ids])
         even = np.full(len(self.ids), round(self.length_T.mean()) - 1, np.uint32)
         # Equal lengths: every batch has the same number of texts, of all lengths.
-        super().__init__(recipe.train, (even, np.zeros_like(even)))
+        super().__init__(recipe, data, model, group, (even, np.zeros_like(even)))
         self.by_vectors = replace(recipe.task, method="dense")
         self.known = [entry._replace(questions=entry.questions[:10]) for entry in data.train]  # few, for speed
         self.right = right_entries(self.known, data.valid)
@@ -178,6 +177,7 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
     """From knowledge bases to a retriever."""
 
     train_unit = RetrieveTrainUnit
+    result = "recall@1 {recall_1:.2%}  recall@5 {recall_5:.2%}  MRR {mrr:.4f}  on {questions:,} questions"
 
     def check(self, recipe: Recipe) -> None:
         settings: RetrieveSettings = recipe.task
@@ -253,12 +253,6 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
     def held_out(self, data: PreparedKnowledge) -> list[Pair]:
         """Never the test part: later tuning uses these."""
         return data.valid
-
-    def result_line(self, part: str, scores: Json) -> str:
-        return (
-            f"recall@1 {scores['recall_1']:.2%}  recall@5 {scores['recall_5']:.2%}  MRR {scores['mrr']:.4f}"
-            f"  on {scores['questions']:,} questions"
-        )
 
     def complete(self, run: Run, data: PreparedKnowledge) -> None:
         """Index all entries, held-out questions included."""

@@ -33,7 +33,6 @@ from regard.tasks.tag.tagger import LabelScheme, Tagger
 from regard.tasks.training import Json, Log, Tables, Training, Workload
 from regard.training.device import Machine
 from regard.training.distributed import ProcessGroup
-from regard.training.flops import count_cost
 from regard.training.loss import Loss
 from regard.training.plan import PlannedSetting, choose_batch, choose_learning_rate, choose_length, leave_given
 from regard.training.trainer import Validation
@@ -42,11 +41,11 @@ from regard.training.trainer import Validation
 class TagTrainUnit(StreamTrainUnit):
     """Batches of sentences, their loss, and validation."""
 
+    data: PreparedSentences
+
     def __init__(self, recipe: Recipe, data: PreparedSentences, model: Network, group: ProcessGroup | None = None):
-        store = data.train
-        super().__init__(recipe.train, (store.sentence_counts, np.zeros_like(store.sentence_counts)), store.weights)
-        self.recipe, self.data, self.group = recipe, data, group or ProcessGroup()
-        self.cost = count_cost(model)
+        words = data.train.sentence_counts
+        super().__init__(recipe, data, model, group, (words, np.zeros_like(words)), data.train.weights)
 
     def loss(self, model: TaggerModel, batch: TagBatch) -> Loss:
         """Negative log-likelihood of the labels under the CRF."""
@@ -163,7 +162,7 @@ class TagTraining(Training[TrainingSentences, PreparedSentences]):
             "clitics": list(dict.fromkeys((*before, *data.clitics))),
         }
 
-    def result_line(self, part: str, scores: Json) -> str:
+    def result_line(self, scores: Json) -> str:
         size = f"on {scores['words']:,} words of {scores['sentences']:,} sentence{'s' * (scores['sentences'] != 1)}"
         accuracy = f"accuracy {scores['accuracy']:.2%}"
         if "span_f1" not in scores:

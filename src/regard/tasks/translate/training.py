@@ -110,6 +110,7 @@ class TranslateTraining(Training[PairExamples, PairData]):
     """Training of translators."""
 
     train_unit = TranslateTrainUnit
+    result = "BLEU {bleu:.1f}  chrF {chrf:.1f}  on {sentences:,} sentences"
 
     def check(self, recipe: Recipe) -> None:
         """Tied embeddings of both sides need a joint vocabulary."""
@@ -174,9 +175,6 @@ class TranslateTraining(Training[PairExamples, PairData]):
 
     def held_out(self, data: PairData) -> list[Pair]:
         return (data.test or data.valid)[:500]
-
-    def result_line(self, part: str, scores: Json) -> str:
-        return f"BLEU {scores['bleu']:.1f}  chrF {scores['chrf']:.1f}  on {scores['sentences']:,} sentences"
 
     def notes(self, recipe: Recipe) -> Sequence[str]:
         from regard.export import exportable
