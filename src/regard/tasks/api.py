@@ -8,7 +8,7 @@ A task is served if its folder has a file api.py with
 and, optionally, with
 
     batch_key(request)             requests are answered together only if their keys are equal (default: always)
-    BATCH_SIZE                     at most so many requests are answered together (default: --batch)
+    BATCH_SIZE                     maximum number of requests answered together (default: --batch)
     Results                        schema of the response (default: `model`, and a list of objects as `results`)
     stream(predictor, request)     parts of the text of a reply, for /v1/chat/completions (conversations only)
     inspect(predictor, run, request)   the data of /v1/inspect for one text

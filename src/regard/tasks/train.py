@@ -1,4 +1,4 @@
-"""Training for any task: from a recipe to a finished run folder, or on from where a run stopped.
+"""Training for any task: from a recipe to a finished run folder; resume and fine-tuning of runs.
 
 What depends on the task is in its `TRAINING` (see `tasks/training.py`).
 """

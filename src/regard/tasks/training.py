@@ -61,7 +61,7 @@ class Trainable(TrainUnit, Protocol):
 
 
 class Workload(NamedTuple):
-    """What an epoch holds, for the estimate."""
+    """Amount of work in an epoch, for the estimate."""
 
     amounts: Mapping[str, float]
     """How many of each unit whose cost the network knows (`Network.examples`)."""
@@ -104,7 +104,7 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
 
     @abstractmethod
     def workload(self, recipe: Recipe, examples: ExamplesOf) -> Workload:
-        """What an epoch holds."""
+        """Amount of work in an epoch."""
 
     @abstractmethod
     def prepare(self, run: Run, recipe: Recipe, examples: ExamplesOf, log: Log, base: Run | None) -> None:
@@ -112,7 +112,7 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
 
     @abstractmethod
     def open_data(self, run: Run, log: Log) -> DataOf:
-        """Read back what `prepare` wrote. A finished run has put its store away: then it is made again."""
+        """Read what `prepare` wrote. A finished run has removed its store: then it is made again."""
 
     @abstractmethod
     def train_unit(self, recipe: Recipe, data: DataOf, model: Network, group: ProcessGroup | None = None) -> Trainable:
@@ -120,11 +120,11 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
 
     @abstractmethod
     def expected_initial_loss(self, recipe: Recipe, data: DataOf) -> float:
-        """About the loss of guessing. Far above it, training has diverged."""
+        """About the loss of a model that guesses. If the loss is far above it, training has diverged."""
 
     @abstractmethod
     def card(self, recipe: Recipe, data: DataOf, base: Run | None) -> Json:
-        """What the card says of the data."""
+        """Facts about the data, for the card."""
 
     # Usually enough as they are.
 
@@ -139,7 +139,7 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
         return ()
 
     def tune(self, run: Run, data: DataOf, log: Log) -> Json | None:
-        """Find settings on the validation part, and put them into the recipe. What was found goes into the card."""
+        """Tune settings on the validation part and write them into the recipe. The result is for the card."""
         return None
 
     def predictor(self, run: Run, data: DataOf, log: Log) -> Any:

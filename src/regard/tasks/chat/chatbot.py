@@ -41,7 +41,7 @@ class Chatbot:
         context_turns: int = ChatSettings.context_turns,
         max_length: int = DataSettings.max_length,
     ):
-        """`translator` generates replies from contexts of at most so many turns and tokens."""
+        """A context has at most `context_turns` turns and `max_length` tokens; `translator` generates the replies."""
         self.turns, self.max_length = context_turns, max_length
         self.translator = copy(translator)  # the given one keeps its search settings; a context is never cut
         self.translator.search = replace(translator.search, max_source_tokens=max_length, max_joined_tokens=max_length)

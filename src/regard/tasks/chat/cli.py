@@ -119,7 +119,7 @@ class Conversation:
         return reply
 
     def details(self, said: str) -> dict[str, Any]:
-        """The reply as "text", with everything that is known about it; "by" says which of two replied."""
+        """The reply ("text") and all facts about it. "by" is "knowledge" or "model" if there are both."""
         is_found = self._ask(said)
         facts: dict[str, Any] = {}
         if self.knowledge:

@@ -139,7 +139,7 @@ def _from_messages(messages: list[Any], path: Path, number: int) -> Dialogue:
 def _text(turn: Any, path: Path, number: int) -> str:
     if not isinstance(turn, str):
         raise CorpusError(path, f"{json.dumps(turn)[:40]} is not a turn; turns are strings", line=number)
-    return turn.strip().encode(errors="replace").decode()  # half a surrogate pair is no character
+    return turn.strip().encode(errors="replace").decode()  # half a surrogate pair is not a character
 
 
 def _dialogue(turns: Sequence[str]) -> Dialogue:

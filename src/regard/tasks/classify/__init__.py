@@ -28,7 +28,7 @@ class ClassifySettings(CheckedSettings):
     word_dropout: Share = 0.1
     """Share of the tokens that are replaced by UNK each time a document is shown in training."""
     class_weights: Literal["none", "balanced"] = "none"
-    """Every document has the same weight in the loss (none), or every label has (balanced)."""
+    """Weights in the loss: the same for every document (none), or the same total for every label (balanced)."""
     temperature: Positive = 1.0
     """Scores are divided by this before the softmax; training tunes it on the validation part."""
     threshold: Annotated[float, Range(above=0, below=1)] = 0.5

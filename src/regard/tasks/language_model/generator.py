@@ -105,7 +105,7 @@ class TextGenerator:
     def write(self, beginnings: str | Sequence[str] = "", *, nbest: int = 1, **search: Any) -> list[GeneratedText]:
         """One text per beginning, which may be empty. Keywords override `search` settings, e.g. temperature=0.7.
 
-        With `nbest`, a text has this many less one alternatives: other samples, or the next best of a beam.
+        A text has `nbest` - 1 alternatives: other samples, or the next best texts of a beam.
         """
         beginnings = [beginnings] if isinstance(beginnings, str) else list(beginnings)
         settings = self._settings(search)
@@ -156,7 +156,7 @@ class TextGenerator:
         return loss_B.tolist()
 
     def _settings(self, search: dict[str, Any]) -> SearchSettings:
-        """A beam was asked for: then the text is searched, not sampled."""
+        """With a beam, the text is searched instead of sampled."""
         if search.get("beam_size", 1) > 1:
             search = {"sample": False} | search
         return replace(self.search, **search)
