@@ -135,7 +135,7 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
 def test_weights_that_do_not_exist_yet_are_told(tmp_path):
     run = Run.create(tmp_path / "run")
     run.write_recipe(Recipe())
-    with pytest.raises(RunError, match="goes on training"):
+    with pytest.raises(RunError, match="continues its training"):
         run.load_model()
     run.write_weights({"a": torch.ones(2)})
     assert (run.folder / "weights.safetensors").stat().st_mode & 0o777 == 0o644

@@ -35,7 +35,7 @@ class Checksums:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise RunError(f"{path}: cannot read the checksums ({error}); remove it to open the run without") from None
+            raise RunError(f"{path}: cannot read the checksums ({error}); remove it to skip the check") from None
 
     def check(self, name: str) -> str:
         """The SHA-256 of a file, which must be the stored one, if one is stored; empty if there is no such file.

@@ -118,7 +118,7 @@ class Run:
             siblings = [path.name for path in folder.parent.iterdir()] if folder.parent.is_dir() else []
             raise RunError(f"{folder}: there is no such run folder{nearest(folder.name, siblings)}")
         if (folder / PREPARING).is_file():
-            raise RunError(f"{folder}: was stopped while its data was prepared; train into it again")
+            raise RunError(f"{folder}: was stopped while its data was prepared; train again with the same --out")
         if not (folder / RECIPE).is_file():
             raise RunError(f"{folder}: not a run folder (it has no {RECIPE})")
         return cls(folder)
@@ -248,7 +248,7 @@ class Run:
         if not path.is_file() and self.is_finished:
             raise RunError(f"{self.folder}: its {WEIGHTS} is gone; take it from a copy of the run")
         if not path.is_file():
-            raise RunError(f'{self.folder}: has no {WEIGHTS} yet; "regard resume {self.folder}" goes on training')
+            raise RunError(f'{self.folder}: has no {WEIGHTS} yet; "regard resume {self.folder}" continues its training')
         try:
             with safe_open(path, framework="numpy"):
                 return path
@@ -304,9 +304,9 @@ class Run:
         try:
             records = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
         except (OSError, ValueError) as error:
-            raise RunError(f"{path}: cannot read the held-out examples ({error}); remove it to go without") from None
+            raise RunError(f"{path}: cannot read the held-out examples ({error}); it may be removed") from None
         if not all(isinstance(one, dict) for one in records):
-            raise RunError(f"{path}: holds a line that is no JSON object; remove the file to go without it")
+            raise RunError(f"{path}: a line is not a JSON object; the file may be removed")
         return records
 
     def write_held_out(self, records: Sequence[Pair | Mapping[str, Any]]) -> None:
@@ -358,7 +358,7 @@ def open_together(run: str | Path, *others: str | Path) -> list[Run]:
         member.require_weights()
     for member in more:
         if [side.hash() for side in member.tokenizers] != [side.hash() for side in first.tokenizers]:
-            raise RunError(f"{member.folder}: its vocabulary is not that of {first.folder}; an ensemble needs one")
+            raise RunError(f"{member.folder}: its vocabulary is not that of {first.folder}, as an ensemble requires")
     return runs
 
 

@@ -245,7 +245,7 @@ class TestErrors:
         path = tmp_path / "a.jsonl"
         for line, languages, told in (
             ('{"source": "a"', ("", ""), "broken JSON (Expecting ',' delimiter, column 15)"),
-            ("[" * 100_000, ("", ""), "broken JSON (too deep)"),
+            ("[" * 100_000, ("", ""), "broken JSON (nested too deeply)"),
             ('["a", "b"]', ("", ""), "not a JSON object; a line is an object that holds both sides"),
             (
                 '{"english": "a", "german": "b"}',
@@ -344,7 +344,9 @@ class TestErrors:
     def test_one_side_only(self, tmp_path: Path) -> None:
         path = write(tmp_path / "a.en", "a\n")
         kinds = ".tsv, .jsonl, .tmx, .po, .parquet"
-        assert problem(path) == f"{path}: text has one side only; give its target too (both in one: {kinds})"
+        assert (
+            problem(path) == f"{path}: holds one side only; give the other as --target, or one file with both ({kinds})"
+        )
         assert problem("") == "--source: no file given"
 
     def test_two_sides_twice(self, tmp_path: Path) -> None:

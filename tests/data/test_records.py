@@ -53,7 +53,11 @@ def test_json_lines(tmp_path: Path) -> None:
     assert list(read_json_lines(path, empty={})) == [(1, {"a": 1}), (2, {}), (3, [2])]
     with pytest.raises(CorpusError, match=r"a\.jsonl:3: not a JSON object; a line is so"):
         list(read_objects(path, "a line is so"))
-    for text, reason in (("[" * 100_000, "too deep"), ("9" * 5000, "a number has too many digits"), ("{", "column 2")):
+    for text, reason in (
+        ("[" * 100_000, "nested too deeply"),
+        ("9" * 5000, "a number has too many digits"),
+        ("{", "column 2"),
+    ):
         path = write(tmp_path / "b.jsonl", f"{{}}\n{text}\n")
         with pytest.raises(CorpusError, match=rf"b\.jsonl:2: broken JSON \(.*{reason}"):
             list(read_json_lines(path))
@@ -62,7 +66,7 @@ def test_json_lines(tmp_path: Path) -> None:
 def test_what_a_run_keeps_may_be_empty_but_not_gone(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").touch()
     assert read_kept(tmp_path / "a.jsonl", "pairs") == []
-    with pytest.raises(RunError, match="the pairs are gone; start the run anew"):
+    with pytest.raises(RunError, match="the pairs are missing; train again with another --out"):
         read_kept(tmp_path / "b.jsonl", "pairs")
 
 

@@ -115,7 +115,7 @@ def test_a_killed_build_is_swept_away(tmp_path: Path) -> None:
 
 
 def test_a_store_is_not_overwritten(folder: Path) -> None:
-    with pytest.raises(RunError, match="is there already"):
+    with pytest.raises(RunError, match="exists already"):
         build_store(folder, [(PAIRS, 1.0)], SOURCE, TARGET, max_length=12)
     assert len(open_store(folder)) == 2
 

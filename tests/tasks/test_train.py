@@ -437,7 +437,7 @@ def test_a_folder_whose_preparation_was_killed_is_replaced(tmp_path, capsys):
     assert subprocess.run(command, capture_output=True).returncode == 9
     assert (tmp_path / "run" / "tokenizer.json").is_file()
     assert main(["resume", str(tmp_path / "run")]) == 2
-    assert "was stopped while its data was prepared; train into it again" in capsys.readouterr().err
+    assert "was stopped while its data was prepared; train again with the same --out" in capsys.readouterr().err
     with Run(tmp_path / "run").locked():
         assert main(wanted) == 2
     assert "another process is training in this folder" in capsys.readouterr().err

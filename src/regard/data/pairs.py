@@ -71,7 +71,8 @@ def read_corpus(corpus: Corpus, source_language: str = "", target_language: str 
     suffix, compression = split_suffix(path)
     if suffix not in READERS:
         with opened(path):  # reports a mistyped name first
-            raise CorpusError(path, f"text has one side only; give its target too (both in one: {', '.join(READERS)})")
+            both = f"or one file with both ({', '.join(READERS)})"
+            raise CorpusError(path, f"holds one side only; give the other as --target, {both}")
     if suffix == ".parquet" and compression:
         raise CorpusError(path, f"Parquet is packed inside already; unpack the {compression} first")
     return READERS[suffix](path, Languages(source_language, target_language))

@@ -117,7 +117,7 @@ def read_json_lines(path: Path, empty: Any = None) -> Iterator[tuple[int, Any]]:
             if isinstance(error, json.JSONDecodeError):
                 reason = f"{error.msg}, column {error.colno}"
             elif isinstance(error, RecursionError):
-                reason = "too deep"
+                reason = "nested too deeply"
             raise CorpusError(path, f"broken JSON ({reason})", line=number) from None
         yield number, value
 
@@ -133,7 +133,7 @@ def read_objects(path: Path, form: str, empty: Any = None) -> Iterator[tuple[int
 def read_kept(path: Path, what: str) -> list[Any]:
     """The values of a JSON lines file in a run folder, which may be empty. `what` names them in the error message."""
     if not path.is_file():
-        raise RunError(f"{path}: the {what} are gone; start the run anew")
+        raise RunError(f"{path}: the {what} are missing; train again with another --out")
     return [value for _, value in read_json_lines(path)] if path.stat().st_size else []
 
 

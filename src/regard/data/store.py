@@ -134,7 +134,7 @@ def build_store(
     interrupted build left behind is removed, so only one process may build a store.
     """
     if folder.exists():
-        raise RunError(f"{folder}: is there already; remove it to build the token store again")
+        raise RunError(f"{folder}: exists already; remove it to build the token store again")
     remove_drafts(folder.parent, folder.name, folders=True)
     dtype, parts, read, empty = ID_TYPES[max(source.size, target.size) > 1 << 16], [], 0, 0
     with atomic_folder(folder) as draft:

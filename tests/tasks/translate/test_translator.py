@@ -399,7 +399,7 @@ def test_a_run_that_has_just_begun_is_told(runs, tmp_path, capsys, engine):
     arguments = ["translate", str(run), str(runs / "in.en"), "--out", str(tmp_path / "out.it"), "--engine", engine]
     assert main(arguments) == 2
     error = capsys.readouterr().err
-    assert error == f'regard: {run}: has no weights.safetensors yet; "regard resume {run}" goes on training\n'
+    assert error == f'regard: {run}: has no weights.safetensors yet; "regard resume {run}" continues its training\n'
     assert not list(tmp_path.glob("out.it*"))
 
 
