@@ -17,7 +17,6 @@ from regard.files import file_sha256, write_atomically
 from regard.system import one_at_a_time
 
 CHECKSUMS = "checksums.json"
-_LOCK = ".checksums.lock"
 
 
 class Checksums:
@@ -85,7 +84,7 @@ class Checksums:
 
     def _store(self, name: str, digests: Sequence[str]) -> None:
         """Set the checksums of one file. Other processes may do so for other files of the folder at the same time."""
-        with one_at_a_time(self.folder / _LOCK):
+        with one_at_a_time(self.folder / ".checksums.lock"):
             known = self.read() | {name: list(digests)}
             table = {"sha256": {name: digests for name, digests in sorted(known.items()) if digests}}
             write_atomically(self.folder / CHECKSUMS, (json.dumps(table, indent=1) + "\n").encode())

@@ -29,7 +29,6 @@ from typing import Any, BinaryIO, TextIO, TypeVar, cast
 from regard.errors import CorpusError, RunError, SettingsError, UnwritableError, nearest
 from regard.system import rename_folder, sync_folder
 
-COMPRESSIONS = (".gz", ".zst")
 STDIN = "standard input"
 BLOCK = 1 << 16
 """Bytes that are read at a time."""
@@ -43,8 +42,6 @@ ABANDONED = 60.0
 """Seconds after which a draft of a small file cannot belong to a running process any more."""
 
 _ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
-_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
-_HEAD = 4096  # bytes in which UTF-16 without a byte order mark is looked for
 
 Item = TypeVar("Item")
 Opened = TypeVar("Opened")
@@ -62,7 +59,7 @@ def split_suffix(path: str | Path) -> tuple[str, str]:
     """The suffixes of the format and of the compression, in lower case: "a.tsv.gz" gives ".tsv" and ".gz"."""
     name = Path(path)
     compression = name.suffix.lower()
-    if compression in COMPRESSIONS:
+    if compression in (".gz", ".zst"):
         return name.with_suffix("").suffix.lower(), compression
     return compression, ""
 
@@ -205,9 +202,9 @@ def _decode(block: bytes, where: str | Path, number: int, errors: str) -> Iterat
 
 def _is_utf16(block: bytes) -> bool:
     """Whether a file starts as UTF-16: with its mark, or with zeros at every second place (in spaces and digits)."""
-    if block.startswith(_UTF16_MARKS):
+    if block.startswith((b"\xff\xfe", b"\xfe\xff")):
         return True
-    head = block[:_HEAD]
+    head = block[:4096]
     fewer, more = sorted((head[::2].count(0), head[1::2].count(0)))
     return more > 1 and 20 * more >= len(head) and 10 * fewer <= more
 

@@ -25,12 +25,8 @@ STOP_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SI
 START_METHOD = "spawn"
 """How worker processes start. All systems have it, and a forked copy of a process with torch's threads may hang."""
 
-RENAME_TRIES = 20
-"""A folder is renamed again so many times, a tenth of a second apart, while another program has a file in it open."""
-
 # Names and numbers of glibc's mallopt(3).
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
-_KEEP_BELOW = 1 << 30
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -62,7 +58,7 @@ def keep_memory() -> bool:
     throughput with glibc. It concerns the whole process, so only the command line and the server call it.
     """
     mallopt = _glibc("mallopt")
-    return mallopt is not None and all(mallopt(name, _KEEP_BELOW) for name in (_MMAP_THRESHOLD, _TRIM_THRESHOLD))
+    return mallopt is not None and all(mallopt(name, 1 << 30) for name in (_MMAP_THRESHOLD, _TRIM_THRESHOLD))
 
 
 def share_one_heap() -> bool:
@@ -124,12 +120,12 @@ def one_at_a_time(path: Path) -> Iterator[None]:
 
 
 def rename_folder(folder: Path, target: Path) -> None:
-    """Rename a folder; tries again for some seconds where a file in it is open.
+    """Rename a folder; tries again for two seconds while a file in it is open.
 
     Windows refuses to rename a folder while any program, such as a virus scanner, has a file in it open. This process
     must have closed its own maps before.
     """
-    for left in reversed(range(RENAME_TRIES)):
+    for left in reversed(range(20)):
         try:
             os.rename(folder, target)
             return

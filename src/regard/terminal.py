@@ -325,8 +325,6 @@ def bar(share: float, width: int, *, grows_left: bool = False) -> str:
 # Words and sentences shaded by attention weights
 
 
-SHADES = 5
-"""Shades of grey that can be distinguished on a terminal."""
 SHORT_BAR = 6
 """Characters of the longest bar beside a shaded text."""
 
@@ -356,7 +354,7 @@ def _shade(part: ShadedSentence, strongest: float) -> Text:
     for word in part.words:
         start = max(part.text.find(word.text, place), place)
         shaded.append(part.text[place:start], style="default")
-        level = round(SHADES * part.weight * word.weight / strongest) if strongest else 0
+        level = round(5 * part.weight * word.weight / strongest) if strongest else 0  # five distinguishable greys
         grey = 232 + 4 * level  # of the 256 colours
         style = f"{'black' if level > 3 else 'white'} on color({grey})" if level else "default"
         shaded.append(word.text, style=style)

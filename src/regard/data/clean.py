@@ -19,12 +19,6 @@ from regard.data.split import SeenTexts, pair_text
 from regard.errors import SettingsError
 from regard.languages import common_scripts, language_scripts, share_in
 
-SAMPLE = 1000
-"""Pairs at the start of the corpus from which its scripts are taken if the languages are unknown."""
-
-SHORT_ALLOWANCE = 5
-"""Characters added to the shorter side before lengths are compared: "Hi." may become "Buongiorno."."""
-
 
 @dataclass(frozen=True)
 class CleaningSettings:
@@ -100,7 +94,7 @@ def clean(
     report = CleaningReport()
 
     def keep(pairs: Iterator[Pair]) -> Iterator[Pair]:
-        head = list(itertools.islice(pairs, SAMPLE))
+        head = list(itertools.islice(pairs, 1000))
         checks = _make_checks(settings, head)
         for number, pair in enumerate(itertools.chain(head, pairs), 1):
             report.read = number
@@ -139,8 +133,8 @@ def _make_checks(settings: CleaningSettings, head: Sequence[Pair]) -> dict[str, 
     def is_too_long(text: str) -> bool:
         return len(text) > characters or (len(text) > words and len(text.split()) > words)
 
-    def is_far(one: int, other: int) -> bool:
-        return max(one, other) > settings.max_length_ratio * (min(one, other) + SHORT_ALLOWANCE)
+    def is_far(one: int, other: int) -> bool:  # 5 characters are added for short texts: "Hi." may become "Buongiorno."
+        return max(one, other) > settings.max_length_ratio * (min(one, other) + 5)
 
     def is_unbalanced(pair: Pair) -> bool:
         # Chinese needs a third of the characters of English, Russian twice the bytes: no good pair differs in both.

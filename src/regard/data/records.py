@@ -22,8 +22,6 @@ from regard.text.tokenizer import normalize
 
 Find = Callable[[list[str]], Sequence[int] | None]
 """Takes the cells of a first row, stripped and in lower case, and gives the indices of the wanted columns, or None."""
-PARQUET_ROWS = 4096
-"""Rows of a Parquet file that are read at a time."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -150,7 +148,7 @@ def read_parquet(path: Path, choose: Callable[[list[str]], Sequence[str]]) -> It
         try:
             table = parquet.ParquetFile(file)
             chosen = list(choose(table.schema_arrow.names))
-            for batch in table.iter_batches(batch_size=PARQUET_ROWS, columns=chosen):
+            for batch in table.iter_batches(batch_size=4096, columns=chosen):
                 rows = batch.to_pylist()
                 yield from enumerate(rows, number + 1)
                 number += len(rows)

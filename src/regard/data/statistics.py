@@ -19,7 +19,6 @@ WORD_BUCKETS = (0, 5, 10, 15, 20, 25, 30, 40, 50, 75, 100)
 CHARACTER_BUCKETS = (0, 10, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500)
 """The greatest length in each bucket. One more bucket holds everything longer."""
 
-_RECENT_WORDS = 50_000
 _PUNCTUATION = string.punctuation + "¡¿«»„“”‚‘’…–—。、，！？：；「」『』（）"
 
 
@@ -111,7 +110,7 @@ class _SideCounter:
                 self._recent.add(word)
                 if bare := word.strip(_PUNCTUATION):
                     self._vocabulary.number(bare)
-        if len(self._recent) > _RECENT_WORDS:
+        if len(self._recent) > 50_000:
             self._recent.clear()
 
     def summary(self) -> SideStatistics:

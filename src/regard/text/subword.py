@@ -20,12 +20,6 @@ from regard.text.tokenizer import EOS, FIRST_TOKEN, LONGEST_LINE, SOS, SPACE_MAR
 
 BYTE_COUNT = 256
 """Bytes have the first ids after the special tokens and symbols; the alphabet and the subwords follow."""
-THREADS = 8
-"""Fixed, because the unigram vocabulary depends on the number of threads (not on the cores); that of BPE does not."""
-LEAST_SHARE = 0.98
-"""SentencePiece accepts no smaller character coverage."""
-QUIET = 2
-"""The log level of SentencePiece that prints errors only."""
 
 
 class SubwordTokenizer(Tokenizer):
@@ -87,8 +81,8 @@ def _learn(lines: list[str], settings: config.TokenizerSettings, size: int) -> S
             bos_id=SOS,
             pad_id=-1,
             user_defined_symbols=list(settings.special_tokens),
-            num_threads=THREADS,
-            minloglevel=QUIET,
+            num_threads=8,  # fixed: the unigram vocabulary depends on the number of threads
+            minloglevel=2,  # errors only
         )
     except RuntimeError as error:
         if not (numbers := re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))):
@@ -110,7 +104,7 @@ def _alphabet_share(lines: list[str], size: int) -> float:
         counts.update(line)
     room = size - SPECIAL_COUNT - BYTE_COUNT
     kept = sum(count for _, count in counts.most_common(max(0, room // 2)))
-    return max(kept / counts.total(), LEAST_SHARE)
+    return max(kept / counts.total(), 0.98)  # SentencePiece accepts no smaller coverage
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -86,8 +86,6 @@ def _pattern(marks: str) -> re.Pattern[str]:
 _CLOSING = r"\"'”’»)\]」』）"
 _MARK = re.compile(rf"[.!?…؟۔।॥][{_CLOSING}]*\s+(?=\S)|[。！？।॥](?![。！？।॥{_CLOSING}])")
 
-# Characters before a period that are checked; no pattern below needs more.
-_BEFORE = 24
 # An initial. In other scripts a letter may be a syllable, and so a word.
 _LETTER = r"[^\W\d_\u0900-\U0010ffff]"
 ABBREVIATIONS = (
@@ -129,7 +127,7 @@ def _ends(text: str, match: re.Match[str]) -> bool:
         return False
     if not match[0].startswith("."):
         return True
-    before = text[max(0, match.start() - _BEFORE) : match.start()]
+    before = text[max(0, match.start() - 24) : match.start()]  # no pattern needs more
     if following.isdecimal() and _COUNTED.search(before):
         return False
     return not _SHORTENED.search(before) and not _ORDINAL.search(before)
