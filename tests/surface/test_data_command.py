@@ -172,8 +172,9 @@ class TestClean:
             return complaint(capsys, "clean", "--source", corpus, *arguments)
 
         one, two = tmp_path / "x.en", tmp_path / "x.it"
-        assert told("--out-source", one) == "--out-target is missing; the two sides are written side by side"
-        assert told("--out-target", two) == "--out-source is missing; the two sides are written side by side"
+        missing = "is missing: the two sides are written to two files; name both"
+        assert told("--out-source", one) == f"--out-target {missing}"
+        assert told("--out-target", two) == f"--out-source {missing}"
         assert told("--out", one) == (
             f"--out {one}: one file with both sides is TSV; name it .tsv, .tsv.gz or .tsv.zst"
         )

@@ -49,17 +49,15 @@ def groups() -> dict[str, dict[str, tuple[str, str]]]:
     of_tasks = {
         command: (part_name(task, "cli"), text) for task in TASKS for command, text in find_task(task).commands.items()
     }
-    first, *others = OWN
-    return {first: OWN[first], "Use": of_tasks} | {name: OWN[name] for name in others}
+    train, *others = OWN.items()
+    return dict([train, ("Use", of_tasks), *others])
 
 
 def commands() -> dict[str, tuple[str, str]]:
-    """All commands: the module that holds each and its help in one line."""
     return {name: entry for group in groups().values() for name, entry in group.items()}
 
 
 def find_command(name: str) -> Command:
-    """Import a command by name."""
     known = commands()
     if name not in known:
         raise SettingsError(f'there is no command "{name}"{nearest(name, known)} (see "regard --help")')
@@ -115,17 +113,13 @@ def main(argv: list[str] | None = None) -> int:
 def overview() -> str:
     """The text of `regard --help`."""
     width = max(map(len, commands()))
-    lines: list[str] = []
+    lines = [
+        "Regard trains, runs and explains attention models.",
+        "",
+        "usage: regard COMMAND [options]        regard COMMAND --help for options and examples",
+        "       regard --plugin FILE COMMAND    with tasks or architectures from a file (docs/architecture.md)",
+        "",
+    ]
     for group, entries in groups().items():
         lines += [f"{group}:", *listed({name.ljust(width): text for name, (_, text) in entries.items()}), ""]
-    return "\n".join(
-        [
-            "Regard trains, runs and explains attention models.",
-            "",
-            "usage: regard COMMAND [options]        regard COMMAND --help for options and examples",
-            "       regard --plugin FILE COMMAND    with tasks or architectures from a file (docs/architecture.md)",
-            "",
-            *lines,
-            "Start with:  regard demo",
-        ]
-    )
+    return "\n".join([*lines, "Start with:  regard demo"])

@@ -54,10 +54,6 @@ class _ActionParser(Parser):
         super().__init__(prog)
 
 
-def run(options: argparse.Namespace) -> int:
-    return ACTIONS[options.action].run(options)
-
-
 def _configure_clean(parser: Parser) -> None:
     where = parser.add_argument_group("output (none: only count)")
     where.add_argument("--out", metavar="FILE.tsv", type=Path, help="one TSV file, also .tsv.gz or .tsv.zst")
@@ -70,15 +66,12 @@ def _configure_clean(parser: Parser) -> None:
     )  # fmt: skip
     rules = parser.add_argument_group("rules")
     hints, texts = get_type_hints(CleaningSettings), describe(CleaningSettings)
-    for field in dataclasses.fields(CleaningSettings):
-        if field.name.endswith("_language"):
-            continue
-        option, text = f"--{field.name.replace('_', '-')}", texts[field.name]
-        if hints[field.name] is bool:
-            rules.add_argument(option, action=argparse.BooleanOptionalAction, default=field.default, help=text)
-        else:
-            text = f"{text} ({field.default})"
-            rules.add_argument(option, metavar="N", type=hints[field.name], default=field.default, help=text)
+    for name, default in dataclasses.asdict(CleaningSettings()).items():
+        option, text = f"--{name.replace('_', '-')}", texts[name]
+        if hints[name] is bool:
+            rules.add_argument(option, action=argparse.BooleanOptionalAction, default=default, help=text)
+        elif not name.endswith("_language"):  # these have the options --from and --to
+            rules.add_argument(option, metavar="N", type=hints[name], default=default, help=f"{text} ({default})")
 
 
 def _configure_split(parser: Parser) -> None:
@@ -95,9 +88,8 @@ def _configure_split(parser: Parser) -> None:
 
 
 def _amount(text: str) -> int | float:
-    """A count is written as a whole number, a share with a point."""
     try:
-        return float(text) if "." in text else int(text)
+        return float(text) if "." in text else int(text)  # a share, or a count
     except ValueError:
         raise argparse.ArgumentTypeError(f'"{text}" is neither a number of pairs nor a share such as 0.05') from None
 
@@ -116,9 +108,8 @@ def _run_stats(options: argparse.Namespace) -> int:
 
 
 def _run_clean(options: argparse.Namespace) -> int:
-    settings = CleaningSettings(
-        **{field.name: getattr(options, field.name) for field in dataclasses.fields(CleaningSettings)}
-    )
+    names = [field.name for field in dataclasses.fields(CleaningSettings)]
+    settings = CleaningSettings(**{name: getattr(options, name) for name in names})
     outputs = _clean_outputs(options)
     kept, report = clean(watch(_read(options), "pairs", doing="cleaning"), settings, options.report)
     with atomic_files(outputs, force=options.force) as files:
@@ -165,17 +156,15 @@ def _run_split(options: argparse.Namespace) -> int:
 
 
 def _read(options: argparse.Namespace) -> Iterator[Pair]:
-    corpus = Corpus(options.source, options.target)
-    return read_corpus(corpus, options.source_language, options.target_language)
+    return read_corpus(Corpus(options.source, options.target), options.source_language, options.target_language)
 
 
 def _clean_outputs(options: argparse.Namespace) -> list[Path]:
-    """No file, one TSV file, or two files of text."""
     if options.out and (options.out_source or options.out_target):
         raise SettingsError("--out is one file with both sides; give it, or --out-source and --out-target")
     if bool(options.out_source) != bool(options.out_target):
         missing = "--out-target" if options.out_source else "--out-source"
-        raise SettingsError(f"{missing} is missing; the two sides are written side by side")
+        raise SettingsError(f"{missing} is missing: the two sides are written to two files; name both")
     if options.out and split_suffix(options.out)[0] != ".tsv":
         raise SettingsError(f"--out {options.out}: one file with both sides is TSV; name it .tsv, .tsv.gz or .tsv.zst")
     if options.out_source and options.out_source == options.out_target:
@@ -200,14 +189,10 @@ def _print_json(answer: Mapping[str, Any], outputs: Sequence[Path] | None = None
 # ---------------------------------------------------------------------------------------------------------------------
 # Results: for people, source and target are side by side with the labels between them
 
-
 SOURCE, TARGET = "cyan", "magenta"
 _WIDEST = 110
 _GUTTER = 22
 _MARGIN = 2
-
-Row = tuple[str, str, str]
-"""Source, label, target."""
 
 
 def show_statistics(statistics: CorpusStatistics, title: str, names: tuple[str, str]) -> None:
@@ -237,11 +222,10 @@ def show_statistics(statistics: CorpusStatistics, title: str, names: tuple[str, 
 
 
 def show_report(report: CleaningReport, title: str) -> None:
-    """Print what each rule removed, with examples where the report holds some."""
+    """Print what each rule removed, with the examples of the report."""
     if not for_people():
         show_table([], (("read", report.read), ("kept", report.kept), *report.removed.items()))
-        examples = ((name, *found) for name, all_found in report.examples.items() for found in all_found)
-        show_table([], ((name, number, pair.source, pair.target) for name, number, pair in examples))
+        show_table([], ((rule, number, *pair) for rule, found in report.examples.items() for number, pair in found))
         return
     from rich.text import Text
 
@@ -272,21 +256,19 @@ def show_split(split: Split, title: str) -> None:
 
     room = min(console().width, _WIDEST) - 36
     show_title(title, counted(total, "pair"))
-    parts = [(part, sizes[part], _percent(sizes[part], total)) for part in PARTS]
-    show_table([], ((*row, Text(bar(row[1] / total if total else 0, room), SOURCE)) for row in parts))
+    parts = [(part, size, _percent(size, total), bar(size / (total or 1), room)) for part, size in sizes.items()]
+    show_table([], ((*row, Text(shown, SOURCE)) for *row, shown in parts))
     print()
     for part in ("valid", "test"):
         if sizes[part] < split.wanted[part]:
             show_note(f"{part} has fewer than {split.wanted[part]:,} pairs: the remaining groups are too large")
-    groups = f"{split.components:,} groups share no sentence"
-    show_note(f"{groups}; the largest has {counted(split.largest, 'pair')}\n")
+    largest = counted(split.largest, "pair")
+    show_note(f"{split.components:,} groups share no sentence; the largest has {largest}\n")
 
 
 def show_written(outputs: Sequence[Path], flattened: int) -> None:
     """Print the files that were written, and how many sentences had to be changed to fit on one line."""
-    if not outputs:
-        return
-    if not for_people():
+    if outputs and not for_people():
         show_table([], [*(("wrote", path) for path in outputs), ("flattened", flattened)])
         return
     for path in outputs:
@@ -295,18 +277,14 @@ def show_written(outputs: Sequence[Path], flattened: int) -> None:
         show_note(f"sentences in which line ends or tabs became spaces: {flattened:,}")
 
 
-def _print_facing(rows: Sequence[Row], style: str = "") -> None:
+def _print_facing(rows: Sequence[tuple[str, str, str]], style: str = "") -> None:
+    """Print lines of source, label and target."""
     from rich.text import Text
 
-    screen, side = console(), _side_width()
     for source, label, target in rows:
-        line = Text.assemble(
-            " " * _MARGIN,
-            (source.rjust(side), f"{style} {SOURCE}"),
-            (label.center(_GUTTER), QUIET),
-            (target, f"{style} {TARGET}"),
-        )
-        screen.print(line)
+        left = " " * _MARGIN + source.rjust(_side_width())
+        parts = (left, f"{style} {SOURCE}"), (label.center(_GUTTER), QUIET), (target, f"{style} {TARGET}")
+        console().print(Text.assemble(*parts))
 
 
 def _side_width() -> int:
@@ -319,11 +297,11 @@ def _print_histogram(what: str, source: LengthStatistics, target: LengthStatisti
     counts = [source.buckets[name] for name in names] + [target.buckets[name] for name in names]
     most, digits = max(counts), max(len(f"{count:,}") for count in counts)
     room = _side_width() - digits - 1
-    rows: list[Row] = [("", f"{what} per sentence", "")]
+    rows = [("", f"{what} per sentence", "")]
     for name in names:
         left, right = source.buckets[name], target.buckets[name]
-        left_bar = bar(left / most if most else 0, room, grows_left=True).rjust(room)
-        right_bar = bar(right / most if most else 0, room)
+        left_bar = bar(left / (most or 1), room, grows_left=True).rjust(room)
+        right_bar = bar(right / (most or 1), room)
         rows.append((f"{left_bar} {left:>{digits},}", name, f"{right:<{digits},} {right_bar}"))
     rows += [
         ("", "", ""),
@@ -391,7 +369,7 @@ COMMANDS = {
     "data": Command(
         "Measure, clean and split a corpus of sentence pairs. `regard data ACTION --help` shows the options.",
         configure,
-        run,
+        lambda options: ACTIONS[options.action].run(options),
         examples=tuple(action.examples[0] for action in ACTIONS.values()),
     )
 }

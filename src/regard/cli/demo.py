@@ -18,7 +18,6 @@ from regard.terminal import Command, Parser, console, show_table
 if TYPE_CHECKING:
     from regard.run import Run
 
-SHOWN, LONGEST_SHOWN = 12, 42
 SAID = (
     "Hello!",
     "My name is Anna.",
@@ -40,11 +39,11 @@ def configure(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Train, or resume an interrupted demo; then show."""
     demo = DEMOS[options.what]
     folder = Path(options.out or demo.folder)
     from regard.run import Run
     from regard.tasks.train import resolve, resume, start
+    from regard.training.plan import duration
 
     if (folder / "recipe.toml").is_file():
         opened = Run.open(folder).require(options.what)
@@ -57,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
         with as_file(files("regard") / "recipes" / demo.recipe) as recipe:
             table = read_table(recipe)
         opened = start(resolve(table), folder)
-    demo.show(opened)
+    demo.show(opened, duration(opened.card["training"]["seconds"]))
     command = "regard" if shutil.which("regard") else os.path.relpath(sys.argv[0])
     print(f"The report is {opened.folder / 'report.html'}; open it in a browser. Then try:\n")
     for line in demo.next:
@@ -65,15 +64,15 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def show_translations(run: Run) -> None:
+def show_translations(run: Run, minutes: str) -> None:
     """Print test sentences, their translations and, where they differ, the references; then the score."""
     from rich.text import Text
 
     from regard.data.builtin import read_phrases
     from regard.tasks.translate.translator import load
 
-    unseen = [phrase for phrase in read_phrases("test") if len(phrase.source) <= LONGEST_SHOWN]
-    chosen = unseen[:: len(unseen) // SHOWN][:SHOWN]
+    unseen = [phrase for phrase in read_phrases("test") if len(phrase.source) <= 42]
+    chosen = unseen[:: len(unseen) // 12][:12]
     rows = []
     for phrase, answer in zip(chosen, load(run.folder).translate([phrase.source for phrase in chosen]), strict=True):
         is_same = answer.text == phrase.target
@@ -86,12 +85,12 @@ def show_translations(run: Run) -> None:
     scores = run.card["scores"]["test"]
     console().print(
         f"\nBLEU [bold]{scores['bleu']:.1f}[/] on {scores['sentences']:,} sentences that are not in the training data, "
-        f"after {_minutes(run)} of training.\n[dim]{scores['signatures']['bleu']}[/]\n",
+        f"after {minutes} of training.\n[dim]{scores['signatures']['bleu']}[/]\n",
         soft_wrap=True,
     )
 
 
-def show_conversation(run: Run) -> None:
+def show_conversation(run: Run, minutes: str) -> None:
     """Print a conversation, of which one side is given; then the perplexity with and without earlier turns."""
     from rich.markup import escape
 
@@ -112,16 +111,10 @@ def show_conversation(run: Run) -> None:
     of_last_turn = perplexity(mean_loss(model.model, model.source, model.target, pairs))
     screen.print(
         f"\nPerplexity [bold]{scores['perplexity']:.2f}[/] on {scores['sentences']:,} replies in conversations that "
-        f"are not in the training data, after {_minutes(run)} of training.\nThe same model, given only the last turn: "
+        f"are not in the training data, after {minutes} of training.\nThe same model, given only the last turn: "
         f"[bold]{of_last_turn:.2f}[/]. Earlier turns help.\n",
         soft_wrap=True,
     )
-
-
-def _minutes(run: Run) -> str:
-    from regard.training.plan import duration
-
-    return duration(run.card["training"]["seconds"])
 
 
 class Demo(NamedTuple):
@@ -130,7 +123,8 @@ class Demo(NamedTuple):
     recipe: str
     folder: str
     introduction: str
-    show: Callable[[Run], None]
+    show: Callable[[Run, str], None]
+    """Gets the trained run and the duration of training."""
     next: tuple[str, ...]
 
 

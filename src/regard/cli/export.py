@@ -65,19 +65,19 @@ def run(options: argparse.Namespace) -> int:
     require_exportable(opened.recipe, options.to, where=opened.folder)
     folder = Path(options.out) if options.out else opened.folder / folder_name(options.to, chosen)
     refuse_taken(folder)  # before anything is loaded
-    judges = _judges(opened, options) if quantization != "float32" else []
+    pairs = _pairs_to_measure(opened, options) if quantization != "float32" else []
     with nullcontext() if options.out else exporting(opened):
         export_run(opened, options.to, folder, print, **chosen)
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"{folder}: {options.to}, {size / 1e6:.1f} MB")
     if quantization != "float32" and options.to in ENGINES:
         engine = import_module(ENGINES[options.to])
-        loss = engine.quantization_loss(opened, folder, quantization, judges) if judges else None
+        loss = engine.quantization_loss(opened, folder, quantization, pairs) if pairs else None
         print(loss or "give --source and --target to measure the effect of quantization")
     return 0
 
 
-def _judges(run: Run, options: argparse.Namespace) -> list[Pair]:
+def _pairs_to_measure(run: Run, options: argparse.Namespace) -> list[Pair]:
     """The given pairs; else the held-out pairs of the run; else the first of its own held-out files that exists."""
     if not options.source and (kept := run.held_out()):
         return kept
@@ -107,10 +107,8 @@ def run_import(options: argparse.Namespace) -> int:
 def _import_help() -> str:
     about = (f"{name}: {import_module(IMPORTS[name]).HELP}" for name in IMPORTS)
     needs = "\n".join(textwrap.fill(text, 98, initial_indent="  ", subsequent_indent="    ") for text in about)
-    return (
-        "Make a run folder from a published model. Every command accepts the run. No code of the model is executed.\n\n"
-        f"{needs}"
-    )
+    what = "Make a run folder from a published model. Every command accepts the run. No code of the model is executed."
+    return f"{what}\n\n{needs}"
 
 
 COMMANDS = {

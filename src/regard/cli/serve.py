@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from regard.config.recipe import describe
@@ -38,9 +38,7 @@ def configure(parser: Parser) -> None:
 
 
 def given_settings(options: argparse.Namespace) -> ServerSettings:
-    """The settings, with the options that were given."""
-    names = {setting.name for setting in fields(ServerSettings)}
-    given: dict[str, Any] = {name: value for name, value in vars(options).items() if name in names}
+    given: dict[str, Any] = {name: vars(options)[name] for name in asdict(ServerSettings()) if name in options}
     return ServerSettings(**given | {name: tuple(value) for name, value in given.items() if isinstance(value, list)})
 
 

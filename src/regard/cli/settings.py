@@ -192,7 +192,11 @@ def settings_page() -> str:
     ]
     for name, section in known.items():
         parts += ["", f"## {name}", "", _meaning(section), "", *_section_table(section)]
-    return "\n".join([*parts, "", "## Defaults of the tasks", "", *_task_table()]) + "\n"
+    parts += ["", "## Defaults of the tasks", "", "| task | what it does | settings |", "|---|---|---|"]
+    for task in registry.TASKS:
+        defaults = _listed(f"{name} = {value}" for name, value in task_defaults(task).items())
+        parts.append(f"| `{task}` | {find_task(task).help} | {defaults} |")
+    return "\n".join(parts) + "\n"
 
 
 def _section_table(section: type) -> Iterator[str]:
@@ -202,7 +206,7 @@ def _section_table(section: type) -> Iterator[str]:
     yield "|---|---|---|---|"
     for one in found:
         default = "below" if one.presets else f"`{one.default}`"
-        kind = ", ".join(f"`{choice}`" for choice in one.choices) or one.type
+        kind = _listed(one.choices) or one.type
         yield f"| `{one.name}` | {default} | {kind} | {one.help} |"
     differing = [one for one in found if one.presets]
     if differing:
@@ -211,14 +215,6 @@ def _section_table(section: type) -> Iterator[str]:
         yield "|---" * (len(differing) + 1) + "|"
         for preset in differing[0].presets:
             yield f"| `{preset}` | {' | '.join(f'`{one.presets[preset]}`' for one in differing)} |"
-
-
-def _task_table() -> Iterator[str]:
-    yield "| task | what it does | settings |"
-    yield "|---|---|---|"
-    for task in registry.TASKS:
-        defaults = _listed(f"{name} = {value}" for name, value in task_defaults(task).items())
-        yield f"| `{task}` | {find_task(task).help} | {defaults} |"
 
 
 def _listed(names: Iterable[str]) -> str:

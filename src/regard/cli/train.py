@@ -19,6 +19,8 @@ from regard.terminal import Command, Parser, add_set, add_setting, given_setting
 if TYPE_CHECKING:
     from regard.tasks.train import TrainingJob
 
+SIDES = ("source", "target")
+
 
 def configure(parser: Parser) -> None:
     """Add the options; with `--task TASK --help`, only those of the task are shown, and its settings."""
@@ -78,39 +80,32 @@ def run(options: argparse.Namespace) -> int:
     if options.recipe and task != DataSettings.task and Path(options.recipe).suffix != ".toml":
         options.source.append(options.recipe)
         options.recipe = None
-    table = given_table(options)
-    if not options.recipe and "train" not in table["data"]:
-        raise SettingsError('nothing to train on: give --source and --target, or a recipe (see "regard train --help")')
-    _refuse_existing(options.out)
+    need = "" if options.recipe else 'give --source and --target, or a recipe (see "regard train --help")'
+    table = given_table(options, need)
 
     from regard.tasks.train import resolve
 
     return follow(resolve(table, options.recipe, options.set), options)
 
 
-def _refuse_existing(out: str) -> None:
-    """Refuse a run folder that exists, unless torchrun started this process: it may be a restart in that folder."""
-    if out and "TORCHELASTIC_RUN_ID" not in os.environ:
-        Run.refuse_existing(out)
-
-
-def given_table(options: argparse.Namespace) -> dict[str, Any]:
-    """The settings given by the options, as nested tables."""
+def given_table(options: argparse.Namespace, need: str) -> dict[str, Any]:
+    """The settings given by the options, as nested tables; `need`: what to do if there is no training data."""
     table = given_settings(options)
     data = table.setdefault("data", {})
     if corpora := pair_up(options.source, options.target):
         data["train"] = corpora
     for part in ("valid", "test"):
-        source, target = getattr(options, f"{part}_source"), getattr(options, f"{part}_target")
-        if source or target:
-            data[part] = pair_up([source] if source else [], [target] if target else [], f"--{part}-")
-        if whole := getattr(options, part):
-            if source or target:
-                raise SettingsError(
-                    f"--{part} is one file with both sides; give it without --{part}-source and -target"
-                )
-            data[part] = [{"source": whole}]
+        sources, targets = ([file] if (file := getattr(options, f"{part}_{side}")) else [] for side in SIDES)
+        whole = getattr(options, part)
+        if whole and (sources or targets):
+            raise SettingsError(f"--{part} is one file with both sides; give it without --{part}-source and -target")
+        if found := [{"source": whole}] if whole else pair_up(sources, targets, f"--{part}-"):
+            data[part] = found
     guess_languages(data)
+    if need and "train" not in data:
+        raise SettingsError(f"nothing to train on: {need}")
+    if options.out and "TORCHELASTIC_RUN_ID" not in os.environ:  # torchrun may restart a process in its folder
+        Run.refuse_existing(options.out)
     return table
 
 
@@ -146,7 +141,7 @@ def pair_up(sources: Sequence[str], targets: Sequence[str], prefix: str = "--") 
 def guess_languages(data: dict[str, Any]) -> None:
     """Take the languages from file names such as train.en and train.de, where they were not given."""
     first: dict[str, str] = next(iter(data.get("train", [])), {})
-    for side in ("source", "target"):
+    for side in SIDES:
         name = Path(first.get(side, "")).name.removesuffix(".gz").removesuffix(".zst")
         code = Path(name).suffix[1:]
         if first.get("target") and is_language(code):  # "src", "tgt", "tok" are file endings, not languages
@@ -160,10 +155,7 @@ def configure_finetune(parser: Parser) -> None:
 
 
 def run_finetune(options: argparse.Namespace) -> int:
-    table = given_table(options)
-    if "train" not in table["data"]:
-        raise SettingsError('nothing to train on: give --source and --target (see "regard finetune --help")')
-    _refuse_existing(options.out)
+    table = given_table(options, need='give --source and --target (see "regard finetune --help")')
 
     from regard.tasks.train import resolve_finetune
 

@@ -28,7 +28,7 @@ class ApiKeys:
 
     def __init__(self, hashes: dict[str, tuple[bytes, bytes]]):
         self._hashes = hashes
-        # So that checking an unknown name takes as long as a known one.
+        # Checking an unknown name must take as long as checking a known one.
         self._decoy = (secrets.token_bytes(16), secrets.token_bytes(32))
 
     @classmethod

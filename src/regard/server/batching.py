@@ -214,7 +214,6 @@ class Batcher(Generic[Item, Result]):
         return min(max(excess, 0.0), 1.0)
 
     def _drop(self, request: _Request[Item, Result]) -> None:
-        """Remove its unstarted items."""
         if request.unstarted:
             self._line.remove(request)
             self._leave([_Place(request, number) for number in request.unstarted])
@@ -249,7 +248,6 @@ class Batcher(Generic[Item, Result]):
     # Batches
 
     def _start(self) -> None:
-        """Start batches while a thread is free and items wait."""
         while self._line and len(self._batches) < self.threads:
             batch = self._take()
             self.working += len(batch)
@@ -361,7 +359,7 @@ class ThreadToLoop(Generic[Item]):
         self._woken = False
 
     def put(self, item: Item) -> None:
-        """Pass on an item; called in the thread."""
+        """Called in the thread."""
         self._items.append(item)
         if not self._woken:
             self._woken = True

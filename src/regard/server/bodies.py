@@ -1,6 +1,6 @@
 """Bodies of requests: JSON for all routes, and forms for LibreTranslate's routes.
 
-A form is converted to JSON, so that there is one way from there on. Other media types are refused (415).
+A form is converted to JSON, so that routes read JSON only. Other media types are refused (415).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.types import Message
 
 from regard.server.errors import ApiError
+from regard.tasks.api import FieldError
 
 JSON, FORM, MULTIPART = "application/json", "application/x-www-form-urlencoded", "multipart/form-data"
 MOST_FIELDS = 1000
@@ -137,7 +138,7 @@ async def read_upload(request: Request, most: int) -> tuple[dict[str, str], str,
         fields = {name: value for name, value in form.items() if isinstance(value, str)}
         upload = form.get("file")
         if not isinstance(upload, UploadFile):
-            raise ApiError(400, "file: send the file to translate in this field", param="file")
+            raise FieldError("file", "send the file to translate in this field")
         return fields, upload.filename or "", await upload.read()
     finally:
         await form.close()

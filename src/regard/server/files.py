@@ -18,7 +18,7 @@ from fastapi import Request
 from regard.documents import Document, parse
 from regard.server.batching import QueueFull, TooLate
 from regard.server.bodies import MULTIPART, read_upload
-from regard.server.errors import ApiError
+from regard.tasks.api import FieldError
 
 if TYPE_CHECKING:
     from regard.server.runs import ServedRun
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 SLICE = 64
 """Texts of a file that are queued at a time, so that a file never fills the queue."""
-DOWNLOAD_MINUTES = 10.0
-"""How long a translated file can be downloaded."""
 DOWNLOAD_BYTES = 64_000_000
 """Size limit of all kept files but the newest; the oldest are removed first."""
 UPLOAD: dict[str, Any] = {
@@ -72,7 +70,7 @@ async def translate_upload(request: Request, service: Service) -> TranslatedFile
     service.require_key(request, fields.get("api_key", ""))
     for field in ("source", "target"):
         if field not in fields:
-            raise ApiError(400, f"{field}: missing", param=field)
+            raise FieldError(field, "missing")
     seconds = service.settings.document_timeout
     [made] = await translate_documents(service, name, [content], fields["source"], fields["target"], deadline=seconds)
     return made
@@ -131,7 +129,7 @@ class Downloads:
     def keep(self, name: str, content: bytes) -> str:
         """Keep a file; returns the token to download it by."""
         token = secrets.token_urlsafe(24)
-        self._files[token] = name, content, time.monotonic() + 60 * DOWNLOAD_MINUTES
+        self._files[token] = name, content, time.monotonic() + 600  # ten minutes
         self._remove_old()
         return token
 

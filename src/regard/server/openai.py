@@ -20,7 +20,7 @@ from regard.server.bodies import JsonRoute, RequestBody
 from regard.server.errors import ApiError, Json
 from regard.server.service import Service, TheService, key_required
 from regard.server.v1 import ERRORS, STREAM, stream_events
-from regard.tasks.api import MAX_REPLY_TOKENS, ConversationRequest, SearchOptions
+from regard.tasks.api import MAX_REPLY_TOKENS, ConversationRequest, FieldError, SearchOptions
 from regard.text.words import word_texts
 
 # Request and result
@@ -140,12 +140,12 @@ class Completion:
             ("logprobs", asked.logprobs, 'not supported here; use /v1/translate with "scores"'),
         ):
             if is_asked:
-                raise ApiError(400, f"{field}: {why}", param=field)
+                raise FieldError(field, why)
         # System messages are instructions, which these models do not follow.
         self.turns = [message.text for message in asked.messages if message.role in ("user", "assistant")]
         service.check_texts(self.turns, "messages")
         if not self.turns:
-            raise ApiError(400, "messages: there is no message of a user", param="messages")
+            raise FieldError("messages", "there is no message of a user")
         self.head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": self.served.name}
 
     async def whole(self) -> dict[str, Any]:

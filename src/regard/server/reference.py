@@ -41,7 +41,6 @@ def describe_api(app: FastAPI, *, with_keys: bool) -> None:
 
 
 def render_reference(api: Json) -> str:
-    """The description as HTML."""
     title = f"{api['info']['title']} {api['info']['version']}"
     body = "\n".join(_operations(api))
     return (
@@ -70,7 +69,6 @@ def _operations(api: Json) -> Iterator[str]:
 
 
 def _table(api: Json, schema: Json) -> str:
-    """The fields of a body."""
     schema = _resolved(api, schema)
     needed = schema.get("required", ())
     rows = []

@@ -71,7 +71,7 @@ class ServedRun:
         self.source, self.target = run.recipe.data.source_language, run.recipe.data.target_language
         apis = served_tasks()
         if self.task not in apis:
-            raise RunError(f'the task "{self.task}" has no HTTP API (api.py), so its runs cannot be served')
+            raise RunError(f'{run.folder}: the task "{self.task}" has no HTTP API (api.py), so it cannot be served')
         self.api = apis[self.task]
         self.settings, self.log, self._capacity = capacity.settings, log, capacity
         self.queues: dict[str, Batcher[Any, Any]] = {}

@@ -16,7 +16,7 @@ from regard.server.files import Downloads
 from regard.server.metrics import ServerMetrics
 from regard.server.runs import Json, ServedRun, ServedRuns
 from regard.server.settings import ServerSettings
-from regard.tasks.api import TaskRequest
+from regard.tasks.api import FieldError, TaskRequest
 
 MIN_CONFIDENCE = 50.0
 """A language counts as detected if its confidence, of 100, is above this."""
@@ -44,21 +44,17 @@ class Service:
 
     def check_texts(self, q: str | list[str], field: str = "q") -> list[str]:
         """The texts of a request, if they are within the limits."""
-        texts, settings = [q] if isinstance(q, str) else q, self.settings
-        if len(texts) > settings.texts:
-            message = f"{field}: at most {settings.texts} texts in one request, not {len(texts)}"
-            raise ApiError(400, message, param=field)
-        characters = sum(map(len, texts))
-        if characters > settings.characters:
-            message = f"{field}: at most {settings.characters:,} characters in one request, not {characters:,}"
-            raise ApiError(400, message, param=field)
+        texts = [q] if isinstance(q, str) else q
+        for what, count in {"texts": len(texts), "characters": sum(map(len, texts))}.items():
+            most = getattr(self.settings, what)
+            if count > most:
+                raise FieldError(field, f"at most {most:,} {what} in one request, not {count:,}")
         return texts
 
     def check_nbest(self, count: int, field: str) -> int:
         """The number of translations per text, if it is within the limit."""
-        most = self.settings.nbest
-        if count > most:
-            raise ApiError(400, f"{field}: at most {most} translations of a text, the best included", param=field)
+        if count > self.settings.nbest:
+            raise FieldError(field, f"at most {self.settings.nbest} translations of a text, the best included")
         return count
 
     def named(self, name: str) -> ServedRun:
@@ -81,8 +77,7 @@ class Service:
             field, texts = asked.texts()
             found = sorted({guess["language"] for guess in self.detect(texts or [""])})
             if len(found) > 1:
-                message = f"{field}: texts in several languages ({', '.join(found)}); send one request for each"
-                raise ApiError(400, message, param=field)
+                raise FieldError(field, f"texts in several languages ({', '.join(found)}); send one request for each")
             [source] = found
         return self.runs.by_pair(source, target, task)
 
@@ -100,7 +95,7 @@ class Service:
             return runs[0]
         if runs:
             names = ", ".join(run.name for run in runs)
-            raise ApiError(400, f"model: required, because several models fit ({names})", param="model")
+            raise FieldError("model", f"required, because several models fit ({names})")
         raise ApiError(404, f"no model {which} is served", param="model", code="model_not_found")
 
     def detect(self, texts: Sequence[str]) -> list[Json]:
@@ -113,8 +108,7 @@ class Service:
         guess = next(iter(self.runs.detect(text)), None)
         if guess is None or guess["confidence"] <= MIN_CONFIDENCE:
             known = ", ".join(entry["code"] for entry in self.runs.languages) or "none"
-            message = f"source: the language could not be detected; set it (served: {known})"
-            raise ApiError(400, message, param="source")
+            raise FieldError("source", f"the language could not be detected; set it (served: {known})")
         return guess
 
     def is_same_language(self, source: str, target: str) -> bool:

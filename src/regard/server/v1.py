@@ -12,12 +12,12 @@ from pydantic_core import to_json
 from starlette.responses import StreamingResponse
 
 from regard.server.bodies import JsonRoute
-from regard.server.errors import ApiError, Json, error_body, to_api_error
+from regard.server.errors import Json, error_body, to_api_error
 from regard.server.files import UPLOAD, as_attachment, translate_upload
 from regard.server.runs import ServedRun, served_tasks
 from regard.server.service import Service, TheService, bearer, key_required
 from regard.tasks import find
-from regard.tasks.api import InspectRequest, TaskRequest
+from regard.tasks.api import FieldError, InspectRequest, TaskRequest
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Results in /openapi.json. They are only described there; the tests check that the responses match.
@@ -187,8 +187,7 @@ async def inspect(asked: InspectRequest, service: TheService) -> Response:
     most = service.settings.traced
     for field, text in (("text", asked.text), ("target", asked.target or "")):
         if len(text) > most:
-            message = f"{field}: at most {most} characters can be inspected, not {len(text):,}"
-            raise ApiError(400, message, param=field)
+            raise FieldError(field, f"at most {most} characters can be inspected, not {len(text):,}")
     return Json(await served.inspect(asked, deadline=service.settings.timeout))
 
 

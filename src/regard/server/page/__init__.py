@@ -44,8 +44,7 @@ def read_assets() -> dict[str, Asset]:
             if media_type is None or path == "skeleton.html":
                 continue
             address = "/" if path == "index.html" else f"/page/{path}"
-            if address in found:
-                raise AssertionError(f"two files of the page have the path {path}")
+            assert address not in found, f"two files of the page have the path {path}"
             body = file.read_bytes()
             charset = "" if media_type.startswith("image/") else "; charset=utf-8"
             found[address] = Asset(body, media_type + charset, f'"{hashlib.sha256(body).hexdigest()[:16]}"')
