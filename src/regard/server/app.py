@@ -35,6 +35,8 @@ from regard.server.service import Service, TheService
 from regard.server.settings import ServerSettings
 from regard.system import give_back
 
+RELEASE_INTERVAL = 10.0
+"""Seconds between releases of free memory. One takes some milliseconds, in which no thread can allocate."""
 NO_TELEMETRY: Any = {"auto_configure": False, "tracing": False, "metrics": False, "logs": False}
 """FastAPI can send requests and their contents to collectors; this is off, whatever the environment says."""
 
@@ -81,11 +83,10 @@ def create_app(runs: ServedRuns, settings: ServerSettings) -> FastAPI:
     return app
 
 
-async def release_memory_regularly(batches: Callable[[], int], every: float = 10.0) -> None:
+async def release_memory_regularly(batches: Callable[[], int], every: float = RELEASE_INTERVAL) -> None:
     """Return free memory to the system every few seconds, if `batches` were computed since the last time.
 
-    Sentences of very different lengths fragment the memory of a process that runs for long. One release takes some
-    milliseconds, in which no thread can allocate.
+    Sentences of very different lengths fragment the memory of a process that runs for long.
     """
     before = batches()
     while True:
