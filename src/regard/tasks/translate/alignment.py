@@ -36,11 +36,11 @@ class Aligner:
 
     def align(self, texts: Sequence[str], targets: Sequence[str], batch_tokens: int = BATCH_TOKENS) -> list[Alignment]:
         """The alignment of each pair. A pair with an empty side has no links."""
-        choice, pairs = self.choice, self._read(texts, targets)
-        maps = self._map(pairs, [choice.shift], batch_tokens)[choice.shift]
+        choice = self.choice
+        pairs, maps = self._map(texts, targets, [choice.shift], batch_tokens)
         return [
             Alignment(source.words, target.words, align(choice.map(found), choice.rule) if found else ())
-            for (source, target), found in zip(pairs, maps, strict=True)
+            for (source, target), found in zip(pairs, maps[choice.shift], strict=True)
         ]
 
     def add(self, translations: Sequence[Translation], batch_tokens: int = BATCH_TOKENS) -> list[Translation]:
@@ -55,19 +55,23 @@ class Aligner:
 
     def word_maps(self, texts: Sequence[str], targets: Sequence[str]) -> dict[bool, list[dict[str, Tensor]]]:
         """By shift, for each pair: word-level attention maps [H, T, S] by layer; none for a pair with an empty side."""
-        return self._map(self._read(texts, targets), (False, True), BATCH_TOKENS)
-
-    def _read(self, texts: Sequence[str], targets: Sequence[str]) -> list[tuple[TextWords, TextWords]]:
-        pairs = zip(texts, targets, strict=True)
-        return [(_read(self.source, text), _read(self.target, target)) for text, target in pairs]
+        return self._map(texts, targets, (False, True), BATCH_TOKENS)[1]
 
     def _map(
-        self, pairs: Sequence[tuple[TextWords, TextWords]], shifts: Sequence[bool], batch_tokens: int
-    ) -> dict[bool, list[dict[str, Tensor]]]:
+        self, texts: Sequence[str], targets: Sequence[str], shifts: Sequence[bool], batch_tokens: int
+    ) -> tuple[list[tuple[TextWords, TextWords]], dict[bool, list[dict[str, Tensor]]]]:
+        pairs = [
+            (_read(self.source, text), _read(self.target, target)) for text, target in zip(texts, targets, strict=True)
+        ]
         found: dict[bool, list[dict[str, Tensor]]] = {shift: [{} for _ in pairs] for shift in shifts}
         sizes = [len(source.ids) + len(target.ids) + 2 if source.ids and target.ids else 0 for source, target in pairs]
         for places in in_batches(sizes, batch_tokens, skip_empty=True):
-            weights_BHTS, heads = self._record([pairs[place] for place in places])
+            ids = [(source.ids, target.ids) for source, target in map(pairs.__getitem__, places)]
+            batch = make_batch(ids, self.source.pad, self.target.pad).to(self.model.output.weight.device)
+            with torch.inference_mode(), trace(self.model, self._taps) as tape:
+                self.model.hidden(batch.source, batch.target_input_BT)
+            layers = [tape[name].weights_BHTS for name in self._taps]
+            weights_BHTS, heads = torch.cat(layers, dim=1).cpu(), [layer.shape[1] for layer in layers]
             for row, place in enumerate(places):
                 source, target = pairs[place]
                 weights_HTS = weights_BHTS[row, :, : len(target.ids) + 1, : len(source.ids) + 1]
@@ -75,17 +79,7 @@ class Aligner:
                     mapped = word_map(weights_HTS, source.side, target.side, shift=shift)
                     words_HTS = mapped[:, target.homes][:, :, source.homes]
                     found[shift][place] = dict(zip(self._taps, words_HTS.split(heads), strict=True))
-        return found
-
-    @torch.inference_mode()
-    def _record(self, pairs: Sequence[tuple[TextWords, TextWords]]) -> tuple[Tensor, list[int]]:
-        """The weights of all layers, concatenated over heads, and the number of heads of each layer."""
-        ids = [(source.ids, target.ids) for source, target in pairs]
-        batch = make_batch(ids, self.source.pad, self.target.pad).to(self.model.output.weight.device)
-        with trace(self.model, self._taps) as tape:
-            self.model.hidden(batch.source, batch.target_input_BT)
-        found = [tape[name].weights_BHTS for name in self._taps]
-        return torch.cat(found, dim=1).cpu(), [weights.shape[1] for weights in found]
+        return pairs, found
 
 
 class TextWords(NamedTuple):

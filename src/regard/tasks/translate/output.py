@@ -23,8 +23,6 @@ Line = TypeVar("Line")
 
 CHUNK = 2000
 """Lines translated together: enough to sort by length, few enough that results appear soon."""
-DELAY = 0.05
-"""Seconds that a line from a pipe waits for further lines."""
 
 
 def chunks(lines: Iterable[Line], size: int = CHUNK) -> Iterator[list[Line]]:
@@ -34,8 +32,8 @@ def chunks(lines: Iterable[Line], size: int = CHUNK) -> Iterator[list[Line]]:
         yield chunk
 
 
-def chunks_as_they_come(lines: Iterable[str], size: int = CHUNK, delay: float = DELAY) -> Iterator[list[str]]:
-    """The lines of a pipe in chunks; no line waits longer than `delay` for the next. Reading errors are raised here."""
+def chunks_as_they_come(lines: Iterable[str], size: int = CHUNK, delay: float = 0.05) -> Iterator[list[str]]:
+    """The lines of a pipe in chunks; no line waits longer than `delay` seconds. Reading errors are raised here."""
     waiting: queue.Queue[tuple[float, str | BaseException | None]] = queue.Queue(maxsize=4 * size)
 
     def read() -> None:
@@ -100,19 +98,19 @@ class TranslationFile:
             raise CorpusError(str(path), "is a folder; name a file")
         try:
             if not self.is_stream:
-                self.done = self._begin(job, resume)
+                self.done = self._begin(resume)
             self._file = self.part.open("a", encoding="utf-8")
         except OSError as error:
             raise CorpusError(str(path), f"cannot write ({error.strerror})") from None
 
-    def _begin(self, job: Mapping[str, Any], resume: bool) -> int:
+    def _begin(self, resume: bool) -> int:
         """The number of complete lines in the partial file. An incomplete last line is removed."""
         if not self.part.exists():
             if resume and self.path.exists():
                 raise SettingsError(
                     f"{self.path}: is complete, there is nothing to resume; without --resume it is written again"
                 )
-            write_atomically(self._note, json.dumps(job).encode())
+            write_atomically(self._note, json.dumps(self._job).encode())
             return 0
         if not resume:
             raise SettingsError(
@@ -121,13 +119,12 @@ class TranslationFile:
         try:
             noted = json.loads(self._note.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            noted = None
+            noted = {}
         except ValueError:
             raise SettingsError(f"{self._note}: damaged; remove it and {self.part}, and start again") from None
-        if noted is not None:
-            count, digest = noted.pop("read", (0, ""))
-            self._read = (int(count), str(digest))
-        if noted != json.loads(json.dumps(job)):
+        count, digest = noted.pop("read", (0, ""))
+        self._read = (int(count), str(digest))
+        if noted != json.loads(json.dumps(self._job)):
             raise SettingsError(f"{self.part}: was made with another file, run or setting; remove it and start again")
         content = self.part.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
@@ -153,7 +150,6 @@ class TranslationFile:
             write_atomically(self._note, json.dumps(self._job | {"read": self._read}).encode())
 
     def write(self, lines: Iterable[str]) -> None:
-        """Append lines."""
         try:
             self._file.write("".join(line + "\n" for line in lines))
             self._file.flush()
@@ -169,18 +165,16 @@ class TranslationFile:
 
     def finish(self) -> None:
         """Rename the complete file."""
-        if self.is_stream:
-            self._file.close()
-            return
-        os.fsync(self._file.fileno())
+        if not self.is_stream:
+            os.fsync(self._file.fileno())
         self._file.close()
-        self.part.replace(self.path)
-        self._note.unlink(missing_ok=True)
-        sync_folder(self.path.parent)
+        if not self.is_stream:
+            self.part.replace(self.path)
+            self._note.unlink(missing_ok=True)
+            sync_folder(self.path.parent)
 
 
 def _hash(lines: Iterable[str], before: hashlib._Hash | None = None) -> hashlib._Hash:
-    """Hash of lines, continuing from `before`."""
     found = before or hashlib.sha256()
     for line in lines:
         found.update(line.encode(errors="surrogatepass") + b"\n")

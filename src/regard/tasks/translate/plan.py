@@ -1,7 +1,7 @@
 """The plan for sentence pairs: vocabulary, architecture and training from their number and length, and the machine.
 
-Naming an architecture decides its sizes; norm, positions and dropout stay the plan's, and a recurrent network gets the
-optimizer that fits it.
+If the user names an architecture, its sizes are those of its preset. The plan still chooses norm, positional encoding
+and dropout, and Adam for recurrent networks.
 """
 
 from __future__ import annotations
@@ -31,15 +31,10 @@ from regard.training.plan import (
     steps_per_epoch,
 )
 
-LONGEST_SENTENCES = 8  # of the longest kind, that a batch should hold
-EPOCHS = 60  # of little data; half as many cost a point of BLEU (docs/log.md)
-LEAST_STEPS = 6000  # however short an epoch is
-SMALLEST_BATCH = 256
-
 
 @dataclass(frozen=True)
 class PairFacts:
-    """What the plan knows of the training data."""
+    """What the plan knows about the training data."""
 
     pairs: int
     characters: float
@@ -53,7 +48,6 @@ class PairFacts:
         return self.characters / CHARACTERS_PER_TOKEN + 1
 
     def steps(self, batch_tokens: int) -> int:
-        """Steps per epoch, roughly."""
         return steps_per_epoch(self.pairs * self.length, batch_tokens)
 
 
@@ -62,7 +56,6 @@ def make_plan(corpus: PairFacts, machine: Machine, given: Tables) -> list[Planne
     model, train = given.get("model", {}), given.get("train", {})
     arch = _choose_arch(corpus, machine)
     preset = settings_of(model.get("arch") or arch.value)
-    is_transformer = isinstance(preset, TransformerSettings)
     choices = [*_vocabulary(corpus, given.get("tokenizer", {}).get("kind", "bpe")), arch]
     if isinstance(preset, TransformerSettings):
         choices += _transformer(corpus, machine, preset, model)
@@ -70,7 +63,8 @@ def make_plan(corpus: PairFacts, machine: Machine, given: Tables) -> list[Planne
         width, reason = 256 if corpus.pairs < 100_000 else 512, f"{corpus.pairs:,} pairs: a wider network overfits"
         wider = [name for name in ("width", "embedding_width") if getattr(preset, name, 0) > width]
         choices += [PlannedSetting(f"model.{name}", width, reason) for name in wider]
-    muon = is_transformer and train.get("optimizer") != "adam" and not train.get("fsdp")  # Muon needs whole matrices
+    is_adam = train.get("optimizer") == "adam" or train.get("fsdp")  # Muon needs whole matrices
+    muon = isinstance(preset, TransformerSettings) and not is_adam
     warmup = 30 if muon and corpus.pairs < 100_000 else 100
     choices += choose_learning_rate(3e-3 if muon else 1e-3, warmup, 0.3, muon=muon)
     if corpus.pairs < 500_000:
@@ -79,7 +73,7 @@ def make_plan(corpus: PairFacts, machine: Machine, given: Tables) -> list[Planne
     batch = _batch(corpus, machine)
     epoch = corpus.steps((train.get("batch_tokens") or batch.value) * train.get("gradient_accumulation", 1))
     limited = corpus.pairs < 100_000 and not train.get("max_minutes")
-    most = max(EPOCHS * epoch, LEAST_STEPS) if limited else 0
+    most = max(60 * epoch, 6000) if limited else 0  # half as many epochs cost a point of BLEU (docs/log.md)
     every = min(max(epoch, 100), 2000)
     choices += [batch, *choose_length(epoch, validate_every=every, patience=10, max_steps=most)]
     return leave_given(choices, given)
@@ -128,8 +122,7 @@ def _transformer(
 
 def _batch(corpus: PairFacts, machine: Machine) -> PlannedSetting:
     wanted = 2048 if corpus.pairs < 100_000 else 4096 if machine.device == "cpu" else 16_384
-    longest = LONGEST_SENTENCES * corpus.long / CHARACTERS_PER_TOKEN
-    while wanted < longest:
+    while wanted < 8 * corpus.long / CHARACTERS_PER_TOKEN:  # eight long sentences fit into a batch
         wanted *= 2
     reason = "little data: many small steps" if wanted == 2048 else "large enough to keep the machine busy"
     return PlannedSetting("train.batch_tokens", wanted, reason)
@@ -145,7 +138,7 @@ def fit_memory(plan: list[PlannedSetting], recipe: Recipe, corpus: PairFacts, ma
     weights = PROCESS + COPIES * FLOAT * parameters  # bytes, with the optimizer's moments
     per_token = FLOAT * recipe.model.kept_per_token(corpus.length) * (2 if train.r_drop else 1)
     batch, times = train.batch_tokens, 1
-    while weights + batch * per_token > machine.memory and batch > SMALLEST_BATCH:
+    while weights + batch * per_token > machine.memory and batch > 256:
         batch, times = batch // 2, 2 * times
     if times == 1:
         return plan

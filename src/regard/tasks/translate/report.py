@@ -15,32 +15,23 @@ from regard.tasks.seq2seq import PairData
 from regard.tasks.translate.training import Sample
 from regard.tasks.translate.translator import Translator
 
-SHOWN_SAMPLES = 40
-
 
 def report(run: Run, translator: Translator, data: PairData, samples: Sequence[Sample]) -> dict[str, Any]:
-    """The sections of a translator's report."""
+    # A sentence of medium length suits the picture of attention.
+    medium = min((sample.source for sample in samples), key=lambda text: (abs(len(text.split()) - 9), text), default="")
+    codes = (run.recipe.data.source_language, run.recipe.data.target_language)
     return {
-        "title": title(run),
+        "title": " to ".join(map(language_name, codes)) if all(codes) else run.folder.name,
         "languages": run.card["languages"],
         "summary": summary(run.card),
-        "samples": [
-            asdict(sample) | {"correct": sample.output == sample.reference} for sample in samples[:SHOWN_SAMPLES]
-        ],
-        "attention": attention_data(translator.trace(min(samples, key=_unusual).source)) if samples else {},
+        "samples": [asdict(sample) | {"correct": sample.output == sample.reference} for sample in samples[:40]],
+        "attention": attention_data(translator.trace(medium)) if samples else {},
         "lengths": dict(zip(("source", "target"), map(_histogram, data.train.lengths), strict=True)),
         "score_histogram": _histogram(round(sample.score, 1) for sample in samples),
     }
 
 
-def title(run: Run) -> str:
-    """E.g. English to Italian, or the name of the run if the languages are not known."""
-    codes = (run.recipe.data.source_language, run.recipe.data.target_language)
-    return " to ".join(map(language_name, codes)) if all(codes) else run.folder.name
-
-
 def summary(card: dict[str, Any]) -> list[dict[str, str]]:
-    """The figures at the top of the page."""
     part = last_part(card["scores"])
     scores, where = card["scores"][part], f"{PART_NAMES[part]} sentences"
     return figures(
@@ -58,16 +49,10 @@ def attention_data(trace: Trace) -> dict[str, Any]:
         for name, weights in trace.weights.items()
         if name.endswith("cross")
     ]
-    return {"source": _readable(trace.source.words), "target": _readable(trace.target.words), "maps": maps}
-
-
-def _readable(tokens: Iterable[str]) -> list[str]:
-    return ["end" if token == "</s>" else token for token in tokens]
-
-
-def _unusual(sample: Sample) -> tuple[int, str]:
-    """How far a sentence is from medium length, which suits the attention picture."""
-    return abs(len(sample.source.split()) - 9), sample.source
+    source, target = (
+        ["end" if token == "</s>" else token for token in side.words] for side in (trace.source, trace.target)
+    )
+    return {"source": source, "target": target, "maps": maps}
 
 
 def _histogram(values: Iterable[float]) -> list[list[float]]:
