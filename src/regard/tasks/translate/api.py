@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, aclosing
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, Field
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from regard.run import Run
-    from regard.tasks.translate.alignment import Aligner
     from regard.tasks.translate.translator import Translator
 
 CUT_IN_THREAD = 2_000
@@ -163,7 +162,6 @@ class TranslationHandler:
                 yield found
 
     async def _cut(self, texts: Sequence[str], settings: SearchSettings) -> list[Pieces]:
-        """The texts in pieces. Long texts are cut in a thread, so that other requests need not wait."""
         tokenizer = self.run.tokenizers[0]
 
         def cut() -> list[Pieces]:
@@ -202,14 +200,7 @@ class TranslationHandler:
         return self.host.predictor.translate(texts, nbest=first.nbest, **vars(first.settings))
 
     def _align(self, translations: list[Translation]) -> list[Translation]:
-        return self._aligner.add(translations)
-
-    @cached_property
-    def _aligner(self) -> Aligner:
-        from regard.tasks.translate.alignment import Aligner
-
-        translator = self.host.predictor
-        return Aligner(translator.model, translator.source, translator.target, translator.alignment)
+        return self.host.predictor.aligner().add(translations)
 
 
 def _remaining(end: float | None) -> float | None:

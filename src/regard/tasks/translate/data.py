@@ -149,8 +149,9 @@ def write_store(
     if not parts["valid"]:
         raise CorpusError(recipe.data.train[0].source, "no pair that was held out has text on both sides")
     for part, pairs in parts.items():
-        has_loss = part == "valid" or examples.test_has_loss
-        parts[part] = _leave_out_long(pairs, part, recipe.data, vocabularies, log, has_loss=has_loss) if pairs else []
+        if pairs:
+            has_loss = part == "valid" or examples.test_has_loss
+            parts[part] = _leave_out_long(pairs, part, recipe.data, vocabularies, log, has_loss=has_loss)
     log(f"encoding {len(examples):,} pairs")
     with new_store(run, parts) as folder:
         # The store is not kept: Windows cannot rename the folder while a file in it is mapped.

@@ -106,9 +106,8 @@ class Engine:
         length ** `penalty`. `hypotheses` are returned per sentence.
         """
         if sources and (most := max(map(len, sources)) + 1) > self.longest:
-            raise ModelError(
-                f"a sentence of {most} tokens is longer than the {self.longest} positions of the exported model"
-            )
+            problem = f"longer than the {self.longest} positions of the exported model"
+            raise ModelError(f"a sentence of {most} tokens is {problem}; cut it, or lower search.max_source_tokens")
         longest = [min(limit, self.longest) for limit in longest]
         exact = stop == "exact"
         options = {
@@ -212,7 +211,6 @@ def _is_current(folder: Path, run: Run, log: Log | None = None) -> bool:
 
 
 def engine_folder(run: Run, quantization: Quantization) -> Path:
-    """The folder of the converted model in a run."""
     return run.folder / folder_name("ctranslate2", {"quantization": quantization})
 
 
@@ -362,5 +360,5 @@ def quantization_loss(run: Run, folder: Path, quantization: Quantization, pairs:
             texts = [target.decode(best.tokens) for [best] in found]
             bleu.append(score_translations(texts, [pair.target for pair in pairs])["bleu"])
     full, small = bleu
-    scores = f"float32 {full:.2f}, {quantization} {small:.2f} ({small - full:+.2f})"
-    return f"BLEU on {len(pairs):,} sentences: {scores}"
+    change = f"{small - full:+.2f}"
+    return f"BLEU on {len(pairs):,} sentences: float32 {full:.2f}, {quantization} {small:.2f} ({change})"

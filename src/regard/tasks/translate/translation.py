@@ -83,7 +83,6 @@ class Translation:
     finished: bool = True
     """False if the length limit cut it off."""
     flags: tuple[Flag, ...] = ()
-    """Signs that something is wrong with it."""
     alternatives: tuple[Translation, ...] = ()
     """Other hypotheses, best first, if requested."""
     tree: SearchTree | None = None
@@ -283,7 +282,6 @@ class Pieces:
 
     @property
     def texts(self) -> list[str]:
-        """What to translate, in order."""
         return [piece for line in self._lines for piece in line]
 
     def join(self, translations: Sequence[Translation]) -> Translation:
@@ -306,5 +304,4 @@ class Pieces:
         return whole
 
     def _framed(self, translation: Translation) -> Translation:
-        """The translation of the only piece, with the white space around it."""
         return replace(translation, source=self.text, text=self._before[0] + translation.text + self._after)

@@ -16,11 +16,13 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import torch
 
 from regard import plugins
+from regard.analysis.alignment import AlignmentHeads, read_choice
+from regard.analysis.trace import Trace, record_trace
 from regard.config import SearchSettings
 from regard.data.batches import in_batches, make_sources
 from regard.decoding.beam import SearchTree, SearchTreeRecorder
@@ -29,6 +31,7 @@ from regard.models.base import Seq2Seq
 from regard.run import CARD, open_together
 from regard.system import START_METHOD
 from regard.tasks.generation import Searcher, SearchInput, check_search, replace_unknown
+from regard.tasks.translate.alignment import Aligner, text_side
 from regard.tasks.translate.translation import (
     Scripts,
     Translation,
@@ -39,10 +42,6 @@ from regard.tasks.translate.translation import (
     target_scripts,
 )
 from regard.text.tokenizer import SOS, UNK, Tokenizer
-
-if TYPE_CHECKING:
-    from regard.analysis.alignment import AlignmentHeads
-    from regard.analysis.trace import Trace
 
 
 class Translator:
@@ -91,11 +90,7 @@ class Translator:
         check_search(settings, nbest, tree)
         if settings.replace_unknown and self.target.kind != "word":
             raise SettingsError("search.replace_unknown needs a word vocabulary (tokenizer.kind = word)")
-        aligner = None
-        if align:
-            from regard.tasks.translate.alignment import Aligner
-
-            aligner = Aligner(self.model, self.source, self.target, self.alignment)
+        aligner = self.aligner() if align else None
 
         def translate(parts: list[str]) -> list[Translation]:
             found = self._translate(parts, prefix, settings, nbest, tree)
@@ -140,9 +135,6 @@ class Translator:
             return [self.trace(one, other) for one, other in zip(text, targets, strict=True)]
         if not (target is None or isinstance(target, str)):
             raise SettingsError("one text has one target; give a list of texts for a list of targets")
-        from regard.analysis.trace import record_trace
-        from regard.tasks.translate.alignment import text_side
-
         if target is None:
             by_beam = self.search.beam_size > 1 and not self.search.sample
             [translation] = self._translate([text], "", self.search, 1, tree=by_beam)
@@ -161,6 +153,10 @@ class Translator:
             target_side,
             tree,
         )
+
+    def aligner(self) -> Aligner:
+        """Aligns words with the (first) model."""
+        return Aligner(self.model, self.source, self.target, self.alignment)
 
     def _translate(
         self, texts: list[str], prefix: str | Sequence[str], settings: SearchSettings, nbest: int, tree: bool = False
@@ -207,8 +203,6 @@ class Translator:
 
 def load(run: str | Path, *others: str | Path) -> Translator:
     """Open a run folder for translation and inspection; several runs with one vocabulary become an ensemble."""
-    from regard.analysis.alignment import read_choice
-
     folder, *members = open_together(run, *others)
     return Translator(
         folder.load_model(),
@@ -220,7 +214,6 @@ def load(run: str | Path, *others: str | Path) -> Translator:
     )
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # Worker processes
 
 _translator: Translator | RegardError | None = None
@@ -254,7 +247,6 @@ class Workers:
         return [results[place] for place in range(len(texts))]
 
     def close(self) -> None:
-        """End the processes."""
         self._pool.shutdown(cancel_futures=True)
 
 
