@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, islice, repeat
 from typing import ClassVar
@@ -150,8 +150,7 @@ def write_store(
         raise CorpusError(recipe.data.train[0].source, "no pair that was held out has text on both sides")
     for part, pairs in parts.items():
         if pairs:
-            has_loss = part == "valid" or examples.test_has_loss
-            parts[part] = _leave_out_long(pairs, part, recipe.data, vocabularies, log, has_loss=has_loss)
+            parts[part] = _leave_out_long(pairs, part, recipe.data, vocabularies, log, examples.test_has_loss)
     log(f"encoding {len(examples):,} pairs")
     with new_store(run, parts) as folder:
         # The store is not kept: Windows cannot rename the folder while a file in it is mapped.
@@ -164,19 +163,17 @@ def _is_real(pair: Pair) -> bool:
 
 
 def _leave_out_long(
-    pairs: list[Pair], part: str, data: DataSettings, vocabularies: tuple[Tokenizer, Tokenizer], log: Log, *,
-    has_loss: bool,
-) -> list[Pair]:  # fmt: skip
+    pairs: list[Pair], part: str, data: DataSettings, vocabularies: Sequence[Tokenizer], log: Log, test_has_loss: bool
+) -> list[Pair]:
     """The held-out pairs that are short enough to be scored. Logs how many are left out, and how many have no loss."""
-    name = {"valid": "validation"}.get(part, part)
+    name, has_loss = ("validation", True) if part == "valid" else (part, test_has_loss)
     limit, scored = data.max_length, LONGEST_SCORED * data.max_length
     sides = (side.encode_many(list(texts)) for side, texts in zip(vocabularies, zip(*pairs, strict=True), strict=True))
     lengths = [max(len(one), len(other)) for one, other in zip(*sides, strict=True)]
     if has_loss and min(lengths) > limit:
         corpora: tuple[Corpus, ...] = getattr(data, part) or data.train
-        raise CorpusError(
-            corpora[0].source, f"no {name} pair has at most {limit} tokens on each side; raise data.max_length"
-        )
+        problem = f"no {name} pair has at most {limit} tokens on each side"
+        raise CorpusError(corpora[0].source, f"{problem}; raise data.max_length")
     left_out, no_loss = sum(length > scored for length in lengths), sum(limit < length <= scored for length in lengths)
     if left_out:
         log(f"{name}: {left_out:,} of {len(pairs):,} pairs left out: more than {scored:,} tokens on a side")

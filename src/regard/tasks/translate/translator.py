@@ -16,13 +16,11 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 
 from regard import plugins
-from regard.analysis.alignment import AlignmentHeads, read_choice
-from regard.analysis.trace import Trace, record_trace
 from regard.config import SearchSettings
 from regard.data.batches import in_batches, make_sources
 from regard.decoding.beam import SearchTree, SearchTreeRecorder
@@ -31,7 +29,6 @@ from regard.models.base import Seq2Seq
 from regard.run import CARD, open_together
 from regard.system import START_METHOD
 from regard.tasks.generation import Searcher, SearchInput, check_search, replace_unknown
-from regard.tasks.translate.alignment import Aligner, text_side
 from regard.tasks.translate.translation import (
     Scripts,
     Translation,
@@ -42,6 +39,11 @@ from regard.tasks.translate.translation import (
     target_scripts,
 )
 from regard.text.tokenizer import SOS, UNK, Tokenizer
+
+if TYPE_CHECKING:
+    from regard.analysis.alignment import AlignmentHeads
+    from regard.analysis.trace import Trace
+    from regard.tasks.translate.alignment import Aligner
 
 
 class Translator:
@@ -128,6 +130,9 @@ class Translator:
         Its own translation keeps the tokens that the search chose and, after a beam search, the search tree. A list of
         texts, with a list of targets or none, gives a list of traces.
         """
+        from regard.analysis.trace import record_trace
+        from regard.tasks.translate.alignment import text_side
+
         if not isinstance(text, str):
             targets = [None] * len(text) if target is None else target
             if isinstance(targets, str) or len(targets) != len(text):
@@ -156,6 +161,8 @@ class Translator:
 
     def aligner(self) -> Aligner:
         """Aligns words with the (first) model."""
+        from regard.tasks.translate.alignment import Aligner
+
         return Aligner(self.model, self.source, self.target, self.alignment)
 
     def _translate(
@@ -203,6 +210,8 @@ class Translator:
 
 def load(run: str | Path, *others: str | Path) -> Translator:
     """Open a run folder for translation and inspection; several runs with one vocabulary become an ensemble."""
+    from regard.analysis.alignment import read_choice
+
     folder, *members = open_together(run, *others)
     return Translator(
         folder.load_model(),
