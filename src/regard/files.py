@@ -310,7 +310,7 @@ def draft_of(path: Path) -> Path:
 def remove_drafts(folder: Path, name: str = "*", *, older_than: float = 0.0, folders: bool = False) -> None:
     """Remove files, or `folders`, that a killed process left unfinished; call it where no process can be writing them.
 
-    `name` is a pattern of the names that they would have got. Those written to in the last `older_than` seconds stay.
+    `name` is a pattern of their final names. Those written to in the last `older_than` seconds stay.
     """
     for path in folder.glob(f".{name}.*-*{DRAFT}"):
         with contextlib.suppress(OSError):

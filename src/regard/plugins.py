@@ -61,7 +61,7 @@ def require(names: Iterable[str], where: str | Path) -> None:
 
 
 def files() -> list[str]:
-    """The files of all imported plugins, for processes that are started anew."""
+    """The files of all imported plugins, for new processes."""
     names = sorted(filter(_is_plugin, {*registry.ARCHITECTURES.values(), *registry.TASKS.values()}))
     return [str(sys.modules[name].__file__) for name in names if name in sys.modules]
 

@@ -1,16 +1,16 @@
 """A run is a folder: complete, readable, and safe to open whoever made it, because nothing in it is ever unpickled.
 
 recipe.toml           every setting of its task, resolved; the format of the folder; the sizes of the network
-tokenizer.*           or source.* and target.* where the two sides have vocabularies of their own
-weights.safetensors   the weights that load
+tokenizer.*           or source.* and target.* if each side has its own vocabulary
+weights.safetensors   the weights
 metrics.jsonl         one line for each logged step and each validation
 card.json             data hashes, versions, scores with their signatures, cost
-report.html           the page to look at
-held-out.jsonl        some pairs that it was not trained on, to judge by what a conversion or a pruning costs
+report.html           curves, scores and examples as a page
+held-out.jsonl        examples that it was not trained on, to measure what a conversion or pruning costs
 labels.json           what a classifier or tagger may answer, in the order of its scores
 checksums.json        the SHA-256 of recipe, tokenizers, labels, weights and held-out examples, verified on loading
-knowledge.jsonl       questions and answers that a retriever answers from; vectors.safetensors: the former as vectors
-checkpoints/          what `regard resume` continues from
+knowledge.jsonl       questions and answers of a retriever; vectors.safetensors: the questions as vectors
+checkpoints/          the state that `regard resume` continues from
 store/                token ids of the training data, until training ends
 """
 
@@ -179,7 +179,7 @@ class Run:
 
     @property
     def is_finished(self) -> bool:
-        """Whether training has ended, with all that follows it: its last act is to remove the store."""
+        """Whether training has ended; its last step removes the store."""
         return "scores" in self.card and not (self.folder / "store").exists()
 
     def require(self, *tasks: str) -> Run:
@@ -256,7 +256,7 @@ class Run:
             raise _damaged(path, error) from None
 
     def write_weights(self, tensors: Mapping[str, Tensor]) -> None:
-        """Store the weights that load."""
+        """Store the weights that `load_network` reads."""
         from safetensors.torch import save
 
         content = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}

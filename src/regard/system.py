@@ -1,7 +1,7 @@
 """Everything that differs between operating systems: locks, cores, memory, signals, moved folders, output encoding.
 
-Other modules call these functions and ask for no system by name. A feature that a system lacks is left out where the
-result stays the same without it (speed, durability), and replaced where it does not (locks).
+Other modules never test for a system by name. A feature that a system lacks is left out if it changes no result (speed,
+durability), and replaced if it does (locks).
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ def add_scoring(parser: Parser) -> argparse._ArgumentGroup:
 
 
 def add_search(parser: Parser) -> argparse._ArgumentGroup:
-    """Add the same, and options for the most used settings of the search itself."""
+    """Add the options of `add_scoring`, and options for the most used search settings."""
     search = add_scoring(parser)
     add_setting(search, "--beam", "search.beam_size", "N")
     add_setting(search, "--min-length", "search.min_length", "N")

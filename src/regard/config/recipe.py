@@ -196,20 +196,17 @@ def _convert(value: Any, hint: Any, where: str, name: str) -> Any:
             raise SettingsError(f'{where}: {name} cannot be "{value}" (choose from {choices}){guess}')
         return value
     if origin is tuple:
-        return _convert_tuple(value, get_args(hint), where, name)
+        kinds = get_args(hint)
+        if not isinstance(value, list | tuple):
+            raise SettingsError(f"{where}: {name} must be a list, not {value!r}")
+        if kinds[-1] is Ellipsis:
+            return tuple(_convert(item, kinds[0], where, f"{name}[{place}]") for place, item in enumerate(value))
+        if len(value) != len(kinds):
+            raise SettingsError(f"{where}: {name} must hold {len(kinds)} values, not {len(value)}")
+        return tuple(_convert(item, kind, where, name) for item, kind in zip(value, kinds, strict=True))
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, hint) or (hint is not bool and isinstance(value, bool)):
         kind = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}[hint]
         raise SettingsError(f"{where}: {name} must be {kind}, not {value!r}")
     return value
-
-
-def _convert_tuple(value: Any, kinds: tuple[Any, ...], where: str, name: str) -> tuple[Any, ...]:
-    if not isinstance(value, list | tuple):
-        raise SettingsError(f"{where}: {name} must be a list, not {value!r}")
-    if len(kinds) == 2 and kinds[1] is Ellipsis:
-        return tuple(_convert(item, kinds[0], where, f"{name}[{place}]") for place, item in enumerate(value))
-    if len(value) != len(kinds):
-        raise SettingsError(f"{where}: {name} must hold {len(kinds)} values, not {len(value)}")
-    return tuple(_convert(item, kind, where, name) for item, kind in zip(value, kinds, strict=True))

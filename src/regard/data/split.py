@@ -29,7 +29,7 @@ from regard.errors import CorpusError, SettingsError
 
 PARTS = ("train", "valid", "test")
 SHARE = 10
-"""At most one text in so many is held out for each part."""
+"""At most 1 / SHARE of the texts are held out for each part."""
 
 Example = TypeVar("Example")
 

@@ -254,8 +254,8 @@ class _Reader:
             self._flush()
             self._pieces.append(line.whole)
             return at + 1
-        if _FENCE.match(line.rest):
-            return self._keep_until(at, self._end_of_fence(at))
+        if fence := _FENCE.match(line.rest):
+            return self._keep_until(at, self._end_of_fence(at, fence[1] or fence[2]))
         is_indented = line.text.startswith(("    ", "\t")) and not self._paragraph and not self._in_list
         if is_indented:  # code
             return self._keep_until(at, at + 1)
@@ -315,10 +315,8 @@ class _Reader:
         self._pieces += [line.whole for line in self._lines[at:end]]
         return end
 
-    def _end_of_fence(self, at: int) -> int:
+    def _end_of_fence(self, at: int, fence: str) -> int:
         """The index after the closing fence, or after the last line."""
-        match = _FENCE.match(self._lines[at].rest)
-        fence = (match[1] or match[2]) if match else ""
         for place in range(at + 1, len(self._lines)):
             text = self._lines[place].text.strip(" \t>")
             if text.startswith(fence) and not text.strip(fence[0]):

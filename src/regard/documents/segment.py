@@ -121,7 +121,7 @@ class _Writing:
         return fill(node.opening, self.answers) + inside + closing
 
     def _between(self, points: Sequence[Box], spaced: bool, first: bool, last: bool) -> str:
-        """White space and marks between two words. At both ends of an element there is no white space, but outside."""
+        """White space and marks between two words; no white space directly inside the tags of an element."""
         if not points:
             return " " if spaced else ""
         left, right = _sides(points, spaced, first, last)

@@ -126,7 +126,7 @@ def transformer_obstacle(recipe: Recipe, program: str, no_window: str) -> str:
 
 @contextmanager
 def export_folder(run: Run, folder: Path, facts: dict[str, Any]) -> Iterator[Path]:
-    """A draft folder that replaces an earlier export, or nothing, when the block ends without an error."""
+    """A draft folder that becomes `folder` (free, or an earlier export) when the block ends without an error."""
     refuse_taken(folder)
     if folder.is_symlink() and folder.parent.resolve() == run.folder.resolve():
         # The maker of the run decides where a link in it leads; only a link that the user names is followed.

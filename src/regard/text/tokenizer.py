@@ -44,7 +44,7 @@ UNKNOWN = "⁇"
 SAMPLED_LINES = 1_000_000
 SAMPLED_CHARACTERS = 200_000_000
 LONGEST_LINE = 8_000
-"""A vocabulary is learned from at most so many lines and characters, and from so many characters of a line."""
+"""Limits of the text that a vocabulary is learned from: lines, characters, and characters per line."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SPACE_OR_CONTROL = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
