@@ -159,11 +159,9 @@ class Batcher(Generic[Item, Result]):
         """The results in order, each as soon as it and all before it are done."""
         loop = asyncio.get_running_loop()
         results: list[asyncio.Future[Result]] = [loop.create_future() for _ in items]
-
-        def put(number: int, result: Result) -> None:
-            results[number].set_result(result)
-
-        work = asyncio.create_task(self.submit(items, key=key, deadline=deadline, on_result=put))
+        work = asyncio.create_task(
+            self.submit(items, key=key, deadline=deadline, on_result=lambda at, result: results[at].set_result(result))
+        )
         work.add_done_callback(retrieve_error)
         try:
             for result in results:
