@@ -337,8 +337,8 @@ def test_torch_is_not_imported_for_a_converted_run(run):
 
 def test_workers_do_not_outlive_who_asks():
     """A process starts one that watches it, and is gone."""
-    watch = "import os; from regard.tasks.translate.translator import _end_with; print(1, flush=True); "
-    watch += "_end_with(os.getppid())"
+    watch = "import os; parent = os.getppid(); from regard.tasks.translate.translator import _end_with; "
+    watch += "print(1, flush=True); _end_with(parent)"  # asked for before the parent may end
     ask = f"import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', {watch!r}], stdout=-1); "
     ask += "child.stdout.readline(); print(child.pid)"
     child = int(subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True).stdout)
