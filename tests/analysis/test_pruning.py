@@ -148,9 +148,9 @@ def test_what_cannot_be_kept() -> None:
 @pytest.mark.parametrize(
     ("kept", "message"),
     [
-        ((("encoder.9.self", 1),), 'no attention "encoder.9.self"; did you mean "encoder.2.self"'),
-        ((("encoder.0.self", 5),), "encoder.0.self has 0 to 4 heads, not 5"),
-        ((("encoder.0.self", 1), ("encoder.0.self", 2)), "is named twice"),
+        ((("encoder.9.self", 1),), 'no attention layer "encoder.9.self"; did you mean "encoder.2.self"'),
+        ((("encoder.0.self", 5),), "encoder.0.self: 5 heads must be 0 to 4"),
+        ((("encoder.0.self", 1), ("encoder.0.self", 2)), "is listed twice"),
     ],
 )
 def test_settings_that_do_not_fit(kept: tuple[tuple[str, int], ...], message: str) -> None:

@@ -108,6 +108,6 @@ def test_rows_of_a_shared_batch_meet_the_masks_of_the_whole(times: int, axis: in
 
 
 def test_a_wrong_axis_is_told() -> None:
-    with sharing(Rows(torch.arange(3), 6)), pytest.raises(ModelError, match="does not hold the 3 rows"):
+    with sharing(Rows(torch.arange(3), 6)), pytest.raises(ModelError, match="is not a batch of 3 rows"):
         Dropout(0.5)(torch.ones(4, 3))
     Dropout(0.5)(torch.ones(4, 3))  # outside of the block, nothing is shared

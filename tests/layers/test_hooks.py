@@ -152,7 +152,7 @@ def test_replaced_weights_are_used() -> None:
 
 def test_replaced_weights_keep_their_shape(model: Seq2Seq, source: Sentences) -> None:
     with (
-        pytest.raises(ModelError, match=r"decoder.0.cross: replaced weights must keep the shape \(2, 4, 3, 6\)"),
+        pytest.raises(ModelError, match=r"decoder.0.cross: listeners must return weights of shape \(2, 4, 3, 6\)"),
         listen(model, "decoder.0.cross", lambda name, weights: weights[:, :1]),
     ):
         model(source, tokens(2, 3))
@@ -161,7 +161,7 @@ def test_replaced_weights_keep_their_shape(model: Seq2Seq, source: Sentences) ->
 @pytest.mark.parametrize("head", [4, -1])
 def test_a_head_that_does_not_exist_is_refused(model: Seq2Seq, source: Sentences, head: int) -> None:
     with (
-        pytest.raises(ModelError, match=f"encoder.0.self has heads 0 to 3, not {head}"),
+        pytest.raises(ModelError, match=f"encoder.0.self has heads 0 to 3; there is no head {head}"),
         listen(model, "*", without_heads(head)),
     ):
         model(source, tokens(2, 3))

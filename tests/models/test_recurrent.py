@@ -186,11 +186,15 @@ def test_residuals_may_start_at_the_embedding(arch: str, reader: str) -> None:
 
 @pytest.mark.parametrize(
     ("arch", "residual_from", "problem"),
-    [("luong-dot", 1, "layer 1 reads 12 numbers and gives 16"), ("gnmt", 2, "layer 2 reads 32 numbers and gives 16")],
+    [
+        ("luong-dot", 1, "layer 1 has input width 12 and output width 16"),
+        ("gnmt", 2, "layer 2 has input width 32 and output width 16"),
+    ],
 )
 def test_residuals_need_one_width(arch: str, residual_from: int, problem: str) -> None:
     with pytest.raises(
-        SettingsError, match=rf"model\.residual_from_layer = {residual_from}: {problem}; start from a higher"
+        SettingsError,
+        match=rf"model\.residual_from_layer = {residual_from}: {problem}, which must be equal; set a higher",
     ):
         small(arch, residual_from_layer=residual_from)
 
@@ -237,7 +241,7 @@ def test_bridges_lead_over_from_another_width(bidirectional: str, bridged: list[
 
 @pytest.mark.parametrize("score", ["dot", "scaled"])
 def test_a_dot_product_needs_states_of_one_width(score: str) -> None:
-    problem = f'"{score}" needs states of one width, not 16 in the decoder and 32 in the encoder; choose'
+    problem = f'"{score}" needs encoder and decoder states of equal width, but they have 32 and 16; set'
     for attention in ("bahdanau", "luong"):
         with pytest.raises(SettingsError, match=problem):
             small("luong-dot", attention_score=score, attention=attention, bidirectional="all")

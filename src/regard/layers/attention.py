@@ -1,6 +1,6 @@
 """Attention: scores of queries and keys, softmax, weighted sums of values; multi-head, recurrent and pooling attention.
 
-Every attention of the package is computed by `attend`. Dot-product scores use PyTorch's fused kernel; if a hook is
+All attention in the package is computed by `attend`. Dot-product scores use PyTorch's fused kernel. If a hook is
 attached, the weights are computed explicitly, so that they can be recorded and replaced.
 """
 
@@ -22,15 +22,15 @@ from regard.layers.kv_cache import KVCache
 from regard.layers.positional_encoding import RotaryEncoding
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Scores of query [..., T, Kq] and key [..., S, Kk]: [..., T, S]. Those that are dot products have `as_dot`, which the
-# fused kernel needs.
+# Score functions: they map a query [..., T, Kq] and a key [..., S, Kk] to scores [..., T, S]. Dot-product scores also
+# have a method `as_dot`, which the fused kernel needs.
 
 
 class DotProductScore(nn.Module):
     """q . k (Luong et al. 2015, "dot")."""
 
     def as_dot(self, query: Tensor) -> tuple[Tensor, float]:
-        """The query and the factor whose dot product with the key is this score."""
+        """Return a query q' and a factor s such that the score is s (q' . k)."""
         return query, 1.0
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
@@ -96,8 +96,8 @@ def attend(
 ) -> Tensor:
     """Attention of query [..., H, T, K] to key [..., H, S, K]: weighted sums of value [..., H, S, Kv].
 
-    `mask` is boolean, broadcasts to [..., H, T, S] and is True for keys that may be attended to. `causal`, instead of a
-    mask: query t attends to keys up to t. The output of a query without any key is zero.
+    `mask` is boolean, broadcasts to [..., H, T, S] and is True for keys that may be attended to. With `causal=True` and
+    no mask, query t attends to keys 0 ... t. If all keys of a query are masked, its output is zero.
     """
     if (tap is None or tap.idle) and isinstance(score, DotProductScore):
         query, scale = score.as_dot(query)
@@ -114,7 +114,7 @@ def attend(
 
 
 def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
-    """PyTorch's fused kernel. On a CPU always in float32: in bfloat16 its backward pass takes five times as long."""
+    """PyTorch's fused kernel. On a CPU it always uses float32: its backward pass is five times slower in bfloat16."""
     if query.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
         with torch.autocast("cpu", enabled=False):
             return _fused(query.float(), key.float(), value.float(), mask, causal, scale)
@@ -122,7 +122,7 @@ def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causa
 
 
 def normalise(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Softmax over the keys that the mask allows; a row without any key is zero, never NaN."""
+    """Softmax over the keys that are not masked; if all keys are masked, the weights are zero, not NaN."""
     if mask is None:
         return scores.softmax(-1)
     weights = scores.masked_fill(~mask, -math.inf).softmax(-1)
@@ -139,12 +139,12 @@ def attend_nearby(
 ) -> Tensor:
     """Restricted self-attention: each of n positions attends to `window // 2` neighbours on both sides; O(window n d).
 
-    Tensors are [B, H, N, K], `mask` is [B, N]. Queries are divided into blocks; each attends to the keys within reach,
-    like a short sequence, so that there is no n by n matrix. With a hook attached the weights are [B, H, N, N].
+    Tensors are [B, H, N, K], `mask` is [B, N]. Queries are divided into blocks; each block attends only to the keys in
+    its windows, so that no n by n matrix is computed. If a hook is attached, it gets weights [B, H, N, N].
     """
     batch, length, reach = query.shape[0], query.shape[-2], window // 2
     block = max(reach, 16)
-    if length <= 3 * block or (tap is not None and not tap.idle):  # too short for blocks to be faster, or recorded
+    if length <= 3 * block or (tap is not None and not tap.idle):  # blocks are slower here, or hooks need all weights
         place = torch.arange(length, device=query.device)
         near = (place[None, :] - place[:, None]).abs() <= reach
         return attend(query, key, value, near if mask is None else near & mask[:, None, None, :], tap=tap)
@@ -157,7 +157,7 @@ def attend_nearby(
 
 
 def _cut(x: Tensor, block: int, reach: int = 0) -> Tensor:
-    """[B, H, N, K] to [B blocks, H, block + 2 reach, K]: each block with its neighbours within reach, zero-padded."""
+    """Cut x [B, H, N, K] into blocks with `reach` neighbours on both sides: [B blocks, H, block + 2 reach, K]."""
     padded = F.pad(x, (0, 0, reach, reach + -x.shape[-2] % block))
     return padded.unfold(-2, block + 2 * reach, block).permute(0, 2, 1, 4, 3).flatten(0, 1)
 
@@ -214,14 +214,14 @@ class SelfAttention(nn.Module):
         query_BWHK, cache = qkv[:, :, 0], cache.add(qkv[:, :, 1:])
         if self.tap.idle:
             mixed = attend(query_BWHK.transpose(1, 2), *cache.slots()).transpose(1, 2)
-        else:  # weights are recorded by the tokens of a hypothesis, not by the slots of a sentence
+        else:  # hooks need the weights per token of each hypothesis, not per slot of the cache
             key, value = (part.flatten(0, 1) for part in cache)
             mixed = attend(query_BWHK.flatten(0, 1).unsqueeze(2), key, value, tap=self.tap)
         return self.out(mixed.reshape(*x_BWD.shape[:2], -1)), cache
 
 
 class CrossAttention(nn.Module):
-    """Multi-head attention of one sequence to another. `project` computes the keys and values of the other, once."""
+    """Multi-head attention of one sequence to another sequence, whose keys and values `project` computes once."""
 
     def __init__(self, width: int, heads: int, head_width: int, name: str):
         super().__init__()
@@ -237,7 +237,7 @@ class CrossAttention(nn.Module):
         return KeyValue(key, value)
 
     def forward(self, x_BTD: Tensor, memory: KeyValue, mask_BS: Tensor | None) -> Tensor:
-        """Attention of T queries per sentence: target positions in training, W hypotheses in search."""
+        """Attention with T queries per sentence: the target positions in training, the hypotheses in a search."""
         query = self.query(x_BTD).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         mask = None if mask_BS is None else mask_BS[:, None, None, :]
         mixed = attend(query, memory.key, memory.value, mask, tap=self.tap)
@@ -249,16 +249,16 @@ class CrossAttention(nn.Module):
 
 
 class RecurrentAttention(nn.Module):
-    """Attention with one head inside a loop: N queries per step, equally many for each of B sentences."""
+    """Single-head attention inside a decoder loop: N queries per step, N / B for each of the B sentences."""
 
     def __init__(self, score: str, query_width: int, memory_width: int, name: str, inner: int = 0):
-        """`inner`: the width of the additive score's hidden layer; 0: that of the query."""
+        """`inner`: width of the hidden layer of the additive score; 0: the width of the query."""
         super().__init__()
         self.memory_width = memory_width
         if score in ("dot", "scaled") and query_width != memory_width:
             raise SettingsError(
-                f'model.attention_score = "{score}" needs states of one width, not {query_width} in the decoder and'
-                f' {memory_width} in the encoder; choose "general" or "additive"'
+                f'model.attention_score = "{score}" needs encoder and decoder states of equal width, but they have'
+                f' {memory_width} and {query_width}; set model.attention_score to "general" or "additive"'
             )
         self.score: DotProductScore | AdditiveScore
         if score == "additive":
@@ -270,11 +270,11 @@ class RecurrentAttention(nn.Module):
         self.tap = AttentionHook(name)
 
     def prepare(self, states_BSD: Tensor) -> tuple[Tensor, ...]:
-        """The part of the score that depends on the keys only, once per sentence; dot products have none."""
+        """Compute the part of the score that depends only on the keys; empty for dot products."""
         return (self.score.prepare(states_BSD),) if isinstance(self.score, AdditiveScore) else ()
 
     def forward(self, query_ND: Tensor, source: KeyValue, mask_BS: Tensor | None, tap: AttentionHook | None) -> Tensor:
-        """The context of each query, [N, D]."""
+        """The context vector of each query, [N, D]."""
         query = query_ND.unflatten(0, (source.value.shape[0], 1, -1))  # [B, 1 head, N / B, D]
         mask = None if mask_BS is None else mask_BS[:, None, None, :]
         key, value = source.key.unsqueeze(1), source.value.unsqueeze(1)
@@ -282,9 +282,9 @@ class RecurrentAttention(nn.Module):
 
     @contextmanager
     def one_pass(self) -> Iterator[AttentionHook]:
-        """A hook for the steps of a loop, which are recorded as one pass after the loop.
+        """Yield a hook for a loop over decoder steps. After the loop, all steps are recorded as one record.
 
-        Listeners are called at every step, because what they change affects the next step.
+        Listeners are called at every step, because weights that they replace affect the next step.
         """
         if self.tap.idle:
             yield self.tap
@@ -300,15 +300,15 @@ class RecurrentAttention(nn.Module):
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Pooling of a sequence of states into one
+# Pooling of a sequence of states into one vector
 
 DOT = DotProductScore()
 SHARPNESS = 4.0
-"""Scale of the initial context vector: lower values learn later, higher ones learn less (docs/log.md)."""
+"""Scale of the initial context vector: lower values delay learning, higher values limit it (docs/log.md)."""
 
 
 def pool(query_D: Tensor, key_NSD: Tensor, x_NSD: Tensor, mask_NS: Tensor | None, tap: AttentionHook) -> Tensor:
-    """One state [N, D] per sequence: attention with one query for all."""
+    """Pool each sequence into one vector [N, D] by attention, with the same query for all sequences."""
     query = query_D.expand(x_NSD.shape[0], 1, 1, -1)
     mask = None if mask_NS is None else mask_NS[:, None, None, :]
     return attend(query, key_NSD.unsqueeze(1), x_NSD.unsqueeze(1), mask, score=DOT, tap=tap).flatten(1)
@@ -324,7 +324,7 @@ class AttentionPooling(nn.Module):
         self.tap = AttentionHook(name)
 
     def keys(self, x: Tensor) -> Tensor:
-        """The keys of states of any shape [..., D]."""
+        """The attention keys of states [..., D]."""
         return torch.tanh(self.key(x))
 
     def forward(self, x_NSD: Tensor, key_NSD: Tensor, mask_NS: Tensor | None) -> Tensor:

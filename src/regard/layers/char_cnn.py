@@ -1,8 +1,8 @@
 """Character CNN: one vector per word, by a convolution over its characters or subwords and a hashed embedding.
 
-A vector has two parts. A convolution over three pieces with max-pooling (Collobert et al. 2011; Ma and Hovy
-2016) encodes the spelling, also of unknown words. A hashed embedding, the sum of two rows of a table found by hashing
-the pieces (Svenstrup et al. 2017), encodes the whole word without a vocabulary of words.
+A piece is a character or a subword. The vector has two parts. A convolution over windows of three pieces with
+max-pooling (Collobert et al. 2011; Ma and Hovy 2016) encodes the spelling, also of unknown words. A hashed embedding
+(Svenstrup et al. 2017), the sum of two table rows chosen by a hash, encodes the whole word without a word vocabulary.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class CharacterWordEncoder(nn.Module):
         self.hide = Dropout(word_dropout)
 
     def forward(self, ids_BTS: Tensor, mask_BTS: Tensor) -> Tensor:
-        """Vectors [B, T, D] of words, zero on padding. A word that occurs several times is computed once."""
+        """Word vectors [B, T, D], zero on padding. A word that occurs several times is computed only once."""
         mask_BT = mask_BTS[:, :, 0]
         ids_NS, mask_NS = ids_BTS[mask_BT], mask_BTS[mask_BT]
         key_U, number_N = torch.unique(fingerprint(ids_NS, mask_NS), return_inverse=True)
@@ -51,7 +51,7 @@ class CharacterWordEncoder(nn.Module):
         return torch.cat([spelt_BTD, whole_BTD * self.hide(whole_BTD.new_ones(*mask_BT.shape, 1))], dim=-1)
 
     def spell(self, ids_US: Tensor, mask_US: Tensor) -> Tensor:
-        """The encoding of the spelling, [U, D]."""
+        """Encode the spelling of U distinct words by the convolution: [U, D]."""
         mask_US = mask_US.to(self.char_embedding.weight.device)
         x_USE = self.char_embedding(ids_US) * mask_US[:, :, None]
         near_USE = torch.cat([F.pad(x_USE[:, :-1], (0, 0, 1, 0)), x_USE, F.pad(x_USE[:, 1:], (0, 0, 0, 1))], dim=-1)
@@ -60,13 +60,13 @@ class CharacterWordEncoder(nn.Module):
 
 
 def fingerprint(ids_NS: Tensor, mask_NS: Tensor) -> Tensor:
-    """A hash [N] of the pieces of a word in their order: a polynomial, modulo 2^64."""
+    """Hash [N] of the sequence of pieces of each word: a polynomial modulo 2^64."""
     powers = [pow(FACTOR, place, 1 << 64) for place in range(ids_NS.shape[1])]
     signed = torch.tensor([power - (1 << 64) if power >= 1 << 63 else power for power in powers])  # the same 64 bits
     return ((ids_NS + 1) * signed.to(ids_NS.device) * mask_NS).sum(1)
 
 
 def mix(key_U: Tensor, mixer: int) -> Tensor:
-    """Another hash, whose low bits depend on all bits of the first."""
+    """Mix a hash, so that its low bits depend on all of its bits."""
     mixed_U = (key_U ^ (key_U >> 29)) * mixer
     return mixed_U ^ (mixed_U >> 32)

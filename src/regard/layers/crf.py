@@ -23,14 +23,14 @@ class LinearChainCRF(nn.Module):
     def __init__(self, labels: int):
         super().__init__()
         self.transitions = nn.Parameter(torch.zeros(labels, labels))
-        """Rows: the previous label."""
+        """Rows: the previous label; columns: the next label."""
         self.start = nn.Parameter(torch.zeros(labels))
         self.end = nn.Parameter(torch.zeros(labels))
 
     def negative_log_likelihood(
         self, logits_BTL: Tensor, target_BT: Tensor, mask_BT: Tensor, smoothing: float = 0.0
     ) -> Tensor:
-        """Negative log-probability [B] of the right labels, with label smoothing."""
+        """Negative log-probability [B] of the correct labels, with label smoothing."""
         score_BTL, after_LL = self._close(logits_BTL, mask_BT), self.transitions.double()
         total_B: Tensor = _Total.apply(score_BTL, after_LL, mask_BT)  # type: ignore[no-untyped-call]
         place_BT = score_BTL.gather(2, target_BT[:, :, None])[:, :, 0]
@@ -63,7 +63,7 @@ class LinearChainCRF(nn.Module):
         return torch.stack(path[::-1], dim=1) * mask_BT
 
     def _close(self, logits_BTL: Tensor, mask_BT: Tensor) -> Tensor:
-        """The scores including those of the first and the last label; zero on padding."""
+        """Label scores, plus the scores of a label as the first or last of the sentence; zero on padding."""
         real_BT1 = mask_BT[:, :, None]
         end_BT1 = real_BT1 & ~F.pad(mask_BT[:, 1:], (0, 1))[:, :, None]
         inner_BTL = torch.where(real_BT1, logits_BTL.double(), 0.0) + torch.where(end_BT1, self.end.double(), 0.0)
@@ -76,15 +76,15 @@ class ForwardBackward(NamedTuple):
     total_B: Tensor
     """Logarithm of the sum over all label sequences."""
     before_BTL: Tensor
-    """Forward probabilities: the share of the sequences up to this word that end in this label."""
+    """Forward probabilities: the probability of each label, given only the words up to this one."""
     behind_BTL: Tensor
-    """Backward factors: times the forward probability, the marginal probability of the label."""
+    """Backward factors: forward probability times backward factor is the marginal probability of the label."""
     onward_BTL: Tensor
-    """The same before the transition to this label; zero for the first word and on padding."""
+    """Scaled label weight times backward factor, for the marginals of label pairs; zero at the first word."""
 
 
 def forward_backward(score_BTL: Tensor, after_LL: Tensor, mask_BT: Tensor) -> ForwardBackward:
-    """The forward-backward algorithm."""
+    """Run the forward-backward algorithm, with probabilities scaled at each word."""
     peak_BT, top = score_BTL.amax(-1), after_LL.max()
     weights = (score_BTL - peak_BT[:, :, None]).exp().unbind(1)
     step_LL = (after_LL - top).exp()

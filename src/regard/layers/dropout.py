@@ -21,13 +21,13 @@ class Rows(NamedTuple):
 
     index_R: Tensor
     total: int
-    """Rows of the whole batch."""
+    """Number of rows of the whole batch."""
     weight: float = 1.0
-    """0 if there is no row for this process, and one is computed only to take part in the communication."""
+    """0 if this process has no rows; it then computes one row only to take part in the communication."""
 
     @classmethod
     def deal(cls, total: int, first: int, every: int) -> Rows:
-        """Every n-th row, starting with `first`."""
+        """The rows first, first + every, first + 2 every, ... of a batch of `total` rows."""
         if first >= total:
             return cls(torch.zeros(1, dtype=torch.long), total, weight=0.0)
         return cls(torch.arange(first, total, every), total)
@@ -38,9 +38,9 @@ _shared: Rows | None = None
 
 @contextmanager
 def sharing(rows: Rows | None) -> Iterator[None]:
-    """Within the block, masks are made for the whole batch, of which the model sees only these rows.
+    """Within the `with` block, dropout masks are drawn for the whole batch, and only these rows of them are used.
 
-    So a row gets the same mask whether one process computes the batch or several do.
+    So a row gets the same mask whether one process or several processes compute the batch.
     """
     global _shared
     before, _shared = _shared, rows
@@ -66,11 +66,11 @@ def keep_mask(shape: torch.Size, dropped: int, device: torch.device) -> Tensor:
 
 
 def _shared_mask(shape: torch.Size, dropped: int, device: torch.device, axis: int, rows: Rows) -> Tensor:
-    """The mask of these rows, selected from that of the whole batch, which R-Drop repeats in the tensor."""
+    """The mask of these rows, selected from the mask of the whole batch. With R-Drop the axis has each row twice."""
     times, rest = divmod(shape[axis], len(rows.index_R))
     if rest:
         raise ModelError(
-            f"dropout: axis {axis} of {tuple(shape)} does not hold the {len(rows.index_R)} rows of a batch"
+            f"dropout: axis {axis} of shape {tuple(shape)} is not a batch of {len(rows.index_R)} rows; set `rows`"
         )
     whole = list(shape)
     whole[axis] = times * rows.total
@@ -99,7 +99,7 @@ class Dropout(nn.Module):
     """Sets a share of the elements to zero in training and scales the others, so that the expectation is the same."""
 
     def __init__(self, rate: float, rows: int = 0):
-        """`rows`: the batch axis of the input."""
+        """`rows`: index of the batch axis of the input."""
         super().__init__()
         self.dropped = min(round(rate * 256), 255)  # some elements must remain
         self.rows = rows
@@ -116,7 +116,7 @@ class Dropout(nn.Module):
 
 
 def set_dropout_strength(model: nn.Module, strength: float) -> None:
-    """Set all dropout of a model to this share of its rate."""
+    """Multiply the rates of all dropout layers of a model by `strength`: 0 is no dropout, 1 the full rate."""
     for module in model.modules():
         if isinstance(module, Dropout):
             module.strength = strength

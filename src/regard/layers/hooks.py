@@ -1,21 +1,21 @@
 """Hooks: named points in a model where attention weights and hidden states can be recorded or replaced.
 
-Every attention layer has an `AttentionHook` such as "decoder.2.cross". Recorders get what was computed; listeners may
-return other weights, which the layer uses instead of its own: for masking heads, patching and other interventions.
+Every attention layer has an `AttentionHook` such as "decoder.2.cross". Recorders receive an `AttentionRecord` of the
+computation. Listeners may return replacement weights: for masking heads, patching and other interventions.
 
     with trace(model, "decoder.*.cross") as tape:
         model(source, target)
     tape["decoder.2.cross"].weights_BHTS
 
-Each side of a model has a `HiddenStateHook`: "encoder.embed" is the input of the first layer, "encoder.0" its output,
-"encoder.top" the output of the whole side. States are [B, T, D] where a whole sequence is computed (`encode`, `hidden`,
-`forward`), and [B, W, D] in `step`, which reads one token of each of W hypotheses.
+The encoder and the decoder have a `HiddenStateHook` each, with several points: "encoder.embed" is the input of the
+first layer, "encoder.0" its output, "encoder.top" the output of the encoder. States are [B, T, D] in `encode`, `hidden`
+and `forward`, which compute whole sequences, and [B, W, D] in `step`, which reads one token of each of W hypotheses.
 
     with trace_states(model, "encoder.*") as states:
         model(source, target)
     states["encoder.0"]                      # [B, S, D]
 
-A hook that is not used costs one test of an attribute.
+An unused hook costs one attribute check.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class AttentionRecord:
 
 
 Listener = Callable[[str, Tensor], Tensor | None]
-"""Gets the name of the hook and the weights; returns the weights to use instead, or None."""
+"""Receives the name of the hook and the weights; returns replacement weights, or None to keep them."""
 
 Recorder = Callable[[AttentionRecord], None]
 
 
 class AttentionHook:
-    """The hook of an attention layer. `listeners` may replace the weights, in turn; `recorders` get the result."""
+    """The hook of an attention layer. `listeners` may replace the weights; `recorders` receive the final ones."""
 
     def __init__(self, name: str):
         self.name = name
@@ -60,12 +60,12 @@ class AttentionHook:
         self.idle = True
 
     def replace(self, weights_BHTS: Tensor) -> Tensor:
-        """The weights after all listeners."""
+        """Return the weights after all listeners were called in order."""
         for listener in self.listeners:
             other = listener(self.name, weights_BHTS)
             if other is not None:
                 if other.shape != weights_BHTS.shape:
-                    raise ModelError(f"{self.name}: replaced weights must keep the shape {tuple(weights_BHTS.shape)}")
+                    raise ModelError(f"{self.name}: listeners must return weights of shape {tuple(weights_BHTS.shape)}")
                 weights_BHTS = other
         return weights_BHTS
 
@@ -103,7 +103,7 @@ class AttentionTrace(dict[str, AttentionRecord]):
         self.calls.setdefault(seen.name, []).append(seen)
 
     def steps(self, name: str) -> Tensor:
-        """The weights of a decoding step by step, concatenated along the target: [B, H, T, S]."""
+        """The weights of all decoding steps, concatenated along the target axis: [B, H, T, S]."""
         passes = [seen.weights_BHTS for seen in self.calls[name]]
         longest = max(weights.shape[-1] for weights in passes)
         padded = [nn.functional.pad(weights, (0, longest - weights.shape[-1])) for weights in passes]
@@ -118,10 +118,10 @@ class Predictor(Protocol):
 
 
 def attention_hooks(model: nn.Module | Predictor) -> dict[str, AttentionHook]:
-    """All attention hooks of a model, or of the model of a loaded run, by name, in the order of its layers."""
+    """All attention hooks of a model (or of a loaded run) by name, in the order of the layers."""
     network = model if isinstance(model, nn.Module) else getattr(model, "model", None)
     if not isinstance(network, nn.Module):
-        raise ModelError(f"{type(model).__name__} has no network; give a model or a loaded run")
+        raise ModelError(f"{type(model).__name__} has no network; pass a model, or a loaded run with a network")
     found = (getattr(module, "tap", None) for module in network.modules())
     return {tap.name: tap for tap in found if isinstance(tap, AttentionHook)}
 
@@ -144,7 +144,7 @@ def match_hooks(model: nn.Module | Predictor, patterns: str | Iterable[str]) -> 
 
 @contextmanager
 def trace(model: nn.Module | Predictor, patterns: str | Iterable[str] = "*") -> Iterator[AttentionTrace]:
-    """Record the attention of the hooks whose names match, within the block; `model` as for `attention_hooks`."""
+    """Within the `with` block, record the attention of all hooks whose names match."""
     tape = AttentionTrace()
     with ExitStack() as stack:
         for tap in match_hooks(model, patterns):
@@ -154,7 +154,7 @@ def trace(model: nn.Module | Predictor, patterns: str | Iterable[str] = "*") -> 
 
 @contextmanager
 def listen(model: nn.Module | Predictor, patterns: str | Iterable[str], listener: Listener) -> Iterator[None]:
-    """Call `listener` with the attention weights of the matching hooks, within the block; it may replace them."""
+    """Within the `with` block, call `listener` with the weights of all hooks that match; it may replace them."""
     with ExitStack() as stack:
         for tap in match_hooks(model, patterns):
             stack.enter_context(tap.attached(listener=listener))
@@ -167,7 +167,7 @@ def without_heads(*heads: int) -> Listener:
     def mask(name: str, weights_BHTS: Tensor) -> Tensor:
         for head in heads:
             if not 0 <= head < weights_BHTS.shape[1]:
-                raise ModelError(f"{name} has heads 0 to {weights_BHTS.shape[1] - 1}, not {head}")
+                raise ModelError(f"{name} has heads 0 to {weights_BHTS.shape[1] - 1}; there is no head {head}")
         weights_BHTS = weights_BHTS.clone()
         weights_BHTS[:, list(heads)] = 0.0
         return weights_BHTS
@@ -179,18 +179,18 @@ def without_heads(*heads: int) -> Listener:
 # Hidden states
 
 StateListener = Callable[[str, Tensor], Tensor | None]
-"""Gets the name of a point and its states; returns the states to use instead, or None."""
+"""Receives the name of a point and its states; returns replacement states, or None to keep them."""
 
 
 class HiddenStateHook:
-    """The hook of the hidden states of one side of a model."""
+    """The hook of the hidden states of one side of a model: the encoder or the decoder."""
 
     def __init__(self, side: str):
         self.side = side
         self.listeners: list[StateListener] = []
 
     def see(self, place: str | int, x_BTD: Tensor) -> Tensor:
-        """The states at a point, after all listeners."""
+        """Return the states at a point of the model after all listeners were called in order."""
         if not self.listeners:
             return x_BTD
         name = f"{self.side}.{place}"
@@ -198,7 +198,7 @@ class HiddenStateHook:
             other = listener(name, x_BTD)
             if other is not None:
                 if other.shape[1:] != x_BTD.shape[1:]:
-                    raise ModelError(f"{name}: replaced states must keep the shape {tuple(x_BTD.shape)}")
+                    raise ModelError(f"{name}: listeners must return states of shape {tuple(x_BTD.shape)}")
                 x_BTD = other
         return x_BTD
 
@@ -210,7 +210,7 @@ def state_hooks(model: nn.Module) -> list[HiddenStateHook]:
 
 @contextmanager
 def listen_to_states(model: nn.Module, patterns: str | Iterable[str], listener: StateListener) -> Iterator[None]:
-    """Call `listener` with the states of the points whose names match, within the block; it may replace them."""
+    """Within the `with` block, call `listener` with the states of all points that match; it may replace them."""
     wanted = [patterns] if isinstance(patterns, str) else list(patterns)
 
     def choose(name: str, x_BTD: Tensor) -> Tensor | None:
@@ -225,7 +225,7 @@ def listen_to_states(model: nn.Module, patterns: str | Iterable[str], listener: 
 
 @contextmanager
 def trace_states(model: nn.Module, patterns: str | Iterable[str] = "*") -> Iterator[dict[str, Tensor]]:
-    """Record the states of the points whose names match, in the order of computation."""
+    """Within the `with` block, record the states of all points whose names match, in the order of computation."""
     states: dict[str, Tensor] = {}
     with listen_to_states(model, patterns, states.__setitem__):
         yield states

@@ -22,14 +22,14 @@ COMPACT_AFTER = 4
 class KVCache:
     """Keys and values of one layer.
 
-    In a decoder state it acts like a pair of tensors [B, W, H, T, K]: it unpacks into them and is built from them. The
-    memory is passed on from step to step, so a cache can be continued only once.
+    In a decoder state it acts like a pair of tensors [B, W, H, T, K]: it unpacks into them and is built from them. Each
+    new cache reuses the memory of the previous one, so `add` may be called only once on a cache.
     """
 
     _fields = ("key", "value")
 
     def __init__(self, key: Tensor, value: Tensor):
-        """From keys and values [B, W, H, T, K]."""
+        """Build a cache from keys and values [B, W, H, T, K]."""
         rows, width, heads, self.length, head_width = key.shape
         self.used = self.length * width
         self._room = key.new_empty(2, rows, heads, self.used + ROOM, head_width)
@@ -54,7 +54,7 @@ class KVCache:
         return self._gathered(1)
 
     def slots(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Keys and values of all slots, [B, H, R, K], and the mask of their use, [B, 1, W, R]; None: all use all."""
+        """Keys and values [B, H, R, K] of all slots; a mask [B, 1, W, R]: which hypothesis uses which (None: all)."""
         key, value = self._room[:, :, :, : self.used]
         return key, value, None if self.used == self.length else self._owns_BWR.unsqueeze(1)
 
@@ -70,21 +70,21 @@ class KVCache:
         return self._with(room, torch.cat([self._owns_BWR, own_BWW], dim=-1), self.length + 1, self._compact_at)
 
     def follow(self, beams_BW: Tensor) -> KVCache:
-        """Give each new hypothesis the slots of the one that it continues."""
+        """Reorder beams: each new hypothesis gets the slots of the hypothesis that it continues."""
         owns_BWR = self._owns_BWR.gather(1, beams_BW[:, :, None].expand(-1, -1, self.used))
         after = self._with(self._room, owns_BWR, self.length, self._compact_at)
         return after._compacted() if self.used >= self._compact_at else after
 
     def keep(self, rows_N: Tensor) -> KVCache:
-        """Select these sentences."""
+        """Select these sentences of the batch."""
         room, owns_BWR = self._room.index_select(1, rows_N), self._owns_BWR.index_select(0, rows_N)
         return self._with(room, owns_BWR, self.length, self._compact_at)
 
     def _compacted(self) -> KVCache:
-        """The slots in use, followed by as many free ones as are needed until the next removal."""
+        """Remove unused slots, except as many free ones as are needed until the next removal."""
         width, soon = self._owns_BWR.shape[1], COMPACT_AFTER * self._owns_BWR.shape[1]
         owned_BR = F.pad(self._owns_BWR.any(1), (0, self._room.shape[3] - self.used))
-        count = int(owned_BR.sum(1).max())  # a sentence that uses fewer keeps some unused ones
+        count = int(owned_BR.sum(1).max())  # a sentence that uses fewer slots keeps some unused slots
         slot_BR = _true_first(owned_BR)[:, : count + soon + width]
         owns_BWR = self._owns_BWR.gather(2, slot_BR[:, None, :count].expand(-1, width, -1))
         return self._with(_take_slots(self._room, slot_BR), owns_BWR, self.length, count + soon)
@@ -103,7 +103,7 @@ class KVCache:
 
 
 def _true_first(flags: Tensor) -> Tensor:
-    """Indices along the last axis, those of true values first; otherwise in order."""
+    """Indices along the last axis: first those of True values, then those of False values, each in order."""
     return flags.byte().argsort(dim=-1, descending=True, stable=True)
 
 

@@ -21,7 +21,7 @@ def sinusoids(length: int, width: int, start: int = 0) -> Tensor:
 
 
 class SinusoidalTable(nn.Module):
-    """Sinusoids by position. The table grows for longer sentences and is not saved with the weights."""
+    """A table of sinusoids by position. It grows for longer sentences and is not saved with the weights."""
 
     rows: Tensor
 
@@ -46,7 +46,7 @@ class SinusoidalEncoding(SinusoidalTable):
 
 
 class LearnedEncoding(nn.Module):
-    """One learned vector per position (ConvS2S; Gehring et al. 2017). Longer sentences are refused."""
+    """One learned vector per position (ConvS2S; Gehring et al. 2017). Longer sentences raise an error."""
 
     def __init__(self, width: int, longest: int):
         super().__init__()
@@ -70,7 +70,7 @@ class RotaryEncoding(SinusoidalTable):
     def __init__(self, head_width: int):
         super().__init__(head_width)
         if head_width % 2:
-            raise ModelError(f"rotary positions need an even head width, not {head_width}")
+            raise ModelError(f"rotary positions need an even head width, not {head_width}; change width or heads")
 
     def forward(self, x_BHTK: Tensor, start: int = 0) -> Tensor:
         """Rotate each pair of dimensions of x by its angle at that position."""
@@ -117,7 +117,7 @@ class NoPositions(nn.Module):
 
 
 def position_layer(kind: str, join: str, width: int, longest: int) -> nn.Module:
-    """The layer that places token embeddings: "sinusoidal" or "learned", by "add" or "concatenate"; or none."""
+    """The layer that adds (or concatenates) positional encodings of this kind to token embeddings."""
     if kind in ("none", "rotary"):
         return NoPositions()
     part = width if join == "add" else max(width // 8 * 2, 2)

@@ -1,13 +1,13 @@
 """LSTM and GRU cells, with input feeding; the loop over a sequence; a GRU over packed sequences.
 
 In this file time is the first axis ([S, B, D]), so that a step of the loop is one contiguous slice. The inputs of a
-cell are projected for all steps in one product before the loop; only what depends on the previous step is computed
-inside. Gates have the order of `torch.nn.LSTM` and `torch.nn.GRU`.
+cell are projected for all steps in one matrix product before the loop; only the part that depends on the previous step
+is computed in the loop. Gates have the order of `torch.nn.LSTM` and `torch.nn.GRU`.
 
 The sentences of documents have very different lengths. `PackedGRU` sorts them by length, longest first, so that the
 sentences that have a token at step t are the first rows, and stores the tokens step by step without padding: [P, D] for
-P tokens. Its backward pass is written by hand: a step keeps six numbers per state, and the gradient of the recurrent
-weights is one product over all tokens.
+P tokens. Its backward pass is written by hand: it stores six numbers per token and hidden unit, and the gradient of the
+recurrent weights is one matrix product over all tokens.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CellState = tuple[Tensor, ...]
 
 
 class RecurrentCell(nn.Module):
-    """A recurrent cell. `fed`: the width of inputs known only inside the loop, such as an attention context."""
+    """A recurrent cell. `fed`: the width of an input known only inside the loop, such as the attention context."""
 
     gates: int
     carried: int
@@ -92,7 +92,7 @@ class GRU(RecurrentCell):
         recur, recalled = F.linear(hidden, self.recurrent.weight).split(split, dim=-1)
         reset, update = (read + recur).sigmoid().chunk(2, dim=-1)
         candidate = torch.addcmul(candidate, reset, recalled + self.candidate_bias).tanh()
-        return (torch.lerp(candidate.to(hidden.dtype), hidden, update.to(hidden.dtype)),)  # may differ under autocast
+        return (torch.lerp(candidate.to(hidden.dtype), hidden, update.to(hidden.dtype)),)  # autocast changes dtypes
 
 
 CELLS: dict[str, type[RecurrentCell]] = {"lstm": LSTM, "gru": GRU}
@@ -103,7 +103,7 @@ def unroll(
 ) -> tuple[Tensor, CellState]:
     """Run a cell over a sequence: hidden states [S, B, D] in the order of the sequence, and the last state.
 
-    `read_SBG`: what `cell.read` returned. The state does not change where the mask is False, in both directions.
+    `read_SBG`: the output of `cell.read`. Where the mask is False, the state does not change (in both directions).
     """
     reads = read_SBG.unbind(0)
     padded = [] if mask_SB is None else (~mask_SB.all(dim=1)).tolist()
@@ -140,7 +140,7 @@ class RecurrentLayer(nn.Module):
 
 
 class PackedLayout:
-    """The order of the real tokens of padded sequences [N, S] when they are packed. Padding is at the end of a row."""
+    """How the real tokens of padded sequences [N, S] are ordered when packed. Padding is at the end of a row."""
 
     def __init__(self, mask_NS: Tensor):
         rows, steps = mask_NS.shape
@@ -148,9 +148,9 @@ class PackedLayout:
         order_N = mask_NS.sum(1).argsort(descending=True, stable=True)
         step_P, rank_P = mask_NS[order_N].t().nonzero(as_tuple=True)
         self.row_P = order_N[rank_P]
-        """The sequence of each token."""
+        """Index of the sequence of each packed token."""
         self.place_P = self.row_P * steps + step_P
-        """Its index in the flattened padded sequences."""
+        """Index of each packed token in the flattened padded sequences."""
         self.sizes = [size for size in mask_NS.sum(0).tolist() if size]
         """The number of sequences that have a token at each step."""
 
@@ -180,7 +180,7 @@ class PackedGRU(nn.Module):
 
 
 def run_packed(cell: GRU, x_PD: Tensor, sizes: list[int], *, backward: bool = False) -> Tensor:
-    """Hidden states [P, D] of a cell that starts with zeros at the first token of every sequence, or at the last."""
+    """Hidden states [P, D] of a cell that starts with zeros at the first (`backward`: last) token of every sequence."""
     states_PD: Tensor = _Run.apply(  # type: ignore[no-untyped-call]
         cell.read(x_PD), cell.recurrent.weight, cell.candidate_bias, sizes, backward
     )
@@ -205,7 +205,7 @@ class _Run(torch.autograd.Function):
         context: Any, read_PG: Tensor, recur_GD: Tensor, bias_D: Tensor, sizes: list[int], backward: bool
     ) -> Tensor:
         tokens, width = read_PG.shape[0], recur_GD.shape[1]
-        recur_GD = recur_GD.to(read_PG.dtype)  # under autocast it is bfloat16
+        recur_GD = recur_GD.to(read_PG.dtype)  # bfloat16 under autocast
         before_PD, after_PD = read_PG.new_empty(tokens, width), read_PG.new_empty(tokens, width)
         gates_PG, recalled_PD = read_PG.clone(), read_PG.new_empty(tokens, width)
         state_ND = read_PG.new_zeros(sizes[0], width)
@@ -229,7 +229,7 @@ class _Run(torch.autograd.Function):
         recur_GD, before_PD, gates_PG, recalled_PD = context.saved_tensors
         width = recur_GD.shape[1]
         reset_PD, update_PD, candidate_PD = gates_PG.split(width, dim=1)
-        # Everything that does not depend on the gradient of the next step, for all steps at once.
+        # Compute everything that does not depend on the gradient of the next step, for all steps at once.
         slope_PG = gates_PG.new_empty(gates_PG.shape)
         slope_reset, slope_update, slope_candidate = slope_PG.split(width, dim=1)
         torch.mul(1 - update_PD, 1 - candidate_PD * candidate_PD, out=slope_candidate)

@@ -18,13 +18,13 @@ __all__ = ["build", "presets", "settings_of", "size_names"]
 
 
 def build(settings: ModelSettings, **sizes: int) -> Network:
-    """The network of these settings, freshly initialised. `sizes` (see `size_names`) are what the data decides."""
+    """A newly initialised network with these settings. `sizes`: the sizes of vocabularies and labels (`size_names`)."""
     built: Network = _network(settings)(settings, **sizes)
     return built
 
 
 def size_names(settings: ModelSettings) -> list[str]:
-    """What the constructor of a network takes beside its settings: sizes of vocabularies and labels."""
+    """Names of the sizes that a network's constructor needs in addition to settings, e.g. `source_vocabulary`."""
     return list(inspect.signature(_network(settings)).parameters)[1:]
 
 

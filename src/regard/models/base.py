@@ -1,18 +1,18 @@
-"""Contracts of architectures: the methods that search, training and analysis use, and nothing else.
+"""Interfaces of all architectures: the methods that search, training and analysis call.
 
     encode(source)              -> memory           once per sentence; shared by its hypotheses
     start(memory)               -> state            any tree of tensors [B, W, ...], with W = 1
-    step(token_BW, state, memory) -> logits, state  one token further, cached
+    step(token_BW, state, memory) -> logits, state  scores of the next token, with cached states
     forward(source, target_BT)  -> logits_BTV       teacher forcing, the whole target at once
 
 Repeated `step` equals `forward`: tests/laws checks this for every registered architecture. A memory or a state is a
 tree of tuples, dictionaries and tensors whose first axis is the batch (and second, in a state, the beam), so that
 search can select and reorder rows of any architecture. An object in the tree may do this faster with methods
-`keep(rows_N)` and `follow(beams_BW)`, as the KV cache does (layers/kv_cache.py). A state may be used for one step only;
-the caller may change the logits.
+`keep(rows_N)` and `follow(beams_BW)`, as the KV cache does (layers/kv_cache.py). `step` may be called only once with
+the same state. The caller may overwrite the logits.
 
-A classifier has only `encode`, which returns one vector per document; `forward` scores the labels. A tagger has one
-vector per word, and a linear-chain CRF over the labels.
+A classifier has only `encode`, which returns one vector per document, and `forward`, which scores the labels. A tagger
+has one vector per word, and a linear-chain CRF over the labels.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from regard.layers.hooks import AttentionRecord
 
 
 class Source(Protocol):
-    """What an encoder reads: token ids, padded, and a mask that is True for real tokens."""
+    """Input of an encoder: padded token ids, and a mask that is True for real tokens."""
 
     @property
     def ids_BS(self) -> Tensor: ...
@@ -46,7 +46,7 @@ Tree = Any
 
 
 class EncoderOutput(NamedTuple):
-    """An encoded source: its states, the mask of the real ones, and what else the decoder needs of it."""
+    """An encoded source: its states, their mask (True for real tokens), and further inputs of the decoder."""
 
     states_BSD: Tensor
     mask_BS: Tensor
@@ -54,15 +54,15 @@ class EncoderOutput(NamedTuple):
 
 
 def example_input(axes: str, *shape: int) -> SimpleNamespace:
-    """A `Source` ("BS"), `Documents` ("BUS") or `Words` ("BTS"): different ids without padding, always on the CPU."""
+    """A small `Source` (axes "BS"), `Documents` ("BUS") or `Words` ("BTS"): distinct ids, no padding, on the CPU."""
     ids = torch.arange(math.prod(shape), device="cpu").view(shape)
     return SimpleNamespace(**{f"ids_{axes}": ids, f"mask_{axes}": torch.ones_like(ids, dtype=torch.bool)})
 
 
 class Example(NamedTuple):
-    """A forward pass on a small input, and how much of each unit the input has (tokens, pairs of tokens, ...).
+    """A forward pass on a small input, and the number of each unit in the input: tokens, pairs of tokens, ...
 
-    The input has data even if the weights are on the meta device, because its values decide what is computed.
+    The input has data even if the weights are on the meta device, because the computation depends on its values.
     """
 
     run: Callable[[], Any]
@@ -70,41 +70,41 @@ class Example(NamedTuple):
 
 
 class Network(nn.Module):
-    """A model of any task, as training uses it."""
+    """Base class of the models of all tasks: the attributes that training uses."""
 
     output: nn.Linear
     """Maps the last states to scores: over the target vocabulary, or over labels."""
 
     @abstractmethod
     def examples(self) -> Iterator[Example]:
-        """As many forward passes as there are units, from which `training/flops.py` computes the cost of each unit."""
+        """Forward passes, as many as there are units; `training/flops.py` computes the cost per unit from them."""
 
 
 class Seq2Seq(Network):
-    """An encoder-decoder. A subclass writes `encode`, `start`, `step` and `hidden`, and owns `output`."""
+    """An encoder-decoder. A subclass implements `encode`, `start`, `step` and `hidden`, and sets `output`."""
 
     @abstractmethod
     def encode(self, source: Source) -> EncoderOutput:
-        """Read the source."""
+        """Encode the source."""
 
     @abstractmethod
     def start(self, memory: EncoderOutput) -> Tree:
-        """The state before the first token, one hypothesis per sentence."""
+        """The state before the first token, with one hypothesis per sentence."""
 
     @abstractmethod
     def step(self, token_BW: Tensor, state: Tree, memory: EncoderOutput) -> tuple[Tensor, Tree]:
-        """Scores of the next token [B, W, V] after `token_BW`, and the state from there."""
+        """Scores [B, W, V] of the token after `token_BW`, and the next state."""
 
     @abstractmethod
     def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
-        """The decoder's last states [B, T, D] with the whole target given. The loss works on these."""
+        """The last decoder states [B, T, D] with teacher forcing; the loss is computed from them."""
 
     def forward(self, source: Source, target_BT: Tensor) -> Tensor:
-        """Scores [B, T, V] of each next token, with the whole target given."""
+        """Scores [B, T, V] of each next token, with teacher forcing."""
         return self.output(self.hidden(source, target_BT))
 
     def examples(self) -> Iterator[Example]:
-        """Units: a sentence, a source token, a target token, and pairs of tokens of which one sees the other."""
+        """Units: sentences, source tokens, target tokens, and pairs of tokens of which one attends to the other."""
         for source, target in ((1, 1), (2, 1), (1, 2), (2, 2), (3, 1), (1, 3)):
             inputs = example_input("BS", 1, source), example_input("BS", 1, target).ids_BS
             amounts = {"sentence": 1, "source_token": source, "target_token": target}
@@ -113,7 +113,7 @@ class Seq2Seq(Network):
 
 
 class Documents(Protocol):
-    """What a classifier reads: documents of segments (sentences, or windows of sentences) of tokens.
+    """Input of a classifier: documents, divided into segments (sentences, or windows of sentences) of tokens.
 
     Shorter segments and documents of fewer segments are padded at their end. The mask is True for real tokens; the
     first token of a document is always real.
@@ -126,7 +126,7 @@ class Documents(Protocol):
 
 
 class ClassifierModel(Network):
-    """Documents to scores of labels. A subclass writes `encode` and `shading`, and owns `output`."""
+    """Computes label scores of documents. A subclass implements `encode` and `shading`, and sets `output`."""
 
     @abstractmethod
     def encode(self, documents: Documents) -> Tensor:
@@ -137,18 +137,18 @@ class ClassifierModel(Network):
         return self.output(self.encode(documents))
 
     def examples(self) -> Iterator[Example]:
-        """Units: a document, a segment, a token, and pairs of tokens of one segment."""
+        """Units: documents, segments, tokens, and pairs of tokens of one segment."""
         for segments, size in ((1, 1), (2, 1), (1, 2), (1, 3)):
             amounts = {"document": 1, "sentence": segments, "token": segments * size, "pair": segments * size**2}
             yield Example(partial(self, example_input("BUS", 1, segments, size)), amounts)
 
     @abstractmethod
     def shading(self, tape: Mapping[str, AttentionRecord], documents: Documents) -> Tensor:
-        """The share of each token in the attention [B, U, S], from a trace of `forward`; a document's sum to 1."""
+        """Attention weights of tokens [B, U, S], from a trace of `forward`; the weights of a document sum to 1."""
 
 
 class Words(Protocol):
-    """What a tagger reads: sentences of words of pieces.
+    """Input of a tagger: sentences of words, each word given as its pieces (characters or subwords).
 
     Shorter words and sentences of fewer words are padded at their end. The mask is True for real pieces; the first
     piece of a word and the first word of a sentence are always real.
@@ -161,21 +161,21 @@ class Words(Protocol):
 
 
 class TaggerModel(Network):
-    """Words to scores of labels. A subclass writes `encode`, and owns `output` and `crf`."""
+    """Computes label scores of words. A subclass implements `encode`, and sets `output` and `crf`."""
 
     crf: LinearChainCRF
-    """Scores of pairs of neighbouring labels."""
+    """Scores of pairs of adjacent labels."""
 
     @abstractmethod
     def encode(self, sentences: Words) -> Tensor:
         """One vector per word [B, T, D]."""
 
     def forward(self, sentences: Words) -> Tensor:
-        """Scores of the labels of each word alone [B, T, L]; the CRF adds scores of neighbouring labels."""
+        """Label scores [B, T, L] of each word; the CRF adds scores of pairs of adjacent labels."""
         return self.output(self.encode(sentences))
 
     def examples(self) -> Iterator[Example]:
-        """Units: a piece, a word, and pairs of words. The forward algorithm of the CRF is one product per word."""
+        """Units: pieces, words, and pairs of words. The CRF's forward algorithm is one matrix product per word."""
         for words, size in ((1, 1), (1, 2), (2, 1)):
             amounts = {"piece": words * size, "word": words, "pair": words**2}
             yield Example(partial(self._score, example_input("BTS", 1, words, size)), amounts)
@@ -188,7 +188,7 @@ Layer = TypeVar("Layer", bound=nn.Module)
 
 
 class LayerNames(nn.ModuleList, Generic[Layer]):
-    """A list of layers with a type for its elements."""
+    """An `nn.ModuleList` that declares the type of its elements."""
 
     def __init__(self, layers: Iterable[Layer]):
         super().__init__(layers)
@@ -208,7 +208,7 @@ def count_parameters(model: nn.Module) -> int:
 
 
 def summarise(model: nn.Module) -> list[dict[str, Any]]:
-    """A table of layers: name, count, shapes of the weights, number of parameters of all of them together.
+    """A table of layers: name, number of such layers, shapes of the weights, total number of parameters.
 
     Blocks that repeat are counted in one row, e.g. "encoder.blocks.*.feed_forward.up".
     """

@@ -1,11 +1,11 @@
 """The hierarchical attention network: "Hierarchical Attention Networks for Document Classification", Yang et al. 2016.
 
-Words are read in both directions by a GRU and weighted by attention with a learned context vector: the sentence vector.
-The same over the sentences gives the document vector, from which the labels are scored.
+A bidirectional GRU reads the words of a sentence; attention with a learned context vector pools its states into the
+sentence vector. A second such level pools the sentences into the document vector, from which the labels are scored.
 
-Departures: word vectors are learned with the rest, not by word2vec before; dropout, which the paper does not have,
-removes the same features for all words, and for all sentences, of a document (Gal and Ghahramani 2016), so that a
-recurrent state cannot recover them from the next word; the reset gate acts after the recurrent product.
+Departures: word vectors are learned with the model, not pretrained by word2vec; dropout (the paper has none) removes
+the same features from all words, and from all sentences, of a document (Gal and Ghahramani 2016), so that a recurrent
+state cannot recover them from the next word; the reset gate acts after the recurrent product.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from regard.models.base import ClassifierModel, Documents, visible
 
 @dataclass(frozen=True)
 class HANSettings(ModelSettings):
-    """The hierarchical attention network (HAN; Yang et al. 2016): words make sentences, sentences make a document."""
+    """Hierarchical attention network (HAN; Yang et al. 2016): attention over words, then over sentences."""
 
     kind: ClassVar[str] = "classifier"
     network: ClassVar[str] = "HAN"
@@ -38,12 +38,12 @@ class HANSettings(ModelSettings):
     embedding_width: Width = 128
     """Width of the word embeddings."""
     width: Width = 64
-    """Width of each GRU's states, one direction; the paper has 50."""
+    """Width of the GRU states, per direction; the paper has 50."""
     dropout: Share = 0.4
-    """Share of the features that each document loses: of its words, its sentences and of the document itself."""
+    """Dropout on the features of words, sentences and documents; within a document the same features are dropped."""
 
     def kept_per_token(self, length: float) -> float:
-        """Numbers kept for the backward pass per token. Two levels read in two directions."""
+        """Activations stored for the backward pass per token: two levels, each in two directions."""
         return ACTIVATIONS_PER_UNIT * 2 * 2 * self.width
 
 
@@ -72,7 +72,7 @@ class HANLevel(nn.Module):
 
 
 class HAN(ClassifierModel):
-    """Words to sentences to a document."""
+    """Word level, sentence level, scores of labels."""
 
     def __init__(self, settings: HANSettings, vocabulary: int, labels: int):
         super().__init__()
@@ -85,7 +85,7 @@ class HAN(ClassifierModel):
         self.output = glorot(nn.Linear(2 * width, labels))
 
     def encode(self, documents: Documents) -> Tensor:
-        """Read the sentences, all of the batch at once; then the documents."""
+        """Encode all sentences of the batch in parallel, then the documents."""
         mask_BU = documents.mask_BUS.any(-1)
         rows, places = mask_BU.nonzero(as_tuple=True)
         mask_NS, ids_NS = documents.mask_BUS[rows, places], documents.ids_BUS[rows, places]
@@ -93,12 +93,12 @@ class HAN(ClassifierModel):
         x_PE = self.embed(words.pack(ids_NS))
         sentence_ND = self.words(x_PE, words, mask_NS, rows[words.row_P], len(mask_BU))
         order = PackedLayout(mask_BU)
-        flat_of = mask_BU.flatten().cumsum(0) - 1  # the number of each sentence among the real ones
+        flat_of = mask_BU.flatten().cumsum(0) - 1  # index of each sentence among the real ones
         x_PD = sentence_ND.index_select(0, flat_of[order.place_P])
         return self.drop(self.sentences(x_PD, order, mask_BU, order.row_P, len(mask_BU)))
 
     def shading(self, tape: Mapping[str, AttentionRecord], documents: Documents) -> Tensor:
-        """Weight of a word in its sentence times that of its sentence in the document."""
+        """The weight of each word in its sentence times the weight of the sentence in the document."""
         mask_BU = documents.mask_BUS.any(-1)
         word_NS = tape["word"].weights_BHTS[:, 0, 0]
         sentence_BU = tape["sentence"].weights_BHTS[:, 0, 0]

@@ -1,16 +1,17 @@
 """HRAN: "Hierarchical Recurrent Attention Network for Response Generation", Xing et al. 2017.
 
-A context is a sequence of utterances, an utterance a sequence of words, and both differ in importance. For each word of
-the reply, attention over words computes a vector of every utterance; a second encoder reads these vectors from the last
-utterance to the first; attention over its states computes the context vector, an input of the decoder. The query of the
-word attention has two parts: the decoder's state, and the utterance encoder's state at the next utterance.
+A context is a sequence of utterances, an utterance is a sequence of words, and not all of them are equally important.
+For each word of the reply, attention over words computes one vector per utterance; a second encoder reads these vectors
+from the last utterance to the first; attention over its states computes the context vector, an input of the decoder.
+The query of the word attention has two parts: the decoder state, and the utterance encoder's state at the utterance
+that follows.
 
-The source is one sequence in which a marker token closes every utterance but the last; HRAN finds them by its id.
+The source is one sequence. A marker token (`turn_token_id`) ends every utterance except the last.
 
-Departures: the reset gate acts after the recurrent product; the state after the last utterance is learned, where the
-paper draws it from a Gaussian; the decoder starts from the last word states of the last utterance; the readout is
-Bahdanau's maxout over state, last word and context, where the paper has state and last word; both directions of the
-word encoder together are as wide as the other states; the embeddings of both sides and the output may be one matrix.
+Departures from the paper: the reset gate acts after the recurrent product; the initial state of the utterance encoder
+is learned (paper: drawn from a Gaussian); the decoder starts from the final word states of the last utterance; the
+readout is Bahdanau's maxout over state, last word and context (paper: state and last word); both directions of the word
+encoder together are as wide as the other states; the embeddings of both sides and the output may share one matrix.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from regard.models.recurrent import RecurrentEmbedding
 
 @dataclass(frozen=True)
 class HRANSettings(ModelSettings):
-    """The hierarchical recurrent attention network (Xing et al. 2017): words make turns, turns make a conversation."""
+    """Hierarchical recurrent attention network (Xing et al. 2017): attention over words and over conversation turns."""
 
     kind: ClassVar[str] = "seq2seq"
     network: ClassVar[str] = "HRAN"
@@ -54,13 +55,13 @@ class HRANSettings(ModelSettings):
     tie_embeddings: Literal["all", "target", "none"] = "all"
     """Which embeddings share one matrix: those of context, reply and output; of reply and output; none."""
     turn_token_id: Annotated[int, Range(0)] = 3
-    """Id of the token that closes a turn: tokenizer.special_tokens come first in a vocabulary, from 3 on."""
+    """Id of the token that ends a turn; the ids of tokenizer.special_tokens start at 3."""
 
     def check(self) -> None:
-        """A shared matrix has one shape."""
+        """Tied embeddings need equal widths."""
         require(
             self.tie_embeddings == "none" or self.embedding_width == self.width,
-            "model.tie_embeddings needs model.embedding_width = model.width",
+            'model.tie_embeddings needs model.embedding_width = model.width; or set model.tie_embeddings = "none"',
         )
 
     @property
@@ -68,7 +69,7 @@ class HRANSettings(ModelSettings):
         return self.tie_embeddings == "all"
 
     def kept_per_token(self, length: float) -> float:
-        """Numbers kept for the backward pass per token of context and reply, of conversations of `length` tokens."""
+        """Activations stored for the backward pass, per token of context and reply, if texts have `length` tokens."""
         return 24 * self.width + 2 * length * self.width + 4 * self.embedding_width
 
 
@@ -76,15 +77,15 @@ PRESETS: dict[str, ModelSettings] = {"hran": HRANSettings("hran")}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Recording two levels of attention. Every tool of analysis/ expects weights over the tokens of the source, so both
-# levels are written as such:
+# Recording two levels of attention. All tools in analysis/ expect weights over the source tokens, so both levels are
+# recorded in this form:
 #
-# "decoder.word"       the weights of the words in their utterances; they sum to 1 in each
-# "decoder.utterance"  the weights of the utterances, at the tokens that close them
-# "decoder.cross"      their product, which sums to 1; a replacement is split into the two levels again
+# "decoder.word"       weights of the words in their utterance; they sum to 1 in each utterance
+# "decoder.utterance"  weights of the utterances, each at the token that ends the utterance
+# "decoder.cross"      the product of both, which sums to 1; replacement weights are split into the two levels
 #
 # The states of utterances differ from step to step, so the word states are recorded as keys and values. A hook on
-# words is called once per utterance, with weights of 0 for the words of the others.
+# words is called once per utterance, with weights of 0 for the words of the other utterances.
 
 
 class TwoLevelHooks(NamedTuple):
@@ -105,9 +106,9 @@ class TwoLevelAttentionRecorder:
     def __init__(
         self, taps: TwoLevelHooks, context: Callable[..., Tensor], memory: EncoderOutput, places: Sequence[Tensor]
     ):
-        """`context(state_ND, word_hook, utterance_hook)`: the context vector of a state.
+        """`context(state_ND, word_hook, utterance_hook)` computes the context vector of a decoder state.
 
-        `places` [B, L]: where the words of each utterance are among the S source tokens; S for none.
+        `places`: for each utterance, the positions [B, L] of its words among the S source tokens; S where no word is.
         """
         self.taps, self._context, self._memory, self._places = taps, context, memory, places
         self._size = memory.mask_BS.shape[1]
@@ -117,7 +118,7 @@ class TwoLevelAttentionRecorder:
         self._steps: dict[AttentionHook, list[Tensor]] = {tap: [] for tap in taps}
 
     def context(self, state_ND: Tensor) -> Tensor:
-        """One step. Hooks receive its weights and may replace them."""
+        """The context vector of one decoder step. Listeners receive the weights and may replace them."""
         words: list[Tensor] = []
         shares: list[Tensor] = []
 
@@ -146,7 +147,7 @@ class TwoLevelAttentionRecorder:
         return context_ND
 
     def record(self) -> None:
-        """Give all steps, as one pass, to the hooks that record."""
+        """Pass all steps, as one record per hook, to the recorders."""
         states = self._memory.states_BSD.unsqueeze(1)
         query = torch.cat(self._queries, dim=-2)
         for tap, steps in self._steps.items():
@@ -159,11 +160,11 @@ class TwoLevelAttentionRecorder:
             return self._context(state_ND, word, utterance)
 
     def _replaced(self, tap: AttentionHook, weights: Tensor, place_BL: Tensor) -> Tensor:
-        """The weights, or those that a listener returns instead."""
+        """The weights after the listeners of a hook were called with them."""
         return _gather(tap.replace(self._spread(weights, place_BL)), place_BL) if tap.listeners else weights
 
     def _split(self, joint: Tensor, words: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
-        """Weights of words and of utterances whose product is `joint`; `words` of an utterance with weight 0 stay."""
+        """Split `joint` into weights of words and of utterances; `words` is kept for an utterance of weight 0."""
         parts = [_gather(joint, place_BL) for place_BL in self._places]
         shares = [part.sum(-1, keepdim=True) for part in parts]
         found = [
@@ -178,7 +179,7 @@ class TwoLevelAttentionRecorder:
         return empty.scatter(-1, place_BL[:, None, None].expand_as(weights), weights)[..., : self._size]
 
     def _spread_all(self, words: Sequence[Tensor]) -> Tensor:
-        """The weights of the words of every utterance, all among the source tokens."""
+        """The weights of the words of all utterances, at their places among the source tokens."""
         parts = [self._spread(found, place_BL) for found, place_BL in zip(words, self._places, strict=True)]
         return torch.stack(parts).sum(0)
 
@@ -190,24 +191,24 @@ def _gather(flat_B1WS: Tensor, place_BL: Tensor) -> Tensor:
 
 
 def _by_row(weights_B1WU: Tensor) -> Tensor:
-    """[B, 1, W, U] to [N, 1, 1, U]: the decoder treats hypotheses as rows."""
+    """Reshape [B, 1, W, U] to [N, 1, 1, U], N = B W: the decoder treats hypotheses as rows."""
     return weights_B1WU.reshape(-1, 1, 1, weights_B1WU.shape[-1])
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Where the utterances are: the tokens of the source are one sequence [B, S]; attention needs them by utterance,
-# [B, U, L], the last utterance first.
+# Layout of utterances: the source tokens are one sequence [B, S]; attention needs them grouped by utterance,
+# [B, U, L], with the last utterance first.
 
 
 class TurnLayout(NamedTuple):
-    """The utterances of a batch of contexts."""
+    """The positions of the utterances in a batch of contexts."""
 
     place_BUL: Tensor
     """Positions of the words of each utterance in the source; S where there is no word."""
     turn_BS: Tensor
-    """For each source token its utterance, counted from the last one."""
+    """For each source token, the index of its utterance; 0 is the last utterance."""
     within_BS: Tensor
-    """For each source token its place in that utterance."""
+    """For each source token, its index in its utterance."""
 
     @property
     def mask_BUL(self) -> Tensor:
@@ -216,7 +217,7 @@ class TurnLayout(NamedTuple):
 
 
 def find_utterances(ids_BS: Tensor, mask_BS: Tensor, marker: int) -> TurnLayout:
-    """Cut contexts after every marker. A marker belongs to the utterance that it closes, so none is empty."""
+    """Split contexts after every marker token. A marker belongs to the utterance before it, so none is empty."""
     rows, size = ids_BS.shape
     place_BS = torch.arange(size, device=ids_BS.device).expand(rows, -1)
     closes_BS = (ids_BS == marker) & mask_BS
@@ -244,7 +245,7 @@ def by_utterance(x_BSD: Tensor, place_BUL: Tensor) -> Tensor:
 
 
 class HRANEncoder(nn.Module):
-    """The word encoder: a GRU from both ends of each utterance, all utterances of the batch side by side."""
+    """The word encoder: a bidirectional GRU over each utterance; all utterances of the batch run in parallel."""
 
     def __init__(self, settings: HRANSettings, vocabulary: int):
         super().__init__()
@@ -255,9 +256,9 @@ class HRANEncoder(nn.Module):
         self.stream = HiddenStateHook("encoder")
 
     def forward(self, source: Source) -> tuple[Tensor, Tensor, TurnLayout]:
-        """Word states [B, S, D], the last ones [B, D] of the last utterance, and where the utterances are."""
+        """Word states [B, S, D], the final states [B, D] of the last utterance, and the positions of utterances."""
         x_BSE = self.stream.see("embed", self.embed(source.ids_BS))
-        rows = len(x_BSE)  # those of the source, or as many as a listener has made from one
+        rows = len(x_BSE)  # the batch size, or more if a listener has expanded one row into several
         layout = find_utterances(source.ids_BS.expand(rows, -1), source.mask_BS.expand(rows, -1), self.marker)
         turns = layout.place_BUL.shape[1]
         x_LNE = by_utterance(self.drop(x_BSE), layout.place_BUL).flatten(0, 1).transpose(0, 1)
@@ -271,21 +272,21 @@ class HRANEncoder(nn.Module):
 
 
 class Turn(NamedTuple):
-    """One utterance of each context, as attention reads it."""
+    """One utterance of each context: keys and values for the attention over its words."""
 
     key_BLD: Tensor
     value_BLD: Tensor
     mask_BL: Tensor
     place_BL: Tensor
-    """Positions of the words in the source; S where there is none."""
+    """Positions of the words in the source; S where there is no word."""
 
 
 class DecoderContext(NamedTuple):
-    """What the decoder needs of a context in addition to the word states."""
+    """Further inputs of the decoder, in addition to the word states."""
 
     first_BD: Tensor
     turns: tuple[Turn, ...]
-    """The last utterance first. A context that has fewer than others has turns without words at the end."""
+    """The last utterance is first. Contexts with fewer utterances are padded with empty turns at the end."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -293,7 +294,7 @@ class DecoderContext(NamedTuple):
 
 
 class TurnMemory(NamedTuple):
-    """A turn as N = B W hypotheses attend to it. A mask is None if nothing is missing."""
+    """Keys, values and masks of one turn for N = B W hypotheses. A mask is None if it would be True everywhere."""
 
     words: KeyValue
     mask_BL: Tensor | None
@@ -317,7 +318,7 @@ class HRANDecoder(nn.Module):
         self.tap = AttentionHook("decoder.cross")
 
     def forward(self, x_TNE: Tensor, state_ND: Tensor, memory: EncoderOutput) -> tuple[Tensor, Tensor]:
-        """T readouts [T, N, D] after T embedded tokens, and the state from there."""
+        """The readouts [T, N, D] of T embedded tokens, and the state after the last one."""
         turns = self._prepare(memory.extra.turns, len(state_ND))
         taps = TwoLevelHooks(self.word_attention.tap, self.utterance_attention.tap, self.tap)
         recorder = None
@@ -345,7 +346,7 @@ class HRANDecoder(nn.Module):
         """The context vector of this state, [N, D]. The hooks get the weights of their level."""
         above_ND = self.initial_utterance_state.repeat(len(state_ND), 1)
         levels = []
-        for turn in turns:  # from the last utterance to the first: later ones guide the attention to earlier ones
+        for turn in turns:  # from the last utterance to the first: later states are part of the query
             guide_ND = torch.cat([state_ND, above_ND], dim=-1)
             seen_ND = self.word_attention(guide_ND, turn.words, turn.mask_BL, word)
             (next_ND,) = self.utterance_encoder(self.utterance_encoder.read(seen_ND), (above_ND,))
@@ -365,7 +366,7 @@ class HRANDecoder(nn.Module):
 
 
 def _there(turns: Sequence[TurnMemory]) -> Tensor | None:
-    """Which utterances there are, [N, U]; None if all are."""
+    """Mask [N, U] of the utterances that exist; None if all exist."""
     missing = [turn.there_N1 for turn in turns if turn.there_N1 is not None]
     if not missing:
         return None
@@ -384,7 +385,8 @@ class HRAN(Seq2Seq):
         super().__init__()
         if settings.needs_joint_vocabulary and source_vocabulary != target_vocabulary:
             raise SettingsError(
-                'model.tie_embeddings = "all" needs one vocabulary: set tokenizer.joint = true, or model.tie_embeddings'
+                'model.tie_embeddings = "all" needs one vocabulary for source and target: set tokenizer.joint = true,'
+                ' or set model.tie_embeddings to "target" or "none"'
             )
         self.encoder = HRANEncoder(settings, source_vocabulary)
         self.embed = RecurrentEmbedding(target_vocabulary, settings.embedding_width)
@@ -399,7 +401,7 @@ class HRAN(Seq2Seq):
         self.stream = HiddenStateHook("decoder")
 
     def encode(self, source: Source) -> EncoderOutput:
-        """Word states of every utterance, and their keys, computed once."""
+        """Word states of every utterance, and their attention keys, computed once per context."""
         states_BSD, first_BD, layout = self.encoder(source)
         (key_BSD,) = self.decoder.word_attention.prepare(states_BSD)
         key_BULD, value_BULD = (by_utterance(x_BSD, layout.place_BUL) for x_BSD in (key_BSD, states_BSD))
@@ -411,7 +413,7 @@ class HRAN(Seq2Seq):
         return EncoderOutput(states_BSD, source.mask_BS, DecoderContext(first_BD, turns))
 
     def start(self, memory: EncoderOutput) -> tuple[Tensor]:
-        """The last word states of the last utterance."""
+        """The first decoder state: the final word states of the last utterance."""
         return (memory.extra.first_BD.unsqueeze(1),)
 
     def step(self, token_BW: Tensor, state: tuple[Tensor], memory: EncoderOutput) -> tuple[Tensor, tuple[Tensor]]:

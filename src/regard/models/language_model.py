@@ -1,6 +1,6 @@
 """The decoder of the Transformer alone, as a language model: P(text) = product of P(token | tokens before it).
 
-It is a `Seq2Seq` whose source is empty, so that every search, and training by teacher forcing, work with it unchanged.
+It is a `Seq2Seq` with an empty source, so that all searches and training with teacher forcing work without changes.
 Blocks have masked self-attention and a feed-forward network; there is no cross-attention (Radford et al. 2018).
 """
 
@@ -22,7 +22,7 @@ from regard.models.transformer_settings import BlockSettings
 
 @dataclass(frozen=True)
 class LanguageModelSettings(BlockSettings):
-    """A decoder without a source; embeddings and output share one matrix."""
+    """A Transformer decoder without a source; embeddings and output share one matrix."""
 
     kind: ClassVar[str] = "decoder"
     network: ClassVar[str] = "LanguageModel"
@@ -42,7 +42,7 @@ class LanguageModelSettings(BlockSettings):
     positional_encoding: Literal["sinusoidal", "rotary", "none"] = "rotary"
 
     def kept_per_token(self, length: float) -> float:
-        """Numbers kept for the backward pass per token."""
+        """Activations stored for the backward pass per token."""
         return ACTIVATIONS_PER_UNIT * self.layers * self.width
 
 
@@ -50,7 +50,7 @@ PRESETS: dict[str, ModelSettings] = {"transformer-lm": LanguageModelSettings()}
 
 
 class LanguageModel(Seq2Seq):
-    """Masked self-attention over the text so far."""
+    """A Transformer decoder without cross-attention: each token attends to the tokens before it."""
 
     def __init__(self, settings: LanguageModelSettings, vocabulary: int):
         super().__init__()
@@ -65,7 +65,7 @@ class LanguageModel(Seq2Seq):
         self.stream = HiddenStateHook("decoder")
 
     def encode(self, source: Source) -> EncoderOutput:
-        """An empty memory: the source only says how many texts there are."""
+        """An empty memory; only the number of rows of the source is used."""
         rows = source.ids_BS.shape[0]
         return EncoderOutput(self.output.weight.new_zeros(rows, 0, 0), source.mask_BS)
 
@@ -74,7 +74,7 @@ class LanguageModel(Seq2Seq):
         return State(tuple(block.self_attention.start(memory.states_BSD.shape[0], 1) for block in self.decoder))
 
     def step(self, token_BW: Tensor, state: State, memory: EncoderOutput) -> tuple[Tensor, State]:
-        """One token further, with cached keys and values."""
+        """Scores of the next token, with cached keys and values."""
         x_BWD = self.embed(token_BW.flatten()[:, None], state.length).view(*token_BW.shape, -1)
         x_BWD = self.stream.see("embed", x_BWD)
         caches = []
@@ -85,7 +85,7 @@ class LanguageModel(Seq2Seq):
         return self.output(self.stream.see("top", self.norm(x_BWD))), State(tuple(caches))
 
     def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
-        """States [B, T, D] with the whole text given."""
+        """States [B, T, D] with teacher forcing."""
         x_BTD = self.stream.see("embed", self.embed(target_BT))
         for layer, block in enumerate(self.decoder):
             x_BTD = self.stream.see(layer, block(x_BTD))

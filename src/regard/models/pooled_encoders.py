@@ -1,12 +1,12 @@
 """Transformer encoders whose states are pooled into one vector: a classifier of documents and an encoder of texts.
 
 `TransformerClassifier`: a long document is given as windows of whole sentences. Each window is encoded separately, with
-its own positions, so that the cost grows linearly with the length; pooling covers the tokens of all windows. No part of
-a document is lost to a limit on positions, but words in different windows do not attend to each other.
+its own positions, so that the cost grows linearly with the length; pooling covers the tokens of all windows. So there
+is no limit on the length of a document, but words in different windows do not attend to each other.
 
 `TextEncoder` (Reimers and Gurevych 2019) encodes questions and answers as vectors of length 1, so that the dot product
-of two vectors is the cosine of their angle and measures how similar the texts are. Both sides of a pair are encoded by
-the same weights, because most pairs consist of two questions. Its settings are in transformer_settings.py.
+of two vectors is the cosine of their angle and measures how similar the texts are. The same weights encode both texts
+of a pair, because most pairs consist of two questions. The settings are in transformer_settings.py.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class TransformerClassifierSettings(SmallEncoderSettings):
     arch: str = "transformer-classifier"
     encoder_layers: Layers = 2
     pool: Literal["attention", "mean"] = "attention"
-    """How the states of a document become one: weighted by attention with a learned query, or their mean."""
+    """How the token states of a document are pooled into one vector: attention with a learned query, or the mean."""
     window_tokens: Annotated[int, Range(8)] = 128
-    """Documents are read in windows of whole sentences with at most this many tokens; all are pooled together."""
+    """Documents are split into windows of whole sentences with at most this many tokens; all are pooled together."""
 
     @property
     def document_window(self) -> int:
@@ -57,7 +57,7 @@ PRESETS: dict[str, ModelSettings] = {"transformer-classifier": TransformerClassi
 
 
 class WindowLayout(NamedTuple):
-    """Windows of text as the encoder reads them."""
+    """Padded windows of text: the input of the encoder."""
 
     ids_BS: Tensor
     mask_BS: Tensor
@@ -69,7 +69,7 @@ PooledParts = tuple[Encoder, AttentionPooling | MeanPooling, Dropout, nn.Linear]
 def pooled_parts(
     settings: TransformerClassifierSettings | TextEncoderSettings, vocabulary: int, outputs: int
 ) -> PooledParts:
-    """What both models consist of: encoder, pooling, dropout, and the last linear layer."""
+    """The parts of both models: encoder, pooling, dropout, and the last linear layer."""
     width = settings.width
     place = position_layer(settings.positional_encoding, "add", width, 0)
     encoder = Encoder(Embedding(vocabulary, settings, place), settings)
@@ -85,7 +85,7 @@ class TransformerClassifier(ClassifierModel):
         self.encoder, self.pool, self.drop, self.output = pooled_parts(settings, vocabulary, labels)
 
     def encode(self, documents: Documents) -> Tensor:
-        """Read every window, then pool.
+        """Encode every window, then pool.
 
         The first windows of all documents come first, then the second windows, and so on, each in the order of the
         batch: so several processes that share its rows use the same dropout masks as a single process
@@ -101,7 +101,7 @@ class TransformerClassifier(ClassifierModel):
         return self.drop(self.pool(states_BTD, self.pool.keys(states_BTD), mask_BT))
 
     def shading(self, tape: Mapping[str, AttentionRecord], documents: Documents) -> Tensor:
-        """The weights of the pooling."""
+        """The attention weights of the pooling."""
         return tape["pool"].weights_BHTS[:, 0, 0].view(documents.mask_BUS.shape)
 
 
@@ -113,7 +113,7 @@ class TextEncoder(Network):
         self.encoder, self.pool, self.drop, self.output = pooled_parts(settings, vocabulary, settings.vector_size)
 
     def examples(self) -> Iterator[Example]:
-        """Units: a text, a token, and pairs of tokens."""
+        """Units: texts, tokens, and pairs of tokens."""
         for size in (1, 2, 3):
             yield Example(partial(self, example_input("BS", 1, size)), {"text": 1, "token": size, "pair": size**2})
 

@@ -1,25 +1,25 @@
 """Sequence-to-sequence LSTM (Sutskever), Bahdanau, Luong and GNMT: one recurrent encoder, three decoders.
 
 `NoAttentionDecoder`: "Sequence to Sequence Learning with Neural Networks", Sutskever et al. 2014. The last state of
-each encoder layer starts the decoder layer of the same height; the source is read from its end. Departures: the
-source's end token is read in reverse with the rest, and the target has a start token of its own.
+each encoder layer is the first state of the decoder layer of the same height; the source is read in reverse order.
+Departures: the end token of the source is reversed with the other tokens, and the target has its own start token.
 
-`BahdanauDecoder`, attend and then step: "Neural Machine Translation by Jointly Learning to Align and Translate",
-Bahdanau et al. 2015. Departures: the reset gate acts after the recurrent product; the first state sees the last states
-of both directions, not of the backward one alone; the deep output reads the new state, as section 3.1 has it, where the
-appendix has the old one, and its maxout layer is as wide as the state instead of half as wide.
+`BahdanauDecoder` (attention, then the cell): "Neural Machine Translation by Jointly Learning to Align and Translate",
+Bahdanau et al. 2015. Departures: the reset gate acts after the recurrent product; the first decoder state is computed
+from the last states of both directions, not only of the backward direction; the deep output reads the new state (as in
+section 3.1, not as in the appendix), and its maxout layer is as wide as the state instead of half as wide.
 
-`LuongDecoder`, step and then attend: "Effective Approaches to Attention-based Neural Machine Translation", Luong et al.
-2015, global attention with input feeding. Departures: no local attention and no location score; a scaled dot product
-beside the paper's scores; the source is read forwards unless `reverse_source` is set.
+`LuongDecoder` (the cells, then attention): "Effective Approaches to Attention-based Neural Machine Translation", Luong
+et al. 2015, global attention with input feeding. Departures: no local attention and no location score; a scaled dot
+product in addition to the paper's scores; the source is read forwards unless `reverse_source` is set.
 
-GNMT: "Google's Neural Machine Translation System", Wu et al. 2016. It is a deep `BahdanauDecoder`: the bottom layer
-alone attends and every layer reads the context, so that only the bottom layer needs a loop with attention in it.
+GNMT: "Google's Neural Machine Translation System", Wu et al. 2016. It is a deep `BahdanauDecoder`: only the bottom
+layer attends, and every layer reads the context, so that only the bottom layer needs a loop with attention in it.
 Departures: the decoder starts from the encoder's last states; Bahdanau's deep output comes before the softmax.
 
-In all of them: orthogonal recurrent weights (Bahdanau et al.), Glorot's spread elsewhere and a forget gate that starts
-open, instead of small random numbers; embeddings times the root of their width; dropout on what each layer and the
-output map read, never on what a cell carries. The presets are smaller than the papers' models; the recipes name both.
+In all models, recurrent weights are initialised orthogonally (Bahdanau et al.), other weights by Glorot, the bias of
+the forget gate to one; embeddings are multiplied by the square root of their width; dropout is on the inputs of layers,
+not on recurrent states. The presets are smaller than the models of the papers; the recipes name both sizes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from regard.models.base import EncoderOutput, LayerNames, Seq2Seq, Source, visib
 
 @dataclass(frozen=True)
 class RecurrentSettings(ModelSettings):
-    """Recurrent encoder and decoder, from Sutskever et al. 2014 over Bahdanau and Luong to GNMT."""
+    """Recurrent encoder-decoders: Sutskever et al. 2014, Bahdanau, Luong and GNMT."""
 
     kind: ClassVar[str] = "seq2seq"
     network: ClassVar[str] = "Recurrent"
@@ -62,25 +62,25 @@ class RecurrentSettings(ModelSettings):
     embedding_width: Width = 512
     """Width of the token embeddings."""
     bidirectional: Literal["none", "all", "first"] = "none"
-    """Encoder reads forward only, in both directions, or in both in its first layer alone (GNMT)."""
+    """Encoder layers that are bidirectional: none, all, or only the first (GNMT)."""
     attention: Literal["none", "bahdanau", "luong"] = "none"
-    """None (the last state is passed on), Bahdanau's (attend, then update the cell) or Luong's (cell, then attend)."""
+    """None (only the last encoder state is used), Bahdanau's (before the recurrent cell) or Luong's (after it)."""
     attention_score: Literal["dot", "scaled", "general", "additive"] = "additive"
-    """Score of a query against a key: dot product, scaled dot product, bilinear form, or perceptron."""
+    """Attention score: dot product, scaled dot product, bilinear (general), or with a hidden layer (additive)."""
     reverse_source: bool = False
-    """Feed the source backwards (Sutskever et al.)."""
+    """Read the source in reverse order (Sutskever et al.)."""
     residual_from_layer: Annotated[int, Range(0)] = 0
-    """First layer, counted from 1, that adds its input to its output; 0: none."""
+    """First layer (counted from 1) with a residual connection; 0: no layer has one."""
     dropout: Share = 0.2
     """Dropout between layers."""
     tie_embeddings: Literal["target", "none"] = "none"
     """Share the target embedding with the output matrix (needs equal widths)."""
 
     def check(self) -> None:
-        """A shared matrix has one shape."""
+        """Tied embeddings need equal widths."""
         require(
             self.tie_embeddings == "none" or self.embedding_width == self.width,
-            "model.tie_embeddings needs model.embedding_width = model.width",
+            'model.tie_embeddings needs model.embedding_width = model.width; or set model.tie_embeddings = "none"',
         )
 
     @property
@@ -88,21 +88,21 @@ class RecurrentSettings(ModelSettings):
         return self.attention != "none"
 
     def paper(self) -> str:
-        """By the first word of the preset's name."""
+        """The paper of the preset, found by the first word of its name."""
         return PAPERS[self.arch.partition("-")[0]]
 
     def adds_input(self, layer: int, inputs: int, outputs: int) -> bool:
-        """Whether this layer, counted from 1, adds its input to its output."""
+        """Whether this layer (counted from 1) has a residual connection."""
         wanted = 0 < self.residual_from_layer <= layer
         if wanted and inputs != outputs:
             raise SettingsError(
-                f"model.residual_from_layer = {self.residual_from_layer}: layer {layer} reads {inputs} numbers and"
-                f" gives {outputs}; start from a higher layer"
+                f"model.residual_from_layer = {self.residual_from_layer}: layer {layer} has input width {inputs} and"
+                f" output width {outputs}, which must be equal; set a higher layer"
             )
         return wanted
 
     def kept_per_token(self, length: float) -> float:
-        """Numbers kept for the backward pass per source and target token: gates, states, and attention weights."""
+        """Activations stored for the backward pass, per source and target token: gates, states, attention weights."""
         directions = 1 if self.bidirectional == "none" else 2
         cells = 8 * self.width * (directions * self.encoder_layers + self.decoder_layers)
         attended = length * (self.width if self.attention_score == "additive" else 4) if self.attends else 0.0
@@ -138,31 +138,31 @@ PAPERS = {
 
 
 class RecurrentContext(NamedTuple):
-    """What else the decoder needs of a source: its own first state, and keys if they are not the states."""
+    """Further inputs of the decoder: its first states, and attention keys if they differ from the encoder states."""
 
     first: tuple[CellState, ...]
     keys: tuple[Tensor, ...] = ()
 
 
 class RecurrentState(NamedTuple):
-    """The state of decoding: that of each layer, and (Luong) the output vector for input feeding."""
+    """The decoder state: the state of each layer and, for Luong, the last output vector (input feeding)."""
 
     layers: tuple[CellState, ...]
     fed: tuple[Tensor, ...] = ()
 
     def map(self, change: Callable[[Tensor], Tensor]) -> RecurrentState:
-        """The state with every tensor changed."""
+        """Apply a function to every tensor of the state."""
         layers = tuple(tuple(change(part) for part in layer) for layer in self.layers)
         return RecurrentState(layers, tuple(change(part) for part in self.fed))
 
 
 def beams_to_rows(x_BWD: Tensor) -> Tensor:
-    """[B, W, ...] to [B W, ...]: a cell treats beams as rows."""
+    """Reshape [B, W, ...] to [B W, ...]: a cell treats beams as rows."""
     return x_BWD.flatten(0, 1)
 
 
 class RecurrentEmbedding(nn.Module):
-    """Token embeddings times sqrt(width): layers need inputs near one, a tied output matrix needs small weights."""
+    """Token embeddings times sqrt(width): layers need inputs of size 1, a tied output matrix needs small weights."""
 
     def __init__(self, vocabulary: int, width: int):
         super().__init__()
@@ -179,7 +179,7 @@ class RecurrentEmbedding(nn.Module):
 
 
 class RecurrentEncoder(nn.Module):
-    """Embedding and recurrent layers. States are in the order of the tokens, also if read from the end."""
+    """Embedding and recurrent layers. States are in the order of the tokens, even if these are read in reverse."""
 
     def __init__(self, settings: RecurrentSettings, vocabulary: int):
         super().__init__()
@@ -218,7 +218,7 @@ class RecurrentEncoder(nn.Module):
 
 
 class Bridge(nn.Module):
-    """The first state of a decoder layer from the last of an encoder layer: tanh(W h), or itself if widths agree."""
+    """First state of a decoder layer from the last state h of an encoder layer: tanh(W h), or h if widths are equal."""
 
     def __init__(self, cell: str, encoder_width: int, width: int):
         super().__init__()
@@ -232,7 +232,7 @@ class Bridge(nn.Module):
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Decoders. Each takes a state and T embedded tokens [T, N, E] of N rows; it returns T readouts [T, N, D] and a state.
+# Decoders. Input: a state and T embedded tokens [T, N, E] of N rows. Output: T readouts [T, N, D] and the next state.
 # Teacher forcing is one call with the whole target (N = B), search one call per token (T = 1, N = B W).
 
 
@@ -251,7 +251,7 @@ class RecurrentStack(nn.Module):
     def forward(
         self, x_TND: Tensor, states: Sequence[CellState], beside_TND: Tensor | None = None
     ) -> tuple[Tensor, tuple[CellState, ...]]:
-        """Outputs of the top layer and the last state of each; `beside_TND` is a further input of every layer."""
+        """Outputs of the top layer, and the last state of each layer; `beside_TND`: a further input of every layer."""
         lasts = []
         for cell, adds_input, state in zip(self.cells, self.residual, states, strict=True):
             read = self.drop(x_TND)
@@ -263,7 +263,7 @@ class RecurrentStack(nn.Module):
 
 
 class NoAttentionDecoder(nn.Module):
-    """Sutskever et al.: the first state is all that the decoder gets of the source."""
+    """Sutskever et al.: the decoder knows the source only by its first state."""
 
     def __init__(self, settings: RecurrentSettings):
         super().__init__()
@@ -275,7 +275,7 @@ class NoAttentionDecoder(nn.Module):
 
 
 class BahdanauDecoder(nn.Module):
-    """Bahdanau et al.: the bottom cell's last state is the query, then the cell reads [token; context].
+    """Bahdanau et al.: the previous state of the bottom cell is the query; then the cell reads [token; context].
 
     Layers above it read [state below; context] (Wu et al.).
     """
@@ -308,7 +308,7 @@ class BahdanauDecoder(nn.Module):
 
 
 class LuongDecoder(nn.Module):
-    """Luong et al.: the top state is the query; tanh(W [context; state]) is the output, and input of the next step."""
+    """Luong et al.: the top state is the query; the output tanh(W [context; state]) is also fed to the next step."""
 
     def __init__(self, settings: RecurrentSettings, memory_width: int):
         super().__init__()

@@ -1,11 +1,11 @@
-"""BiGRU-CRF and Transformer-CRF: two taggers, which give every word a label.
+"""BiGRU-CRF and Transformer-CRF: two taggers, which assign a label to every word.
 
 Both encode each word from its characters (layers/char_cnn.py), then the words of the sentence, and end in a
 linear-chain CRF over labels (layers/crf.py).
 
-`BiGRUCRF` has bidirectional GRUs: the bidirectional LSTM with a CRF of Huang et al. 2015, and the spelling of Ma and
-Hovy 2016. Departures: GRUs for LSTMs; vectors of whole words are found by hashing and learned with the rest, not
-pretrained; they are hidden at random, so that the model can label unknown words by their spelling. `TransformerCRF` has
+`BiGRUCRF` is the bidirectional LSTM-CRF of Huang et al. 2015 with the character CNN of Ma and Hovy 2016. Departures:
+GRUs instead of LSTMs; vectors of whole words are found by hashing and learned with the model, not pretrained; they are
+dropped at random in training, so that the model learns to label unknown words by their spelling. `TransformerCRF` has
 Transformer encoder blocks instead of GRUs, so that attention between words can be inspected.
 """
 
@@ -31,23 +31,23 @@ from regard.models.transformer_settings import SmallEncoderSettings
 
 @dataclass(frozen=True)
 class WordReaderSettings(ModelSettings):
-    """How a tagger reads words: from their pieces, and from a table of whole words."""
+    """How a tagger encodes words: from their characters or subwords, and from a table of whole words."""
 
     char_embedding: Width = 32
-    """Width of the embeddings of pieces: characters or subwords."""
+    """Width of the embeddings of characters or subwords."""
     char_cnn_width: Width = 100
-    """Width of the vector read from the pieces of a word."""
+    """Width of the word vector that is computed from characters or subwords."""
     word_hash_rows: Count = 32_768
-    """Rows of the table of whole words; a word finds its row by hashing."""
+    """Rows of the embedding table of whole words; the hash of a word selects its rows."""
     embedding_width: Width = 100
     """Width of the vectors of whole words."""
     word_dropout: Share = 0.2
-    """Share of the whole words that are hidden in training, so that the model learns from spelling and context."""
+    """Share of words whose whole-word vector is dropped in training, so that the model learns from spelling."""
 
 
 @dataclass(frozen=True)
 class BiGRUCRFSettings(WordReaderSettings):
-    """Words read from their pieces, bidirectional GRUs over the words, and a CRF over their labels."""
+    """Word vectors from characters or subwords, bidirectional GRUs over the words, and a CRF over their labels."""
 
     kind: ClassVar[str] = "tagger"
     network: ClassVar[str] = "BiGRUCRF"
@@ -55,20 +55,20 @@ class BiGRUCRFSettings(WordReaderSettings):
 
     arch: str = "bigru-crf"
     layers: Layers = 1
-    """Layers of GRUs over words."""
+    """Number of GRU layers over words."""
     width: Width = 128
-    """Width of the states, in each direction."""
+    """Width of the GRU states, per direction."""
     dropout: Share = 0.5
     """Dropout on the input of each layer and on the last states."""
 
     def kept_per_token(self, length: float) -> float:
-        """Numbers kept for the backward pass per word: of its spelling, and of each layer in two directions."""
+        """Activations stored for the backward pass per word: of its spelling, and of each layer in both directions."""
         return ACTIVATIONS_PER_UNIT * (self.layers + 1) * 2 * self.width
 
 
 @dataclass(frozen=True)
 class TransformerCRFSettings(SmallEncoderSettings, WordReaderSettings):
-    """Words read from their pieces, Transformer encoder blocks over the words, and a CRF over their labels."""
+    """Word vectors from characters or subwords, Transformer encoder blocks over words, and a CRF over their labels."""
 
     kind: ClassVar[str] = "tagger"
     network: ClassVar[str] = "TransformerCRF"
@@ -79,7 +79,7 @@ class TransformerCRFSettings(SmallEncoderSettings, WordReaderSettings):
     arch: str = "transformer-crf"
     encoder_layers: Layers = 3
     dropout: Share = 0.3
-    """Dropout on words, on the output of each sub-layer and on the last states."""
+    """Dropout on word vectors, on the output of each sub-layer and on the last states."""
 
 
 PRESETS: dict[str, ModelSettings] = {

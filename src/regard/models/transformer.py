@@ -1,10 +1,10 @@
 """The Transformer: "Attention Is All You Need", Vaswani et al. 2017.
 
-Departures from the paper, all by option: pre-norm, which trains without a long warm-up; GELU, Swish and SwiGLU beside
-ReLU; learned, rotary or no positional encodings; encodings concatenated instead of added; restricted self-attention in
-the encoder; encoder and decoder of different depth; fewer heads in some attentions than in others, or none, as pruning
-leaves them. Dropout is where section 5.4 of the paper has it: on the embeddings and on the output of each sub-layer,
-not on the attention weights.
+Departures from the paper, all optional: pre-norm, which trains without a long warm-up; GELU, Swish and SwiGLU instead
+of ReLU; learned, rotary or no positional encodings; encodings concatenated instead of added; restricted self-attention
+in the encoder; encoder and decoder of different depth; after pruning, attention layers with different numbers of heads
+or none. Dropout is as in section 5.4 of the paper: on the embeddings and on the output of each sub-layer, not on the
+attention weights.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def zero_init_residual(model: nn.Module) -> None:
 
 
 class FullyPrunedAttention(nn.Module):
-    """Self- or cross-attention whose heads are all pruned: its output is the bias, whatever the input."""
+    """Self- or cross-attention whose heads are all pruned: its output is the bias, for any input."""
 
     def __init__(self, width: int):
         super().__init__()
@@ -192,7 +192,7 @@ class Embedding(nn.Module):
         """Vectors [B, T, D] of a sequence whose first token is at position `start`."""
         x_BTD = self.tokens(ids_BT) * self.scale
         if self.training and self.hide.dropped:
-            x_BTD = x_BTD * self.hide(x_BTD.new_ones(*ids_BT.shape, 1))  # a token is hidden as a whole
+            x_BTD = x_BTD * self.hide(x_BTD.new_ones(*ids_BT.shape, 1))  # drops whole tokens
         return self.drop(self.positions(x_BTD, start))
 
 
@@ -204,12 +204,12 @@ def _placed_embedding(settings: TransformerSettings, vocabulary: int) -> Embeddi
 
 
 def last_norm(settings: BlockSettings) -> nn.Module:
-    """With pre-norm the residual stream itself is not normalised, so it gets a norm at the end."""
+    """The norm after the last block, which only pre-norm needs: its residual stream is not normalised."""
     return nn.LayerNorm(settings.width) if settings.norm == "pre" else nn.Identity()
 
 
 class Encoder(nn.Module):
-    """Embedding and encoder blocks: states for a decoder, a classifier or a text encoder."""
+    """Embedding and encoder blocks, used with a decoder, in a classifier or in a text encoder."""
 
     def __init__(self, embed: Embedding, settings: EncoderSettings):
         super().__init__()
@@ -227,7 +227,7 @@ class Encoder(nn.Module):
 
 
 class State(NamedTuple):
-    """The state of decoding: the KV cache of each layer."""
+    """The decoder state: the KV cache of each layer."""
 
     caches: tuple[KVCache, ...]
 
@@ -243,7 +243,8 @@ class Transformer(Seq2Seq):
         super().__init__()
         if settings.needs_joint_vocabulary and source_vocabulary != target_vocabulary:
             raise SettingsError(
-                'model.tie_embeddings = "all" needs one vocabulary: set tokenizer.joint = true, or model.tie_embeddings'
+                'model.tie_embeddings = "all" needs one vocabulary for source and target: set tokenizer.joint = true,'
+                ' or set model.tie_embeddings to "target" or "none"'
             )
         embed_source = _placed_embedding(settings, source_vocabulary)
         embed_target = (

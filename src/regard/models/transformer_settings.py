@@ -1,7 +1,7 @@
 """Settings of the Transformer, of the encoder blocks that other models build on, and of the text encoder.
 
-They are apart from the networks because they must load without torch: CTranslate2 runs a Transformer and BM25 answers
-from a knowledge base without it.
+They are not in the files of the networks because they must be loaded without torch: translation with CTranslate2 and
+retrieval with BM25 run without torch.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from regard.errors import nearest
 
 @dataclass(frozen=True)
 class BlockSettings(ModelSettings):
-    """Transformer blocks: what every model built of them has."""
+    """Settings that all models with Transformer blocks have."""
 
     width: EvenWidth = 512
     """d_model: width of the embeddings and of the residual stream."""
@@ -34,15 +34,15 @@ class BlockSettings(ModelSettings):
     """Positional encoding: how the model knows the order of the tokens."""
 
     def check(self) -> None:
-        """The heads share the width evenly."""
+        """The width must be a multiple of the number of heads."""
         require(self.width % self.heads == 0, f"model.width {self.width} is not a multiple of model.heads {self.heads}")
         self.check_rotary()
 
     def check_rotary(self) -> None:
-        """Rotary positional encodings rotate pairs of units of a head."""
+        """Rotary positional encodings rotate pairs of dimensions of a head, so its width must be even."""
         require(
             self.positional_encoding != "rotary" or self.head_size % 2 == 0,
-            f'model.positional_encoding = "rotary" needs heads of an even width, not {self.head_size}',
+            f'model.positional_encoding = "rotary" needs an even head width, not {self.head_size}; change model.heads',
         )
 
     @property
@@ -51,11 +51,11 @@ class BlockSettings(ModelSettings):
 
     @property
     def neighbours(self) -> int:
-        """Self-attention of the encoder sees this many neighbours of a token; 0: all tokens."""
+        """Number of neighbours that a token attends to in the encoder's self-attention; 0: all tokens."""
         return 0
 
     def heads_in(self, attention: str) -> int:
-        """Number of heads of the attention of this name."""
+        """Number of heads of the attention layer with this name."""
         return self.heads
 
 
@@ -67,7 +67,7 @@ class EncoderSettings(BlockSettings):
     """Number of encoder blocks."""
 
     def kept_per_token(self, length: float) -> float:
-        """Numbers kept for the backward pass per token."""
+        """Activations stored for the backward pass per token."""
         return ACTIVATIONS_PER_UNIT * max(self.encoder_layers, 1) * self.width
 
 
@@ -86,7 +86,7 @@ class SmallEncoderSettings(EncoderSettings):
 
 @dataclass(frozen=True)
 class TransformerSettings(EncoderSettings):
-    """The Transformer (Vaswani et al. 2017); `transformer-base` and `transformer-big` are the paper's."""
+    """The Transformer (Vaswani et al. 2017); `transformer-base` and `transformer-big` have the sizes of the paper."""
 
     kind: ClassVar[str] = "seq2seq"
     network: ClassVar[str] = "regard.models.transformer.Transformer"
@@ -101,20 +101,20 @@ class TransformerSettings(EncoderSettings):
     word_dropout: Share = 0.0
     """Share of the source and target tokens whose whole embedding is set to zero in training."""
     position_mode: Literal["add", "concatenate"] = "add"
-    """Positional encodings are added to the token embedding, or concatenated to it (a quarter of the width)."""
+    """Positional encodings are added to the token embeddings, or concatenated (with a quarter of the width)."""
     max_positions: Count = 512
-    """Longest sentence that learned positional encodings can take."""
+    """Maximum number of tokens of a sentence with learned positional encodings."""
     attention_window: Annotated[int, Range(0)] = 0
-    """Restricted self-attention in the encoder: each token sees this many neighbours; 0: all tokens."""
+    """Restricted self-attention in the encoder: each token attends to this many neighbours; 0: to all tokens."""
     tie_embeddings: Literal["all", "target", "none"] = "all"
     """Which embeddings share one matrix: source, target and output; target and output; none."""
     output_bias: bool = False
-    """A bias on the scores of the vocabulary; published Marian models have one."""
+    """Whether the output layer has a bias, as in published Marian models."""
     remaining_heads: tuple[tuple[str, int], ...] = ()
-    """Heads left by pruning, by attention, e.g. [["encoder.0.self", 2]]; an attention not named has all its heads."""
+    """Number of heads left by pruning, e.g. [["encoder.0.self", 2]]; attention layers not listed have all heads."""
 
     def check(self) -> None:
-        """Heads fit the width, or have their own; pruned attentions exist."""
+        """Heads must divide the width, unless `head_width` is set; `remaining_heads` must name existing layers."""
         require(
             self.head_width > 0 or self.width % self.heads == 0,
             f"model.width {self.width} is not a multiple of model.heads {self.heads}; or set model.head_width",
@@ -122,13 +122,13 @@ class TransformerSettings(EncoderSettings):
         self.check_rotary()
         for place, (name, count) in enumerate(self.remaining_heads):
             guess = nearest(name, self.attentions)
-            require(name in self.attentions, f'model.remaining_heads: there is no attention "{name}"{guess}')
-            require(0 <= count <= self.heads, f"model.remaining_heads: {name} has 0 to {self.heads} heads, not {count}")
-            require(name not in dict(self.remaining_heads[:place]), f"model.remaining_heads: {name} is named twice")
+            require(name in self.attentions, f'model.remaining_heads: there is no attention layer "{name}"{guess}')
+            require(0 <= count <= self.heads, f"model.remaining_heads: {name}: {count} heads must be 0 to {self.heads}")
+            require(name not in dict(self.remaining_heads[:place]), f"model.remaining_heads: {name} is listed twice")
 
     @property
     def attentions(self) -> tuple[str, ...]:
-        """The names of all attentions, in the order of the layers."""
+        """The names of all attention layers, in the order of the layers."""
         encoder = [f"encoder.{layer}.self" for layer in range(self.encoder_layers)]
         kinds = ("self", "cross")
         return (*encoder, *(f"decoder.{layer}.{kind}" for layer in range(self.decoder_layers) for kind in kinds))
@@ -146,35 +146,35 @@ class TransformerSettings(EncoderSettings):
         return self.tie_embeddings == "all"
 
     def heads_in(self, attention: str) -> int:
-        """Number of heads of an attention, those that pruning left."""
+        """Number of heads of an attention layer after pruning."""
         return dict(self.remaining_heads).get(attention, self.heads)
 
     def kept_per_token(self, length: float) -> float:
-        """Numbers kept for the backward pass per source and target token: inputs of layers, and masks of dropout."""
+        """Activations stored for the backward pass, per source and target token: inputs of layers, dropout masks."""
         inner = 2 * self.ffn_width * (self.encoder_layers + self.decoder_layers)
         return inner + self.width * (10 * self.encoder_layers + 18 * self.decoder_layers + 4)
 
 
 @dataclass(frozen=True)
 class TextEncoderSettings(SmallEncoderSettings):
-    """An encoder of questions and answers: one vector per text; texts that belong together have near vectors."""
+    """An encoder of questions and answers: one vector per text; matching texts get similar vectors."""
 
     kind: ClassVar[str] = "text-encoder"
     network: ClassVar[str] = "regard.models.pooled_encoders.TextEncoder"
-    about: ClassVar[str] = "two equal towers as in Sentence-BERT (Reimers and Gurevych 2019), with in-batch negatives"
+    about: ClassVar[str] = "a Siamese encoder as in Sentence-BERT (Reimers and Gurevych 2019), with in-batch negatives"
 
     arch: str = "text-encoder"
     encoder_layers: Annotated[int, Range(0, 256)] = 0
-    """Number of encoder blocks; 0: the embeddings of the tokens are pooled directly, which suits little data best."""
+    """Number of encoder blocks; 0: the token embeddings are pooled directly, which is best for small data."""
     width: EvenWidth = 256
     ffn_width: Width = 512
     dropout: Share = 0.3
-    """Dropout on embeddings, on the output of each sub-layer and on what is pooled."""
+    """Dropout on embeddings, on the output of each sub-layer and on the pooled vector."""
     positional_encoding: Literal["sinusoidal", "rotary", "none"] = "none"
     pool: Literal["attention", "mean"] = "mean"
-    """How the states of a text become one: weighted by attention with a learned query, or their mean."""
+    """How the token states of a text are pooled into one vector: attention with a learned query, or the mean."""
     vector_size: Annotated[int, Range(2, 65_536)] = 256
-    """Width of the vector of a text."""
+    """Width of the text vector."""
 
 
 PRESETS: dict[str, ModelSettings] = {
