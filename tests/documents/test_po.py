@@ -98,6 +98,25 @@ def test_plural_forms(forms, names, texts):
     assert len(entry.msgstr_plural) == names
 
 
+PLURALS = {  # of the gettext manual and of published catalogues: the form for n = 1
+    "0": 0,
+    "n != 1": 0,
+    "n%10==1 && n%100!=11 ? 0 : n != 0 ? 1 : 2": 0,
+    "n%100==2 ? 0 : n%100==1 ? 1 : n%100==3 || n%100==4 ? 2 : 3": 1,
+    "n==0 ? 0 : n==1 ? 1 : n==2 ? 2 : n%100>=3 && n%100<=10 ? 3 : n%100>=11 ? 4 : 5": 1,
+    "2*(n==1) + (n/7>1)": 2,
+}
+
+
+@pytest.mark.parametrize("expression", PLURALS)
+def test_the_form_for_one_is_that_of_the_expression(expression):
+    header = f'msgid ""\nmsgstr "Plural-Forms: nplurals=3; plural={expression};\\n"\n\n'
+    forms = "".join(f'msgstr[{number}] ""\n' for number in range(3))
+    document = parse("po", f'{header}msgid "file"\nmsgid_plural "files"\n{forms}')
+    [entry] = polib.pofile(document.rebuild([Said(text.upper()) for text in document.texts]))
+    assert [form for form, text in entry.msgstr_plural.items() if text == "FILE"] == [PLURALS[expression]]
+
+
 @pytest.mark.parametrize(
     "expression",
     ["", "n ?", "n ? 1", "(n", "n)", "n n", "system(1)", "n = 1", "__import__", "1/(n-1)", "(" * 10_000, "!" * 10_000],

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from gettext import c2py
+from gettext import GNUTranslations
+from io import BytesIO
 
 from regard.documents.markup import Answer, Piece, fill, read_tags
 from regard.documents.segment import Draft, Segment, split_lines
@@ -17,6 +19,8 @@ BINARY = False
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _FIELD = re.compile(r'[ \t]*(msgctxt|msgid_plural|msgid|msgstr(?:\[\d{1,3}\])?)[ \t]*(".*)$')
 _STRING = re.compile(r'[ \t]*"((?:[^"\\]|\\.)*)"[ \t]*$')
+MOST_FORMS = 10
+"""Plural forms that a language may have; Arabic has six."""
 _PLURAL_FORMS = re.compile(r"plural\s*=\s*([^;\n]+)")
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))")
 _NAMED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
@@ -52,7 +56,7 @@ def parse(source: str, draft: Draft, name: str) -> list[Piece]:
     header = next((fields["msgstr"].text for fields in without_context if not fields["msgid"].text), "")
     if match := _PLURAL_FORMS.search(header):
         with suppress(ValueError, ArithmeticError):  # no expression, or one that cannot be computed
-            singular = c2py(match[1])(1)
+            singular = _form_of_one(match[1])
     pieces: list[Piece] = []
     at = 0
     for entry in entries:
@@ -109,6 +113,23 @@ def _unescape(match: re.Match[str]) -> str:
     if match[1] or match[2]:
         return chr(int(match[1], 16) if match[1] else int(match[2], 8))
     return _NAMED.get(match[3], match[3])
+
+
+def _form_of_one(expression: str) -> int:
+    """The index of the plural form for n = 1, by an expression in C such as `n%10==1 && n%100!=11 ? 0 : 1`.
+
+    The standard library evaluates such an expression only in a compiled catalogue, so we write one with a single entry.
+    """
+    forms = "\0".join(map(str, range(MOST_FORMS)))
+    header = f"Plural-Forms: nplurals={MOST_FORMS}; plural={expression};\n"
+    ids, texts = [b"", b"1\0n"], [header.encode(), forms.encode()]
+    start = 28 + 8 * len(ids + texts)  # of the strings: after seven numbers, and length and place of each string
+    numbers = [0x950412DE, 0, len(ids), 28, 28 + 8 * len(ids), 0, 0]
+    for string in ids + texts:
+        numbers += [len(string), start]
+        start += len(string) + 1
+    packed = struct.pack(f"<{len(numbers)}I", *numbers) + b"\0".join([*ids, *texts, b""])
+    return int(GNUTranslations(BytesIO(packed)).ngettext("1", "n", 1))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
