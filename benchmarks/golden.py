@@ -500,10 +500,10 @@ def hash_tensor(tensor: Any) -> str:
 
 def all_options() -> dict[str, Any]:
     """The options of all commands, seen when they begin to parse."""
-    listed = [line.split()[0] for line in command(["--help"]).split("\n") if line.startswith("  ")]
+    listed = [line.split()[0] for line in command(["--help"]).split("\n") if line.startswith("  ") and line[2] != " "]
     found: dict[str, Any] = {}
     for name in listed:
-        with mock.patch.object(argparse.ArgumentParser, "parse_args", _show_options), contextlib.suppress(_Shown):
+        with mock.patch.object(argparse.ArgumentParser, "parse_known_args", _show_options):
             try:
                 call([name])
             except _Shown as shown:
@@ -515,7 +515,7 @@ class _Shown(BaseException):
     """Ends a command before it does anything."""
 
 
-def _show_options(parser: argparse.ArgumentParser, *_: Any) -> None:
+def _show_options(parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
     raise _Shown(
         {
             " ".join(action.option_strings) or action.dest: {
