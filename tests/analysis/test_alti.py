@@ -43,7 +43,7 @@ def test_parts_add_up_to_the_block(settings) -> None:
         model(pair.source, pair.input_1T)
         block, x_SD = model.encoder.blocks[1], states["encoder.0"][0]
         apart = attention_parts(tape, block.self_attention, x_SD, len(x_SD))
-        close(apart.brought_TSD.sum(1) + block.self_attention.out.bias, apart.update_TD)
+        close(apart.contribution_TSD.sum(1) + block.self_attention.out.bias, apart.update_TD)
         close(apart.update_TD, block.self_attention(block.self_attention_residual.enter(x_SD[None]))[0])
         stream_SD = self_shares(apart, block.self_attention_residual).stream_TD
         fed_SD = block.feed_forward_residual.leave(

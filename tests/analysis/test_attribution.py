@@ -256,7 +256,7 @@ def test_refusals_are_one_line() -> None:
         ((*pair, "integrated"), {"steps": 0}, "steps must be at least 1"),
         ((*pair, "integrated"), {"rule": "simpson"}, "rule one of gauss, midpoint"),
         ((sentences([6, 4]), *pair[1:], "alti"), {}, "one sentence without padding"),
-        ((pair.source, pair.input_1T, pair.output_1T[:, 1:], "alti"), {}, "of one length"),
+        ((pair.source, pair.input_1T, pair.output_1T[:, 1:], "alti"), {}, "of equal length"),
     ]:
         with pytest.raises(ModelError, match=message) as refused:
             attribute(model, *arguments, **options)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 Links = tuple[tuple[int, int], ...]
-"""(source word, target word), sorted."""
+"""Pairs (source word, target word), sorted."""
 _LinkSet = set[tuple[int, int]]
 Rule = Literal["cover", "target", "source", "both", "either", "grow"]
 """How the strongest links of both directions are combined; see `align`."""
@@ -37,17 +37,17 @@ RULES: tuple[Rule, ...] = get_args(Rule)
 def align(weights_TS: Tensor, rule: Rule = "cover", *, backward_ST: Tensor | None = None) -> Links:
     """Links from the weights of target words on source words.
 
-    Each target word has a strongest source word, and each source word a strongest target word; weights of zero do not
-    count. "target" and "source" take one of the two sets, "both" their intersection, "either" their union, "grow"
-    grow-diag-final-and (Koehn et al. 2003); "cover" takes the links of the source words and adds those of target words
-    that would have no link. `backward_ST` is the map of a model of the other direction; the links of the source words
-    are then taken from it.
+    Each target word is linked to its strongest source word, and each source word to its strongest target word, unless
+    that weight is zero. The rules "target" and "source" take one of these two sets, "both" their intersection, "either"
+    their union, "grow" applies grow-diag-final-and (Koehn et al. 2003), and "cover" takes the links of the source words
+    and adds the links of target words that would have none. `backward_ST` is the map of a model of the other direction;
+    if given, the links of the source words are taken from it.
     """
     return _combine(_strongest(weights_TS), _strongest(weights_TS.t() if backward_ST is None else backward_ST), rule)
 
 
 def _strongest(weights_XY: Tensor) -> _LinkSet:
-    """Each row with the index of its largest weight, unless that is zero."""
+    """The pairs (row, column of its largest weight), without rows of zeros."""
     if not weights_XY.numel():
         return set()
     top = weights_XY.max(-1)
@@ -56,6 +56,7 @@ def _strongest(weights_XY: Tensor) -> _LinkSet:
 
 
 def _combine(source_of_target: _LinkSet, of_source: _LinkSet, rule: Rule) -> Links:
+    """Combine the links (target, source) of target words with the links (source, target) of source words."""
     of_target = {(s, t) for t, s in source_of_target}
     if rule == "target":
         found = of_target
@@ -74,7 +75,10 @@ def _combine(source_of_target: _LinkSet, of_source: _LinkSet, rule: Rule) -> Lin
 
 
 def _grow(one: _LinkSet, other: _LinkSet) -> _LinkSet:
-    """The intersection, neighbours from the union with an unlinked word, and last links of two unlinked words."""
+    """Grow-diag-final-and: the intersection of two sets of links, extended by some links of their union.
+
+    First links next to a chosen link, if one of the words has no link; then links of which neither word has a link.
+    """
     either, found = one | other, one & other
     sources, targets = {s for s, _ in found}, {t for _, t in found}
 
@@ -103,10 +107,10 @@ def _grow(one: _LinkSet, other: _LinkSet) -> _LinkSet:
 def word_map(weights_HTS: Tensor, source: TraceSide, target: TraceSide, *, shift: bool = False) -> Tensor:
     """A map [H, T, S] of words, without the end tokens, from a map of tokens with the end tokens.
 
-    Row t has the weights of the step that predicts token t. With `shift`, a token gets the row of the next step, in
-    which the decoder reads it: in deep models that often fits better (Zenkel et al. 2019, Chen et al. 2020).
+    Row t has the weights of the step that predicts token t. With `shift`, it has those of the next step, in which the
+    decoder reads token t: in deep models these often align better (Zenkel et al. 2019, Chen et al. 2020).
 
-    Weights between a punctuation mark and a word become zero, unless the other side has no punctuation mark.
+    Weights between a punctuation mark and a word become zero, unless the side of the word has no punctuation marks.
     """
     if shift:
         weights_HTS = weights_HTS.roll(-1, -2)  # the first row, now last, belongs to the end token and is removed
@@ -136,10 +140,9 @@ def _all_heads(maps: WordMaps) -> tuple[Head, ...]:
 
 @dataclass(frozen=True)
 class AlignmentHeads:
-    """How words are aligned: the heads whose weights are averaged, the step, and the rule."""
+    """How words are aligned: the heads whose weights are averaged, `shift` of `word_map`, and the rule of `align`."""
 
-    heads: tuple[Head, ...] = ()
-    """Empty: every cross-attention head."""
+    heads: tuple[Head, ...] = ()  # if empty, all cross-attention heads
     shift: bool = False
     rule: Rule = "cover"
 
@@ -148,13 +151,11 @@ class AlignmentHeads:
         heads = self.heads or _all_heads(maps)
         for name, number in heads:
             if name not in maps or not 0 <= number < len(maps[name]):
-                raise ModelError(
-                    f"the model has no head {number} in {name} to align with; choose the alignment heads again"
-                )
+                raise ModelError(f"the model has no head {number} in {name}; choose the alignment heads again")
         return reduce(operator.add, (maps[name][number] for name, number in heads)) / len(heads)
 
     def as_dict(self) -> dict[str, Any]:
-        """For the card of a run."""
+        """The values for the card of a run, as JSON."""
         return vars(self) | {"heads": [list(head) for head in self.heads]}
 
 
@@ -166,9 +167,7 @@ def read_choice(stored: Any, where: str) -> AlignmentHeads:
         heads = tuple(Head(str(name), int(number)) for name, number in stored["heads"])
         shift, rule = stored.get("shift", False), stored.get("rule", "cover")
     except (TypeError, ValueError, KeyError, AttributeError):
-        raise RunError(
-            f'{where}: "alignment" does not list heads; remove it or choose the alignment heads again'
-        ) from None
+        raise RunError(f'{where}: "alignment" does not list heads; choose the alignment heads again') from None
     if rule not in RULES or not isinstance(shift, bool):
         raise RunError(f'{where}: "alignment" has an unknown rule or shift; the rules are {", ".join(RULES)}')
     return AlignmentHeads(heads, shift, rule)
@@ -179,12 +178,12 @@ def read_choice(stored: Any, where: str) -> AlignmentHeads:
 
 
 def pharaoh(links: Iterable[tuple[int, int]]) -> str:
-    """Links as "0-0 1-2", source word first."""
+    """Links in Pharaoh format, e.g. "0-0 1-2", source word first."""
     return " ".join(f"{s}-{t}" for s, t in links)
 
 
 def read_gold(text: str) -> tuple[Links, Links]:
-    """Sure and possible links of one line. A possible link is written "1p2" or "1?2"; sure links are possible too."""
+    """Sure and possible links of one line: "1-2" is sure, and therefore possible; "1p2" and "1?2" are only possible."""
     sure, maybe = set(), set()
     for part in text.split():
         found = re.fullmatch(r"(\d+)([-p?])(\d+)", part, re.ASCII)
@@ -208,7 +207,7 @@ class AlignmentScores(NamedTuple):
 def corpus_scores(
     found: Iterable[Links], sure: Sequence[Links], possible: Sequence[Links] | None = None
 ) -> AlignmentScores:
-    """Scores of many sentence pairs, their links counted together. Precision counts possible links, and sure ones."""
+    """Scores over all links of many sentence pairs. For precision, sure and possible links are correct."""
     links = right = fair = wanted = 0
     for some, gold, more in zip(found, sure, sure if possible is None else possible, strict=True):
         links, wanted = links + len(set(some)), wanted + len(set(gold))
@@ -226,7 +225,7 @@ def corpus_scores(
 
 
 class RankedHead(NamedTuple):
-    """A choice of heads and its scores."""
+    """A choice of heads, its name and its scores."""
 
     name: str
     choice: AlignmentHeads
@@ -234,9 +233,9 @@ class RankedHead(NamedTuple):
 
 
 def best_heads(maps: Mapping[bool, Sequence[WordMaps]], gold: Sequence[Links]) -> list[RankedHead]:
-    """Every head, the average of each layer and that of all heads, with every rule, sorted by error rate.
+    """Score every head, the average of each layer and of all heads, with every rule; sorted by error rate.
 
-    `maps[shift]` has the maps of each pair. Choose on one part of the data and score on another: `score_choice`.
+    `maps[shift]` has the maps of each pair. To score the choice on other data, use `score_choice`.
     """
     ranked = []
     for shift, pairs in maps.items():
@@ -255,21 +254,21 @@ def best_heads(maps: Mapping[bool, Sequence[WordMaps]], gold: Sequence[Links]) -
 
 
 def score_choice(choice: AlignmentHeads, maps: Sequence[WordMaps], gold: Sequence[Links]) -> AlignmentScores:
-    """Scores of a choice, on maps with its shift."""
+    """Scores of a choice of heads; `maps` must have the shift of the choice."""
     return corpus_scores((align(choice.map(pair), choice.rule) for pair in maps), gold)
 
 
 def choose_heads(maps: Mapping[bool, Sequence[WordMaps]], gold: Sequence[Links]) -> RankedHead:
-    """A set of heads whose average aligns well: the best head, then others one by one, as long as the error falls.
+    """A set of heads whose average aligns well, with the shift and the rule of the first entry of `best_heads`.
 
-    The shift and the rule are those of the first entry of `best_heads`.
+    Greedy search: it adds the head that lowers the error rate most, until no head lowers it.
     """
     best = best_heads(maps, gold)[0]
     pairs = maps[best.choice.shift]
     chosen = RankedHead("chosen heads", replace(best.choice, heads=()), AlignmentScores(math.inf, 0.0, 0.0))
     while left := [head for head in _all_heads(pairs[0]) if head not in chosen.choice.heads]:
-        tries = [replace(best.choice, heads=(*chosen.choice.heads, head)) for head in left]
-        scored = [RankedHead("chosen heads", one, score_choice(one, pairs, gold)) for one in tries]
+        choices = [replace(best.choice, heads=(*chosen.choice.heads, head)) for head in left]
+        scored = [RankedHead("chosen heads", choice, score_choice(choice, pairs, gold)) for choice in choices]
         found = min(scored, key=lambda entry: entry.scores.aer)
         if found.scores.aer >= chosen.scores.aer:
             break

@@ -3,8 +3,8 @@
     attribute(model, source, target_input_1T, target_output_1T, "alti").source_TS
 
 Row t belongs to output token t. Its columns are the source tokens and the tokens of the target prefix that the decoder
-has read, the start token first. The input of a method is the embedding that the first layer reads. An input is absent
-if its embedding is zero or that of another token; its position stays.
+has read, the start token first. Methods work on the embeddings that the first layer reads. To remove a token, they
+replace its embedding by zeros or by the embedding of another token; the positional encoding stays.
 """
 
 from __future__ import annotations
@@ -22,13 +22,10 @@ from regard.errors import ModelError, nearest
 from regard.layers.hooks import listen_to_states, trace_states
 from regard.models.base import Seq2Seq, Source
 
-TOKENS_AT_ONCE = 2048
-"""Largest number of tokens of one forward pass over versions of a sentence."""
-
-EMBEDDINGS = ("encoder.embed", "decoder.embed")
-"""Hidden states that the first layers read."""
+TOKENS_AT_ONCE = 2048  # limit for one forward pass over variants of a sentence pair
+EMBEDDINGS = ("encoder.embed", "decoder.embed")  # names of the states that the first layers read
 Baseline = tuple[int, int] | None
-"""What replaces an absent token: ids of a source and a target token, or None for an embedding of zeros."""
+"""Replacement of a removed token: ids of a source and a target token, or None for an embedding of zeros."""
 
 METHODS = {
     "attention": "attention weights, averaged over heads and layers",
@@ -38,7 +35,7 @@ METHODS = {
     "occlusion": "decrease of the log-probability when the input is removed",
     "alti": "contribution of each input to the output of each layer, multiplied through all layers",
 }
-"""The methods, each a function of this name in attribution_methods.py, with a description."""
+"""Names and descriptions of the methods. Each is a function of the same name in attribution_methods.py."""
 
 
 @dataclass(frozen=True)
@@ -54,16 +51,16 @@ class Attribution:
     """For integrated gradients: the difference between the exact total and the sum of the values."""
 
     def normalised(self) -> Attribution:
-        """Rows whose absolute values sum to one, source and prefix together; a row of zeros stays zero."""
+        """Scale each row so that its absolute values in source and prefix sum to one; a row of zeros stays zero."""
         total_T1 = self.source_TS.abs().sum(-1, keepdim=True) + self.target_TT.abs().sum(-1, keepdim=True)
         total_T1 = torch.where(total_T1 > 0, total_T1, 1.0)
         return replace(self, source_TS=self.source_TS / total_T1, target_TT=self.target_TT / total_T1, gap_T=None)
 
     def by_words(self, source: TraceSide, target: TraceSide) -> Attribution:
-        """The same for words: columns of the tokens of a word are summed; rows are summed if signed, else averaged.
+        """Attribution of words: columns of a word's tokens are summed; their rows are summed if signed, else averaged.
 
-        The log-probability of a word is the sum over its tokens, and so are signed values; weights are averaged. Later
-        tokens of a word also read its earlier ones: such a word contributes to itself.
+        Signed values are summed because the log-probability of a word is the sum over its tokens. A word of several
+        tokens also contributes to itself, because its later tokens read its earlier tokens.
         """
         mean = not self.signed
         source_TS = source.merge(target.merge(self.source_TS, -2, mean=mean), -1, mean=False)
@@ -73,14 +70,14 @@ class Attribution:
 
 
 class SourceTokens(NamedTuple):
-    """Token ids of source sentences, and a mask of the real ones."""
+    """Token ids of source sentences, and a mask that is False for padding."""
 
     ids_BS: Tensor
     mask_BS: Tensor
 
 
 class TokenPair(NamedTuple):
-    """One source sentence, and its target as decoder input and as decoder output."""
+    """One source sentence, and its target as decoder input and as expected decoder output."""
 
     source: Source
     input_1T: Tensor
@@ -90,14 +87,14 @@ class TokenPair(NamedTuple):
 def attribute(
     model: Seq2Seq, source: Source, target_input_1T: Tensor, target_output_1T: Tensor, method: str, **options: Any
 ) -> Attribution:
-    """Attribute one sentence pair by one of METHODS. The method's docstring lists its options and its cost."""
+    """Attribute the output of a sentence pair to its input. `options` and cost are those of the method's function."""
     if method not in METHODS:
         guess = nearest(method, METHODS) or f"; there are {', '.join(METHODS)}"
         raise ModelError(f'there is no attribution method "{method}"{guess}')
     if model.training:
         raise ModelError("attribution needs a model without dropout: call model.eval() first")
     if source.ids_BS.shape[0] != 1 or not bool(source.mask_BS.all()) or target_input_1T.shape != target_output_1T.shape:
-        raise ModelError("attribution takes one sentence without padding, and a target of one length in and out")
+        raise ModelError("attribution needs one sentence without padding, and target input and output of equal length")
     from regard.analysis import attribution_methods  # which imports this module
 
     function = getattr(attribution_methods, method)
@@ -114,7 +111,7 @@ def attribute(
 
 
 class EmbeddedInput(NamedTuple):
-    """Input embeddings of N versions of a pair: the source [N, S, D] and the target prefix [N, T, D]."""
+    """Input embeddings of source and target prefix, for N variants of one pair (e.g. with other tokens removed)."""
 
     source_NSD: Tensor
     target_NTD: Tensor
@@ -122,7 +119,7 @@ class EmbeddedInput(NamedTuple):
 
 @torch.no_grad()
 def embed(model: Seq2Seq, pair: TokenPair) -> EmbeddedInput:
-    """The input embeddings of a pair. Cost: one forward pass."""
+    """The input embeddings of one pair. Cost: one forward pass."""
     with trace_states(model, EMBEDDINGS) as states:
         model(pair.source, pair.input_1T)
     if len(states) < 2:
@@ -131,7 +128,7 @@ def embed(model: Seq2Seq, pair: TokenPair) -> EmbeddedInput:
 
 
 def embed_absent(model: Seq2Seq, pair: TokenPair, baseline: Baseline) -> EmbeddedInput:
-    """The embeddings of absent tokens at the same positions: the baseline's, or zeros. Cost: one forward pass."""
+    """The input embeddings of a pair from which all tokens are removed (see `Baseline`). Cost: one forward pass."""
     if baseline is not None:
         ids_1S, input_1T = torch.full_like(pair.source.ids_BS, baseline[0]), torch.full_like(pair.input_1T, baseline[1])
         return embed(model, TokenPair(SourceTokens(ids_1S, pair.source.mask_BS), input_1T, pair.output_1T))
@@ -143,23 +140,23 @@ def embed_absent(model: Seq2Seq, pair: TokenPair, baseline: Baseline) -> Embedde
 
 
 def log_probs(model: Seq2Seq, pair: TokenPair, read: EmbeddedInput) -> Tensor:
-    """Log-probability [N, T] of each output token, given each version of the input. Cost: N rows forward."""
-    return chosen(model.output(run(model, pair, read)), pair.output_1T)
+    """Log-probability [N, T] of each output token, given each variant of the input. Cost: a forward pass of N rows."""
+    return output_log_probs(model.output(run(model, pair, read)), pair.output_1T)
 
 
 def run(model: Seq2Seq, pair: TokenPair, read: EmbeddedInput) -> Tensor:
-    """Last hidden states [N, T, D] of the decoder, given each version of the input."""
+    """Last hidden states [N, T, D] of the decoder, given each variant of the input."""
     states = dict(zip(EMBEDDINGS, read, strict=True))
     with listen_to_states(model, states, lambda name, x: states[name]):
         return model.hidden(pair.source, pair.input_1T)
 
 
-def chosen(logits_NTV: Tensor, output_1T: Tensor) -> Tensor:
-    """Log-probabilities [N, T] of the output tokens."""
+def output_log_probs(logits_NTV: Tensor, output_1T: Tensor) -> Tensor:
+    """Log-probabilities [N, T] of the output tokens under each of N variants."""
     output_NT1 = output_1T.expand(logits_NTV.shape[0], -1).unsqueeze(-1)
     return logits_NTV.log_softmax(-1).gather(-1, output_NT1).squeeze(-1)
 
 
 def in_chunks(rows_N: Tensor, pair: TokenPair) -> tuple[Tensor, ...]:
-    """Split rows, each one version of the pair, into batches for forward passes."""
+    """Split the rows of a tensor, one per variant of the pair, into batches of at most TOKENS_AT_ONCE tokens."""
     return rows_N.split(max(1, TOKENS_AT_ONCE // (pair.source.ids_BS.shape[1] + pair.input_1T.shape[1])))

@@ -9,17 +9,17 @@ gradient      gradient times input: "Not Just a Black Box", Shrikumar et al. 201
               the embedding and the baseline at the same position.
 integrated    integrated gradients: "Axiomatic Attribution for Deep Networks", Sundararajan et al. 2017. Source and
               prefix move together along the path, so that the values of both sum to the total.
-occlusion     remove one input and measure the loss (Zeiler and Fergus 2014; Li et al. 2016). A removed token has an
-              embedding of zeros, or that of another token such as UNK; zero is the default, because subword models have
-              hardly ever seen UNK. One token is removed at a time: inputs that can replace each other all score low.
+occlusion     remove one input and measure the loss (Zeiler and Fergus 2014; Li et al. 2016). A removed token gets an
+              embedding of zeros or of another token such as UNK; zeros are the default, because subword models hardly
+              ever see UNK. One token is removed at a time: inputs that can replace each other all score low.
 alti          "Measuring the Mixing of Contextual Information in the Transformer", Ferrando et al. 2022a; for
               encoder-decoders ALTI+, "Towards Opening the Black Box of Neural Machine Translation", Ferrando et al.
               2022b. The output of an attention block is a sum of one vector per input: its value through the output
               projection, times its weight; for the same position also the residual stream. A layer norm after the sum
               is linear once its standard deviation is known, and is applied to each vector. The share of an input is
-              how much closer its vector is to the sum than the zero vector, in the L1 norm. Biases after the values
-              belong to no input. Feed-forward layers mix no positions and are skipped; so are norms before a sub-layer
-              or at the top, except that values are computed from the output of such a norm.
+              how much closer its vector is to the sum than the zero vector, in the L1 norm. Biases of the output
+              projection belong to no input. Feed-forward layers mix no positions and are skipped; so are norms before a
+              sub-layer or at the top, except that values are computed from the output of such a norm.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from regard.analysis.attribution import (
     Baseline,
     EmbeddedInput,
     TokenPair,
-    chosen,
     embed,
     embed_absent,
     in_chunks,
     log_probs,
+    output_log_probs,
     run,
 )
 from regard.errors import ModelError
@@ -71,27 +71,27 @@ def attention(model: Seq2Seq, pair: TokenPair, *, layer: int | None = None) -> A
 
 @torch.no_grad()
 def rollout(model: Seq2Seq, pair: TokenPair) -> Attribution:
-    """Attention weights and residual connections, one half each, multiplied through all layers. Cost: one forward."""
+    """Attention weights and residual connections, half each, multiplied through all layers. Cost: one forward pass."""
     transformer = _require_transformer(model, "rollout")
     means = _head_means(model, pair)
     length, source_length, device = pair.input_1T.shape[1], pair.source.ids_BS.shape[1], pair.input_1T.device
     own_SS, own_TT = torch.eye(source_length, device=device), torch.eye(length, device=device)
     none_TS = torch.zeros(length, source_length, device=device)
 
-    def half(name: str, rest: Tensor) -> Tensor:
-        """The mean of the weights and the residual part; the residual part alone if all heads are pruned."""
-        return (means[name] + rest) / 2 if name in means else rest
+    def mix(name: str, residual: Tensor) -> Tensor:
+        """The mean of attention weights and residual connection; the latter alone if all heads are pruned."""
+        return (means[name] + residual) / 2 if name in means else residual
 
-    encoder = [half(f"encoder.{layer}.self", own_SS) for layer in range(len(transformer.encoder.blocks))]
+    encoder = [mix(f"encoder.{layer}.self", own_SS) for layer in range(len(transformer.encoder.blocks))]
     decoder = [
-        (half(f"decoder.{layer}.self", own_TT), half(f"decoder.{layer}.cross", none_TS))
+        (mix(f"decoder.{layer}.self", own_TT), mix(f"decoder.{layer}.cross", none_TS))
         for layer in range(len(transformer.decoder))
     ]
     return Attribution(*roll_out(encoder, decoder))
 
 
 def roll_out(encoder: Sequence[Tensor], decoder: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """Multiply the shares of all layers, lowest first, into shares of the inputs at the top: [T, S] and [T, T].
+    """Multiply the shares of all layers, lowest first. Returns shares of source [T, S] and prefix [T, T] at the top.
 
     An encoder layer is a matrix [S, S] whose rows sum to one. A decoder layer is a pair: self [T, T], whose rows sum to
     one, and cross [T, S], whose rows sum to the share of the source in the residual stream after its cross-attention.
@@ -115,17 +115,14 @@ def _require_transformer(model: Seq2Seq, method: str) -> Transformer:
 
 
 def _head_means(model: Seq2Seq, pair: TokenPair) -> dict[str, Tensor]:
-    """The weights of each attention, averaged over its heads."""
+    """The attention weights [queries, keys] of each attention, averaged over its heads. Cost: one forward pass."""
     with trace(model) as tape:
         model(pair.source, pair.input_1T)
     return {name: seen.weights_BHTS[0].mean(0) for name, seen in tape.items()}
 
 
 def gradient(model: Seq2Seq, pair: TokenPair, *, baseline: Baseline = None) -> Attribution:
-    """The gradient of log p times (x - baseline): the integrand of integrated gradients at the end of the path.
-
-    Cost: three forward and T backward passes.
-    """
+    """The gradient of the log-probability at the input x, times (x - baseline). Cost: 3 forward, T backward passes."""
     read, absent = embed(model, pair), embed_absent(model, pair, baseline)
     one = read.source_NSD.new_ones(1)
     return _integrate(model, pair, read, absent, one, one)
@@ -136,10 +133,10 @@ def integrated(
 ) -> Attribution:
     """The mean gradient on the straight path from the baseline to the input, times (x - baseline).
 
-    Sums to log p(input) - log p(baseline) up to `gap_T`, which more steps make smaller. `rule`: Gauss-Legendre points
-    and weights, or the midpoints of equal steps. Where nothing is added to the embedding (rotary or no positional
-    encoding), a layer norm maps an input and a small multiple of it to the same vector. The baseline of zeros is then a
-    poor one, as a large gap shows; use a token as the baseline.
+    The values sum to log p(input) - log p(baseline) up to `gap_T`, which more steps make smaller. `rule` is "gauss"
+    (Gauss-Legendre points and weights) or "midpoint" (midpoints of equal steps). If nothing is added to the embedding
+    (rotary or no positional encoding), a layer norm maps an input and a small multiple of it to the same vector. A
+    baseline of zeros then gives a large gap; use a token as the baseline.
     Cost: `steps` + 4 forward and T x `steps` backward passes, `steps` in a batch.
     """
     if steps < 1 or rule not in ("gauss", "midpoint"):
@@ -159,9 +156,9 @@ def integrated(
 def _integrate(
     model: Seq2Seq, pair: TokenPair, read: EmbeddedInput, absent: EmbeddedInput, at_N: Tensor, share_N: Tensor
 ) -> Attribution:
-    """The weighted sum of gradients at points between `absent` (0) and `read` (1), times their difference.
+    """Sum the gradients at points `at_N` from `absent` (0) to `read` (1), weighted by `share_N`; times (read - absent).
 
-    The points share a forward pass; each output token needs one backward pass through all of them.
+    All points share a forward pass; each output token needs one backward pass through all points.
     """
     deltas = [end - start for start, end in zip(absent, read, strict=True)]
     rows_T = [[torch.zeros_like(delta[0, :, 0]) for delta in deltas] for _ in range(pair.output_1T.shape[1])]
@@ -171,8 +168,8 @@ def _integrate(
         with torch.enable_grad():
             top_NTD = run(model, pair, EmbeddedInput(*leaves))
         for t, row in enumerate(rows_T):
-            with torch.enable_grad():  # scores of one token only: the others are not needed
-                log_prob_N1 = chosen(model.output(top_NTD[:, t : t + 1]), pair.output_1T[:, t : t + 1])
+            with torch.enable_grad():  # logits of one position only: the others are not needed
+                log_prob_N1 = output_log_probs(model.output(top_NTD[:, t : t + 1]), pair.output_1T[:, t : t + 1])
             slopes = torch.autograd.grad(share_N[steps_N] @ log_prob_N1, leaves, retain_graph=True)
             for cell, slope_NPD, delta in zip(row, slopes, deltas, strict=True):
                 cell += (slope_NPD.sum(0) * delta[0]).sum(-1)
@@ -182,25 +179,25 @@ def _integrate(
 
 @torch.no_grad()
 def occlusion(model: Seq2Seq, pair: TokenPair, *, baseline: Baseline = None) -> Attribution:
-    """The decrease of log p(output token) without the input token; negative if its removal raises log p.
+    """The decrease of the log-probability when an input token is removed; negative if the log-probability increases.
 
     Cost: S + T + 3 forward passes, in batches.
     """
     read, absent = embed(model, pair), embed_absent(model, pair, baseline)
     source_length = read.source_NSD.shape[1]
-    away_NP = torch.eye(source_length + read.target_NTD.shape[1], dtype=torch.bool, device=read.source_NSD.device)
+    removed_NP = torch.eye(source_length + read.target_NTD.shape[1], dtype=torch.bool, device=read.source_NSD.device)
     parts = []
-    for away in in_chunks(away_NP, pair):
-        sides = away[:, :source_length, None], away[:, source_length:, None]
-        versions = (torch.where(gone, nothing, x) for gone, nothing, x in zip(sides, absent, read, strict=True))
-        parts.append(log_probs(model, pair, EmbeddedInput(*versions)))
+    for removed in in_chunks(removed_NP, pair):
+        sides = removed[:, :source_length, None], removed[:, source_length:, None]
+        variants = (torch.where(gone, nothing, x) for gone, nothing, x in zip(sides, absent, read, strict=True))
+        parts.append(log_probs(model, pair, EmbeddedInput(*variants)))
     lost_TN = (log_probs(model, pair, read) - torch.cat(parts)).t()
     return Attribution(lost_TN[:, :source_length], lost_TN[:, source_length:], signed=True)
 
 
 @torch.no_grad()
 def alti(model: Seq2Seq, pair: TokenPair) -> Attribution:
-    """Shares of source and prefix in the top layer; a row sums to one over both.
+    """Shares of source and prefix tokens in the states of the top layer; a row sums to one over both.
 
     Cost: one forward pass, and T x S vectors of the model's width per attention.
     """
@@ -224,15 +221,15 @@ def alti(model: Seq2Seq, pair: TokenPair) -> Attribution:
 
 
 class AttentionParts(NamedTuple):
-    """Parts of an attention: the residual stream before it, the vector of each key, and the update of the stream."""
+    """The residual stream before an attention, and what the attention adds to it, in total and by key."""
 
     x_TD: Tensor
-    brought_TSD: Tensor
-    update_TD: Tensor
+    contribution_TSD: Tensor  # the vector that key s contributes to query t
+    update_TD: Tensor  # the sum of these vectors, plus the bias of the output projection
 
 
 class TokenMixing(NamedTuple):
-    """The shares of the inputs in the residual stream after an attention, and the stream itself."""
+    """Shares of the input positions in the residual stream after an attention, and the stream itself."""
 
     shares_TP: Tensor
     stream_TD: Tensor
@@ -241,38 +238,38 @@ class TokenMixing(NamedTuple):
 def attention_parts(
     tape: AttentionTrace, attend: SelfAttention | CrossAttention | FullyPrunedAttention, x_TD: Tensor, keys: int
 ) -> AttentionParts:
-    """The parts of one attention of a recorded pass, summed over heads; zeros if all heads are pruned."""
+    """The parts of one attention of a recorded forward pass, summed over heads; zeros if all heads are pruned."""
     if isinstance(attend, FullyPrunedAttention):
         return AttentionParts(x_TD, x_TD.new_zeros(len(x_TD), keys, x_TD.shape[1]), attend(x_TD))
     seen = tape[attend.tap.name]
     weights_HTS = seen.weights_BHTS[0]
     outward_HKD = attend.out.weight.t().unflatten(0, (len(weights_HTS), -1))
-    brought_TSD = torch.einsum("hts,hsd->tsd", weights_HTS, seen.value_BHSK[0] @ outward_HKD)
-    return AttentionParts(x_TD, brought_TSD, attend.out(seen.output_BHTK[0].transpose(0, 1).flatten(1)))
+    contribution_TSD = torch.einsum("hts,hsd->tsd", weights_HTS, seen.value_BHSK[0] @ outward_HKD)
+    return AttentionParts(x_TD, contribution_TSD, attend.out(seen.output_BHTK[0].transpose(0, 1).flatten(1)))
 
 
 def self_shares(parts: AttentionParts, around: Residual) -> TokenMixing:
-    """Shares [T, T] of each position after a self-attention. Where all shares are zero, the position keeps its own."""
+    """Shares [T, T] of the positions after a self-attention. If all are zero, a position has a share of 1 in itself."""
     own_TT = torch.eye(len(parts.x_TD)).to(parts.x_TD)
-    shares_TT, stream_TD = _mix(parts, around, parts.brought_TSD + own_TT.unsqueeze(-1) * parts.x_TD.unsqueeze(1))
+    shares_TT, stream_TD = _mix(parts, around, parts.contribution_TSD + own_TT.unsqueeze(-1) * parts.x_TD.unsqueeze(1))
     return TokenMixing(shares_TT + (1 - shares_TT.sum(-1, keepdim=True)) * own_TT, stream_TD)
 
 
 def cross_shares(parts: AttentionParts, around: Residual) -> TokenMixing:
-    """Shares [T, S] of the source after a cross-attention. The rest to one is the share of the stream itself."""
-    shares_TP, stream_TD = _mix(parts, around, torch.cat([parts.brought_TSD, parts.x_TD.unsqueeze(1)], dim=1))
+    """Shares [T, S] of the source after a cross-attention. One minus their sum is the share of the stream before it."""
+    shares_TP, stream_TD = _mix(parts, around, torch.cat([parts.contribution_TSD, parts.x_TD.unsqueeze(1)], dim=1))
     return TokenMixing(shares_TP[:, :-1], stream_TD)
 
 
 def shares(parts_TPD: Tensor, whole_TD: Tensor) -> Tensor:
-    """How much closer each part is to the whole than zero is, clamped at zero; a row sums to one, or is zero."""
+    """How much closer to the whole each part is than the zero vector, at least 0; each row is scaled to sum to one."""
     nearer_TP = whole_TD.abs().sum(-1, keepdim=True) - (whole_TD.unsqueeze(1) - parts_TPD).abs().sum(-1)
     nearer_TP = nearer_TP.clamp_min(0)
     return nearer_TP / nearer_TP.sum(-1, keepdim=True).clamp_min(torch.finfo(nearer_TP.dtype).tiny)
 
 
 def _mix(parts: AttentionParts, around: Residual, parts_TPD: Tensor) -> TokenMixing:
-    """The shares of the parts in the stream after the residual connection; a norm after it is applied to each part."""
+    """Shares of `parts_TPD` in the stream after the residual connection. A norm after it is applied to each part."""
     stream_TD = around.leave(parts.x_TD, parts.update_TD)
     if not around.before:
         spread_T11 = ((parts.x_TD + parts.update_TD).var(-1, unbiased=False) + around.norm.eps).sqrt()[:, None, None]

@@ -35,17 +35,16 @@ class EffectiveAttention:
 
     effective_HTS: Tensor
     null_HTS: Tensor
-    dimension_HT: Tensor
-    """Dimension of the null space of each row, over its visible keys."""
+    dimension_HT: Tensor  # dimension of the null space of each row, over its visible keys
     freedom_HT: Tensor
-    """Dimension of its subspace of vectors that sum to zero: directions in which a row stays a distribution."""
+    """Dimension of the subspace of null vectors that sum to zero: directions in which a row keeps its sum of one."""
     correlation_H: Tensor
     """Pearson correlation of raw and effective weights over all visible entries; NaN if one of them is constant."""
     head_width: int
 
     @property
     def dimension_H(self) -> Tensor:
-        """Of each head, the largest dimension of its rows."""
+        """For each head, the largest dimension of the null space of a row."""
         return self.dimension_HT.amax(-1)
 
     @property
@@ -54,12 +53,12 @@ class EffectiveAttention:
 
     @property
     def identifiable_H(self) -> Tensor:
-        """Whether the output determines the weights: no row has a null space."""
+        """Whether the output of a head determines its weights, because no row has a null space."""
         return self.dimension_H == 0
 
     @property
     def warning(self) -> str | None:
-        """A warning for readers of the raw weights; None if the output determines them."""
+        """A warning that the output does not determine the raw weights; None if it does."""
         keys, doubtful = self.null_HTS.shape[-1], int((~self.identifiable_H).sum())
         if not doubtful:
             return None
@@ -74,7 +73,7 @@ class EffectiveAttention:
         )
 
     def as_dict(self) -> dict[str, object]:
-        """Everything but the weights, for JSON."""
+        """All results except the weights, for JSON."""
         correlations = self.correlation_H.double().round(decimals=4).tolist()
         return {
             "dimension": self.dimension_H.tolist(),
@@ -88,9 +87,9 @@ class EffectiveAttention:
 def effective_attention(
     weights_HTS: Tensor, values_HSK: Tensor, outward_HKD: Tensor | None = None, mask_TS: Tensor | None = None
 ) -> EffectiveAttention:
-    """Split the weights of each head. Without an output projection (recurrent models), G is the values.
+    """Split the weights of each head. Without `outward_HKD`, the output projection (recurrent models), G is the values.
 
-    `mask_TS` is True where a key is visible to a row; without a mask, all are. `seen_keys` infers it from weights.
+    `mask_TS` is True where a key is visible to a query (default: everywhere). `seen_keys` infers it from weights.
     """
     heads, _, keys = weights_HTS.shape
     if values_HSK.shape[:2] != (heads, keys):
@@ -107,7 +106,7 @@ def effective_attention(
     dimension_HT = torch.zeros(weights.shape[:2], dtype=torch.int64, device=weights.device)
     freedom_HT = torch.zeros_like(dimension_HT)
     patterns, pattern_T = torch.unique(mask_TS, dim=0, return_inverse=True)
-    for number, pattern_S in enumerate(patterns):  # rows with the same visible keys share their spaces
+    for number, pattern_S in enumerate(patterns):  # rows with the same visible keys have the same null space
         rows_N, keys_M = (pattern_T == number).nonzero()[:, 0], pattern_S.nonzero()[:, 0]
         if len(keys_M):
             tolerance = max(len(keys_M), values_HSK.shape[-1]) * torch.finfo(values_HSK.dtype).eps
@@ -130,7 +129,7 @@ def seen_keys(weights_HTS: Tensor) -> Tensor:
 
 
 def _space(given_HMD: Tensor, tolerance: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Of G over M visible keys: the projection on its row space, the dimension of its null space, and the freedom."""
+    """For G over M visible keys: the projection onto its column space, `dimension_H`, and `freedom_H`."""
     size = given_HMD.shape[1]
     left_HMR, strength_HR, _ = torch.linalg.svd(given_HMD, full_matrices=False)
     counts_HR = strength_HR > tolerance * strength_HR[:, :1]
@@ -144,7 +143,7 @@ def _space(given_HMD: Tensor, tolerance: float) -> tuple[Tensor, Tensor, Tensor]
 
 
 def _correlate(first_HN: Tensor, second_HN: Tensor) -> Tensor:
-    """Pearson correlation of each head; NaN if one of the two is constant."""
+    """Pearson correlation of the two tensors for each head; NaN if one of them is constant."""
     first, second = (x_HN - x_HN.mean(-1, keepdim=True) for x_HN in (first_HN, second_HN))
     spread_H = first.norm(dim=-1) * second.norm(dim=-1)
     smallest = 1e-12 * first_HN.norm(dim=-1) * second_HN.norm(dim=-1)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from regard.errors import ModelError
 from regard.layers.positional_encoding import LearnedEncoding, RotaryEncoding, SinusoidalEncoding, sinusoids
@@ -15,14 +16,12 @@ from regard.models.base import Seq2Seq
 class PositionPicture(NamedTuple):
     """Positional encodings of a model, their dot products, and the rotation from one position to another."""
 
-    kind: str
-    """ "sinusoidal", "learned" or "rotary"."""
+    kind: str  # "sinusoidal", "learned" or "rotary"
     rows_TD: Tensor
     """One row per position. Rotary encoding: sine and cosine of the angles by which queries and keys are rotated."""
-    dots_TT: Tensor
-    """PE(p) . PE(q) of all positions: symmetric; for sinusoids a function of |p - q| only."""
+    dots_TT: Tensor  # PE(p) . PE(q) of all positions; for sinusoids a function of |p - q| only
     rotation_DD: Tensor | None
-    """M with PE(p + shift) = M PE(p) for every p; None for learned encodings, which have no such M."""
+    """The matrix M with PE(p + shift) = M PE(p) for every p; None for learned encodings, which have no such M."""
 
 
 def picture_positions(model: nn.Module, length: int, shift: int = 1) -> PositionPicture:
@@ -38,7 +37,7 @@ def picture_positions(model: nn.Module, length: int, shift: int = 1) -> Position
 
 
 def shift_rotation(shift: int, width: int) -> Tensor:
-    """M_k [D, D] with PE(p + k) = M_k PE(p) for sinusoids: pairs of dimensions, rotated by their angles at position k.
+    """The matrix M [D, D] with PE(p + shift) = M PE(p) for sinusoids: it rotates each pair of dimensions.
 
     sin(a + b) = sin a cos b + cos a sin b and cos(a + b) = cos a cos b - sin a sin b.
     """
@@ -48,29 +47,26 @@ def shift_rotation(shift: int, width: int) -> Tensor:
 
 
 class EmbeddingPlane(NamedTuple):
-    """Vectors projected to their first two principal components."""
+    """Vectors projected onto their first two principal components."""
 
     points_N2: Tensor
-    explained_2: Tensor
-    """Share of the variance of each component."""
+    explained_2: Tensor  # share of the variance that each component explains
 
 
 def plane(vectors_ND: Tensor) -> EmbeddingPlane:
-    """The first two principal components. The sign is chosen so that the largest entry of each is positive."""
-    centred_ND = vectors_ND.double() - vectors_ND.double().mean(0)
-    _, strength_R, directions_RD = torch.linalg.svd(centred_ND, full_matrices=False)
+    """Project vectors onto their first two principal components; the largest entry of each component is positive."""
+    centered_ND = vectors_ND.double() - vectors_ND.double().mean(0)
+    _, strength_R, directions_RD = torch.linalg.svd(centered_ND, full_matrices=False)
     largest_R = directions_RD.gather(1, directions_RD.abs().argmax(1, keepdim=True))
-    points_NR = centred_ND @ (directions_RD * torch.where(largest_R < 0, -1.0, 1.0)).mT
+    points_NR = centered_ND @ (directions_RD * torch.where(largest_R < 0, -1.0, 1.0)).mT
     variance_R = strength_R.square()
     total = variance_R.sum().clamp(min=torch.finfo(torch.float64).tiny)
-    points_N2, explained_2 = points_NR.new_zeros(len(points_NR), 2), variance_R.new_zeros(2)
-    found = min(2, len(variance_R))  # a single vector, or one dimension, has fewer components
-    points_N2[:, :found], explained_2[:found] = points_NR[:, :found], variance_R[:found] / total
-    return EmbeddingPlane(points_N2, explained_2)
+    missing = max(0, 2 - len(variance_R))  # a single vector, or one dimension, has fewer components
+    return EmbeddingPlane(F.pad(points_NR[:, :2], (0, missing)), F.pad(variance_R[:2] / total, (0, missing)))
 
 
 def embedding_table(model: Seq2Seq, side: str = "encoder") -> Tensor:
-    """The embeddings [V, D] of the vocabulary of encoder or decoder, scaled, without positions."""
+    """The scaled embeddings [V, D] of the vocabulary of encoder or decoder, without positional encodings."""
     try:
         embed = model.get_submodule({"encoder": "encoder.embed", "decoder": "embed"}[side])
     except AttributeError:

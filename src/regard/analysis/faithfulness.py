@@ -3,12 +3,12 @@
 Deletion: source words are removed one by one, the most important first; the log-probability of the target word should
 decrease early (Samek et al. 2017; "comprehensiveness" in DeYoung et al. 2020). Sufficiency: only the most important
 words are kept; the decrease should be small. Both are areas under the curve of the decrease, in nats, over the share of
-removed or kept words from 0 to 1; all orders share both end points. Agreement: whether the top word is linked in a gold
-alignment (precision at 1), and how often a linked word ranks above an unlinked one (AUC).
+removed or kept words from 0 to 1; both end points are the same for all methods. Agreement: whether the top word is
+linked in a gold alignment (precision at 1), and how often a linked word ranks above an unlinked word (AUC).
 
 All figures are means over sentences with 95 % bootstrap intervals. Differences are taken per sentence, so that the
-difficulty of sentences cancels. A removed word is deleted from the sentence, which no method does itself, so that no
-method is favoured; or its embedding becomes zero, as in occlusion.
+difficulty of sentences cancels out. A removed word is deleted from the sentence, which favors no method because no
+method does so itself; or its embedding becomes zero, as in occlusion.
 """
 
 from __future__ import annotations
@@ -29,24 +29,22 @@ from regard.analysis.attribution import (
     SourceTokens,
     TokenPair,
     attribute,
-    chosen,
     embed,
     embed_absent,
     in_chunks,
     log_probs,
+    output_log_probs,
 )
 from regard.analysis.trace import TraceSide
 from regard.errors import ModelError
 from regard.models.base import Seq2Seq
 
 RANDOM, REFERENCE = "random", "attention"
-GRID = 11
-"""Number of shares, from 0 to 1, at which curves of sentences of different length are averaged."""
-DRAWS = 2000
-"""Number of bootstrap samples."""
+GRID = 11  # number of shares of words, from 0 to 1, at which curves of different sentences are averaged
+DRAWS = 2000  # number of bootstrap samples
 
 Ways = Mapping[str, tuple[str, Mapping[str, Any]]]
-"""What to compare: by the name in the table, the method of METHODS and its options."""
+"""The explanations to compare: from a name for the table to a method of METHODS and its options."""
 EVERY_WAY: Ways = {method: (method, {}) for method in METHODS}
 
 
@@ -65,14 +63,14 @@ class ExplainedPair:
 
 
 class Curves(NamedTuple):
-    """Decrease of the log-probability of each of T target words with 0 ... S source words removed, or kept."""
+    """Decrease of the log-probability of T target words when 0 to S source words are removed, or kept."""
 
     deletion_TK: Tensor
     sufficiency_TK: Tensor
 
 
 def kept_words(scores_TS: Tensor) -> Tensor:
-    """Source words that remain at each step, removed by score and kept by score: [2, T, S + 1, S]."""
+    """Masks [2, T, S + 1, S] of the source words that remain at each step, if words are removed or kept by score."""
     rank_TS = scores_TS.argsort(dim=-1, descending=True, stable=True).argsort(-1)
     steps_K1 = torch.arange(scores_TS.shape[1] + 1).unsqueeze(-1)
     left_TKS = rank_TS.unsqueeze(1) >= steps_K1
@@ -82,7 +80,7 @@ def kept_words(scores_TS: Tensor) -> Tensor:
 def fall_curves(
     model: Seq2Seq, case: ExplainedPair, maps: Mapping[str, Tensor], removal: str = "delete"
 ) -> dict[str, Curves]:
-    """Curves by name for several maps [T, S] of one sentence. Equal sets of words are run once."""
+    """The curves of several maps [T, S] of one sentence, by name. Equal sets of words are computed once."""
     kept = torch.stack([kept_words(scores_TS) for scores_TS in maps.values()])  # [M, 2, T, K, S]
     sets_NS, place = kept.flatten(0, 3).unique(dim=0, return_inverse=True)
     log_prob_NT = word_log_probs(model, case, sets_NS, removal)
@@ -94,9 +92,9 @@ def fall_curves(
 
 @torch.no_grad()
 def word_log_probs(model: Seq2Seq, case: ExplainedPair, kept_NS: Tensor, removal: str) -> Tensor:
-    """Log-probability [N, T] of each target word given only these source words and the end token.
+    """Log-probability [N, T] of each target word, given only the source words of each mask in `kept_NS`.
 
-    Cost: N forward passes, in batches; with deletion, the sources are shorter.
+    The end token is always kept. Cost: N forward passes, in batches.
     """
     if removal not in ("delete", "blank"):
         raise ModelError(f'faithfulness: removal must be one of delete, blank, not "{removal}"')
@@ -106,7 +104,7 @@ def word_log_probs(model: Seq2Seq, case: ExplainedPair, kept_NS: Tensor, removal
         if removal == "delete":
             order_NS = (~some_NS).int().argsort(dim=-1, stable=True)[:, : int(some_NS.sum(-1).max())]
             source = SourceTokens(pair.source.ids_BS[0][order_NS], some_NS.gather(-1, order_NS))
-            found.append(chosen(model(source, pair.input_1T.expand(len(some_NS), -1)), pair.output_1T))
+            found.append(output_log_probs(model(source, pair.input_1T.expand(len(some_NS), -1)), pair.output_1T))
         else:
             read, absent = embed(model, pair), embed_absent(model, pair, None)
             source_NSD = torch.where(some_NS.unsqueeze(-1), read.source_NSD, absent.source_NSD)
@@ -116,12 +114,12 @@ def word_log_probs(model: Seq2Seq, case: ExplainedPair, kept_NS: Tensor, removal
 
 
 def area(curve_TK: Tensor) -> float:
-    """Area under the curves over the share of words, mean over target words."""
+    """Mean over target words of the area under the curve, with the share of source words from 0 to 1."""
     return torch.trapezoid(curve_TK, dx=1 / (curve_TK.shape[1] - 1)).mean().item()
 
 
 def on_grid(curve_TK: Tensor) -> Tensor:
-    """The mean curve at GRID shares, [GRID], linear between its own points."""
+    """The mean curve over target words, interpolated at GRID equally spaced shares of source words."""
     last = curve_TK.shape[1] - 1
     place = torch.linspace(0, last, GRID)
     below = place.floor().long().clamp_max(last - 1)
@@ -129,9 +127,9 @@ def on_grid(curve_TK: Tensor) -> Tensor:
 
 
 def agreement(scores_TS: Tensor, links: Links) -> tuple[float, float]:
-    """Precision at 1 and AUC against a gold alignment, mean over the linked target words; NaN if there are none.
+    """Precision at 1 and AUC against a gold alignment, as means over the linked target words; NaN if there are none.
 
-    AUC counts a tie as half; a word linked to all source words is excluded from it.
+    A tie counts as half in the AUC, which excludes target words that are linked to all source words.
     """
     linked_TS = torch.zeros_like(scores_TS, dtype=torch.bool)
     for source, target in links:
@@ -162,7 +160,7 @@ class MethodScore(NamedTuple):
 
 
 def bootstrap(values: Sequence[float], seed: int) -> MethodScore | None:
-    """The mean and its interval over resampled sentences; None if there is no value."""
+    """The mean of `values` (one per sentence, NaN is ignored) and its interval; None if there are no values."""
     values_N = torch.tensor([value for value in values if not math.isnan(value)], dtype=torch.float64)
     if not len(values_N):
         return None
@@ -173,7 +171,7 @@ def bootstrap(values: Sequence[float], seed: int) -> MethodScore | None:
 
 
 class _SentenceScores(NamedTuple):
-    """A method on one sentence; for random orders the mean over them. The curves are [GRID]."""
+    """Scores of one method on one sentence, averaged if there are several maps. The curves have GRID points."""
 
     deletion: float
     sufficiency: float
@@ -198,35 +196,29 @@ def _score_sentence(curves: Sequence[Curves], maps: Sequence[Tensor], links: Lin
 
 @dataclass(frozen=True)
 class MethodRank:
-    """The measurements of one method."""
+    """The scores of one method over all sentences."""
 
     name: str
-    deletion: MethodScore
-    """Higher is better."""
-    sufficiency: MethodScore
-    """Lower is better."""
-    deletion_gain: MethodScore | None
-    """Difference from attention per sentence; a positive value is better in both gains."""
+    deletion: MethodScore  # higher is better
+    sufficiency: MethodScore  # lower is better
+    deletion_gain: MethodScore | None  # difference from attention per sentence; higher is better in both gains
     sufficiency_gain: MethodScore | None
     precision: MethodScore | None
     auc: MethodScore | None
-    deletion_curve: tuple[float, ...]
-    """Decrease in nats at shares 0, 0.1, ..., 1 of removed words."""
-    sufficiency_curve: tuple[float, ...]
-    """Decrease at the same shares of kept words."""
+    deletion_curve: tuple[float, ...]  # decrease in nats when a share 0, 0.1, ..., 1 of the words is removed
+    sufficiency_curve: tuple[float, ...]  # decrease in nats when only such a share is kept
 
 
 @dataclass(frozen=True)
 class Faithfulness:
-    """The table of methods, sorted by the deletion curve."""
+    """The table of methods, sorted by the area under the deletion curve."""
 
     rows: tuple[MethodRank, ...]
     sentences: int
     removal: str
     seeds: int
     seed: int
-    left_out: dict[str, str]
-    """Methods that do not fit the model, with the reason."""
+    left_out: dict[str, str]  # methods that do not fit the model, with the reason
 
     def as_dict(self) -> dict[str, Any]:
         rows = [
@@ -265,10 +257,10 @@ def measure_faithfulness(
     model: Seq2Seq, cases: Sequence[ExplainedPair], ways: Ways = EVERY_WAY, *,
     removal: str = "delete", seeds: int = 5, seed: int = 1,
 ) -> Faithfulness:  # fmt: skip
-    """Compare methods with each other and with `seeds` random orders, over many sentences.
+    """Compare methods with each other and with `seeds` random orders of words, over many sentences.
 
     Signed attributions rank words by value, not by absolute value. Cost: that of each method, and for a sentence of S
-    source and T target words at most 2 T (S + 1) forward passes per method and seed; fewer where orders agree.
+    source and T target words at most 2 T (S + 1) forward passes per method and seed; fewer if orders agree.
     """
     measured: dict[str, list[_SentenceScores]] = {name: [] for name in (*ways, RANDOM)}
     left_out: dict[str, str] = {}
@@ -288,8 +280,8 @@ def measure_faithfulness(
                 else:
                     maps[name] = attribution.source_TS[:-1, :-1]  # without the end tokens
         shape = len(case.target.words) - 1, len(case.source.words) - 1
-        own = int(case.pair.source.ids_BS.sum())  # the random orders of a sentence do not depend on the other sentences
-        draw = torch.Generator().manual_seed(seed * 1_000_003 + own)
+        # Seeded by the sentence, so that its random orders do not depend on the other sentences.
+        draw = torch.Generator().manual_seed(seed * 1_000_003 + int(case.pair.source.ids_BS.sum()))
         chance = {f"{RANDOM} {n}": torch.rand(shape, generator=draw) for n in range(seeds)}
         curves = fall_curves(model, case, maps | chance, removal)
         for name, scores_TS in maps.items():

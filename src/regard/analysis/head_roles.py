@@ -1,15 +1,16 @@
 """Roles and importance of attention heads, over many sentences.
 
-Roles: Voita et al. 2019, "Analyzing Multi-Head Self-Attention". The key with the largest weight of a query is compared
-with the key that a role predicts:
+Roles: Voita et al. 2019, "Analyzing Multi-Head Self-Attention". For each query, the key with the largest weight is
+compared with the key that a role predicts. A head has the role if the two are equal (a hit):
 
     positional   the key at one offset from the query, in at least 90 % of the cases
-    rare         the least frequent visible token, in most cases and far more often than by chance
-    syntactic    the other end of a relation, at least 10 points more often than the best fixed offset hits it
-    alignment    a source word that the target word translates, likewise
+    rare         the least frequent visible token, in most cases and at least twice as often as by chance
+    syntactic    the other word of a relation, at least 10 points more often than the best fixed offset hits it
+    alignment    a source word that the target word translates, in most cases and by the same 10 points
 
 Each share of hits has a confidence interval. Thresholds apply to its lower end, so that few sentences prove nothing.
-Tokens of one sentence are not independent: the interval widens as much as sentences differ more than by chance.
+Tokens of one sentence are not independent: if hit rates vary between sentences more than by chance, the interval is
+wider.
 
 Importance by ablation: the loss per token without the head, minus the loss with all heads. By gradient: Michel et al.
 2019, "Are Sixteen Heads Really Better than One?", E |d loss / d gate| for a gate of 1 on the head's output, one gate
@@ -37,15 +38,15 @@ OFFSETS = range(-3, 4)
 FARTHEST = 12  # largest offset of the baseline, in both directions
 POSITIONAL_SHARE = 0.9  # Voita et al., section 5.1
 OVER_BASELINE = 0.1  # Voita et al., section 5.2
-MOST = 0.5
-TIMES_CHANCE = 2.0
-COMMON = 0.5  # an offset is a role only if this share of all queries has a token there
-FEWEST_SENTENCES = 20
-NORMAL_95 = 1.96
+MOST = 0.5  # smallest share of hits that counts as "most cases"
+TIMES_CHANCE = 2.0  # a head with the role "rare" has this many times the hits of equal weights
+COMMON = 0.5  # an offset is a role only if this share of all queries has a key at that offset
+FEWEST_SENTENCES = 20  # with fewer sentences, no head has a role
+NORMAL_95 = 1.96  # a 95 % interval of a normal distribution, in standard deviations
 
 
 class HeadLook(NamedTuple):
-    """A role that a head may have: its kind and its name, e.g. "-1" or "subject → verb"."""
+    """A possible role of a head: its kind and its name, e.g. "-1" or "subject → verb"."""
 
     kind: Kind
     name: str
@@ -53,21 +54,19 @@ class HeadLook(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """How often the largest weight of a head was at a key that the role predicts."""
+    """How often the largest weight of a head was on a key that the role predicts, with a 95 % interval."""
 
     share: float
     baseline: float
-    """The share that equal weights, or for relations the best fixed offset, would reach."""
+    """The share that equal weights reach; for other roles than positional, that of the best fixed offset if larger."""
     low: float
-    """95 % interval of the share."""
     high: float
-    count: int
-    """Number of queries that were tested."""
+    count: int  # number of queries that were tested
 
 
 @dataclass(frozen=True)
 class Role:
-    """A role that a head has, and the evidence for it."""
+    """A role that a head has, with the evidence."""
 
     kind: Kind
     name: str
@@ -75,7 +74,7 @@ class Role:
 
 
 def rarest(seen_TS: Tensor, frequency_S: Tensor) -> Tensor:
-    """The least frequent visible key of each query; all of them if several are equally rare."""
+    """A mask [T, S] of the least frequent visible key of each query; several keys if they are equally rare."""
     frequency_TS = frequency_S.double().expand(seen_TS.shape).masked_fill(~seen_TS, math.inf)
     return seen_TS & (frequency_TS == frequency_TS.amin(-1, keepdim=True))
 
@@ -90,13 +89,15 @@ class RoleCounts:
 
     hits: list[Tensor] = field(default_factory=list)
     trials: list[int] = field(default_factory=list)
-    chance: float = 0.0
-    """Expected hits of equal weights."""
+    chance: float = 0.0  # expected hits of equal weights
     at_offsets: Tensor = field(default_factory=lambda: torch.zeros(2 * FARTHEST + 1, dtype=torch.long))
-    """Hits of each fixed offset."""
+    """Number of hits of each fixed offset from -FARTHEST to FARTHEST."""
 
     def add(self, maxima_HT: Tensor, seen_TS: Tensor, right_TS: Tensor) -> None:
-        """Count the queries that have a right key and at least two visible keys."""
+        """Add one sentence: keys of the largest weights, and masks of the visible keys and of those the role predicts.
+
+        Only queries with a predicted key and at least two visible keys count.
+        """
         right_TS = right_TS & seen_TS
         tried_T = right_TS.any(-1) & (seen_TS.sum(-1) > 1)
         if not tried_T.any():
@@ -127,7 +128,7 @@ class RoleCounts:
 
 
 class HeadStatistics:
-    """Statistics of the heads of attentions that share queries and keys, over many sentences."""
+    """Counts, over many sentences, how often each head of some attentions hits the keys that roles predict."""
 
     def __init__(self) -> None:
         self._counts: dict[HeadLook, RoleCounts] = defaultdict(RoleCounts)
@@ -135,7 +136,7 @@ class HeadStatistics:
         self._queries = 0
 
     def add(self, weights_HTS: Tensor, seen_TS: Tensor, right: Mapping[HeadLook, Tensor]) -> None:
-        """Add one sentence. `seen_TS`: the keys that count, e.g. not the end token; `right`: right keys by role."""
+        """Add one sentence. `seen_TS`: the keys to use, e.g. no end token; `right`: the keys that a role predicts."""
         judged_T = seen_TS.sum(-1) > 1
         maxima_HT = weights_HTS.masked_fill(~seen_TS, -1.0).argmax(-1)  # among the keys that count; 0 if none does
         queries_T, keys_S = (torch.arange(size, device=seen_TS.device) for size in seen_TS.shape)
@@ -148,15 +149,15 @@ class HeadStatistics:
         self._queries += int(judged_T.sum())
 
     def confidence(self) -> Tensor:
-        """Mean [H] of the largest weight: the confidence of a head in Voita et al."""
+        """For each head [H], the mean of the largest weight, which Voita et al. call its confidence."""
         return torch.stack(self._largest).sum(0) / max(self._queries, 1)
 
     def evidence(self) -> dict[HeadLook, list[Evidence]]:
-        """For each possible role that could be tested, the evidence for each head."""
+        """The evidence of each head for each role that at least one query could test."""
         return {look: counts.evidence(look.kind) for look, counts in self._counts.items() if counts.trials}
 
     def roles(self) -> list[tuple[Role, ...]]:
-        """The roles of each head, the one with the strongest evidence first."""
+        """The roles of each head, sorted by strength of evidence."""
         roles: list[list[Role]] = [[] for _ in self._largest[0]] if self._largest else []
         for look, heads in self.evidence().items():
             counts = self._counts[look]
@@ -170,7 +171,7 @@ class HeadStatistics:
 
 
 def has_role(kind: Kind, evidence: Evidence) -> bool:
-    """Whether the evidence suffices, by the rules at the top of this file."""
+    """Whether the evidence is sufficient by the rules at the top of this file."""
     if kind == "positional":
         return evidence.share >= POSITIONAL_SHARE and evidence.low > evidence.baseline
     if kind == "rare":
@@ -180,7 +181,7 @@ def has_role(kind: Kind, evidence: Evidence) -> bool:
 
 
 def interval(hits_N: Tensor, trials_N: Tensor) -> tuple[float, float]:
-    """95 % interval of a share of hits: Wilson's, with fewer trials if sentences differ more than by chance."""
+    """Wilson's 95 % interval of a share of hits, with fewer effective trials if sentences vary more than by chance."""
     total = float(trials_N.sum())
     share = float(hits_N.sum()) / total
     expected_variance = share * (1 - share) / total
@@ -200,7 +201,7 @@ def interval(hits_N: Tensor, trials_N: Tensor) -> tuple[float, float]:
 
 
 class PairBatch(Protocol):
-    """A batch of sentence pairs: input of the encoder, input and expected output of the decoder, True where real."""
+    """A batch of sentence pairs: encoder input, decoder input, expected output, and a mask (False for padding)."""
 
     @property
     def source(self) -> Source: ...
@@ -226,7 +227,7 @@ def importance_by_ablation(
 ) -> dict[str, Tensor]:
     """For each attention, the increase [H] of the loss per token when the weights of one head are set to zero.
 
-    Cost: one pass over the batches per head; `log` gets a line for each.
+    Cost: one pass over the batches per head; `log` receives a line for each head.
     """
     whole = _loss_per_token(model, batches)
     rises = {name: torch.empty(heads) for name, heads in count_heads(model, batches[0]).items()}
@@ -239,7 +240,7 @@ def importance_by_ablation(
 
 
 def importance_by_gradient(model: Seq2Seq, batches: Iterable[PairBatch]) -> dict[str, Tensor]:
-    """For each attention, the mean [H] over sentences of |d loss / d gate|; a sentence's loss is a mean over tokens."""
+    """For each attention, the mean [H] over sentences of |d loss / d gate|; the loss is the mean over tokens."""
     sums: dict[str, Tensor] = {}
     sentences = 0
     for batch in batches:

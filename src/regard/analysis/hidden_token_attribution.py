@@ -34,26 +34,20 @@ CHUNK = 1 << 19
 
 @dataclass(frozen=True)
 class HiddenTokenAttribution:
-    """Contributions of inputs to the hidden states of encoder or decoder, by layer."""
+    """Contributions of input tokens to the hidden states of encoder or decoder, by layer."""
 
     share: dict[str, Tensor]
-    """By layer, e.g. "encoder.0", the share [T, S] of input i in state j; rows sum to one."""
-    states: str
-    inputs: str
-    passes: int
-    """Number of forward passes."""
+    """For each layer, e.g. "encoder.0", the share [T, S] of each input token in each state; rows sum to one."""
+    states: str  # "encoder" or "decoder"
+    inputs: str  # "encoder" or "decoder"
+    passes: int  # number of forward passes that were needed
 
     def own(self, place: str) -> Tensor:
-        """The share [T] of its own token in each state."""
+        """For each position [T] of the layer `place`, the share of the input token at the same position."""
         return self._square(place).diagonal()
 
-    def own_is_largest(self, place: str) -> float:
-        """Share of the states in which the own token has the largest share."""
-        square_TT = self._square(place)
-        return (square_TT.argmax(-1) == torch.arange(len(square_TT))).double().mean().item()
-
     def by_distance(self, place: str) -> Tensor:
-        """Mean share of the tokens at distance 0, 1, 2, ..., left and right together; sums to one."""
+        """Mean share of the input tokens at distance 0, 1, 2, ... in both directions; the values sum to one."""
         square_TT = self._square(place)
         place_T = torch.arange(len(square_TT))
         distance_TT = (place_T[:, None] - place_T).abs()
@@ -62,7 +56,7 @@ class HiddenTokenAttribution:
 
     def _square(self, place: str) -> Tensor:
         if self.states != self.inputs:
-            raise ModelError(f"{place}: a {self.states} state has no own token among the {self.inputs} inputs")
+            raise ModelError(f"{place}: positions of {self.states} states and {self.inputs} inputs do not correspond")
         return self.share[place]
 
 
@@ -71,8 +65,8 @@ def hidden_token_attribution(
 ) -> HiddenTokenAttribution:
     """Attribute the hidden states of encoder or decoder to input embeddings, for one sentence.
 
-    `states` is "encoder", or "decoder" with its input as `target_1T`. `inputs` is the same (the default), or "encoder"
-    for decoder states: the contribution of each source token.
+    `states` is "encoder", or "decoder" with the decoder input `target_1T`. `inputs` is the side whose tokens are the
+    inputs: by default the side of the states; for decoder states also "encoder", the source tokens.
     """
     inputs = inputs or states
     if model.training:
@@ -80,12 +74,12 @@ def hidden_token_attribution(
     if (states, inputs) not in (("encoder", "encoder"), ("decoder", "decoder"), ("decoder", "encoder")):
         raise ModelError(f'{states} states do not depend on {inputs} inputs; sides are "encoder" and "decoder"')
     if states == "decoder" and target_1T is None:
-        raise ModelError("decoder states need the target that the decoder reads")
+        raise ModelError("decoder states need the decoder input: pass it as target_1T")
     if source.ids_BS.shape[0] != 1 or not bool(source.mask_BS.all()):
-        raise ModelError("hidden token attribution takes one sentence without padding")
+        raise ModelError("hidden token attribution needs one sentence without padding")
 
     def run(inputs_SD: Tensor | None) -> dict[str, Tensor]:
-        """States [T, D] of every layer, with these inputs if given."""
+        """States [T, D] of every layer; `inputs_SD`, if given, replaces the input embeddings."""
         given = None if inputs_SD is None else inputs_SD[None]
         wanted = {f"{inputs}.embed", f"{states}.*"}
         with listen_to_states(model, f"{inputs}.embed", lambda name, x: given), trace_states(model, wanted) as seen:
@@ -100,7 +94,7 @@ def hidden_token_attribution(
         start_SD = start[f"{inputs}.embed"]
         places = [name for name in start if name.startswith(f"{states}.")]
         if states != inputs:
-            places.remove(f"{states}.embed")  # it does not depend on the encoder
+            places.remove(f"{states}.embed")  # decoder embeddings do not depend on the encoder
         squares = _squared_norms(
             lambda x: {place: state for place, state in run(x).items() if place in places}, start_SD
         )
@@ -110,10 +104,10 @@ def hidden_token_attribution(
 
 
 def _squared_norms(run: Callable[[Tensor], dict[str, Tensor]], start_SD: Tensor) -> dict[str, Tensor]:
-    """Squared Frobenius norms [S, T] of the Jacobian of each state T with respect to each input S, by layer."""
+    """Squared Frobenius norms [S, T] of the Jacobian of state t with respect to input s, for each layer."""
 
     def push(tangent_SD: Tensor) -> dict[str, Tensor]:
-        """Squared norm [T] of the directional derivative of each state."""
+        """Squared norm [T] of the derivative of each state in the direction `tangent_SD`, for each layer."""
         moved: dict[str, Tensor] = jvp(run, (start_SD,), (tangent_SD,))[1]
         return {name: move_TD.double().square().sum(-1) for name, move_TD in moved.items()}
 

@@ -6,8 +6,8 @@ positions, as in the paper) or, which is harder, the whole vocabulary (without).
 MLP with one hidden layer; the distance is cosine or L2, and a map is trained for the distance it is measured by.
 
 Maps are trained on other text than they are tested on, and on other text than the model was trained on. Unlike in the
-paper, the linear map for L2 is solved (ridge regression), not trained by gradient descent. It initialises the others:
-the MLP is this linear map plus a hidden layer that starts at zero. A model of the demo's size takes seconds.
+paper, the linear map for L2 is solved (ridge regression), not trained by gradient descent. It initializes the other
+maps: the MLP is this linear map plus a hidden layer that starts at zero. A model of the demo's size takes seconds.
 """
 
 from __future__ import annotations
@@ -30,10 +30,8 @@ DISTANCES = ("cosine", "l2")
 
 STEPS, ROWS, RATE = 300, 256, 5e-3
 """Training of a map: steps of Adam, tokens per step, initial learning rate (it decreases to zero)."""
-RIDGE = 1e-4
-"""Ridge penalty of the linear map, relative to the mean variance of its input."""
-RESAMPLES = 1000
-"""Number of bootstrap samples."""
+RIDGE = 1e-4  # ridge penalty of the linear map, relative to the mean variance of its input
+RESAMPLES = 1000  # number of bootstrap samples
 
 
 @dataclass(frozen=True)
@@ -41,10 +39,9 @@ class TokenStates:
     """Hidden states of many tokens at every layer of encoder or decoder, sentence after sentence."""
 
     states: dict[str, Tensor]
-    """By layer, e.g. "encoder.0", states [N, D]; the first is the embedding."""
+    """States [N, D] by layer, e.g. "encoder.0"; the first layer is the embedding."""
     ids_N: Tensor
-    lengths: tuple[int, ...]
-    """Tokens of each sentence, in order."""
+    lengths: tuple[int, ...]  # number of tokens of each sentence, in order
 
     @property
     def embedded_ND(self) -> Tensor:
@@ -53,7 +50,7 @@ class TokenStates:
 
 @torch.no_grad()
 def encoder_states(model: Seq2Seq, sources: Iterable[Source]) -> TokenStates:
-    """Encode sentences and keep the states of all their tokens, the end token included, without padding."""
+    """Encode sentences and collect the states of all tokens, including the end tokens, without padding."""
     kept: dict[str, list[Tensor]] = defaultdict(list)
     ids, lengths = [], []
     for source in sources:
@@ -73,13 +70,13 @@ def encoder_states(model: Seq2Seq, sources: Iterable[Source]) -> TokenStates:
 
 
 class StateProjection(nn.Module):
-    """A linear map of standardised states; with `inner`, plus the output of a hidden layer."""
+    """A linear map of standardized states, plus an MLP with one hidden layer if its width `inner` is not 0."""
 
     mean_D: Tensor
     spread_D: Tensor
 
     def __init__(self, x_ND: Tensor, y_NE: Tensor, inner: int = 0):
-        """Start from the solution of ridge regression of y on x."""
+        """Initialize the linear map by ridge regression of y on x."""
         super().__init__()
         self.register_buffer("mean_D", x_ND.mean(0))
         self.register_buffer("spread_D", x_ND.std(0, correction=0).clamp(min=1e-6))
@@ -104,7 +101,7 @@ class StateProjection(nn.Module):
 
 @torch.enable_grad()
 def fit_map(kind: str, distance: str, x_ND: Tensor, y_NE: Tensor, steps: int = STEPS) -> nn.Module:
-    """A map from states x to inputs y. Uses torch's global generator."""
+    """Train a map of one of MAPS from states x to inputs y. Uses torch's global random generator."""
     if kind == "identity":
         return nn.Identity()
     state_map = StateProjection(x_ND, y_NE, inner=2 * y_NE.shape[1] if kind == "mlp" else 0)
@@ -128,7 +125,7 @@ def fit_map(kind: str, distance: str, x_ND: Tensor, y_NE: Tensor, steps: int = S
 
 
 def identified(mapped_ND: Tensor, test: TokenStates, vocabulary_VD: Tensor | None, distance: str) -> Tensor:
-    """For each token [N], whether the nearest candidate is its own input, or an input of its sentence equal to it."""
+    """For each token [N], whether the candidate nearest to its mapped state is its own input (or one equal to it)."""
     if vocabulary_VD is not None:
         rows = mapped_ND.split(ROWS)
         return torch.cat([_nearest(rows_ND, vocabulary_VD, distance) for rows_ND in rows]) == test.ids_N
@@ -139,6 +136,7 @@ def identified(mapped_ND: Tensor, test: TokenStates, vocabulary_VD: Tensor | Non
 
 
 def _nearest(x_ND: Tensor, y_MD: Tensor, distance: str) -> Tensor:
+    """For each row of x, the index [N] of the nearest row of y."""
     if distance == "cosine":
         return (F.normalize(x_ND, dim=-1) @ F.normalize(y_MD, dim=-1).mT).argmax(-1)
     return torch.cdist(x_ND, y_MD).argmin(-1)
@@ -153,9 +151,9 @@ class ConfidenceInterval(NamedTuple):
 
 
 def share_with_interval(right_N: Tensor, lengths: Sequence[int]) -> ConfidenceInterval:
-    """The share of identified tokens. The interval is a bootstrap over sentences, whose tokens are not independent.
+    """The share of identified tokens, and its interval by a bootstrap with torch's global random generator.
 
-    Uses torch's global generator.
+    Sentences, with these `lengths`, are resampled, because the tokens of one sentence are not independent.
     """
     length_B = torch.tensor(lengths)
     right_B = torch.stack([part.sum() for part in right_N.split(lengths)])
@@ -174,20 +172,17 @@ class IdentifiabilityCurve(NamedTuple):
 
     map: str
     distance: str
-    share: dict[str, ConfidenceInterval]
-    """The identity has no entry where states and inputs differ in width."""
+    share: dict[str, ConfidenceInterval]  # the identity map has no entry where states and inputs differ in width
 
 
 @dataclass(frozen=True)
 class Identifiability:
-    """How well tokens are identified, by layer."""
+    """Shares of identified tokens by layer, for every map and distance."""
 
-    places: tuple[str, ...]
+    places: tuple[str, ...]  # names of the layers
     curves: tuple[IdentifiabilityCurve, ...]
-    candidates: str
-    """ "sentence" or "vocabulary"."""
-    chance: float
-    """Expected share of random guessing."""
+    candidates: str  # "sentence" or "vocabulary"
+    chance: float  # expected share of random guessing
     tokens: int
     sentences: int
     seed: int
@@ -204,7 +199,7 @@ class Identifiability:
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON: one entry per curve, None where a layer has no point."""
+        """For JSON: "curves" has one entry per curve, with None for layers that have no value."""
         curves = []
         for curve in self.curves:
             points = [curve.share.get(place) for place in self.places]
@@ -219,7 +214,10 @@ class Identifiability:
 def identifiability(
     train: TokenStates, test: TokenStates, *, vocabulary_VD: Tensor | None = None, seed: int = 1, steps: int = STEPS
 ) -> Identifiability:
-    """Train maps on one set of sentences and identify the tokens of another; with a vocabulary, among all of it."""
+    """Train maps on the sentences of `train` and identify the tokens of `test`.
+
+    The candidates are the tokens of the sentence or, if `vocabulary_VD` is given, all tokens of the vocabulary.
+    """
     curves = []
     with torch.random.fork_rng(devices=[]):
         for kind in MAPS:
@@ -237,6 +235,7 @@ def identifiability(
 def _trace_back(
     kind: str, distance: str, train: TokenStates, test: TokenStates, vocabulary_VD: Tensor | None, steps: int
 ) -> Iterator[tuple[str, ConfidenceInterval]]:
+    """Train and test one map for each layer."""
     wanted_ND = train.embedded_ND if vocabulary_VD is None else vocabulary_VD[train.ids_N]
     for place, state_ND in test.states.items():
         if kind == "identity" and state_ND.shape[1] != wanted_ND.shape[1]:

@@ -1,13 +1,13 @@
 """Attribution of a label to the tokens of a document: gradient, integrated gradients, occlusion.
 
-The tokens of a document are renumbered 0, 1, ..., and the embedding matrix is replaced by their vectors, row by row. So
-each position has its own vector, and the methods are independent of how an architecture arranges its input.
+The tokens of a document are renumbered by position, 0, 1, ..., and row p of the embedding matrix is replaced by the
+vector of token p. So each position has its own vector, and the methods work for every architecture of classifiers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from types import SimpleNamespace
 
 import torch
 from torch import Tensor, nn
@@ -16,18 +16,9 @@ from torch.func import functional_call
 from regard.errors import ModelError, nearest
 from regard.models.base import ClassifierModel, Documents
 
-STEPS = 16
-"""Steps of integrated gradients. They suffice if the sum of the values equals the difference of the scores."""
-
+STEPS = 16  # number of steps of integrated gradients (Sundararajan et al. 2017)
 Score = Callable[[Tensor], Tensor]
-"""From the vectors of the tokens [P, E] to the log-probability of a label."""
-
-
-class RenumberedDocument(NamedTuple):
-    """A document whose tokens are numbered by position."""
-
-    ids_BUS: Tensor
-    mask_BUS: Tensor
+"""A function from the vectors of the tokens [P, E] to the log-probability of a label."""
 
 
 def attribute_label(
@@ -35,7 +26,7 @@ def attribute_label(
 ) -> Tensor:
     """Signed contribution [P] of each token of one document to the log-probability of a label, in text order.
 
-    An absent token has an embedding of zeros. `several`: the labels are independent of each other (multi-label).
+    A removed token has an embedding of zeros. `several`: the labels are independent of each other (multi-label).
     """
     if method not in METHODS:
         raise ModelError(f'there is no method "{method}"{nearest(method, METHODS)} (choose from {", ".join(METHODS)})')
@@ -44,28 +35,22 @@ def attribute_label(
     name, embedding = next((name, part) for name, part in model.named_modules() if isinstance(part, nn.Embedding))
     mask_BUS = document.mask_BUS
     vectors_PE = embedding.weight.detach()[document.ids_BUS[mask_BUS]]
-    numbered = RenumberedDocument(torch.zeros_like(document.ids_BUS), mask_BUS)
+    numbered = SimpleNamespace(ids_BUS=torch.zeros_like(document.ids_BUS), mask_BUS=mask_BUS)
     numbered.ids_BUS[mask_BUS] = torch.arange(len(vectors_PE), device=mask_BUS.device)
 
     def score(vectors_PE: Tensor) -> Tensor:
         logits_L = functional_call(model, {f"{name}.weight": vectors_PE}, (numbered,))[0]
-        shares_L: Tensor = nn.functional.logsigmoid(logits_L) if several else logits_L.log_softmax(-1)
-        return shares_L[label]
+        log_probs_L: Tensor = nn.functional.logsigmoid(logits_L) if several else logits_L.log_softmax(-1)
+        return log_probs_L[label]
 
     return METHODS[method](score, vectors_PE)
 
 
-def gradient(score: Score, vectors_PE: Tensor) -> Tensor:
-    """The gradient times the vector (Shrikumar et al. 2016)."""
-    return _path_gradient(score, vectors_PE, [1.0])
+def path_gradient(score: Score, vectors_PE: Tensor, places: Sequence[float]) -> Tensor:
+    """The mean of the gradients at points on the path from zeros (0) to `vectors_PE` (1), times `vectors_PE`.
 
-
-def integrated(score: Score, vectors_PE: Tensor) -> Tensor:
-    """The gradient averaged on the path from zeros, times the vector (Sundararajan et al. 2017)."""
-    return _path_gradient(score, vectors_PE, [(step + 0.5) / STEPS for step in range(STEPS)])
-
-
-def _path_gradient(score: Score, vectors_PE: Tensor, places: Sequence[float]) -> Tensor:
+    The point 1 alone is gradient times input (Shrikumar et al. 2016).
+    """
     slope_PE = torch.zeros_like(vectors_PE)
     for place in places:
         leaf = (place * vectors_PE).requires_grad_()
@@ -76,7 +61,7 @@ def _path_gradient(score: Score, vectors_PE: Tensor, places: Sequence[float]) ->
 
 @torch.no_grad()
 def occlusion(score: Score, vectors_PE: Tensor) -> Tensor:
-    """The decrease of the log-probability without a token. Cost: one forward pass per token."""
+    """The decrease of the log-probability when a token is removed. Cost: one forward pass per token."""
     whole, lost = score(vectors_PE), []
     for place in range(len(vectors_PE)):
         without = vectors_PE.clone()
@@ -85,4 +70,8 @@ def occlusion(score: Score, vectors_PE: Tensor) -> Tensor:
     return torch.stack(lost)
 
 
-METHODS = {"gradient": gradient, "integrated": integrated, "occlusion": occlusion}
+METHODS: dict[str, Callable[[Score, Tensor], Tensor]] = {
+    "gradient": lambda score, x_PE: path_gradient(score, x_PE, [1.0]),
+    "integrated": lambda score, x_PE: path_gradient(score, x_PE, [(step + 0.5) / STEPS for step in range(STEPS)]),
+    "occlusion": occlusion,
+}

@@ -38,14 +38,14 @@ START = 2.0  # initial log_alpha: nearly open, with a gradient that does not van
 
 
 def hard_concrete(log_alpha: Tensor, uniform: Tensor | None = None) -> Tensor:
-    """Gates between 0 and 1, from uniform random numbers of that interval; without these deterministic gates."""
+    """Gates from 0 to 1: sampled, by `uniform` random numbers between 0 and 1, or deterministic without these."""
     if uniform is not None:
         log_alpha = (uniform.log() - (-uniform).log1p() + log_alpha) / BETA
     return (log_alpha.sigmoid() * (ZETA - GAMMA) + GAMMA).clamp(0.0, 1.0)
 
 
 def open_probability(log_alpha: Tensor) -> Tensor:
-    """P(z > 0), the quantity that the penalty counts."""
+    """P(z > 0): the probability that a sampled gate is not zero."""
     return (log_alpha - BETA * math.log(-GAMMA / ZETA)).sigmoid()
 
 
@@ -53,15 +53,15 @@ class HeadGates(nn.Module):
     """One gate per head, attached to a model through its attention hooks."""
 
     def __init__(self, heads: Mapping[str, int], gain: float = 1.0):
-        """`heads`: number of heads by the name of their attention. log_alpha is `gain` times the parameter `position`,
-        because it must change much at a learning rate that suits the weights of the model.
+        """`heads` maps names of attentions to numbers of heads. log_alpha is `gain` times the parameter `position`: it
+        must change much faster than the weights of the model, at the same learning rate.
         """
         super().__init__()
         self.heads, self.gain = dict(heads), gain
         self.position = nn.Parameter(torch.full((sum(heads.values()),), START / gain))
 
     def by_attention(self) -> dict[str, Tensor]:
-        """log_alpha [H] of each attention; a higher value means a gate that is open more often."""
+        """log_alpha [H] of each attention; gates with a higher value are open more often."""
         log_alpha = self.position * self.gain
         return dict(zip(self.heads, log_alpha.split(list(self.heads.values())), strict=True))
 
@@ -70,7 +70,7 @@ class HeadGates(nn.Module):
         return open_probability(self.position * self.gain).mean()
 
     def forward(self, name: str, weights_BHTS: Tensor) -> Tensor:
-        """The weights times the gates: sampled per sentence in training, deterministic otherwise."""
+        """Attention weights times gates, which are sampled per sentence in training and deterministic otherwise."""
         log_alpha_H = self.by_attention()[name]
         uniform_BH = None
         if self.training:
@@ -80,7 +80,7 @@ class HeadGates(nn.Module):
 
 
 class GatedModel(Seq2Seq):
-    """A model with a gate on each head; both are trained, or only the gates."""
+    """A model with a gate on each head. Its weights are trained too if `weights_follow`; else only the gates are."""
 
     def __init__(self, model: Seq2Seq, gates: HeadGates, *, weights_follow: bool = True):
         super().__init__()
@@ -104,7 +104,7 @@ class GatedModel(Seq2Seq):
 
 
 def attentions(model: Seq2Seq) -> dict[str, tuple[str, SelfAttention | CrossAttention]]:
-    """The attentions that can be pruned, by the name of their hook: the module's name, and the module."""
+    """Name and module of each attention that can be pruned, by the name of its hook."""
     return {
         module.tap.name: (name, module)
         for name, module in model.named_modules()
@@ -121,9 +121,9 @@ def scale_heads(model: Seq2Seq, gates: HeadGates) -> None:
 
 
 def pruned_weights(model: Seq2Seq, kept: Kept) -> dict[str, Tensor]:
-    """The weights of the model with only these heads, under the names of a model with `pruned_settings`.
+    """The weights of the model with only the heads `kept`, under the names of a model with `pruned_settings`.
 
-    Of an attention without heads, only the output bias remains.
+    An attention without heads keeps only its output bias.
     """
     weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     known = attentions(model)
@@ -148,14 +148,14 @@ def pruned_weights(model: Seq2Seq, kept: Kept) -> dict[str, Tensor]:
 
 
 def pruned_settings(settings: TransformerSettings, kept: Kept) -> TransformerSettings:
-    """The settings of the model with only these heads."""
+    """The settings of the model with only the heads `kept`."""
     counts = dict(settings.remaining_heads) | {name: len(heads) for name, heads in kept.items()}
     fewer = [(name, counts[name]) for name in settings.attentions if counts.get(name, settings.heads) < settings.heads]
     return dataclasses.replace(settings, remaining_heads=tuple(fewer))
 
 
 def strongest(scores: Mapping[str, Tensor], count: int) -> dict[str, tuple[int, ...]]:
-    """The `count` heads with the highest scores over all attentions. Of equal heads, the first."""
-    every = [(name, head) for name, score_H in scores.items() for head in range(len(score_H))]
-    best = sorted(every, key=lambda one: -float(scores[one[0]][one[1]]))[:count]
+    """The `count` heads with the highest scores over all attentions, by attention. Of equal scores, the first wins."""
+    heads = [(name, head) for name, score_H in scores.items() for head in range(len(score_H))]
+    best = sorted(heads, key=lambda key: -float(scores[key[0]][key[1]]))[:count]
     return {name: tuple(sorted(head for other, head in best if other == name)) for name in scores}

@@ -29,12 +29,10 @@ class TraceSide:
     """The tokens of a sentence, the words they form, and their positions in the original text."""
 
     tokens: tuple[str, ...]
-    words: tuple[str, ...]
-    """As the model reads them: normalised, and lowercased if the tokenizer does that."""
-    word_of: tuple[int, ...]
-    """For each token, the index of its word."""
+    words: tuple[str, ...]  # as the model reads them: normalized, and lowercased if the tokenizer does that
+    word_of: tuple[int, ...]  # for each token, the index of its word
     spans: tuple[Span, ...] = ()
-    """For each token, start and end in `text`; a token that is not in the text has an empty span."""
+    """For each token, start and end in the original `text`; a token that is not in the text has an empty span."""
     text: str = ""
 
     @property
@@ -58,7 +56,7 @@ class TraceSide:
         return merged / counts.unsqueeze(-1 if dim == -2 else 0)
 
     def by_words(self) -> TraceSide:
-        """The side with one token per word."""
+        """The side with its words as tokens."""
         return replace(self, tokens=self.words, word_of=tuple(range(len(self.words))), spans=self.word_spans)
 
     def shifted(self) -> TraceSide:
@@ -74,7 +72,7 @@ class TraceSide:
 
 @dataclass(frozen=True)
 class Trace:
-    """Source and target, and what the model computed for them.
+    """Source and target, and the values that the model computed for them.
 
     The target tokens are the output tokens, the end token last; row t of a decoder attention, state or distribution
     belongs to the step that predicts token t.
@@ -84,16 +82,14 @@ class Trace:
     target: TraceSide
     weights: dict[str, Tensor]
     """Attention weights by attention, [heads, queries, keys]; empty for a model without attention."""
-    values: dict[str, Tensor] = field(default_factory=dict)
-    """Values by attention, [heads, keys, head width]."""
+    values: dict[str, Tensor] = field(default_factory=dict)  # [heads, keys, head width], by attention
     states: dict[str, Tensor] = field(default_factory=dict)
-    """Hidden states [tokens, width] by place, "encoder.embed" to "decoder.top" (layers/hooks.py)."""
+    """Hidden states [tokens, width] by name, "encoder.embed" to "decoder.top" (see layers/hooks.py)."""
     next: Tensor | None = None
-    """Log-probabilities [T, V] of every token of the vocabulary at position t, given the tokens before it."""
-    tree: SearchTree | None = None
-    """The beam search, if the target was found by one."""
+    """Log-probabilities [T, V] of all tokens of the vocabulary at position t, given the tokens before it."""
+    tree: SearchTree | None = None  # the beam search that found the target, if there was one
     outward: dict[str, Tensor] = field(default_factory=dict)
-    """The output projection of each head, [heads, head width, width]; recurrent attention has none."""
+    """Output projection of the heads of each attention, [heads, head width, width]; recurrent attention has none."""
 
     def __repr__(self) -> str:
         return f"<Trace: {' '.join(self.source.words)} | {' '.join(self.target.words)} | {', '.join(self.weights)}>"
@@ -112,10 +108,10 @@ class Trace:
         return self.target, self.target.shifted() if name.endswith(".self") else self.source
 
     def by_words(self) -> Trace:
-        """The trace by words: weights are averaged over the tokens of a query word and summed over those of a key word.
+        """The trace of words: weights are averaged over the tokens of a query word and summed over those of a key word.
 
-        States and values become means, for display: weights times values no longer give the output exactly. `next`
-        keeps the rows of the first token of each word.
+        States and values are averaged, for display: weights times values no longer give the exact output. `next` keeps
+        the row of the first token of each word.
         """
         weights = {}
         for name, map_HTS in self.weights.items():
@@ -171,10 +167,9 @@ def record_trace(
 class AttentionEntropy(NamedTuple):
     """Entropy of one attention: one value per head, averaged over rows."""
 
-    bits_H: Tensor
-    """0: each row has all its weight on one key."""
+    bits_H: Tensor  # 0 if each row has all its weight on one key
     evenness_H: Tensor
-    """Entropy as a share of the largest possible, over rows with at least two visible keys; 1: equal weights."""
+    """Entropy divided by the maximum entropy, over rows with at least two visible keys; 1 for equal weights."""
 
 
 def attention_entropy(weights_HTS: Tensor) -> AttentionEntropy:
@@ -188,15 +183,15 @@ def attention_entropy(weights_HTS: Tensor) -> AttentionEntropy:
 
 
 def _entropy(probability: Tensor) -> Tensor:
-    """In bits, over the last axis."""
+    """Entropy over the last axis, in bits."""
     return -torch.xlogy(probability, probability).sum(-1) / math.log(2)
 
 
 def next_tokens(log_probs_TV: Tensor, token: Callable[[int], str], top: int = 5) -> dict[str, Any]:
-    """A table of the `top` likeliest tokens of each position, for JSON; `token` gives the text of an id.
+    """A table of the `top` likeliest tokens of each position, for JSON; `token` maps an id to the text of the token.
 
-    Columns are the tokens that are among the likeliest of some position, in the order of first occurrence. "rest" is
-    the probability of all other tokens, "best" the columns of each row's likeliest tokens, "bits" the entropy of a row.
+    It has one row per position, and one column per token that is among the likeliest of some position. "rest" is the
+    probability of all other tokens, "best" lists the columns of a row's likeliest tokens, "bits" is a row's entropy.
     """
     log_probs = log_probs_TV.double()
     likeliest = log_probs.topk(min(top, log_probs.shape[1]), dim=-1).indices.tolist()
@@ -217,9 +212,9 @@ def next_tokens(log_probs_TV: Tensor, token: Callable[[int], str], top: int = 5)
 
 
 def make_side(tokens: Sequence[str], spans: Sequence[Span], words: Sequence[tuple[str, int, int]]) -> TraceSide:
-    """Assign tokens to words by their positions in the text that the tokens spell.
+    """Assign tokens to words by their positions; `words` are (text, start, end) in the text that the tokens spell.
 
-    A token that overlaps no word becomes a word of its own; words that share one token become one word, "l'amico".
+    A token that overlaps no word becomes a word. Words that share a token are joined to one word, e.g. "l'amico".
     """
     homes = [  # the words that each token overlaps
         [k for k, (_, first, after) in enumerate(words) if first < max(end, start + 1) and start < after]
@@ -238,7 +233,7 @@ def make_side(tokens: Sequence[str], spans: Sequence[Span], words: Sequence[tupl
 
 
 def place_in_text(side: TraceSide, spelled: str, text: str) -> TraceSide:
-    """The side with its spans moved from `spelled`, the normalised text, to `text`, the original one."""
+    """The side with its spans converted from `spelled`, the normalized text, to `text`, the original text."""
     origins = [*_origins(spelled, text), (len(text), len(text))]
     last = len(spelled)
     spans = []
@@ -249,10 +244,10 @@ def place_in_text(side: TraceSide, spelled: str, text: str) -> TraceSide:
 
 
 def _origins(spelled: str, text: str) -> list[Span]:
-    """For each character of a normalised text, the span of the original characters that it comes from.
+    """For each character of the normalized text `spelled`, the span of characters of `text` that it comes from.
 
-    A composed character comes from all its parts, and each letter of a ligature comes from the ligature. Where the two
-    texts differ otherwise, a range of characters comes from a range.
+    A composed character comes from all its parts, and each letter of a ligature comes from the ligature. If the texts
+    differ in another way, each character of the differing part comes from the whole differing part of `text`.
     """
     if spelled == text:
         return [(place, place + 1) for place in range(len(text))]
@@ -271,7 +266,7 @@ def _origins(spelled: str, text: str) -> list[Span]:
 
 
 def _key(character: str) -> str:
-    """The normalised form of a character for comparison: a lowercase letter without diacritics, or a space."""
+    """The normalized form of a character for comparison: lower case, without diacritics; all white space is equal."""
     if character.isspace() or unicodedata.category(character) == "Cc":
         return " "
     return "_" if character == "▁" else unicodedata.normalize("NFKD", character)[0].lower()[0]
