@@ -69,8 +69,8 @@ def test_a_recipe_has_the_sections_of_its_task_the_format_and_the_sizes(tmp_path
     ("line", "problem"),
     [
         ("format = 2", "has format 2, written by a newer version; this version of Regard reads formats up to 1"),
-        ('format = "x"', "format must be a whole number from 1 on, not 'x'"),
-        ("format = 0", "format must be a whole number from 1 on, not 0"),
+        ('format = "x"', "format must be a whole number of at least 1, not 'x'"),
+        ("format = 0", "format must be a whole number of at least 1, not 0"),
         ("format = 1\nsizes = 3", "[sizes] must hold whole numbers above 0"),
         ("format = 1\n[sizes]\nvocabulary = 0", "[sizes] must hold whole numbers above 0"),
     ],

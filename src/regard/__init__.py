@@ -13,32 +13,31 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
+_MODULES = {
     "RegardError": "regard.errors",
     "load": "regard.tasks",
     "trace": "regard.layers.hooks",
     "train": "regard.tasks.train",
 }
-"""Public names and their modules, imported when first used: `import regard` does not import torch."""
+"""Public names and the modules that define them, imported on first use: `import regard` does not import torch."""
 
 
-def _homes() -> dict[str, str]:
-    """Public names and their modules, the predictors of all registered tasks included."""
+def _all_modules() -> dict[str, str]:
+    """`_MODULES` and the predictor classes of all registered tasks, e.g. `Translator`, with their modules."""
     from regard import tasks
 
     found = [tasks.find(name) for name in tasks.names()]
-    return _HOMES | {task.predictor: tasks.part_name(task.name, task.module) for task in found}
+    return _MODULES | {task.predictor: tasks.part_name(task.name, task.module) for task in found}
 
 
 def __getattr__(name: str) -> Any:
     if name == "__all__":
-        return sorted([*_homes(), "__version__"])
-    home = _HOMES.get(name) or (_homes().get(name) if name[:1].isupper() else None)  # predictors are classes
-    if home is None:
+        return __dir__()
+    module = _MODULES.get(name) or (_all_modules().get(name) if name[:1].isupper() else None)  # predictors are classes
+    if module is None:
         raise AttributeError(f"module 'regard' has no attribute {name!r}")
-    return getattr(import_module(home), name)
+    return getattr(import_module(module), name)
 
 
 def __dir__() -> list[str]:
-    names: list[str] = __getattr__("__all__")
-    return names
+    return sorted([*_all_modules(), "__version__"])

@@ -1,7 +1,7 @@
-"""checksums.json: the SHA-256 of the files in a folder, so that a damaged one is noticed before it is used.
+"""checksums.json: the SHA-256 of the files in a folder, so that a damaged file is noticed before it is used.
 
-A file without a checksum is accepted, one with a wrong checksum is refused. While a file is being replaced both its old
-and its new checksum are stored, so a process that is killed at any moment leaves a folder that can be read.
+A file without a checksum is accepted; a file with a wrong checksum is refused. While a file is being replaced, both its
+old and its new checksum are stored, so a process that is killed at any moment leaves a folder that can be read.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ CHECKSUMS = "checksums.json"
 
 
 class Checksums:
-    """Writes the files of one folder together with their checksums, and compares them on reading."""
+    """Writes the files of one folder together with their checksums, and checks them before they are read."""
 
     def __init__(self, folder: Path):
         self.folder = folder
 
     def read(self) -> dict[str, list[str]]:
-        """The checksums by name of the file; two for a file that is being replaced."""
+        """The checksums of each file, by file name. A file that is being replaced has two."""
         path = self.folder / CHECKSUMS
         try:
             table = json.loads(path.read_text(encoding="utf-8"))["sha256"]
@@ -34,12 +34,12 @@ class Checksums:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise RunError(f"{path}: cannot read the checksums ({error}); remove it to skip the check") from None
+            raise RunError(f"{path}: cannot read the checksums ({error}); delete this file to skip the check") from None
 
     def check(self, name: str) -> str:
-        """The SHA-256 of a file, which must be the stored one, if one is stored; empty if there is no such file.
+        """Compare a file with its stored checksum, if there is one. Returns its SHA-256; "" if the file is missing.
 
-        A process that trains may replace the file meanwhile: a difference counts only if nothing changes any more.
+        Another process may replace the file meanwhile, so a mismatch is an error only if a second reading repeats it.
         """
         path = self.folder / name
         while path.is_file():
@@ -54,7 +54,7 @@ class Checksums:
         return ""
 
     def check_all(self) -> dict[str, str]:
-        """For each file that has a checksum: "damaged", "missing", or an empty string if it is correct."""
+        """The state of each file that has a checksum: "damaged", "missing", or "" if it is correct."""
         found = {}
         for name in self.read():
             try:
@@ -64,13 +64,13 @@ class Checksums:
         return found
 
     def accept(self, names: Iterable[str]) -> None:
-        """Store the checksums of these files, and of those that have one, as they are now."""
+        """Recompute and store the checksums of the files `names`, and of all files that already have a checksum."""
         for name in {*self.read(), *names}:
             path = self.folder / name
             self._store(name, [file_sha256(path)] if path.is_file() else [])
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file atomically, and its checksum."""
+        """Write a file atomically, and store its checksum."""
         before, digest = self.read().get(name, []), hashlib.sha256(content).hexdigest()
         if before:
             self._store(name, [*before, digest])
@@ -83,7 +83,7 @@ class Checksums:
         self._store(name, [digest])
 
     def _store(self, name: str, digests: Sequence[str]) -> None:
-        """Set the checksums of one file. Other processes may do so for other files of the folder at the same time."""
+        """Replace the stored checksums of one file. The lock protects against other processes that do the same."""
         with one_at_a_time(self.folder / ".checksums.lock"):
             known = self.read() | {name: list(digests)}
             table = {"sha256": {name: digests for name, digests in sorted(known.items()) if digests}}

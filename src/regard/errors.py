@@ -1,4 +1,4 @@
-"""One family of exceptions. Every message is one line: what is wrong, where, and what to do about it."""
+"""The exceptions of Regard. Every message is one line: what is wrong, where, and what to do about it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TokenizerError(RegardError):
 
 
 class VocabularySizeError(TokenizerError):
-    """The text does not support a vocabulary of this size. `possible` is the nearest size that it does."""
+    """The text does not support a vocabulary of this size. `possible` is the nearest size that it supports."""
 
     def __init__(self, message: str, possible: int):
         super().__init__(message)
@@ -39,7 +39,7 @@ class VocabularyTooSmallError(VocabularySizeError):
 
 
 class ModelError(RegardError):
-    """An input that an architecture cannot take."""
+    """An input that an architecture cannot process."""
 
 
 class RunError(RegardError):
@@ -51,7 +51,7 @@ class UnwritableError(RunError):
 
 
 class TrainingError(RegardError):
-    """Training that cannot start or cannot go on."""
+    """Training that cannot start or cannot continue."""
 
 
 class Terminated(KeyboardInterrupt):

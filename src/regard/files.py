@@ -1,7 +1,7 @@
-"""Files: lines of text in, plain or compressed; whole files and folders out.
+"""Files: reading lines of text, plain or compressed, and writing files and folders atomically.
 
-Everything that is written takes its name only when it is complete. Until then it is a draft beside its place, so that
-an error, a full disk or a power cut leaves what was there before. Every problem is reported in one line with its place.
+A file or folder is written as a draft beside its final path and gets its final name only when it is complete, so an
+error, a full disk or a power cut never damages an existing file. Every error is one line that names the file.
 """
 
 from __future__ import annotations
@@ -30,16 +30,14 @@ from regard.errors import CorpusError, RunError, SettingsError, UnwritableError,
 from regard.system import rename_folder, sync_folder
 
 STDIN = "standard input"
-BLOCK = 1 << 16
-"""Bytes that are read at a time."""
 LONGEST_LINE = 1 << 26
-"""Bytes; without a limit, a file such as /dev/zero would fill the memory."""
+"""Largest number of bytes in a line; without a limit, a file such as /dev/zero would fill the memory."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
-"""Errors of a write that name no file: the disk or the quota is full, the file too large, the disk read-only."""
+"""Write errors that name no file: disk or quota full, file too large, read-only disk."""
 DRAFT = ".part"
-"""Suffix of drafts. The name of a draft starts with a dot and the name that it will get."""
+"""Suffix of drafts: "a.txt" is written as ".a.txt.PROCESS-RANDOM.part"."""
 ABANDONED = 60.0
-"""Seconds after which a draft of a small file cannot belong to a running process any more."""
+"""A draft of a small file that is older than this many seconds was left by a killed process."""
 
 _ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 
@@ -48,7 +46,7 @@ Opened = TypeVar("Opened")
 
 
 class EmptyFileError(CorpusError):
-    """A file without a single byte of text."""
+    """A file that contains no text."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -56,7 +54,7 @@ class EmptyFileError(CorpusError):
 
 
 def split_suffix(path: str | Path) -> tuple[str, str]:
-    """The suffixes of the format and of the compression, in lower case: "a.tsv.gz" gives ".tsv" and ".gz"."""
+    """The suffix of the format and that of the compression, in lower case: "a.tsv.gz" gives ".tsv" and ".gz"."""
     name = Path(path)
     compression = name.suffix.lower()
     if compression in (".gz", ".zst"):
@@ -67,8 +65,8 @@ def split_suffix(path: str | Path) -> tuple[str, str]:
 def read_lines(path: str | Path) -> Iterator[str]:
     r"""Stream the lines of a UTF-8 file without their line ends.
 
-    Only \n and \r\n end a line. U+2028, form feeds and similar characters are text, so that the lines of two parallel
-    files keep matching. A byte order mark at the start of the file is dropped.
+    Only \n and \r\n end a line. U+2028, form feeds and similar characters are part of the text; otherwise the lines of
+    two parallel files would no longer match. A byte order mark at the start of the file is dropped.
     """
     count = 0
     with opened(path) as file:
@@ -83,14 +81,14 @@ def read_lines(path: str | Path) -> Iterator[str]:
 
 
 def read_input_lines(*, forgiving: bool = False) -> Iterator[str]:
-    """The lines of standard input, maybe none; `forgiving`: bytes that are not UTF-8 are read as U+FFFD."""
+    """Stream the lines of standard input, which may be empty. `forgiving`: bytes that are not UTF-8 become U+FFFD."""
     with standard_input() as file:
         for lines in _read_blocks(file, STDIN, "replace" if forgiving else "strict"):
             yield from lines
 
 
 def first_of(items: Iterator[Item]) -> list[Item]:
-    """A list of the first item that is read from a file; an empty list if the file is empty."""
+    """A list with the first item of a stream from a file; an empty list if the file is empty."""
     try:
         return list(islice(items, 1))
     except EmptyFileError:
@@ -104,7 +102,7 @@ def is_typed() -> bool:
 
 @contextmanager
 def standard_input() -> Iterator[BinaryIO]:
-    """The bytes of standard input. Any failure is reported as a CorpusError."""
+    """Standard input as a stream of bytes. Errors are raised as CorpusError."""
     if sys.stdin is None:  # closed by the parent process, as by <&- in a shell
         raise CorpusError(STDIN, "is closed; name a file, or pipe text in")
     try:
@@ -115,7 +113,7 @@ def standard_input() -> Iterator[BinaryIO]:
 
 @contextmanager
 def opened(path: str | Path, *, unpacked: bool = True) -> Iterator[BinaryIO]:
-    """The bytes of a file. Any failure, up to the last byte, is reported as a CorpusError."""
+    """A file as a stream of bytes, decompressed if `unpacked`. Errors, also those in the block, become CorpusError."""
     try:
         if os.path.isdir(path):
             raise CorpusError(path, "a folder, not a file")
@@ -136,7 +134,7 @@ def opened(path: str | Path, *, unpacked: bool = True) -> Iterator[BinaryIO]:
 
 
 def require(module: str, path: str | Path, need: str) -> Any:
-    """Import an optional module, or report which extra installs it."""
+    """Import an optional module, or raise an error that says how to install it. `need`: what needs the module."""
     try:
         return import_module(module)
     except ImportError:
@@ -163,11 +161,11 @@ def _unpack(path: str | Path, raw: BinaryIO) -> BinaryIO:
 
 
 def _read_blocks(file: BinaryIO, where: str | Path, errors: str = "strict") -> Iterator[list[str]]:
-    """The lines of a file, block by block: decoding many lines together is twice as fast as one by one."""
+    """The lines of a file, in blocks: decoding many lines at once is twice as fast as decoding each line."""
     buffered = cast(io.BufferedReader, file)
     number = 1  # of the next line
     begun: list[bytes] = []  # parts of a line whose end was not read yet
-    while chunk := buffered.read1(BLOCK):
+    while chunk := buffered.read1(1 << 16):
         end = chunk.rfind(b"\n") + 1
         if end:
             for lines in _decode(b"".join((*begun, chunk[:end])), where, number, errors):
@@ -177,14 +175,14 @@ def _read_blocks(file: BinaryIO, where: str | Path, errors: str = "strict") -> I
         else:
             begun.append(chunk)
             if sum(map(len, begun)) > LONGEST_LINE:
-                problem = f"a line of more than {LONGEST_LINE >> 20} MB; this is no text, or its line ends are missing"
+                problem = f"a line of more than {LONGEST_LINE >> 20} MB; not a text file, or its line ends are missing"
                 raise CorpusError(where, problem, line=number)
     if begun:
         yield from _decode(b"".join(begun), where, number, errors)
 
 
 def _decode(block: bytes, where: str | Path, number: int, errors: str) -> Iterator[list[str]]:
-    """The lines of a block, which ends at the end of a line. Lines before one that is not UTF-8 are given first."""
+    """The lines of a block of whole lines. If a line is not UTF-8, the lines before it are yielded before the error."""
     if number == 1 and errors == "strict" and _is_utf16(block):
         raise CorpusError(where, "UTF-16, not UTF-8; convert it, e.g. iconv -f utf-16 -t utf-8", line=1)
     try:
@@ -201,7 +199,7 @@ def _decode(block: bytes, where: str | Path, number: int, errors: str) -> Iterat
 
 
 def _is_utf16(block: bytes) -> bool:
-    """Whether a file starts as UTF-16: with its mark, or with zeros at every second place (in spaces and digits)."""
+    """Whether this is UTF-16: a byte order mark, or many zero bytes, nearly all at even or nearly all at odd places."""
     if block.startswith((b"\xff\xfe", b"\xfe\xff")):
         return True
     head = block[:4096]
@@ -212,14 +210,14 @@ def _is_utf16(block: bytes) -> bool:
 def _split(text: str, number: int) -> list[str]:
     lines = (text.replace("\r\n", "\n") if "\r" in text else text).split("\n")
     if not lines[-1]:
-        lines.pop()  # the text ends with a line end
+        lines.pop()  # there is no line after the last line end
     if number == 1:
         lines[0] = lines[0].removeprefix("\ufeff")
     return lines
 
 
 def _damages() -> tuple[type[Exception], ...]:
-    """What reading a damaged file raises; the error of zstd is known only once its module is imported."""
+    """The exceptions that reading a damaged file may raise; that of zstd only if its module has been imported."""
     module = sys.modules.get(_ZSTD)
     return (EOFError, zlib.error, OSError, *([module.ZstdError] if module else []))
 
@@ -242,28 +240,28 @@ def _nearest_file(path: Path) -> str:
         return f" (there is no folder {path.parent})"
     try:
         return nearest(path.name, sorted(os.listdir(path.parent)))
-    except OSError:  # a folder without permission to list it
+    except OSError:  # no permission to list the folder
         return ""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Writing files and folders as a whole
+# Writing files and folders atomically
 
 
 def is_stream(path: Path) -> bool:
-    """Whether the path is a device, a pipe or a terminal, which is written into and never replaced."""
+    """Whether the path is a device, a pipe or a terminal: output goes into it, and it is never replaced."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that it holds all of the content, or what was there before."""
+    """Write a file. If it fails, an existing file keeps its old content."""
     with _replacing([path], partial(_draft_of_bytes, content)):
         pass
 
 
 @contextmanager
 def atomic_files(paths: Sequence[Path], *, force: bool = False) -> Iterator[list[TextIO]]:
-    """Open text files, packed if they end in .gz or .zst, that replace existing ones (`force`) at the end."""
+    """Open text files for writing, compressed if they end in .gz or .zst. With `force`, existing files are replaced."""
     refuse_existing(paths, force=force)
     for path in paths:
         if not path.parent.is_dir():
@@ -274,13 +272,13 @@ def atomic_files(paths: Sequence[Path], *, force: bool = False) -> Iterator[list
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill. When the block ends, it replaces what was there; until then it has its name in a draft."""
+    """A new empty folder. When the block ends, it is moved to `path` and replaces the folder there, if there is one."""
     with _replacing([path], _draft_of_folder) as (folder,):
         yield folder
 
 
 def remove_folder(path: Path) -> None:
-    """Remove a folder. If the process is killed meanwhile, the folder is either complete or gone."""
+    """Remove a folder. If the process is killed meanwhile, the folder is either complete or removed."""
     home = draft_of(path)
     try:
         home.mkdir()
@@ -292,25 +290,26 @@ def remove_folder(path: Path) -> None:
 
 
 def refuse_existing(paths: Sequence[Path], *, force: bool) -> None:
-    """Refuse to write over what exists. With `force`, only over what is not a plain file."""
+    """Raise an error if a path exists. With `force`, plain files may exist; folders and special files are refused."""
     for path in paths:
         if path.is_dir():
             raise SettingsError(f"{path}: a folder; name a file to write")
         if path.exists() and not path.is_file():
-            raise SettingsError(f"{path}: not a plain file; name another to write")
+            raise SettingsError(f"{path}: not a plain file; choose another path")
         if path.exists() and not force:
             raise SettingsError(f"{path}: exists already; add --force to write over it")
 
 
 def draft_of(path: Path) -> Path:
-    """An unused name beside a file or folder, to write into until the content is complete."""
+    """A new path for the draft of a file or folder, in the same folder."""
     return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}{DRAFT}")
 
 
 def remove_drafts(folder: Path, name: str = "*", *, older_than: float = 0.0, folders: bool = False) -> None:
-    """Remove files, or `folders`, that a killed process left unfinished; call it where no process can be writing them.
+    """Remove the drafts of files, or of `folders`, that killed processes left in a folder.
 
-    `name` is a pattern of their final names. Those written to in the last `older_than` seconds stay.
+    `name` is a pattern of the final names. Drafts that changed in the last `older_than` seconds are kept. No running
+    process may be writing the other ones.
     """
     for path in folder.glob(f".{name}.*-*{DRAFT}"):
         with contextlib.suppress(OSError):
@@ -323,7 +322,7 @@ def remove_drafts(folder: Path, name: str = "*", *, older_than: float = 0.0, fol
 
 
 def concerns(error: OSError, *drafts: Path) -> bool:
-    """Whether a write to one of these drafts failed: the error names it, or names no file and is one of `FULL`."""
+    """Whether the error comes from writing `drafts`: it names one of them, or names no file and is one of `FULL`."""
     if error.filename is None:
         return error.errno in FULL
     failed = Path(os.fsdecode(error.filename))
@@ -334,9 +333,9 @@ def concerns(error: OSError, *drafts: Path) -> bool:
 def _replacing(
     paths: Sequence[Path], open_draft: Callable[[Path, Path], AbstractContextManager[Opened]]
 ) -> Iterator[list[Opened]]:
-    """Write drafts, and give each its name when the block ends without an error; remove them otherwise.
+    """Open a draft of each path. When the block ends, the drafts replace the paths; after an error they are removed.
 
-    `open_draft` takes a path and its draft. Errors of the block that do not concern the drafts are raised as they are.
+    `open_draft` takes a path and its draft. Errors in the block that do not come from the drafts are raised unchanged.
     """
     drafts, in_block = list(map(draft_of, paths)), False
     try:
@@ -376,7 +375,7 @@ def _draft_of_text(path: Path, draft: Path) -> Iterator[TextIO]:
             try:
                 yield text
             finally:
-                text.detach()  # closing it would close the file, which has yet to be synced
+                text.detach()  # closing it would close the file before it is synced
         _sync(raw)
 
 
@@ -404,17 +403,17 @@ def _pack(path: Path, raw: BinaryIO) -> AbstractContextManager[BinaryIO]:
 
 
 def _sync(file: BinaryIO) -> None:
-    """Make sure that the content survives a power cut."""
+    """Write the content to disk, so that it survives a power cut."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def _take_name(draft: Path, path: Path) -> None:
-    """Put a finished draft in the place of what is there."""
+    """Rename a finished draft to its final path; an existing file or folder there is replaced."""
     if not draft.is_dir():
         os.replace(draft, path)
         return
-    while True:  # until no other process puts its folder there between the two steps
+    while True:  # again if another process creates the folder between the two renames
         replaced = draft / f"{path.name}.replaced"
         with contextlib.suppress(FileNotFoundError):
             rename_folder(path, replaced)

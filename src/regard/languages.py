@@ -59,26 +59,26 @@ CJK BOPOMOFO: lzh Literary Chinese, wuu Wu Chinese, yue Cantonese, zh Chinese
 CJK HIRAGANA KATAKANA: ja Japanese
 HANGUL CJK: ko Korean
 """
-"""Scripts, then the codes and names of the languages that are written in them."""
+"""Scripts, and after the colon the codes and names of the languages that are written in them."""
 _ROWS = [line.partition(": ") for line in _TABLE.replace("\n  ", " ").strip().split("\n")]
 _ENTRIES = [(scripts, *entry.split(" ", 1)) for scripts, _, entries in _ROWS for entry in entries.split(", ")]
 NAMES = {code: name for _, code, name in _ENTRIES}
 SCRIPTS = {code: tuple(scripts.split()) for scripts, code, _ in _ENTRIES}
 
-# The scripts that a subtag of a code names, as in "sr-Latn" (ISO 15924), by a language that has them.
+# Script subtags of language codes, as in "sr-Latn" (ISO 15924), each with a language that is written in this script.
 _SUBTAGS = {"arab": "ar", "beng": "bn", "cyrl": "ru", "deva": "hi", "hans": "zh", "hant": "zh", "hebr": "he"}
 _SUBTAGS |= {"jpan": "ja", "kore": "ko", "latn": "en", "tfng": "zgh"}
 _SCRIPTS_BY_SUBTAG = {subtag: SCRIPTS[code] for subtag, code in _SUBTAGS.items()} | {"guru": ("GURMUKHI",)}
 
 _KNOWN = frozenset(script for scripts in SCRIPTS.values() for script in scripts)
-_BEYOND_LATIN = re.compile("[^\\0-\u024f]")  # every letter up to there is Latin
+_BEYOND_LATIN = re.compile("[^\\0-\u024f]")  # all letters up to U+024F are Latin
 
 COMMON_SHARE = 0.05
-"""A script with a smaller share of a sample's letters is not counted as one of its scripts: it may be foreign words."""
+"""A script counts as a script of a sample if it has at least this share of the letters: others are foreign words."""
 
 
 def language_name(code: str) -> str:
-    """The English name with the subtags of the code: "pt-BR" is Portuguese (BR). An unknown code is its own name."""
+    """The English name of a language: "pt-BR" gives "Portuguese (BR)". An unknown code is returned unchanged."""
     language, _, more = normalize_code(code).partition("-")
     if language not in NAMES:
         return code
@@ -86,12 +86,12 @@ def language_name(code: str) -> str:
 
 
 def normalize_code(code: str) -> str:
-    """The form in which codes are compared: en_US and EN-us are the same."""
+    """The form in which codes are compared: "en_US" and "EN-us" both give "en-us"."""
     return code.strip().replace("_", "-").casefold()
 
 
 def language_scripts(code: str) -> frozenset[str] | None:
-    """The scripts of a language, by its code; None if the code is not in the table."""
+    """The scripts of the language with this code; None if the code is not in the table."""
     language, *subtags = normalize_code(code).split("-")
     for subtag in subtags:
         if subtag in _SCRIPTS_BY_SUBTAG:
@@ -106,7 +106,7 @@ def is_language(code: str) -> bool:
 
 
 def common_scripts(sentences: Iterable[str]) -> frozenset[str]:
-    """The scripts of a sample: each one with at least `COMMON_SHARE` of its letters."""
+    """The scripts of a sample of sentences: those with at least `COMMON_SHARE` of its letters."""
     counts: Counter[str] = Counter()
     for sentence in sentences:
         counts.update(filter(None, map(_letter_script, sentence)))
@@ -114,7 +114,7 @@ def common_scripts(sentences: Iterable[str]) -> frozenset[str]:
 
 
 def share_in(sentence: str, scripts: frozenset[str]) -> float:
-    """Share of the letters of a sentence that belong to these scripts; 1 if it has no letters."""
+    """The share of the letters of a sentence that belong to one of `scripts`; 1 if it has no letters."""
     if "LATIN" in scripts and not _BEYOND_LATIN.search(sentence):
         return 1.0  # the common case; looking at each letter would be many times slower
     found = [script for script in map(_letter_script, sentence) if script]
@@ -123,12 +123,12 @@ def share_in(sentence: str, scripts: frozenset[str]) -> float:
 
 @functools.cache
 def _letter_script(character: str) -> str:
-    """The script of a letter; "" for other characters and for signs that all scripts use (µ, ª)."""
+    """The script of a letter; "" for characters that are not letters, and for signs that all scripts use (µ, ª)."""
     if not character.isalpha():
         return ""
     script = unicodedata.name(character, "").partition(" ")[0]
     if script in _KNOWN:
         return script
-    # Signs such as the micro sign decompose into the letter that they are a form of.
+    # Signs such as the micro sign have a Unicode decomposition: the letter that they are derived from.
     is_shared = unicodedata.category(character) == "Lm" or unicodedata.decomposition(character)
     return "" if is_shared else script or "UNNAMED"

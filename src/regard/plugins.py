@@ -3,8 +3,8 @@
     regard --plugin my_model.py train --arch mine ...      on the command line
     import my_model                                        in Python
 
-A run that uses a plugin names it in its card. Opening the run never imports the plugin, because a run folder may come
-from anybody; without the plugin it is refused with a line that says what is missing.
+The card of a run lists the plugins that the run needs. Opening a run never imports a plugin, because a run folder may
+come from an untrusted person; if a plugin has not been imported, the run is refused with a message that names it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from regard.errors import RegardError, SettingsError
 
 
 def load(file: str | Path) -> None:
-    """Import a plugin file under its own name; a second time does nothing."""
+    """Import a plugin file as a module with the name of the file. Does nothing if it was imported before."""
     path = Path(file)
     name = path.stem
     if path.suffix != ".py" or not path.is_file():
         raise SettingsError(f"--plugin {file}: there is no such Python file")
     if not name.isidentifier():
-        raise SettingsError(f'--plugin {file}: "{name}" is not a name of a Python module; rename the file')
+        raise SettingsError(f'--plugin {file}: "{name}" is not a valid name for a Python module; rename the file')
     spec = sys.modules[name].__spec__ if name in sys.modules else importlib.util.find_spec(name)
     if spec is not None and (spec.origin is None or Path(spec.origin).resolve() != path.resolve()):
         raise SettingsError(f'--plugin {file}: there is another module with the name "{name}"; rename the file')
@@ -46,7 +46,7 @@ def load(file: str | Path) -> None:
 
 
 def used_by(recipe: Recipe) -> list[str]:
-    """The plugins that a recipe needs, by the name of their module."""
+    """The module names of the plugins that a recipe needs."""
     needed = {registry.ARCHITECTURES[recipe.model.arch], registry.TASKS[recipe.data.task]}
     return sorted(filter(_is_plugin, needed))
 
@@ -61,7 +61,7 @@ def require(names: Iterable[str], where: str | Path) -> None:
 
 
 def files() -> list[str]:
-    """The files of all imported plugins, for new processes."""
+    """The files of all imported plugins, so that new processes can import them too."""
     names = sorted(filter(_is_plugin, {*registry.ARCHITECTURES.values(), *registry.TASKS.values()}))
     return [str(sys.modules[name].__file__) for name in names if name in sys.modules]
 

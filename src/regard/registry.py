@@ -1,4 +1,4 @@
-"""What Regard offers by name, one line each, as strings; it imports nothing, so that every command can read it."""
+"""Tables of everything that is chosen by name: tasks, corpora, formats, architectures. Only strings, no imports."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ TASKS = {
     "retrieve": "regard.tasks.retrieve",
     "language-model": "regard.tasks.language_model",
 }
-"""Tasks: the name in data.task and --task, and the package (or the single module of a plugin) with its `TASK`."""
+"""Tasks: the name for data.task and --task, and the package (or plugin module) that defines `TASK`."""
 
-BUILTIN = {
-    "phrasebook": "phrasebook.jsonl.bz2",
-    "smalltalk": "smalltalk.jsonl.bz2",
-}
+BUILTIN = {"phrasebook": "phrasebook.jsonl.bz2", "smalltalk": "smalltalk.jsonl.bz2"}
 """Built-in corpora: the name to give as --source, and the packaged file in regard/data (written by tools/)."""
 
 FORMATS = {
@@ -52,21 +49,17 @@ ARCHITECTURES = {
     "transformer-crf": "regard.models.taggers",
     "transformer-lm": "regard.models.language_model",
 }
-"""Architectures: the preset to give as --arch, and the module that has it in its table PRESETS (see regard/models)."""
+"""Architectures: the preset to give as --arch, and the module with the table PRESETS that holds it."""
 
 EXPORTS = {
     "ctranslate2": "regard.export.ctranslate2",
     "marian": "regard.export.marian",
     "onnx": "regard.export.onnx",
 }
-"""Formats that runs are exported to: the name to give as --to, and the module that writes it (see regard/export)."""
+"""Export formats: the name to give as --to, and the module that writes the format (see regard/export)."""
 
-ENGINES = {
-    "ctranslate2": "regard.tasks.translate.engine",
-}
+ENGINES = {"ctranslate2": "regard.tasks.translate.engine"}
 """Export formats whose models Regard can run itself, and the module that measures their `quantization_loss`."""
 
-IMPORTS = {
-    "marian": "regard.export.marian_import",
-}
-"""Formats of models that `regard import` makes run folders from, and the module that reads each (see regard/export)."""
+IMPORTS = {"marian": "regard.export.marian_import"}
+"""Model formats that `regard import` reads, and the module that makes a run folder from such a model."""

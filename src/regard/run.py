@@ -1,17 +1,17 @@
-"""A run is a folder: complete, readable, and safe to open whoever made it, because nothing in it is ever unpickled.
+"""A run folder: a trained model with everything that is needed to use it. No file is unpickled, so opening it is safe.
 
-recipe.toml           every setting of its task, resolved; the format of the folder; the sizes of the network
+recipe.toml           all settings of the run; the version of the format; the sizes of the network
 tokenizer.*           or source.* and target.* if each side has its own vocabulary
 weights.safetensors   the weights
-metrics.jsonl         one line for each logged step and each validation
+metrics.jsonl         one line per logged step and per validation
 card.json             data hashes, versions, scores with their signatures, cost
-report.html           curves, scores and examples as a page
-held-out.jsonl        examples that it was not trained on, to measure what a conversion or pruning costs
-labels.json           what a classifier or tagger may answer, in the order of its scores
-checksums.json        the SHA-256 of recipe, tokenizers, labels, weights and held-out examples, verified on loading
-knowledge.jsonl       questions and answers of a retriever; vectors.safetensors: the questions as vectors
+report.html           web page with learning curves, scores and examples
+held-out.jsonl        examples not used in training, to measure how much export or pruning changes the scores
+labels.json           the labels of a classifier or tagger, in the order of its scores
+checksums.json        the SHA-256 of recipe, tokenizers, labels, weights and held-out examples, checked on loading
+knowledge.jsonl       questions and answers of a retriever; vectors.safetensors: embeddings of the questions
 checkpoints/          the state that `regard resume` continues from
-store/                token ids of the training data, until training ends
+store/                token ids of the training data, removed when training ends
 """
 
 from __future__ import annotations
@@ -48,17 +48,14 @@ REPORT = "report.html"
 HELD_OUT = "held-out.jsonl"
 LABELS = "labels.json"
 TOKENIZERS = tuple(f"{side}.{ending}" for side in ("tokenizer", "source", "target") for ending in ("json", "model"))
-CHECKED = (RECIPE, LABELS, WEIGHTS, HELD_OUT, *TOKENIZERS)
-"""Files that have a checksum."""
-LOCK = ".lock"
-"""Held by the process that trains in the folder."""
-
+CHECKED = (RECIPE, LABELS, WEIGHTS, HELD_OUT, *TOKENIZERS)  # files that have a checksum
+LOCK = ".lock"  # locked by the process that trains in the folder
 PREPARING = ".preparing"
-"""Exists while the data of a new run is prepared. If the process is killed then, training replaces the folder."""
+"""File that exists while the data of a new run is prepared. If it is left behind, training replaces the folder."""
 
 
 class Run:
-    """One run folder. `Run.open` reads an existing one, `Run.create` makes an empty one."""
+    """One run folder. `Run.open` opens an existing run, `Run.create` makes an empty folder."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -67,7 +64,7 @@ class Run:
 
     @classmethod
     def create(cls, folder: str | Path) -> Run:
-        """Make the folder. One that already holds something is refused, unless its preparation was interrupted."""
+        """Make the folder. A folder that is not empty is refused, unless its preparation was interrupted."""
         folder = cls.refuse_existing(folder)
         run = cls(folder)
         if (folder / PREPARING).is_file():
@@ -82,7 +79,7 @@ class Run:
 
     @staticmethod
     def refuse_existing(folder: str | Path) -> Path:
-        """The folder, if a run may be made there."""
+        """The folder as a path; raises an error if a run may not be made there, because something exists."""
         folder = Path(folder)
         if (folder / PREPARING).is_file():
             return folder
@@ -93,7 +90,7 @@ class Run:
 
     @contextlib.contextmanager
     def preparing(self) -> Iterator[None]:
-        """Lock the folder, and mark it as unfinished until it has everything that resuming needs."""
+        """Lock the folder, and mark it as unfinished until the block has written everything that resuming needs."""
         mark = self.folder / PREPARING
         try:
             mark.touch()
@@ -104,7 +101,7 @@ class Run:
             mark.unlink()
 
     def discard(self) -> None:
-        """Remove the folder, and the folders above it that `create` made: for a run that could not start."""
+        """Remove the folder of a run that could not start, and the parent folders that `create` made."""
         shutil.rmtree(self.folder, ignore_errors=True)
         for place in self._made:
             with contextlib.suppress(OSError):
@@ -112,7 +109,6 @@ class Run:
 
     @classmethod
     def open(cls, folder: str | Path) -> Run:
-        """An existing run."""
         folder = Path(folder)
         if not folder.is_dir():
             siblings = [path.name for path in folder.parent.iterdir()] if folder.parent.is_dir() else []
@@ -130,20 +126,20 @@ class Run:
 
     @cached_property
     def recipe(self) -> Recipe:
-        """The settings that made this run."""
+        """The settings of this run."""
         plugins.require(self.card.get("plugins", ()), self.folder)
         return make_recipe(self._table, where=str(self.folder / RECIPE))
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        """What the network's constructor takes beside its settings: sizes of vocabularies and labels."""
+        """Sizes for the network's constructor, by argument name: of the vocabularies, and the number of labels."""
         sizes = self._table.get("sizes", {})
         if not (isinstance(sizes, dict) and all(type(size) is int and size > 0 for size in sizes.values())):
             raise RunError(f"{self.folder / RECIPE}: [sizes] must hold whole numbers above 0")
         return dict(sizes)
 
     def write_recipe(self, recipe: Recipe, sizes: Mapping[str, int] | None = None) -> None:
-        """Store the resolved settings, and the sizes of the network; without `sizes`, the stored ones stay."""
+        """Store the settings, and the sizes of the network. If `sizes` is None, the stored sizes are kept."""
         import tomli_w
 
         if sizes is None:
@@ -154,12 +150,12 @@ class Run:
             self.__dict__.pop(name, None)
 
     def write_sizes(self, **sizes: int) -> None:
-        """Store what the network's constructor takes beside its settings. The settings must have been stored."""
+        """Store the sizes for the network's constructor. The settings must have been stored before."""
         self.write_recipe(self.recipe, sizes)
 
     @cached_property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        """Source and target tokenizer; one object when the sides share it, and not only the vocabulary."""
+        """The source and the target tokenizer: the same object twice if both sides share one tokenizer."""
         for name in TOKENIZERS:
             self.checksums.check(name)
         if self.recipe.tokenizer.joint and not (self.folder / "source.json").is_file():
@@ -174,29 +170,28 @@ class Run:
                 self.checksums.write(file, content)
 
     def new_store(self) -> contextlib.AbstractContextManager[Path]:
-        """A folder to fill with what training reads. It becomes the run's store when all is in it."""
+        """A new folder for the training data. It becomes `store/` of the run when the block ends."""
         return atomic_folder(self.folder / "store")
 
     @property
     def is_finished(self) -> bool:
-        """Whether training has ended; its last step removes the store."""
+        """Whether training has ended: the scores are stored and the training data is removed."""
         return "scores" in self.card and not (self.folder / "store").exists()
 
     def require(self, *tasks: str) -> Run:
-        """The run itself, if it was trained for one of these tasks; else an error that names the command for it."""
+        """Return the run if its task is one of `tasks`; otherwise raise an error that names the right command."""
         task = find_task(self.recipe.data.task)
         if task.name not in tasks:
             raise RunError(f'{self.folder} {task.does}; use "regard {task.command} {self.folder}"')
         return self
 
     def require_model_kind(self, kind: str) -> Run:
-        """The run itself, if its network is of this kind, e.g. "seq2seq"; else an error as in `require`."""
-        task = find_task(self.recipe.data.task)
-        return self if task.model_kind == kind else self.require()
+        """Return the run if its network is of this kind, e.g. "seq2seq"; otherwise raise an error as `require` does."""
+        return self if find_task(self.recipe.data.task).model_kind == kind else self.require()
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """What a classifier or tagger may answer, in the order of its scores."""
+        """The labels of a classifier or tagger, in the order of its scores."""
         path = self.folder / LABELS
         self.checksums.check(LABELS)
         try:
@@ -209,15 +204,15 @@ class Run:
         self.__dict__.pop("labels", None)
 
     def build_network(self) -> Network:
-        """The architecture of this run with fresh weights."""
+        """The network of this run, with newly initialized weights."""
         from regard.models import build
 
         if not self.sizes:
-            raise RunError(f"{self.folder / RECIPE}: has no [sizes], so the network cannot be built")
+            raise RunError(f"{self.folder / RECIPE}: has no [sizes]; take the file from a copy of the run")
         return build(self.recipe.model, **self.sizes)
 
     def load_model(self) -> Seq2Seq:
-        """The trained encoder-decoder, ready to run."""
+        """The trained encoder-decoder, in evaluation mode."""
         from regard.models.base import Seq2Seq
 
         model = self.require_model_kind("seq2seq").load_network()
@@ -225,7 +220,7 @@ class Run:
         return model
 
     def load_network(self) -> Network:
-        """The trained network, ready to run."""
+        """The trained network, in evaluation mode."""
         import torch
         from safetensors.torch import load_file
 
@@ -241,12 +236,12 @@ class Run:
         return model.requires_grad_(False).to(torch.float32)
 
     def require_weights(self) -> Path:
-        """The file of the weights, if it exists and is complete. Loads neither torch nor the weights."""
+        """The path of the weights; raises an error if the file is missing or incomplete. Does not load the weights."""
         from safetensors import safe_open
 
         path = self.folder / WEIGHTS
         if not path.is_file() and self.is_finished:
-            raise RunError(f"{self.folder}: its {WEIGHTS} is gone; take it from a copy of the run")
+            raise RunError(f"{self.folder}: {WEIGHTS} is missing; take it from a copy of the run")
         if not path.is_file():
             raise RunError(f'{self.folder}: has no {WEIGHTS} yet; "regard resume {self.folder}" continues its training')
         try:
@@ -271,13 +266,13 @@ class Run:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
-            raise RunError(f"{path}: cannot read the card ({error})") from None
+            raise RunError(f"{path}: cannot read the card ({error}); take the file from a copy of the run") from None
 
     def write_card(self, card: Mapping[str, Any]) -> None:
         write_atomically(self.folder / CARD, (json.dumps(card, indent=2, ensure_ascii=False) + "\n").encode())
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The logged lines, oldest first; without the steps that were discarded when training went back."""
+        """The logged entries, oldest first. Steps that were repeated after resuming from a checkpoint occur once."""
         kept: list[dict[str, Any]] = []
         for line in reversed(read_metrics(self.folder / METRICS)):
             if not kept or line["step"] <= kept[-1]["step"]:
@@ -289,34 +284,35 @@ class Run:
         return self.folder / REPORT
 
     def held_out(self) -> list[Pair]:
-        """Pairs that were not used in training; none in an imported run, or in one that does not learn from pairs."""
+        """Sentence pairs that were not used in training; empty for imported runs and for tasks without pairs."""
         from regard.data.pairs import Pair
 
         records = self.held_out_records()
         return [Pair(one["source"], one["target"]) for one in records if one.keys() >= {"source", "target"}]
 
     def held_out_records(self) -> list[dict[str, Any]]:
-        """Examples that were not used in training, as `write_held_out` stored them."""
+        """Examples that were not used in training, as `write_held_out` stored them; empty if there are none."""
         path = self.folder / HELD_OUT
         if not path.is_file():
             return []
         self.checksums.check(HELD_OUT)
+        remedy = "take the file from a copy of the run, or delete it: the run works without it"
         try:
             records = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
         except (OSError, ValueError) as error:
-            raise RunError(f"{path}: cannot read the held-out examples ({error}); it may be removed") from None
+            raise RunError(f"{path}: cannot read the held-out examples ({error}); {remedy}") from None
         if not all(isinstance(one, dict) for one in records):
-            raise RunError(f"{path}: a line is not a JSON object; the file may be removed")
+            raise RunError(f"{path}: a line is not a JSON object; {remedy}")
         return records
 
     def write_held_out(self, records: Sequence[Pair | Mapping[str, Any]]) -> None:
-        """Store examples: pairs, or records of what another task learns from."""
+        """Store held-out examples: sentence pairs, or records in the format of another task."""
         tables = [one if isinstance(one, Mapping) else one._asdict() for one in records]
         self.checksums.write(HELD_OUT, "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in tables).encode())
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep a second process from training in this folder."""
+        """Lock the folder, so that no other process can train in it, and remove drafts of killed processes."""
         with contextlib.ExitStack() as stack:
             try:
                 stack.enter_context(exclusive(self.folder / LOCK))
@@ -324,7 +320,7 @@ class Run:
                 raise RunError(f"{self.folder}: another process is training in this folder") from None
             except OSError as error:
                 raise RunError(f"{self.folder}: cannot lock the run folder ({error.strerror})") from None
-            # What killed processes left half-written: only the holder of the lock writes weights and checkpoints.
+            # Only the process with the lock writes weights, store and checkpoints, so their drafts are abandoned.
             remove_drafts(self.folder, WEIGHTS)
             remove_drafts(self.folder, "store", folders=True)
             remove_drafts(self.folder, older_than=ABANDONED)
@@ -335,9 +331,9 @@ class Run:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The lines of a metrics file, oldest first. Damaged lines are skipped: no result depends on them."""
+    """The entries of a metrics file, oldest first. Damaged lines are skipped: no result depends on them."""
     try:
-        lines = path.read_bytes().split(b"\n")  # a sample may hold other ends of lines
+        lines = path.read_bytes().split(b"\n")  # a text may contain other line separators
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -352,13 +348,14 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def open_together(run: str | Path, *others: str | Path) -> list[Run]:
-    """The runs of an ensemble: each has weights, and all have the same vocabulary. Does not import torch."""
+    """Open the runs of an ensemble. All must have weights and the same vocabulary. Does not import torch."""
     first, *more = runs = [Run.open(folder).require_model_kind("seq2seq") for folder in (run, *others)]
     for member in runs:
         member.require_weights()
     for member in more:
         if [side.hash() for side in member.tokenizers] != [side.hash() for side in first.tokenizers]:
-            raise RunError(f"{member.folder}: its vocabulary is not that of {first.folder}, as an ensemble requires")
+            problem = f"its vocabulary differs from that of {first.folder}"
+            raise RunError(f"{member.folder}: {problem}; an ensemble needs runs with equal vocabularies")
     return runs
 
 
@@ -367,17 +364,19 @@ def _damaged(weights: Path, error: Exception) -> RunError:
 
 
 def restore(model: Network, stored: Mapping[str, Tensor], *, where: str) -> None:
-    """Put stored weights into a model. A missing or unused name, or another shape, is an error."""
+    """Copy stored weights into a model. A missing or unexpected tensor, or a different shape, is an error."""
     import torch
 
+    problem = f"{where}: the weights do not fit the recipe"
+    remedy = "take recipe.toml and weights.safetensors from the same copy of the run"
     parameters = dict(model.named_parameters())
     missing, unused = sorted(parameters.keys() - stored.keys()), sorted(stored.keys() - parameters.keys())
     if missing or unused:
-        what = f'lacks "{missing[0]}"' if missing else f'holds the unknown "{unused[0]}"'
-        raise RunError(f"{where}: does not fit the recipe: {what}")
+        tensor = f'missing tensor "{missing[0]}"' if missing else f'unexpected tensor "{unused[0]}"'
+        raise RunError(f"{problem}: {tensor}; {remedy}")
     with torch.no_grad():
         for name, parameter in parameters.items():
             if parameter.shape != stored[name].shape:
-                sizes = f"{tuple(stored[name].shape)}, not {tuple(parameter.shape)}"
-                raise RunError(f'{where}: does not fit the recipe: "{name}" has the shape {sizes}')
+                shapes = f"{tuple(stored[name].shape)}, not {tuple(parameter.shape)}"
+                raise RunError(f'{problem}: tensor "{name}" has the shape {shapes}; {remedy}')
             parameter.copy_(stored[name])

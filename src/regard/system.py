@@ -1,7 +1,7 @@
 """Everything that differs between operating systems: locks, cores, memory, signals, moved folders, output encoding.
 
-Other modules never test for a system by name. A feature that a system lacks is left out if it changes no result (speed,
-durability), and replaced if it does (locks).
+Other modules never test for a system by name. If a system lacks a feature, the feature is skipped where only speed or
+durability depends on it, and replaced where results depend on it (locks).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pathlib import Path
 from regard.errors import UnwritableError
 
 STOP_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
-"""Signals that ask a process to end: Ctrl-C, a system that shuts down, and a closed terminal where that is a signal."""
+"""Signals that ask a process to end: Ctrl-C, system shutdown, and (not on Windows) a closed terminal."""
 
 START_METHOD = "spawn"
-"""How worker processes start. All systems have it, and a forked copy of a process with torch's threads may hang."""
+"""How worker processes start. All systems support it; a forked process may hang, because torch has threads."""
 
 # Names and numbers of glibc's mallopt(3).
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
@@ -34,14 +34,14 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 
 
 def usable_cores() -> int:
-    """Processor cores that this process may use."""
+    """Number of processor cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def free_memory() -> float:
-    """Bytes that a new process could have; infinite where the system does not say."""
+    """Number of bytes of memory that are available; infinite if the system does not report it."""
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
             known = dict(line.split(":") for line in file)
@@ -52,34 +52,34 @@ def free_memory() -> float:
 
 @functools.cache
 def keep_memory() -> bool:
-    """Make the allocator keep freed memory instead of returning it to the kernel after every step; False if it cannot.
+    """Make the allocator keep freed memory instead of returning it to the kernel; returns False if it cannot.
 
-    A step frees and takes the same large blocks again, and the kernel would clear every page each time: a tenth of the
-    throughput with glibc. It concerns the whole process, so only the command line and the server call it.
+    Each training step allocates the same large blocks again, and the kernel would clear every page each time, which
+    costs a tenth of the throughput. The whole process is affected, so only the command line and the server call this.
     """
     mallopt = _glibc("mallopt")
     return mallopt is not None and all(mallopt(name, 1 << 30) for name in (_MMAP_THRESHOLD, _TRIM_THRESHOLD))
 
 
 def share_one_heap() -> bool:
-    """Make all threads take memory from one heap; call it before there are threads. False if the library cannot.
+    """Make all threads allocate from one heap; returns False if the C library cannot. Call it before threads start.
 
-    glibc gives each thread a heap of its own, and no thread can use what another has freed. A server that gets texts of
-    all lengths would grow for hours (`tests/surface/test_hostile.py` measures it).
+    glibc gives each thread its own heap, and no thread can use memory that another thread has freed. A server that gets
+    texts of all lengths would grow for hours (`tests/surface/test_hostile.py` measures it).
     """
     mallopt = _glibc("mallopt")
     return mallopt is not None and bool(mallopt(_ARENA_MAX, 1))
 
 
 def give_back() -> None:
-    """Return free pages to the system, also those between pages in use, where the library can."""
+    """Return all free pages to the system, if the C library supports it."""
     malloc_trim = _glibc("malloc_trim")
     if malloc_trim is not None:
         malloc_trim(0)
 
 
 def _glibc(name: str) -> Callable[..., int] | None:
-    """A function of the C library that this process runs with, if it has one of this name."""
+    """The function `name` of the C library of this process; None if there is no such function."""
     try:
         return getattr(ctypes.CDLL(None), name)
     except (AttributeError, OSError, TypeError):  # TypeError: Windows has no handle for "this process"
@@ -92,7 +92,7 @@ def _glibc(name: str) -> Callable[..., int] | None:
 
 @contextlib.contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Hold a lock file until the block or the process ends; raises BlockingIOError at once if it is held already."""
+    """Lock a file until the block or the process ends. Raises BlockingIOError at once if it is already locked."""
     from filelock import FileLock, Timeout
 
     try:
@@ -104,9 +104,9 @@ def exclusive(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def one_at_a_time(path: Path) -> Iterator[None]:
-    """Hold a lock file; waits while another process holds it.
+    """Lock a file until the block ends; waits while another process has locked it.
 
-    Some network drives have no locks. The block runs there without one, so it must be safe, if wasteful, to run twice.
+    Some network drives do not support locks. There the block runs without a lock, so two processes may run it at once.
     """
     from filelock import FileLock
 
@@ -120,10 +120,10 @@ def one_at_a_time(path: Path) -> Iterator[None]:
 
 
 def rename_folder(folder: Path, target: Path) -> None:
-    """Rename a folder; tries again for two seconds while a file in it is open.
+    """Rename a folder; tries again for two seconds if the system refuses.
 
     Windows refuses to rename a folder while any program, such as a virus scanner, has a file in it open. This process
-    must have closed its own maps before.
+    must close its own memory-mapped files first.
     """
     for left in reversed(range(20)):
         try:
@@ -136,7 +136,7 @@ def rename_folder(folder: Path, target: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a power cut, where the system can open a folder as a file."""
+    """Write the file names of a folder to disk, so that they survive a power cut. Does nothing on Windows."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -150,7 +150,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def use_utf8_output() -> None:
-    """Write UTF-8 to standard output and error, whatever the system's own encoding is (cp1252 on many Windows)."""
+    """Make standard output and standard error use UTF-8, also where the system default differs (cp1252 on Windows)."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower().replace("-", "") != "utf8":
             stream.reconfigure(encoding="utf-8", errors=stream.errors)

@@ -1,6 +1,6 @@
-"""What all commands share: commands, options from settings, tables, shaded text, status line and progress bar.
+"""Shared by all commands: argument parsing, options from settings, tables, shaded text, status line, progress bar.
 
-Every printing function writes for people on a terminal, and tab-separated lines elsewhere, from the same rows.
+Tables are aligned and styled on a terminal; elsewhere the same rows are printed as tab-separated lines.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, get_type_hints
 
 from regard.config import SearchSettings
-from regard.config.recipe import make_recipe, setting_type, to_table, with_overrides
+from regard.config.recipe import all_sections, describe, make_recipe, to_table, with_overrides
 from regard.errors import SettingsError, nearest
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 
-QUIET = "dim"
-"""Style of labels and notes."""
+QUIET = "dim"  # style of labels and notes
 
 
 # Commands
@@ -39,14 +38,14 @@ QUIET = "dim"
 
 @dataclass(frozen=True)
 class Command:
-    """One command. Modules with commands have a table COMMANDS of these by name."""
+    """One command. A module with commands has a table COMMANDS: a `Command` for each name."""
 
     help: str
     """What the command does: the first lines of its --help."""
     configure: Callable[[Parser], None]
-    """Add the options to a parser."""
+    """Adds the options of the command to a parser."""
     run: Callable[[argparse.Namespace], int]
-    """Run the command; returns the exit code."""
+    """Runs the command and returns the exit code."""
     examples: tuple[str, ...] = ()
     """Command lines shown in --help."""
 
@@ -58,14 +57,14 @@ class Command:
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line, with the nearest valid name."""
+    """An argument parser that raises errors of one line; for a mistyped option, the message suggests the nearest."""
 
     def __init__(self, prog: str, arguments: Sequence[str] = ()):
         width = min(os.get_terminal_size().columns, 110) if sys.stdout.isatty() else 100
         formatter = partial(argparse.RawDescriptionHelpFormatter, max_help_position=28, width=width)
         super().__init__(prog=prog, allow_abbrev=False, formatter_class=formatter)
         self.arguments = list(arguments)
-        """The command line that will be parsed, for a command whose help depends on an option."""
+        """The command line that will be parsed: the help of some commands depends on an option in it."""
 
     def error(self, message: str) -> NoReturn:
         """Raise an error instead of printing the usage and exiting."""
@@ -78,7 +77,7 @@ class Parser(argparse.ArgumentParser):
         raise SettingsError(f'{message} (see "{self.prog} --help")')
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Parse a command line; options may stand between positional arguments."""
+        """Parse a command line. Options may be placed between positional arguments."""
         has_actions = any(isinstance(action, argparse._SubParsersAction) for action in self._actions)
         if has_actions or {"-h", "--help"} & set(arguments):
             return self.parse_args(arguments)
@@ -103,13 +102,14 @@ class Parser(argparse.ArgumentParser):
         return " ".join([*words, "[options]"])
 
 
-# Options that stand for settings: their type and help come from the settings themselves.
+# Options for settings: type and help text come from the settings class.
 
 
 def add_setting(parser: argparse._ActionsContainer, flag: str, path: str, metavar: str = "") -> None:
-    """Add an option for the setting at `path`, e.g. "train.seed"; a switch if the setting is true or false."""
-    kind, meaning = setting_type(path)
-    text = brief(meaning).replace("%", "%%")
+    """Add an option for the setting `path`, e.g. "train.seed". A boolean setting gets an option without a value."""
+    section, key = path.split(".")
+    settings = all_sections()[section]
+    kind, text = get_type_hints(settings)[key], brief(describe(settings)[key]).replace("%", "%%")
     if kind is bool:
         parser.add_argument(flag, action="store_true", default=None, dest=path, help=text)
     else:
@@ -117,15 +117,13 @@ def add_setting(parser: argparse._ActionsContainer, flag: str, path: str, metava
 
 
 def add_set(parser: argparse._ActionsContainer, example: str = "train.warmup_steps=800") -> None:
-    """Add the option --set, for every setting that has no option of its own."""
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="A.B=C",
-        help=f"any setting, e.g. {example}; repeatable",
-    )  # fmt: skip
+    """Add the option --set, which can change every setting."""
+    text = f"any setting, e.g. {example}; repeatable"
+    parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help=text)
 
 
 def given_settings(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """The settings whose options were given, as nested tables."""
+    """The settings that were given as options, as nested tables."""
     table: dict[str, dict[str, Any]] = {}
     for path, value in vars(options).items():
         section, dot, key = path.partition(".")
@@ -135,26 +133,21 @@ def given_settings(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
 
 
 def brief(text: str) -> str:
-    """The first statement of a help text, for lists with one line per entry."""
-    text = re.sub(r" \([^()]*\bet al\.[^()]*\)", "", text)  # papers are named in the full text
+    """The first statement of a help text, without references to papers, for lists with one line per entry."""
+    text = re.sub(r" \([^()]*\bet al\.[^()]*\)", "", text)
     first = re.split(r"(?<!e\.g)\.\s|; ", text, maxsplit=1)[0].rstrip(".")
     is_word = re.match(r"(A|[A-Z][a-z]+)[ ,]", first)
     return first[:1].lower() + first[1:] if is_word else first
 
 
-# Search options, for every command that writes text
+# Search options, for all commands that generate text
 
 
 def add_scoring(parser: Parser) -> argparse._ArgumentGroup:
-    """Add the options that change scores, --set for all search settings, and --ensemble."""
+    """Add the options that change the scores of hypotheses: penalties, --ensemble, and --set for other settings."""
     search = parser.add_argument_group("search")
-    search.add_argument(
-        "--ensemble",
-        action="append",
-        default=[],
-        metavar="RUN",
-        help="average with the predictions of this run; repeatable",
-    )
+    text = "average with the predictions of this run; repeatable"
+    search.add_argument("--ensemble", action="append", default=[], metavar="RUN", help=text)
     add_setting(search, "--length-penalty", "search.length_penalty", "X")
     add_setting(search, "--coverage-penalty", "search.coverage_penalty", "X")
     add_setting(search, "--batch-tokens", "search.batch_tokens", "N")
@@ -164,7 +157,7 @@ def add_scoring(parser: Parser) -> argparse._ArgumentGroup:
 
 
 def add_search(parser: Parser) -> argparse._ArgumentGroup:
-    """Add the options of `add_scoring`, and options for the most used search settings."""
+    """Add the options of `add_scoring`, and options for the most frequently used search settings."""
     search = add_scoring(parser)
     add_setting(search, "--beam", "search.beam_size", "N")
     add_setting(search, "--min-length", "search.min_length", "N")
@@ -179,7 +172,7 @@ def add_search(parser: Parser) -> argparse._ArgumentGroup:
 
 
 def search_settings(options: argparse.Namespace, *own: SearchSettings) -> dict[str, Any]:
-    """The search settings that were given, checked together with those of each run in `own`, or with the defaults."""
+    """The search settings that were given as options. Each of `own` (or the default settings) must accept them."""
     table = with_overrides(given_settings(options), options.set)
     for section in table:
         if section != "search":
@@ -190,14 +183,11 @@ def search_settings(options: argparse.Namespace, *own: SearchSettings) -> dict[s
     return {name: getattr(checked, name) for name in given}
 
 
-TEXT_FILES = (".txt", ".md", ".html", ".tsv", ".jsonl", ".csv", ".conll", ".conllu")
-"""A word with one of these endings is taken for the name of a file."""
-
-
 def text_or_file(given: str) -> str:
-    """An argument that is a text, or the name of a file with the text; lines of a file are joined by spaces."""
+    """The argument itself, or the text of the file with this name; the lines of a file are joined by spaces."""
     if len(given) > 255 or not Path(given).is_file():
-        if not any(map(str.isspace, given)) and Path(given).suffix in TEXT_FILES:
+        suffixes = (".txt", ".md", ".html", ".tsv", ".jsonl", ".csv", ".conll", ".conllu")
+        if Path(given).suffix in suffixes and not any(map(str.isspace, given)):  # the name of a file, not a text
             raise SettingsError(f"{given}: no such file")
         return given
     try:
@@ -211,24 +201,24 @@ def text_or_file(given: str) -> str:
 
 
 Row = Sequence[Any]
-"""Cells: text, whole numbers (with thousands separators on a terminal), or styled text of rich."""
+"""Cells of a table: text, integers (printed with thousands separators on a terminal), or `Text` of rich."""
 _NUMBER = re.compile(r"[-+]?[\d.,]+( ?%)?( to [-+]?[\d.,]+)?|-|")
 
 
 def console() -> Console:
-    """Standard output for people: no automatic highlighting."""
+    """Standard output as a console of rich, without automatic highlighting."""
     from rich.console import Console
 
     return Console(highlight=False)
 
 
 def for_people() -> bool:
-    """Whether standard output is a terminal; like rich, FORCE_COLOR makes it one."""
+    """Whether standard output is a terminal, or FORCE_COLOR is set."""
     return sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR"))
 
 
 def show_table(headings: Sequence[str], rows: Iterable[Row], *, note: str = "") -> None:
-    """Print columns, aligned on a terminal, tab-separated elsewhere. `headings` may be empty; `note` is for people."""
+    """Print a table: aligned on a terminal, with `note` below it; tab-separated elsewhere. `headings` may be empty."""
     rows = [list(row) for row in rows]
     if not for_people():
         for row in ([list(headings)] if headings else []) + rows:
@@ -255,7 +245,7 @@ def show_table(headings: Sequence[str], rows: Iterable[Row], *, note: str = "") 
 
 
 def show_title(title: str, note: str = "") -> None:
-    """Print a heading, on a terminal only."""
+    """Print a heading with a note beside it, on a terminal only."""
     if for_people():
         from rich.text import Text
 
@@ -263,7 +253,7 @@ def show_title(title: str, note: str = "") -> None:
 
 
 def show_note(text: str) -> None:
-    """Print a remark for people below a table."""
+    """Print a remark below a table, on a terminal only."""
     if for_people():
         from rich.text import Text
 
@@ -300,8 +290,8 @@ def _text(cell: Any) -> Text:
     return Text(f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else printable(str(cell)))
 
 
+# Characters that would move the cursor, split a line or change the direction of writing.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-"""Characters that would move the cursor, split a line or turn the direction of writing."""
 
 
 def printable(text: str) -> str:
@@ -310,7 +300,10 @@ def printable(text: str) -> str:
 
 
 def bar(share: float, width: int, *, grows_left: bool = False) -> str:
-    """A bar of at most `width` characters, in eighths (halves to the left); "#" where the output is not UTF-8."""
+    """A bar of `share` times `width` characters, rounded to eighths, or to halves if `grows_left`.
+
+    At least the smallest part is drawn if `share` is not 0. An output that is not UTF-8 gets "#" characters.
+    """
     share = min(max(share, 0.0), 1.0)
     if not (sys.stdout.encoding or "").lower().startswith("utf"):
         return "#" * round(width * share + 0.49 * bool(share))
@@ -325,10 +318,6 @@ def bar(share: float, width: int, *, grows_left: bool = False) -> str:
 # Words and sentences shaded by attention weights
 
 
-SHORT_BAR = 6
-"""Characters of the longest bar beside a shaded text."""
-
-
 def show_words(part: ShadedSentence) -> None:
     """Print the words of one text, shaded by their weights."""
     console().print(_shade(part, part.weight * max((word.weight for word in part.words), default=0.0)))
@@ -338,25 +327,26 @@ def show_weights(parts: Sequence[ShadedSentence]) -> None:
     """Print one line per part: its weight as a number and as a bar, and its words shaded by their weights."""
     from rich.text import Text
 
+    longest_bar = 6  # characters
     heaviest = max((part.weight for part in parts), default=0.0)
     strongest = max((part.weight * word.weight for part in parts for word in part.words), default=0.0)
     for part in parts:
-        length = bar(part.weight / heaviest, SHORT_BAR) if heaviest else ""
-        line = Text().append(f"{part.weight:6.1%} {length:<{SHORT_BAR}} ", style=QUIET)
+        weight_bar = bar(part.weight / heaviest, longest_bar) if heaviest else ""
+        line = Text().append(f"{part.weight:6.1%} {weight_bar:<{longest_bar}} ", style=QUIET)
         console().print(line.append_text(_shade(part, strongest)))
 
 
 def _shade(part: ShadedSentence, strongest: float) -> Text:
-    """The text; the heavier a word, the brighter its background."""
+    """The text as `Text` of rich: the larger the weight of a word, the brighter its background."""
     from rich.text import Text
 
     shaded, place = Text(), 0
     for word in part.words:
         start = max(part.text.find(word.text, place), place)
         shaded.append(part.text[place:start], style="default")
-        level = round(5 * part.weight * word.weight / strongest) if strongest else 0  # five distinguishable greys
-        grey = 232 + 4 * level  # of the 256 colours
-        style = f"{'black' if level > 3 else 'white'} on color({grey})" if level else "default"
+        level = round(5 * part.weight * word.weight / strongest) if strongest else 0  # five distinguishable grays
+        gray = 232 + 4 * level  # of the 256 colors of terminals
+        style = f"{'black' if level > 3 else 'white'} on color({gray})" if level else "default"
         shaded.append(word.text, style=style)
         place = start + len(word.text)
     shaded.append(part.text[place:], style="default")
@@ -368,7 +358,7 @@ def _shade(part: ShadedSentence, strongest: float) -> Text:
 
 @contextmanager
 def status(doing: str = "") -> Iterator[Callable[[str], None]]:
-    """Show what is being done; gives the function that changes the text."""
+    """Show `doing` as a status line during the block. Yields a function that changes the text."""
     if not sys.stderr.isatty():
         yield lambda doing: None
         return
@@ -382,7 +372,10 @@ def status(doing: str = "") -> Iterator[Callable[[str], None]]:
 def progress(
     unit: str, total: Callable[[], int] | int | None = None, *, doing: str = "", done: int = 0
 ) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar after one second; gives its advance function. `total` is called on a terminal only."""
+    """Show a progress bar if the block takes more than a second. Yields a function that adds to the count.
+
+    `total` may be a function, which is called on a terminal only; `done` is the count at the start.
+    """
     if not sys.stderr.isatty():
         yield lambda count: None
         return
@@ -415,7 +408,7 @@ def progress(
 
 
 def watch(items: Iterable[Item], unit: str, total: int | None = None, *, doing: str = "") -> Iterator[Item]:
-    """Pass the items on and show on a progress bar how many there were."""
+    """Yield the items, and show on a progress bar how many have been yielded."""
     every = 1000
     with progress(unit, total, doing=doing) as advance:
         for number, item in enumerate(items, 1):
@@ -425,11 +418,11 @@ def watch(items: Iterable[Item], unit: str, total: int | None = None, *, doing: 
 
 
 def counted(number: int, thing: str) -> str:
-    """A number with its noun: "1 pair", "2,000 pairs"."""
+    """A number with its noun in singular or plural: "1 pair", "2,000 pairs"."""
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
 def listed(entries: Mapping[str, str]) -> list[str]:
-    """Names with their meanings, aligned."""
+    """One line per entry: the name and, in an aligned second column, its meaning."""
     width = max(map(len, entries), default=0)
     return [f"  {name:<{width}}  {meaning}" for name, meaning in entries.items()]

@@ -104,7 +104,6 @@ def test_a_missing_or_broken_recipe_is_told(tmp_path):
         RecurrentSettings,
         config.TrainSettings,
         config.SearchSettings,
-        Recipe,
     ],
 )
 def test_every_setting_has_a_line_of_help(section):

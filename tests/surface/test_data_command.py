@@ -191,7 +191,7 @@ class TestClean:
         assert told("--out", folder, "--force") == f"{folder}: a folder; name a file to write"
         os.mkfifo(tmp_path / "pipe.tsv")
         pipe = tmp_path / "pipe.tsv"
-        assert told("--out", pipe, "--force") == f"{pipe}: not a plain file; name another to write"
+        assert told("--out", pipe, "--force") == f"{pipe}: not a plain file; choose another path"
         assert told("--max-length-ratio", "0.5") == "max_length_ratio must be at least 1, or 0 for no limit"
 
 

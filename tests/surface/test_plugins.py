@@ -104,7 +104,7 @@ def test_the_architecture_is_described(plugin: Path) -> None:
     [
         ("missing.py", None, "there is no such Python file"),
         ("notes.txt", "", "there is no such Python file"),
-        ("my-model.py", "", "is not a name of a Python module; rename the file"),
+        ("my-model.py", "", "is not a valid name for a Python module; rename the file"),
         ("json.py", "", 'there is another module with the name "json"; rename the file'),
         ("broken.py", "import nothing_at_all", "cannot be imported (ModuleNotFoundError: No module named"),
         ("wrong.py", "def f(:", "cannot be imported (SyntaxError"),

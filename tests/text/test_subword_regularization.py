@@ -68,7 +68,7 @@ def test_cuts_vary() -> None:
 
 
 def test_full_dropout_leaves_letters() -> None:
-    cut = BpeDropout({"ab": 0.0, "abc": -1.0}).cut
+    cut = BpeDropout({"ab": 0.0, "abc": -1.0}).split
     assert cut("abc", 1 - 1e-12, random.Random(1).random) == ["a", "b", "c"]
 
 
@@ -77,7 +77,7 @@ def test_dropout_follows_its_distribution() -> None:
 
     With p = 0.4: ab is seen with 0.6; else bc with 0.4 * 0.6 = 0.24; else neither, 0.16.
     """
-    cut, draw = BpeDropout({"ab": 0.0, "bc": -1.0}).cut, random.Random(3).random
+    cut, draw = BpeDropout({"ab": 0.0, "bc": -1.0}).split, random.Random(3).random
     counts = Counter(tuple(cut("abc", 0.4, draw)) for _ in range(20_000))
     expected = {("ab", "c"): 0.6, ("a", "bc"): 0.24, ("a", "b", "c"): 0.16}
     assert counts.keys() == expected.keys()
@@ -91,7 +91,7 @@ def test_a_hidden_merge_is_seen_again_after_the_next_merge() -> None:
     "abcd" with ab before cd: both merge if ab is seen and then cd (0.6 * 0.6), or if ab is hidden, cd seen, ab seen
     (0.4 * 0.6 * 0.6).
     """
-    cut, draw = BpeDropout({"ab": 0.0, "cd": -1.0}).cut, random.Random(4).random
+    cut, draw = BpeDropout({"ab": 0.0, "cd": -1.0}).split, random.Random(4).random
     both = sum(cut("abcd", 0.4, draw) == ["ab", "cd"] for _ in range(20_000)) / 20_000
     assert both == pytest.approx(0.6 * 0.6 + 0.4 * 0.6 * 0.6, abs=0.015)
 
@@ -110,7 +110,7 @@ def test_lattice_follows_its_distribution(alpha: float) -> None:
     word = "abcab"
     weights = {cut: math.exp(alpha * sum(scores[token] for token in cut)) for cut in all_cuts(word, scores)}
     lattice, draw = UnigramLattice(scores), random.Random(5).random
-    counts = Counter(tuple(lattice.cut(word, alpha, draw)) for _ in range(20_000))
+    counts = Counter(tuple(lattice.split(word, alpha, draw)) for _ in range(20_000))
     assert len(weights) == 10
     for cut, weight in weights.items():
         assert counts[cut] / 20_000 == pytest.approx(weight / sum(weights.values()), abs=0.015)
@@ -131,7 +131,7 @@ def test_what_was_drawn_at_one_strength_does_not_reach_into_another(kind: str) -
 
 def test_a_word_of_unknown_letters_has_one_cut() -> None:
     lattice = UnigramLattice({"a": -1.0})
-    assert lattice.cut("xay", 0.5, random.Random(1).random) == ["x", "a", "y"]
+    assert lattice.split("xay", 0.5, random.Random(1).random) == ["x", "a", "y"]
 
 
 @pytest.mark.parametrize("kind", ["word", "character"])

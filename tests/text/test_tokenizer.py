@@ -283,7 +283,7 @@ def test_sample_is_uniform() -> None:
         ("[]", "not the header of a tokenizer"),
         ('{"kind": "word", "size": 5}', "not the header of a tokenizer"),
         ('{"kind": "word", "size": 6, "lowercase": false, "tokens": ["\\ud800"]}', "not the header of a tokenizer"),
-        ('{"kind": "word", "size": 6, "lowercase": false, "tokens": ["a"]}', "says 6 tokens, but 5 are stored"),
+        ('{"kind": "word", "size": 6, "lowercase": false, "tokens": ["a"]}', "the size is 6, but there are 5 tokens"),
         ('{"kind": "bytes", "size": 6, "lowercase": false}', 'unknown kind of tokenizer "bytes"'),
         ('{"kind": "bpe", "size": 6, "lowercase": false}', "source.model: cannot read the tokenizer"),
     ],

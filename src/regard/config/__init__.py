@@ -1,8 +1,8 @@
-"""Settings: frozen dataclasses, the only place of a default. Data, tokenizer, train and search are shared by all tasks.
+"""Settings and their defaults, as frozen dataclasses. Data, tokenizer, train and search are shared by all tasks.
 
-The text under a field is its help, in `--help` and in the documentation. `recipe.py` reads TOML into these classes.
-The settings of an architecture are in its file in `models/`, with its presets: `registry.py` maps every preset to that
-file, so nothing here imports an architecture before it is needed. The settings of a task are in its folder.
+The string below a field is its help text, in `--help` and in the documentation. `recipe.py` reads TOML into these
+classes. The settings and presets of an architecture are in its file in `models/`, which is imported only when one of
+its presets is used: `registry.py` maps every preset to its file. The settings of a task are in the folder of the task.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from regard import registry
 from regard.config.ranges import CheckedSettings, Count, CountOrZero, NotNegative, Positive, Range, Share, require
 from regard.errors import SettingsError, nearest
 
-DEFAULT_ARCH = "transformer-small"
-"""The architecture of a recipe that names none."""
+DEFAULT_ARCH = "transformer-small"  # for recipes without model.arch
 ACTIVATIONS_PER_UNIT = 14
-"""Numbers that training keeps for the backward pass per layer, token and unit of width, as measured."""
+"""Measured number of activations that training stores for the backward pass, per layer, token and unit of width."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +31,12 @@ class Corpus(CheckedSettings):
     target: str = ""
     """File of target sentences, line by line beside the source; empty when `source` holds both sides."""
     weight: Positive = 1.0
-    """How often each pair is seen in an epoch: 2: twice; 0.5: another random half in each epoch."""
+    """How often each pair is used per epoch: 2 means twice, 0.5 means a new random half of the pairs in each epoch."""
 
 
 @dataclass(frozen=True)
 class DataSettings(CheckedSettings):
-    """What to learn from."""
+    """The training, validation and test data."""
 
     section: ClassVar[str] = "data"
 
@@ -50,11 +49,11 @@ class DataSettings(CheckedSettings):
     test: tuple[Corpus, ...] = ()
     """The corpora to score once, after training."""
     valid_size: CountOrZero = 1000
-    """Number of pairs to hold out when `valid` is empty; at most a twentieth of the data, of documents a tenth."""
+    """Number of examples to hold out when `valid` is empty; at most 5 % of sentence pairs, or 10 % of documents."""
     test_size: CountOrZero = 1000
-    """Number of pairs to hold out for the final score when `valid` and `test` are empty; at most `valid_size`."""
+    """Number of examples to hold out for the final score when `valid` and `test` are empty; at most `valid_size`."""
     source_language: str = ""
-    """Language code of the source, e.g. "en": names the run's card and finds the side of a TMX or PO file."""
+    """Language code of the source, e.g. "en": stored in the card, and selects the source side in TMX and PO files."""
     target_language: str = ""
     """Language code of the target."""
     max_length: Annotated[int, Range(4)] = 250
@@ -68,17 +67,17 @@ class TokenizerSettings(CheckedSettings):
     section: ClassVar[str] = "tokenizer"
 
     kind: Literal["bpe", "unigram", "word", "character"] = "bpe"
-    """Subwords by BPE or unigram (SentencePiece; they can spell any text), whole words, or characters."""
+    """Subwords by BPE or unigram (SentencePiece, can represent any text), whole words, or characters."""
     vocab_size: Annotated[int, Range(8)] = 8000
     """Number of tokens in the vocabulary, including the special ones."""
     joint: bool = True
-    """One vocabulary for both sides (needed to tie source and target embeddings), or one for each."""
+    """One vocabulary for both sides (needed to tie source and target embeddings), or one vocabulary per side."""
     lowercase: bool = False
     """Convert text to lower case before tokenizing. The case of the output is lost."""
     subword_regularization: Share = 0.0
     """Subword regularization in training: share of BPE merges dropped, or 1 / temperature of unigram sampling."""
     special_tokens: tuple[str, ...] = ()
-    """Texts that are one token each wherever they occur; chat uses one that closes a turn."""
+    """Strings that are always encoded as one token each; chat uses one to mark the end of a turn."""
 
     def check(self) -> None:
         require(
@@ -90,7 +89,7 @@ class TokenizerSettings(CheckedSettings):
 
 @dataclass(frozen=True)
 class TrainSettings(CheckedSettings):
-    """How to learn."""
+    """Optimization, validation and hardware."""
 
     section: ClassVar[str] = "train"
 
@@ -101,23 +100,23 @@ class TrainSettings(CheckedSettings):
     max_minutes: NotNegative = 0.0
     """Stop after this many minutes of training and validation, not counting the reading of data; 0: no limit."""
     batch_tokens: Annotated[int, Range(16)] = 4096
-    """Tokens per batch: rows times the length of the longer padded side."""
+    """Tokens per batch: number of pairs times the padded length of the longer side."""
     gradient_accumulation: Count = 1
     """Number of batches whose gradients are summed into one step."""
     optimizer: Literal["adam", "muon"] = "adam"
-    """Adam for all weights, or Muon for the matrices between hidden states and Adam for the rest."""
+    """Adam for all weights, or Muon for the weight matrices of hidden layers and Adam for the rest."""
     learning_rate: Positive = 1e-3
     """Peak learning rate, reached at the end of the warm-up."""
     muon_learning_rate: Positive = 0.03
-    """Peak learning rate of Muon's matrices: the largest change of an output per step."""
+    """Peak learning rate of the weight matrices that Muon updates."""
     warmup_steps: CountOrZero = 400
     """Number of steps over which the learning rate increases to its peak."""
     schedule: Literal["inverse-sqrt", "cosine", "constant"] = "inverse-sqrt"
     """How the learning rate decreases after the warm-up."""
     cooldown: Share = 0.0
-    """Share of the training, at its end, in which the learning rate and subword regularization fall to 0; 0: none."""
+    """Share of training, at the end, in which learning rate and subword regularization decrease to 0; 0: none."""
     zero_init_residual: bool = False
-    """Initialise the output of every Transformer sub-layer to zero, so that blocks start as the identity."""
+    """Initialize the output of every Transformer sub-layer to zero, so that blocks start as the identity."""
     regularization_warmup: CountOrZero = 0
     """Number of steps over which dropout and subword regularization increase from zero to full strength."""
     adam_betas: Annotated[tuple[float, float], Range(0, below=1)] = (0.9, 0.98)
@@ -127,7 +126,7 @@ class TrainSettings(CheckedSettings):
     weight_decay: NotNegative = 0.0
     """Decoupled weight decay on matrices."""
     label_smoothing: Share = 0.1
-    """Share of the probability that the loss spreads over all tokens."""
+    """Share of the target probability that the loss distributes evenly over all tokens."""
     r_drop: NotNegative = 0.0
     """Weight of R-Drop: each batch is computed with two dropout masks, and the two predictions should agree; 0: off."""
     clip_norm: NotNegative = 1.0
@@ -135,15 +134,15 @@ class TrainSettings(CheckedSettings):
     ema_decay: Share = 0.998
     """Decay of the exponential moving average of the weights, which is validated and saved; 0: no averaging."""
     average_checkpoints: CountOrZero = 0
-    """Validate and save the mean of the weights at this many last validations, instead of the moving average."""
+    """Validate and save the mean of the weights at the last N validations, not the moving average; 0: off."""
     validate_every: Count = 500
     """Number of steps between validations."""
     checkpoint_every: Count = 500
     """Number of steps between checkpoints to resume from."""
     patience: CountOrZero = 10
-    """Stop after this many validations without improvement (models that write: of score or loss); 0: never."""
+    """Stop after this many validations without improvement (of score or loss if the task writes text); 0: never."""
     metric: str = "loss"
-    """The validation score that picks the best weights; each task has its own scores and its own default."""
+    """The validation score that selects the best weights; each task has its own scores and its own default."""
     validation_sentences: CountOrZero = 500
     """Number of validation sentences to translate at each validation; 0: all."""
     log_every: Count = 20
@@ -155,7 +154,7 @@ class TrainSettings(CheckedSettings):
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Precision of matrix products; weights stay in float32. auto: bfloat16 on a GPU that supports it, else float32."""
     fsdp: bool = False
-    """Under torchrun: shard weights and optimizer state over the processes (FSDP2), for models too large for one."""
+    """Under torchrun: shard weights and optimizer state over the processes (FSDP2), for models too large for a GPU."""
 
     def check(self) -> None:
         require(-(2**63) <= self.seed < 2**63, "train.seed must be a number of 64 bits")
@@ -167,7 +166,7 @@ class TrainSettings(CheckedSettings):
 
 @dataclass(frozen=True)
 class SearchSettings(CheckedSettings):
-    """How to translate."""
+    """Search for the best output, or sampling; for tasks that write text."""
 
     section: ClassVar[str] = "search"
 
@@ -180,23 +179,23 @@ class SearchSettings(CheckedSettings):
     coverage_penalty: NotNegative = 0.0
     """Weight of the penalty for source tokens that received little attention (Wu et al. 2016); 0: none."""
     stop: Literal["beam-full", "exact"] = "beam-full"
-    """A sentence is done when `beam` hypotheses have ended, or only when no open hypothesis can still win (exact)."""
+    """Stop when `beam_size` hypotheses have ended, or only when no open hypothesis can still be the best (exact)."""
     beam_groups: Count = 1
-    """Number of groups of the beam; each is kept from repeating the groups before it (Vijayakumar et al. 2016)."""
+    """Number of groups of hypotheses; each is made to differ from the groups before it (Vijayakumar et al. 2016)."""
     diversity_penalty: NotNegative = 0.5
-    """With beam_groups: penalty on the log-probability of a token per hypothesis with it at the same position."""
+    """With beam_groups: penalty for a token, per hypothesis of earlier groups with the same token at this position."""
     sample: bool = False
     """Sample each token at random instead of searching for the best output."""
     temperature: NotNegative = 1.0
-    """For sampling: values below 1 favour likely tokens; 0: greedy."""
+    """For sampling: values below 1 favor likely tokens; 0: greedy."""
     top_k: CountOrZero = 0
-    """For sampling: only from this many most likely tokens; 0: all."""
+    """For sampling: choose among this many most likely tokens; 0: all."""
     top_p: Annotated[float, Range(above=0, high=1)] = 1.0
-    """For sampling: only from the most likely tokens that together reach this probability."""
+    """For sampling: choose among the most likely tokens that together reach this probability."""
     epsilon_cutoff: Share = 0.0
-    """For sampling: only from tokens with a probability above this."""
+    """For sampling: choose among the tokens with a probability above this."""
     seed: int = 1
-    """For sampling: the same seed gives the same output for a sentence, whatever else is translated."""
+    """For sampling: the same seed gives the same output for a sentence, whatever other sentences are in the input."""
     min_length: CountOrZero = 0
     """Smallest number of tokens of an output."""
     max_length_ratio: Positive = 2.0
@@ -210,17 +209,17 @@ class SearchSettings(CheckedSettings):
     suppress_tokens: tuple[str, ...] = ()
     """Tokens that are never written, as spelled in the vocabulary."""
     replace_unknown: bool = False
-    """For word vocabularies: write unknown words, each replaced by the source word with the most attention."""
+    """For word vocabularies: allow unknown words, and replace each by the source word with the most attention."""
     ensemble_average: Literal["mean", "log-mean"] = "mean"
     """An ensemble averages the probabilities of its members, or their logarithms."""
     retry_failures: bool = True
-    """Try once more with safer settings when a translation loops or is empty."""
+    """Translate again with safer settings when the output is empty or repeats itself."""
     max_source_tokens: Count = 250
     """Texts with more tokens than this are long; see `long_lines`."""
     long_lines: Literal["split", "refuse"] = "split"
     """Long texts are split at sentence ends, translated in pieces and joined again; or refused."""
     max_joined_tokens: CountOrZero = 0
-    """Sentences of one line are translated together up to this many tokens; training sets it; 0: each alone."""
+    """Sentences of one line are translated together up to this many tokens (set by training); 0: each alone."""
     batch_tokens: Count = 4096
     """Source tokens per batch."""
 
@@ -233,15 +232,15 @@ class SearchSettings(CheckedSettings):
 
 @dataclass(frozen=True)
 class ModelSettings(CheckedSettings):
-    """What the rest of Regard may know of an architecture."""
+    """Base of the settings of all architectures, with the properties that other modules may use."""
 
     section: ClassVar[str] = "model"
     kind: ClassVar[str] = ""
     """What the network is: "seq2seq", "classifier", "tagger", "text-encoder" or "decoder"."""
     network: ClassVar[str] = ""
-    """Name of the network's class. It is in the module of the settings, unless the name has a module in front."""
+    """Name of the network class: "Recurrent" in the module of the settings, or "package.module.Class"."""
     about: ClassVar[str] = ""
-    """The paper, for `regard info --arch`."""
+    """The paper of the architecture, for `regard info --arch`."""
 
     arch: str = ""
     """Name of the preset that the settings below start from."""
@@ -253,7 +252,7 @@ class ModelSettings(CheckedSettings):
 
     @property
     def attends(self) -> bool:
-        """Whether the output can be traced to words of the input by attention."""
+        """Whether the model has attention weights between output and input."""
         return True
 
     @property
@@ -266,12 +265,12 @@ class ModelSettings(CheckedSettings):
         return self.about
 
     def kept_per_token(self, length: float) -> float:
-        """Numbers kept for the backward pass per token of sequences of `length` tokens; 0: not known."""
+        """Number of activations stored for the backward pass per token, in sequences of `length` tokens; 0: unknown."""
         return 0.0
 
 
 def settings_of(arch: str, where: str = "--arch") -> ModelSettings:
-    """The preset of this name."""
+    """The settings of the preset `arch`. `where` is the place that an error message names."""
     if arch not in registry.ARCHITECTURES:
         guess = nearest(str(arch), registry.ARCHITECTURES) or f"; choose from {', '.join(registry.ARCHITECTURES)}"
         raise SettingsError(f'{where}: there is no architecture "{arch}"{guess}')
@@ -280,24 +279,19 @@ def settings_of(arch: str, where: str = "--arch") -> ModelSettings:
 
 
 def presets(kind: str = "") -> dict[str, ModelSettings]:
-    """All presets by name, or those of one kind. Imports their modules, most of which import torch."""
+    """All presets by name, or those of one model kind. Imports the modules of all architectures."""
     every = {name: settings_of(name) for name in registry.ARCHITECTURES}
     return {name: preset for name, preset in every.items() if kind in ("", preset.kind)}
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that decides a run."""
+    """All settings of a run: one field per section of its recipe. Tasks that write no text do not use `search`."""
 
     data: DataSettings = field(default_factory=DataSettings)
-    """What to learn from."""
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
-    """How text becomes tokens."""
     model: ModelSettings = field(default_factory=lambda: settings_of(DEFAULT_ARCH))
-    """The architecture and its sizes."""
     train: TrainSettings = field(default_factory=TrainSettings)
-    """How to learn."""
     search: SearchSettings = field(default_factory=SearchSettings)
-    """How models that write text search for it; other tasks do not use it."""
     task: Any = None
-    """Settings of the run's own task, e.g. `TagSettings`; None for a task that has none. In TOML it is [tag]."""
+    """The settings of the task, e.g. `TagSettings` (in TOML: [tag]); None for a task without settings."""

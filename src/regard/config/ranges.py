@@ -1,7 +1,7 @@
 """Ranges of settings, written as types: `width: Annotated[int, Range(1, 65_536)]`.
 
-`CheckedSettings` compares every value with the range of its type, so a settings class checks only what concerns
-several settings at once. Every floating-point number must be finite, with or without a range.
+`CheckedSettings` compares every value with the range of its type. A settings class itself checks only conditions on
+several settings. Every floating-point number must be finite, with or without a range.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from regard.errors import SettingsError
 
 @dataclass(frozen=True)
 class Range:
-    """The values that a number may have, or that each element of a tuple may have."""
+    """The allowed values of a number, or of each element of a tuple. `above` and `below` are not allowed themselves."""
 
     low: float | None = None
     high: float | None = None
     above: float | None = None
     below: float | None = None
-    """Limits that the value may not reach itself."""
     even: bool = False
 
     def __contains__(self, value: float) -> bool:
@@ -44,20 +43,20 @@ class Range:
 Positive = Annotated[float, Range(above=0)]
 NotNegative = Annotated[float, Range(0)]
 Share = Annotated[float, Range(0, below=1)]
-"""A part of a whole, but not the whole: dropout, decay."""
+"""A fraction from 0 to below 1, e.g. a dropout rate."""
 Count = Annotated[int, Range(1)]
 CountOrZero = Annotated[int, Range(0)]
 Width = Annotated[int, Range(1, 65_536)]
 EvenWidth = Annotated[int, Range(2, 65_536, even=True)]
-"""Units of a layer that falls into two halves: sines and cosines, or two directions."""
+"""Width of a layer with two halves: sines and cosines, or two directions."""
 Layers = Annotated[int, Range(1, 256)]
 
 
 class CheckedSettings:
-    """Base of all settings classes: checks the ranges, then calls `check`."""
+    """Base of all settings classes: checks the ranges of all values, then calls `check`."""
 
     section: ClassVar[str] = ""
-    """Name of the table in a recipe, for messages."""
+    """Name of the section in a recipe, for error messages."""
 
     def __post_init__(self) -> None:
         settings: type = type(self)
@@ -71,7 +70,7 @@ class CheckedSettings:
         self.check()
 
     def check(self) -> None:
-        """Raise a `SettingsError` for settings that do not fit together."""
+        """Raise a `SettingsError` if some settings contradict each other; subclasses override this."""
 
 
 def require(condition: bool, message: str) -> None:
@@ -82,13 +81,13 @@ def require(condition: bool, message: str) -> None:
 
 @functools.cache
 def _ranges(settings: type) -> tuple[tuple[str, Range | None], ...]:
-    """The range of every field; None for one without."""
+    """Name and range of each field; None for a field without a range."""
     hints = get_type_hints(settings, include_extras=True)
     return tuple((field.name, next(_find(hints[field.name]), None)) for field in fields(settings))
 
 
 def _find(hint: Any) -> Iterator[Range]:
-    """The range in a type, or in the members of a union such as `Share | None`."""
+    """The ranges in a type, also in the members of a union such as `Share | None`."""
     for part in (*getattr(hint, "__metadata__", ()), *get_args(hint)):
         if isinstance(part, Range):
             yield part

@@ -1,8 +1,8 @@
-"""Recipes: TOML tables that hold differences from the defaults, read into settings.
+"""Recipes: TOML tables with the settings that differ from the defaults, read into the settings classes.
 
 A recipe has the sections data, tokenizer, model and train, the section of its own task, and [search] if the task writes
-text. Every name must exist and every value fit its type; an error names the nearest existing name. The recipe.toml of a
-run also has `format` and `[sizes]`, which `run.py` writes.
+text. An unknown name or a value of the wrong type is an error; the message suggests the nearest valid name. The
+recipe.toml of a run also has `format` and `[sizes]`, which `run.py` writes.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
     from regard.tasks import Task
 
 FORMAT = 1
-"""Version of recipe.toml in a run folder. Newer ones are refused, older ones go through MIGRATIONS."""
+"""Version of recipe.toml in a run folder. Newer versions are refused; older ones are converted by MIGRATIONS."""
 MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
-"""From each older format to the next one: tables of recipe.toml in, changed tables out."""
+"""For each older format, a function that converts the tables of recipe.toml to the next format."""
 
 
 def read_table(path: str | Path) -> dict[str, Any]:
-    """A recipe file as nested tables, not yet checked. A file without `format` has the current one."""
+    """The nested tables of a recipe file, not checked. A file without `format` is taken as the current format."""
     try:
         table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise SettingsError(f"{path}: cannot read the recipe ({reason})") from None
     except tomllib.TOMLDecodeError as error:
-        hint = "" if str(path).endswith(".toml") else " (a recipe is TOML; sentences are given with --source)"
+        hint = "" if str(path).endswith(".toml") else " (a recipe is a TOML file; give text files with --source)"
         raise SettingsError(f"{path}: not valid TOML: {error}{hint}") from None
     version = table.get("format", FORMAT)
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise SettingsError(f"{path}: format must be a whole number from 1 on, not {version!r}")
+        raise SettingsError(f"{path}: format must be a whole number of at least 1, not {version!r}")
     if version > FORMAT:
         known = f"this version of Regard reads formats up to {FORMAT}"
         raise SettingsError(f"{path}: has format {version}, written by a newer version; {known}: update Regard")
@@ -55,25 +55,25 @@ def read_table(path: str | Path) -> dict[str, Any]:
 
 
 def with_overrides(table: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
-    """Nested tables with `section.key=value` overrides on top."""
+    """A copy of nested tables, changed by overrides of the form `section.key=value`."""
     merged = join_tables(table, {})
     for override in overrides:
         name, sign, raw = override.partition("=")
         section, dot, key = name.strip().partition(".")
         if not (sign and dot and section and key):
             raise SettingsError(f'--set {override}: write it as section.key=value, e.g. "--set train.seed=2"')
-        home = merged.setdefault(section, {})
-        if not isinstance(home, dict):
+        values = merged.setdefault(section, {})
+        if not isinstance(values, dict):
             raise SettingsError(f"--set {override}: {section} is not a table of settings")
         try:
-            home[key] = tomllib.loads(f"value = {raw}")["value"]
+            values[key] = tomllib.loads(f"value = {raw}")["value"]
         except tomllib.TOMLDecodeError:
-            home[key] = raw.strip()  # a bare word is a string
+            values[key] = raw.strip()  # a bare word is a string
     return merged
 
 
 def make_recipe(table: Mapping[str, Any], *, where: str = "settings") -> Recipe:
-    """A checked recipe from nested tables. Missing settings get the defaults of the task, then the general ones."""
+    """Build and check a recipe from nested tables. Missing settings get the defaults of the task or of their class."""
     data = table.get("data", {})
     name = data.get("task", DataSettings.task) if isinstance(data, Mapping) else DataSettings.task
     if not isinstance(name, str):
@@ -93,7 +93,7 @@ def make_recipe(table: Mapping[str, Any], *, where: str = "settings") -> Recipe:
 
 
 def find_task(name: str, where: str = "data.task") -> Task:
-    """The facts of the task of this name, from the registry."""
+    """The task with this name; imports the module that the registry gives for it."""
     if name not in TASKS:
         guess = nearest(str(name), TASKS) or f"; choose from {', '.join(TASKS)}"
         raise SettingsError(f'{where}: there is no task "{name}"{guess}')
@@ -102,17 +102,17 @@ def find_task(name: str, where: str = "data.task") -> Task:
 
 
 def join_tables(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Two levels of tables; the values of `above` win."""
+    """Merge two recipes of nested tables. Where both have a value, that of `above` is used."""
     merged = {key: dict(value) if isinstance(value, Mapping) else value for key, value in below.items()}
     for section, values in above.items():
         beside = merged.get(section, {})
-        both = isinstance(values, Mapping) and isinstance(beside, Mapping)  # others are refused when they are parsed
+        both = isinstance(values, Mapping) and isinstance(beside, Mapping)  # `make_recipe` refuses other values
         merged[section] = {**beside, **values} if both else values
     return merged
 
 
 def to_table(settings: Any) -> dict[str, Any]:
-    """Settings as nested tables that `make_recipe` reads back. Those of a recipe have only the sections it uses."""
+    """Settings as tables that `make_recipe` can read. A recipe gives only the sections that its task uses."""
     if not isinstance(settings, Recipe):
         return dataclasses.asdict(settings, dict_factory=lambda items: {key: v for key, v in items if v is not None})
     task = find_task(settings.data.task)
@@ -121,7 +121,7 @@ def to_table(settings: Any) -> dict[str, Any]:
 
 
 def all_sections() -> dict[str, type]:
-    """The settings of every section but the model's, those of all tasks included."""
+    """The settings class of each section of recipes, also those of all tasks, but without the model section."""
     hints = get_type_hints(Recipe)
     shared = {name: hints[name] for name in ("data", "tokenizer", "train", "search")}
     return shared | {name: task.settings for name in TASKS if (task := find_task(name)).settings}
@@ -132,7 +132,7 @@ def _shared_sections(task: Task) -> tuple[str, ...]:
 
 
 def _refuse_other_sections(table: Mapping[str, Any], task: Task, where: str) -> None:
-    """An error for sections that do not exist, or that the task does not use."""
+    """Raise an error for sections that do not exist, or that the task does not use."""
     own = [*_shared_sections(task), *([task.name] if task.settings else [])]
     for name in table:
         if name in own:
@@ -146,7 +146,7 @@ def _refuse_other_sections(table: Mapping[str, Any], task: Task, where: str) -> 
 
 @functools.cache
 def describe(settings: type) -> Mapping[str, str]:
-    """The help text of each field: the string under it in the source, of the class or of its bases."""
+    """The help text of each field: the string below the field in the source of the class or of its base classes."""
     texts: dict[str, str] = {}
     for cls in filter(dataclasses.is_dataclass, reversed(settings.__mro__)):
         body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
@@ -158,15 +158,8 @@ def describe(settings: type) -> Mapping[str, str]:
     return {field.name: texts[field.name] for field in dataclasses.fields(settings)}
 
 
-def setting_type(path: str) -> tuple[Any, str]:
-    """Type and help of one setting by its dotted name, e.g. "train.seed"."""
-    section, key = path.split(".")
-    home = all_sections()[section]
-    return get_type_hints(home)[key], describe(home)[key]
-
-
 def _build(kind: Any, table: Any, where: str, section: str) -> Any:
-    """Settings of this class from a table, checking every name and type. Those of a model start from its preset."""
+    """Build settings of the class `kind` from a table; checks names and types. A model starts from its preset."""
     if not isinstance(table, Mapping):
         raise SettingsError(f"{where}: {section} must be a table of settings")
     base = settings_of(table.get("arch", DEFAULT_ARCH), where) if kind is ModelSettings else kind()
@@ -185,7 +178,7 @@ def _build(kind: Any, table: Any, where: str, section: str) -> Any:
 
 def _convert(value: Any, hint: Any, where: str, name: str) -> Any:
     origin = get_origin(hint)
-    if origin in (Union, types.UnionType):  # `float | None`: TOML has no None, so a setting left out keeps it
+    if origin in (Union, types.UnionType):  # `float | None`: TOML has no None
         return _convert(value, next(kind for kind in get_args(hint) if kind is not type(None)), where, name)
     if dataclasses.is_dataclass(hint):
         return _build(hint, value, where, name)

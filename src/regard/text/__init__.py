@@ -1,1 +1,1 @@
-"""Text: tokenizers, words and sentences. No model is used here."""
+"""Tokenizers, and splitting of text into words and sentences."""

@@ -1,6 +1,6 @@
 """Subwords by SentencePiece: BPE (Sennrich et al. 2016) and unigram (Kudo 2018), trained here or published by others.
 
-A model that is trained here gets normalised text and spells characters outside its alphabet in UTF-8 bytes, so that
+A model that is trained here gets normalized text and encodes characters outside its alphabet as UTF-8 bytes, so that
 any text can be encoded without UNK. A published model, such as Marian's, has a table that gives its pieces their ids.
 """
 
@@ -16,14 +16,14 @@ import sentencepiece
 
 from regard import config
 from regard.errors import TokenizerError, VocabularySizeError, VocabularyTooSmallError
-from regard.text.tokenizer import EOS, FIRST_TOKEN, LONGEST_LINE, SOS, SPACE_MARK, SPECIAL_COUNT, UNK, Tokenizer, spell
+from regard.text.tokenizer import EOS, FIRST_TOKEN, LONGEST_LINE, SOS, SPACE_MARK, UNK, Tokenizer, spell
 
 BYTE_COUNT = 256
-"""Bytes have the first ids after the special tokens and symbols; the alphabet and the subwords follow."""
+"""Number of tokens that are single bytes. Order of ids: special tokens, symbols, bytes, alphabet, subwords, PAD."""
 
 
 class SubwordTokenizer(Tokenizer):
-    """A SentencePiece model, with PAD appended to its ids."""
+    """Tokenizes with a SentencePiece model. The last id, PAD, is not part of that model."""
 
     stores_tokens = False
 
@@ -33,7 +33,7 @@ class SubwordTokenizer(Tokenizer):
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         ids = list(range(FIRST_TOKEN, self._processor.get_piece_size()))
         tokens: list[str] = self._processor.id_to_piece(ids)
-        # Of each token from FIRST_TOKEN on: the order of merges in BPE, log-probabilities in unigram.
+        # For each token from FIRST_TOKEN on: minus the rank of the merge in BPE, the log-probability in unigram.
         self.scores = self._processor.get_score(ids)
         self.first_byte = next((id for id in ids if self._processor.is_byte(id)), FIRST_TOKEN)
         symbols = tokens[: self.first_byte - FIRST_TOKEN]
@@ -50,26 +50,26 @@ class SubwordTokenizer(Tokenizer):
 
 
 def train(lines: list[str], settings: config.TokenizerSettings) -> SubwordTokenizer:
-    """Learn subwords from normalised lines. A size that the text does not support is an error."""
+    """Learn subwords from normalized lines. A vocabulary size that the text does not support is an error."""
     tokenizer = _learn(lines, settings, settings.vocab_size)
     if tokenizer.size == settings.vocab_size:
         return tokenizer
     largest = tokenizer.size
-    while (smaller := _learn(lines, settings, largest).size) < largest:  # with fewer letters it may come out smaller
+    while (smaller := _learn(lines, settings, largest).size) < largest:  # a smaller alphabet may give fewer tokens
         largest = smaller
     problem = f"tokenizer.vocab_size {settings.vocab_size} is more than the data supports; set it to {largest} or less"
     raise VocabularySizeError(problem, largest)
 
 
 def _learn(lines: list[str], settings: config.TokenizerSettings, size: int) -> SubwordTokenizer:
-    """A vocabulary of this size, or of the largest size that the text supports."""
+    """Learn a vocabulary of `size` tokens, or of the largest size that the text supports."""
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(lines),
             model_writer=model,
             model_type=settings.kind,
-            vocab_size=size - 1,  # PAD is ours
+            vocab_size=size - 1,  # SentencePiece does not store PAD
             hard_vocab_limit=False,
             character_coverage=_alphabet_share(lines, size),
             byte_fallback=True,
@@ -96,30 +96,30 @@ def _learn(lines: list[str], settings: config.TokenizerSettings, size: int) -> S
 def _alphabet_share(lines: list[str], size: int) -> float:
     """The character coverage: all characters get a token, unless they would take more than half of the vocabulary.
 
-    The usual 0.9995 would spell Ä, Ö, Ü and every digit of Multi30k in bytes. All characters of Chinese would leave no
-    room for subwords; there the rare ones are spelled in bytes.
+    The usual 0.9995 would encode Ä, Ö, Ü and every digit of Multi30k as bytes. Tokens for all Chinese characters would
+    leave no room for subwords, so rare characters are encoded as bytes there.
     """
     counts = Counter[str]()
     for line in lines:
         counts.update(line)
-    room = size - SPECIAL_COUNT - BYTE_COUNT
+    room = size - FIRST_TOKEN - 1 - BYTE_COUNT  # 1: PAD
     kept = sum(count for _, count in counts.most_common(max(0, room // 2)))
     return max(kept / counts.total(), 0.98)  # SentencePiece accepts no smaller coverage
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Published models with a table of their own
+# Published models with their own table of ids
 
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 _LANGUAGE = re.compile(r"\s*(>>[^<>\s]+<<)\s*")
 
 
 class MappedTokenizer(Tokenizer):
-    """A SentencePiece model and a table that gives its pieces their ids.
+    """Tokenizes with a published SentencePiece model and a table that gives its pieces their ids.
 
     Marian's models have one table for two SentencePiece models, one per language. Pieces that are not in the table are
-    unknown. SentencePiece normalises by its own rules, so `decode` gives back the text as those rules change it.
-    ">>de<<" at the start of a text is one token if the table has it.
+    UNK. SentencePiece normalizes the text by its own rules, so `decode` returns the text that these rules give.
+    A language token such as ">>de<<" at the start of a text is one token if the table has it.
     """
 
     def __init__(self, tokens: Sequence[str], model: bytes):
@@ -133,7 +133,7 @@ class MappedTokenizer(Tokenizer):
         self._ids = {token: id for id, token in enumerate(tokens, start=FIRST_TOKEN)}
 
     def normalize(self, text: str) -> str:
-        """The text as `decode` gives it back."""
+        """The text that `decode(encode(text))` returns."""
         language, rest = self._split_language(text)
         plain = self._processor.normalize(super().normalize(rest)).replace(SPACE_MARK, " ").strip(" ")
         return f"{language} {plain}".strip(" ") if language else plain
@@ -153,7 +153,7 @@ class MappedTokenizer(Tokenizer):
 def load(
     path: Path, kind: str, lowercase: bool = False, tokens: Sequence[str] = (), symbols: Sequence[str] = ()
 ) -> Tokenizer:
-    """Open a stored SentencePiece model. `tokens`: the table of a published one, whose kind is "sentencepiece"."""
+    """Open a SentencePiece file as a tokenizer. `tokens`: the table of a published model (kind "sentencepiece")."""
     model = path.read_bytes()
     try:
         if not model:  # SentencePiece would accept it as an empty model
@@ -162,7 +162,7 @@ def load(
             return MappedTokenizer(tokens, model)
         tokenizer = SubwordTokenizer(kind, lowercase, model)
     except RuntimeError:
-        raise TokenizerError(f"{path}: not a SentencePiece model, or damaged; replace it by an intact copy") from None
+        raise TokenizerError(f"{path}: not a SentencePiece model, or damaged; take it from a copy of the run") from None
     if tokenizer.token(tokenizer.first_byte) != "<0x00>" or tokenizer.symbols != tuple(symbols):
-        raise TokenizerError(f"{path}: a SentencePiece model with another order of ids; it cannot be used here")
+        raise TokenizerError(f"{path}: a SentencePiece model with another order of ids; take it from a copy of the run")
     return tokenizer

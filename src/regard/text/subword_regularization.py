@@ -1,7 +1,7 @@
-"""Subword regularization (BPE-dropout, unigram sampling): a text is split into different subwords each time.
+"""Subword regularization: random segmentations of a text into subwords, different each time.
 
 BPE-dropout (Provilkov et al. 2020) and sampling from the unigram lattice (Kudo 2018). Both are implemented here because
-the sampling of SentencePiece cannot be seeded. Subwords never contain an inner space, so words are split independently.
+the sampling of SentencePiece cannot be seeded. Subwords never cross a space, so each word is segmented independently.
 """
 
 from __future__ import annotations
@@ -17,21 +17,19 @@ from regard.errors import TokenizerError
 from regard.text.subword import BYTE_COUNT, SubwordTokenizer
 from regard.text.tokenizer import FIRST_TOKEN, SPACE_MARK, Tokenizer, find_symbols
 
-REMEMBERED_WORDS = 1 << 16
-"""Number of words whose deterministic part is cached, since the same words occur again and again."""
-
+CACHED_WORDS = 1 << 16
+"""Size of the caches for the part of the computation that is not random: the same words occur again and again."""
 NEVER = math.inf
-"""The rank of a pair that is not a token."""
-
+"""The rank of a pair that cannot be merged: the two parts together are not a token."""
 Draw = Callable[[], float]
-"""The next uniform random number in [0, 1)."""
+"""Returns the next uniform random number in [0, 1)."""
 
 
 def resample(tokenizer: Tokenizer, ids: Sequence[int], strength: float, generator: random.Random) -> list[int]:
-    """Sample other ids that spell the same text as `ids`, which are from `encode`.
+    """Sample a random segmentation of the text of `ids`, and return its ids.
 
-    `strength` is the probability that a BPE merge is dropped. For unigram it is Kudo's alpha, the exponent of the
-    probability of a segmentation: the smaller it is, the more the samples vary. 0 gives the ids of `encode`.
+    For BPE, `strength` is the probability that a merge is dropped. For unigram it is Kudo's alpha, the exponent of the
+    probability of a segmentation: the smaller it is, the more the samples vary. With 0, the result is not random.
     """
     text = tokenizer.decode(ids)
     if not strength:
@@ -50,7 +48,7 @@ class _Resampler:
         start = self.first_byte + BYTE_COUNT
         self.ids = {tokenizer.token(id): id for id in range(start, tokenizer.pad)}
         scores = {token: tokenizer.scores[id - FIRST_TOKEN] for token, id in self.ids.items()}
-        self.cut = (BpeDropout if tokenizer.kind == "bpe" else UnigramLattice)(scores).cut
+        self.split = (BpeDropout if tokenizer.kind == "bpe" else UnigramLattice)(scores).split
         self.symbols = {symbol: FIRST_TOKEN + place for place, symbol in enumerate(tokenizer.symbols)}
         self.symbol = find_symbols(tokenizer.symbols)
 
@@ -62,7 +60,7 @@ class _Resampler:
                 if part in self.symbols:
                     ids.append(self.symbols[part])
                     continue
-                for token in self.cut(part, strength, draw):
+                for token in self.split(part, strength, draw):
                     id = self.ids.get(token)
                     if id is None:  # a character outside the alphabet
                         ids.extend(self.first_byte + byte for byte in token.encode())
@@ -72,30 +70,30 @@ class _Resampler:
 
 
 class BpeDropout:
-    """BPE that drops merges: at each merge every pair is dropped with the same probability, independently."""
+    """BPE-dropout: before each merge, every possible merge is dropped with the same probability, independently."""
 
     def __init__(self, scores: Mapping[str, float]):
-        """`scores` decrease in the order in which the merges were learned."""
+        """`scores`: by token; they decrease in the order in which the merges were learned."""
         self.rank = {token: -score for token, score in scores.items()}
-        self.plain = functools.lru_cache(maxsize=REMEMBERED_WORDS)(
+        self.plain = functools.lru_cache(maxsize=CACHED_WORDS)(
             lambda word: self._merge(word, len(word), lambda: len(word))  # without dropout
         )
 
-    def cut(self, word: str, drop: float, draw: Draw) -> list[str]:
-        """The tokens of a word."""
-        plain, log_shown = self.plain(word), math.log1p(-drop)
+    def split(self, word: str, drop: float, draw: Draw) -> list[str]:
+        """Segment a word at random. `drop` is the probability that a merge is dropped."""
+        plain, log_keep = self.plain(word), math.log1p(-drop)
 
-        def shown() -> int:
-            """How many pairs are considered before the next dropped one: one draw instead of one per pair."""
-            return int(math.log(1.0 - draw()) / log_shown)
+        def merges_until_drop() -> int:
+            """Number of merges until the next dropped one, drawn from a geometric distribution."""
+            return int(math.log(1.0 - draw()) / log_keep)
 
-        first = shown()
+        first = merges_until_drop()
         if first >= len(word) - len(plain):  # nothing is dropped before the last merge of plain BPE
             return plain
-        return self._merge(word, first, shown)
+        return self._merge(word, first, merges_until_drop)
 
-    def _merge(self, word: str, left: int, shown: Callable[[], int]) -> list[str]:
-        """Merge; `left` pairs are considered before the first dropped one."""
+    def _merge(self, word: str, left: int, merges_until_drop: Callable[[], int]) -> list[str]:
+        """Apply the merges in the order of their ranks. `left` merges are applied before the first dropped one."""
         rank_of = self.rank.get
         symbols = list(word)
         ranks = [rank_of(one + other, NEVER) for one, other in pairwise(word)]
@@ -105,10 +103,10 @@ class BpeDropout:
             if left == 0:
                 dropped.append((place, best))
                 ranks[place] = NEVER
-                left = shown()
+                left = merges_until_drop()
                 continue
             left -= 1
-            for other, rank in dropped:  # dropped for one merge only
+            for other, rank in dropped:  # after the next merge they are possible again
                 ranks[other] = rank
             dropped.clear()
             symbols[place] += symbols.pop(place + 1)
@@ -124,33 +122,33 @@ class UnigramLattice:
     """Samples a segmentation of a word with probability proportional to (product of token probabilities) ** alpha."""
 
     def __init__(self, scores: Mapping[str, float]):
-        """`scores` are log-probabilities."""
+        """`scores`: the log-probability of each token."""
         self.scores = scores
         self.longest = max(map(len, scores), default=1)
-        self.last_cuts = functools.lru_cache(maxsize=REMEMBERED_WORDS)(self._last_cuts)
+        self.last_tokens = functools.lru_cache(maxsize=CACHED_WORDS)(self._last_tokens)
 
-    def cut(self, word: str, alpha: float, draw: Draw) -> list[str]:
-        """The tokens of a word, sampled from its end to its beginning."""
+    def split(self, word: str, alpha: float, draw: Draw) -> list[str]:
+        """Segment a word at random; tokens are sampled from the end of the word to its beginning."""
         tokens = []
-        last_cuts, end = self.last_cuts(word, alpha), len(word)
+        last_tokens, end = self.last_tokens(word, alpha), len(word)
         while end:
-            starts, cumulative = last_cuts[end]
+            starts, cumulative = last_tokens[end]
             start = starts[bisect(cumulative, draw() * cumulative[-1])] if len(starts) > 1 else starts[0]
             tokens.append(word[start:end])
             end = start
         return tokens[::-1]
 
-    def _last_cuts(self, word: str, alpha: float) -> list[tuple[list[int], list[float]]]:
-        """The forward pass: for each end, where the last token may start, and the cumulative weights of the starts."""
+    def _last_tokens(self, word: str, alpha: float) -> list[tuple[list[int], list[float]]]:
+        """Forward pass. For each end position: the possible starts of the last token, and their cumulative weights."""
         log_sums = [0.0]
-        last_cuts: list[tuple[list[int], list[float]]] = [([], [])]
+        last_tokens: list[tuple[list[int], list[float]]] = [([], [])]
         for end in range(1, len(word) + 1):
             starts = [s for s in range(max(0, end - self.longest), end) if word[s:end] in self.scores]
             if not starts or starts[-1] < end - 1:
-                starts.append(end - 1)  # outside the alphabet: spelled in bytes
+                starts.append(end - 1)  # a character outside the alphabet, which will be encoded as bytes
             weights = [log_sums[start] + alpha * self.scores.get(word[start:end], 0.0) for start in starts]
             best = max(weights)
             cumulative = list(accumulate(math.exp(weight - best) for weight in weights))
             log_sums.append(best + math.log(cumulative[-1]))
-            last_cuts.append((starts, cumulative))
-        return last_cuts
+            last_tokens.append((starts, cumulative))
+        return last_tokens

@@ -1,4 +1,4 @@
-"""Text to token ids and back: the contract of every kind of tokenizer, and how one is trained, stored and opened.
+"""Tokenizers: the base class of all kinds, training, saving and loading.
 
 Each side of the data (source and target) has one tokenizer; with a joint vocabulary both sides use the same object. All
 kinds have the same order of ids: EOS 0, UNK 1, SOS 2, then symbols if there are any (such as the one that ends a turn
@@ -31,31 +31,24 @@ if TYPE_CHECKING:
 
 EOS, UNK, SOS = 0, 1, 2
 FIRST_SPECIALS = ("</s>", "<unk>", "<s>")
-FIRST_TOKEN = len(FIRST_SPECIALS)
-"""First id after the special tokens."""
+FIRST_TOKEN = len(FIRST_SPECIALS)  # first id after the special tokens
 PAD_TOKEN = "<pad>"
-SPECIAL_COUNT = FIRST_TOKEN + 1
+SPACE_MARK = "▁"  # represents a space inside a token
+UNKNOWN = "⁇"  # text of UNK
 
-SPACE_MARK = "▁"
-"""Represents a space inside a token."""
-UNKNOWN = "⁇"
-"""How an UNK id is decoded."""
-
-SAMPLED_LINES = 1_000_000
-SAMPLED_CHARACTERS = 200_000_000
 LONGEST_LINE = 8_000
-"""Limits of the text that a vocabulary is learned from: lines, characters, and characters per line."""
+"""Number of characters of a line that are used to learn a vocabulary; the rest of the line is ignored."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SPACE_OR_CONTROL = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 
 
 def normalize(text: str, lowercase: bool = False) -> str:
-    """The form of a text that tokens spell exactly.
+    """Normalize a text before it is encoded; decoding gives back the normalized text.
 
-    The text is lower-cased if asked and composed (NFC). White space of any kind and control characters become spaces;
-    several in a row become one, and those at the ends are removed. "▁", which marks spaces inside tokens, becomes "_";
-    half a surrogate pair, which no file can hold, becomes U+FFFD. Normalising twice gives the same as once.
+    The text is lower-cased if `lowercase` is set, and composed (NFC). Every sequence of white space and control
+    characters becomes one space; at the start and at the end it is removed. "▁", which marks spaces inside tokens,
+    becomes "_". Half a surrogate pair, which UTF-8 cannot encode, becomes U+FFFD. `normalize` is idempotent.
     """
     if lowercase:
         text = text.lower()
@@ -67,7 +60,7 @@ def normalize(text: str, lowercase: bool = False) -> str:
 
 
 def spell(token: str) -> bytes:
-    """The UTF-8 text of a token."""
+    """The text of a token, in UTF-8."""
     return token.replace(SPACE_MARK, " ").encode()
 
 
@@ -77,7 +70,7 @@ def find_symbols(symbols: Sequence[str]) -> re.Pattern[str] | None:
 
 
 class Piece(NamedTuple):
-    """A token and its place: characters `start` to `end` of the text, without the space before it."""
+    """A token and its position: characters `start` to `end` of the text, without the space before it."""
 
     id: int
     text: str
@@ -86,14 +79,14 @@ class Piece(NamedTuple):
 
 
 class Tokenizer(ABC):
-    """Turns normalised text into ids that spell it: `decode(encode(text)) == normalize(text)` unless UNK occurs."""
+    """Base of all tokenizers. `decode(encode(text)) == normalize(text)`, unless `encode` gives UNK."""
 
     model = b""
-    """The content of a SentencePiece file, for kinds that have one."""
+    """The content of the SentencePiece file, for kinds that use SentencePiece."""
     stores_tokens = True
-    """Whether the header lists the tokens, because nothing else does."""
+    """Whether the JSON file lists the tokens; not needed if the SentencePiece file has them in the order of ids."""
     scores: Sequence[float] = ()
-    """Scores that decide between tokens, besides their order."""
+    """The scores of the SentencePiece model, which determine the segmentation."""
 
     def __init__(
         self,
@@ -104,47 +97,48 @@ class Tokenizer(ABC):
         unknown: str = f" {UNKNOWN}",
         symbols: Sequence[str] = (),
     ):
-        """`tokens` as shown: `symbols` first, without special ones; `spellings`: the UTF-8 text of each of them."""
-        self.kind = kind
-        self.lowercase = lowercase
-        self.symbols = tuple(symbols)
+        """`tokens`: without special tokens, `symbols` first; `spellings`: the text of each token in UTF-8."""
+        self.kind, self.lowercase, self.symbols = kind, lowercase, tuple(symbols)
         self.tokens = (*FIRST_SPECIALS, *tokens, PAD_TOKEN)
         self.size, self.pad = len(self.tokens), len(self.tokens) - 1
         self._spellings = (b"", unknown.encode(), b"", *spellings, b"")
 
     def token(self, id: int) -> str:
-        """The text of a token for display: spaces are "▁", bytes "<0xE2>", special tokens are in angle brackets."""
+        """A token as a string for display: a space is "▁", a byte "<0xE2>", a special token has angle brackets."""
         return self.tokens[id]
 
     def normalize(self, text: str) -> str:
-        """The text as `decode` gives it back."""
+        """The text that `decode(encode(text))` returns."""
         return normalize(text, self.lowercase)
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:
-        """The ids of a text, without special ones."""
+        """The ids of a text, without special tokens."""
 
     def encode_many(self, texts: list[str]) -> list[list[int]]:
-        """The ids of many texts; faster than one by one."""
+        """The ids of many texts; faster than calling `encode` for each."""
         return [self.encode(text) for text in texts]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of any ids, always one line. EOS, SOS and PAD are skipped; UNK becomes "⁇"."""
+        """The text of ids, always one line. EOS, SOS and PAD are skipped; UNK becomes "⁇"."""
         text = b"".join([self._spellings[id] for id in ids]).decode("utf-8", errors="replace")
         text = text.removeprefix(" ")
         return text if text.isprintable() else _SPACE_OR_CONTROL.sub(" ", text)  # a model may generate any byte
 
     def pieces(self, text: str) -> list[Piece]:
-        """The tokens of a text with their places in `normalize(text)`."""
+        """The tokens of a text with their positions in `normalize(text)`."""
         return self.pieces_of(self.encode(text))
 
     def pieces_of(self, ids: Sequence[int]) -> list[Piece]:
-        """Each id with its place in `decode(ids)`. The bytes of a character share its place; special ids have none."""
+        """The tokens of `ids` with their positions in `decode(ids)`; special tokens are empty.
+
+        If a character is encoded as several bytes, each of these tokens has the position of the character.
+        """
         leading = next((spelling for id in ids if (spelling := self._spellings[id])), b"").startswith(b" ")
         position = -1 if leading else 0  # `decode` removes the first space
         places: list[tuple[int, int]] = []
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        waiting = 0  # bytes whose character is not complete
+        waiting = 0  # number of bytes at the end whose character is not complete
         for place, id in enumerate(ids):
             spelled = decoder.decode(self._spellings[id], final=place + 1 == len(ids))
             start = position + spelled.startswith(" ")
@@ -158,12 +152,12 @@ class Tokenizer(ABC):
         return [Piece(int(id), self.tokens[id], *place) for id, place in zip(ids, places, strict=True)]
 
     def hash(self) -> str:
-        """Hash of everything that determines the ids of a text; a saved copy has the same."""
+        """A hash of everything that determines the ids of a text. A saved and loaded copy has the same hash."""
         content = json.dumps([self.kind, self.lowercase, self.tokens, list(self.scores)])
         return hashlib.sha256(content.encode()).hexdigest()
 
     def files(self, name: str) -> dict[str, bytes]:
-        """The files that store it, by name: `<name>.json` last, and a SentencePiece model before it if it has one."""
+        """The files to store, name to content: `<name>.model` if SentencePiece is used, then `<name>.json`."""
         header: dict[str, Any] = {"kind": self.kind, "size": self.size, "lowercase": self.lowercase}
         if self.stores_tokens:
             header["tokens"] = list(self.tokens[FIRST_TOKEN:-1])
@@ -174,13 +168,13 @@ class Tokenizer(ABC):
         return model | {f"{name}.json": content.encode()}
 
     def save(self, folder: Path, name: str) -> None:
-        """Write its files, each atomically."""
+        """Write the files of the tokenizer, each atomically."""
         for file, content in self.files(name).items():
             write_atomically(folder / file, content)
 
 
 def train_tokenizer(lines: Iterable[str], settings: config.TokenizerSettings, seed: int) -> Tokenizer:
-    """Learn a vocabulary from lines of text. A seeded sample of them is held in memory."""
+    """Learn a vocabulary from lines of text. From a large corpus, only a random sample of the lines is used."""
     sample = [text for line in sample_lines(lines, seed) if (text := normalize(line, settings.lowercase))]
     if not sample:
         raise TokenizerError("tokenizer: there is no text to learn a vocabulary from; check the training files")
@@ -192,12 +186,12 @@ def train_tokenizer(lines: Iterable[str], settings: config.TokenizerSettings, se
 
 
 def sample_lines(
-    lines: Iterable[str], seed: int, most_lines: int = SAMPLED_LINES, most_characters: int = SAMPLED_CHARACTERS
+    lines: Iterable[str], seed: int, most_lines: int = 1_000_000, most_characters: int = 200_000_000
 ) -> list[str]:
-    """A uniform sample of the lines, in their order; all of them if they fit the limits."""
+    """A uniform random sample of the lines, in their order; all lines if they are within the limits."""
     draw = random.Random(seed).random
     held: list[tuple[float, int, str]] = []
-    characters, threshold = 0, 1.0  # each line gets a number; the threshold falls when the lines below it do not fit
+    characters, threshold = 0, 1.0  # lines with a random key below the threshold are kept; it falls until they fit
     for number, line in enumerate(lines):
         key = draw()
         if key >= threshold:
@@ -214,7 +208,7 @@ def sample_lines(
 
 
 def load_tokenizer(folder: Path, name: str) -> Tokenizer:
-    """Open what `Tokenizer.save` wrote."""
+    """Load a tokenizer from the files that `Tokenizer.save` or `Tokenizer.files` wrote."""
     path = folder / f"{name}.json"
     try:
         header = json.loads(path.read_text(encoding="utf-8"))
@@ -228,13 +222,13 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
         elif kind in ("word", "character"):
             tokenizer = VocabularyTokenizer(kind, lowercase, tokens, symbols)
         else:
-            raise TokenizerError(f'{path}: unknown kind of tokenizer "{kind}"; a newer version may have written it')
+            raise TokenizerError(f'{path}: unknown kind of tokenizer "{kind}"; a newer version of Regard may know it')
     except OSError as error:
         raise TokenizerError(f"{error.filename}: cannot read the tokenizer ({error.strerror})") from None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise TokenizerError(f"{path}: not the header of a tokenizer; take the file from a copy of the run") from None
     if tokenizer.size != size:
-        problem = f"says {size} tokens, but {tokenizer.size} are stored; restore both files together"
+        problem = f"the size is {size}, but there are {tokenizer.size} tokens; take both files from one copy of the run"
         raise TokenizerError(f"{path}: {problem}")
     return tokenizer
 
@@ -244,10 +238,10 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
 
 
 class VocabularyTokenizer(Tokenizer):
-    """Whole words or single characters: a list of the most frequent ones; all others are unknown."""
+    """Tokenizes into whole words or single characters. The vocabulary has the most frequent ones; others are UNK."""
 
     def __init__(self, kind: str, lowercase: bool, tokens: Sequence[str], symbols: Sequence[str] = ()):
-        """`tokens` in the order of their ids, without the special ones, symbols first."""
+        """`tokens`: in the order of their ids, without the special tokens, symbols first."""
         # An unknown word most likely had a space before it, an unknown character most likely not.
         unknown = f" {UNKNOWN}" if kind == "word" else UNKNOWN
         super().__init__(kind, lowercase, tokens, [spell(token) for token in tokens], unknown, symbols)
@@ -257,8 +251,8 @@ class VocabularyTokenizer(Tokenizer):
         return [self._ids.get(token, UNK) for token in split_tokens(self.kind, self.normalize(text), self.symbols)]
 
     def pieces(self, text: str) -> list[Piece]:
-        """The tokens of a text with their places in `normalize(text)`, also for unknown words."""
-        pieces, position = [], -1 if self.kind == "word" else 0  # the mark of the first word represents no space
+        """The tokens of a text with their positions in `normalize(text)`, also those of unknown words."""
+        pieces, position = [], -1 if self.kind == "word" else 0  # the "▁" of the first word represents no space
         for token in split_tokens(self.kind, self.normalize(text), self.symbols):
             id = self._ids.get(token, UNK)
             start = position + token.startswith(SPACE_MARK)
@@ -268,7 +262,7 @@ class VocabularyTokenizer(Tokenizer):
 
 
 def _train_vocabulary(lines: list[str], settings: config.TokenizerSettings) -> VocabularyTokenizer:
-    """The most frequent tokens of normalised lines: at most `vocab_size` with the special ones, or all if fewer."""
+    """A tokenizer with the most frequent tokens of normalized lines, at most `vocab_size` with the special tokens."""
     symbols = settings.special_tokens
     counts = Counter(token for line in lines for token in split_tokens(settings.kind, line, symbols))
     ranked = sorted(counts.keys() - set(symbols), key=lambda token: (-counts[token], token))
@@ -277,9 +271,9 @@ def _train_vocabulary(lines: list[str], settings: config.TokenizerSettings) -> V
 
 
 def split_tokens(kind: str, text: str, symbols: Sequence[str] = ()) -> Iterator[str]:
-    """The words or characters of a normalised text. Joined, with "▁" read as a space, they are the text again.
+    """Split a normalized text into words or characters, with "▁" for spaces. A symbol is always one token.
 
-    The first word has the mark of a space like any other word. A symbol is always one token.
+    Each word starts with the "▁" of the space before it, also the first word, which has no space before it.
     """
     if not text:
         return
@@ -292,7 +286,7 @@ def split_tokens(kind: str, text: str, symbols: Sequence[str] = ()) -> Iterator[
             yield from part
         else:
             first, *others = part.split(SPACE_MARK)
-            if first:  # directly after a symbol: it has no mark of a space
+            if first:  # directly after a symbol, without a space
                 token, *rest = _split_word(first)
                 yield from (token.removeprefix(SPACE_MARK), *rest)
             for word in others:
@@ -301,7 +295,7 @@ def split_tokens(kind: str, text: str, symbols: Sequence[str] = ()) -> Iterator[
 
 @functools.lru_cache(maxsize=1 << 16)
 def _split_word(word: str) -> tuple[str, ...]:
-    """A word and the punctuation around it, one token per mark; the first token gets the mark of the space."""
+    """The tokens of a word: the word itself, and each punctuation mark before or after it. The first gets a "▁"."""
     start, end = 0, len(word)
     while start < end and _is_punctuation(word[start]):
         start += 1

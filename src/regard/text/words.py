@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
-# The joiners of Persian and of the Indic scripts. They are part of a word, but not marks by category.
+# The joiners of Persian and of the Indic scripts: part of a word, but not of the Unicode category of marks.
 _JOINERS = "\u200c\u200d"
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word and its place: `text == sentence[start:end]`."""
+    """A word and its position: `text == sentence[start:end]`."""
 
     text: str
     start: int
@@ -24,7 +24,7 @@ class Word:
 
 
 class ShadedWord(NamedTuple):
-    """A word and its share of the attention, or of another explanation, of its sentence."""
+    """A word and its weight: its share of the attention (or of another attribution) within the sentence."""
 
     text: str
     weight: float
@@ -32,7 +32,7 @@ class ShadedWord(NamedTuple):
 
 @dataclass(frozen=True)
 class ShadedSentence:
-    """A sentence with its share of the whole text, and its words with their shares of the sentence."""
+    """A sentence and its weight: its share of the attention within the whole text; and its words with their weights."""
 
     text: str
     weight: float
@@ -43,7 +43,7 @@ class ShadedSentence:
 
 
 def words(text: str) -> list[Word]:
-    """The words of `text`, in order. Every character that is not a space belongs to exactly one of them.
+    """The words of `text`, in order. Every character that is not a space belongs to exactly one word.
 
     Spaces separate words. A punctuation mark is a word. An elided word ends after its apostrophe ("l'", "amico"), while
     an English clitic stays with its word ("didn't", "they'll").
@@ -52,12 +52,12 @@ def words(text: str) -> list[Word]:
 
 
 def word_texts(text: str) -> list[str]:
-    """The words without their places."""
+    """The words of `text` as strings, without their positions."""
     return _pattern(_marks(text)).findall(text)
 
 
 def _marks(text: str) -> str:
-    """The distinct combining marks and joiners of `text`; `re` does not count them as letters."""
+    """The distinct combining marks and joiners in `text`, which `re` does not treat as letters."""
     if text.isascii():
         return ""
     return "".join(sorted({c for c in set(text) if c in _JOINERS or unicodedata.category(c).startswith("M")}))
@@ -81,12 +81,12 @@ def _pattern(marks: str) -> re.Pattern[str]:
 # ---------------------------------------------------------------------------------------------------------------------
 # Sentences
 
-# A mark that may end a sentence, closing quotes or brackets, and white space, which Chinese, Japanese and Indian marks
-# do not need.
+# A mark that may end a sentence, with closing quotes or brackets, and the white space after it. Chinese, Japanese and
+# Indian marks need no white space.
 _CLOSING = r"\"'”’»)\]」』）"
 _MARK = re.compile(rf"[.!?…؟۔।॥][{_CLOSING}]*\s+(?=\S)|[。！？।॥](?![。！？।॥{_CLOSING}])")
 
-# An initial. In other scripts a letter may be a syllable, and so a word.
+# One letter: an initial. Not in scripts where one letter may be a syllable, and so a word.
 _LETTER = r"[^\W\d_\u0900-\U0010ffff]"
 ABBREVIATIONS = (
     "Mr Mrs Ms Mx Dr Dra Prof St Ste Sta Sr Sra Srta Jr Sig Sigg Dott Avv Ing Dipl Hr Fr Mme Mlle MM Rev Hon Gen Col "
@@ -110,7 +110,7 @@ def split_sentences(text: str) -> list[str]:
 
     Doubtful places are not split: two joined sentences do less harm than half a sentence. So a sentence does not end
     after an initial ("Plan B. Then"), after "etc." or "p.m.", or after a short word before a number. Known mistakes:
-    splits after abbreviations that are not listed, and after German ordinals behind a noun ("Beethovens 9. Sinfonie").
+    splits after abbreviations that are not listed, and after German ordinals after a noun ("Beethovens 9. Sinfonie").
     """
     pieces, start = [], 0
     for match in _MARK.finditer(text):
@@ -121,7 +121,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def _ends(text: str, match: re.Match[str]) -> bool:
-    """Whether a sentence ends at a mark: no lower-case letter follows, and a period is not part of the word before."""
+    """Whether a sentence ends here: no lower-case letter follows, and the mark is not the period of an abbreviation."""
     following = text[match.end() : match.end() + 1]
     if following != following.title():  # Georgian letters are lower-case, but equal to their title case
         return False
@@ -134,7 +134,10 @@ def _ends(text: str, match: re.Match[str]) -> bool:
 
 
 def cut(text: str, fits: Callable[[str], bool], together: Callable[[str], bool] | None = None) -> list[str]:
-    """Split a text into pieces that fit: sentences, joined while they fit `together`, or parts of long sentences."""
+    """Split a text into pieces for which `fits` is true: at sentence ends, and long sentences between words.
+
+    Neighboring sentences are joined into one piece as long as `together` (default: `fits`) is true for the piece.
+    """
     together = together or fits
     if together(text):
         return [text]
@@ -151,7 +154,7 @@ def cut(text: str, fits: Callable[[str], bool], together: Callable[[str], bool] 
 
 
 def _parts(sentence: str, fits: Callable[[str], bool]) -> Iterator[str]:
-    """A sentence that fits, or its halves, split between words; a word that does not fit is split in the middle."""
+    """Halve a sentence between words until all parts fit; a single word that does not fit is split in the middle."""
     if fits(sentence) or len(sentence) < 2:
         yield sentence
         return
