@@ -92,7 +92,9 @@ def test_first_use_converts_once_and_translates_nothing_else(tmp_path, monkeypat
         return export_run(run, name, folder, **options)
 
     monkeypatch.setattr("regard.tasks.translate.engine.export_run", count)
-    monkeypatch.setattr(Engine, "as_they_come", lambda self, sources, *_, **__: translated.append(sources) or iter(()))
+    monkeypatch.setattr(
+        Engine, "translate_unordered", lambda self, sources, *_, **__: translated.append(sources) or iter(())
+    )
     load_fast(run, "int8", logged.append)
     load_fast(run, "int8", logged.append)
     assert (converted, translated) == (["int8"], [])

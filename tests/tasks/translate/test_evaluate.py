@@ -7,6 +7,7 @@ import random
 import re
 import shutil
 import types
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +28,17 @@ from regard.run import Run
 from regard.tasks.translate import cli as cli_translate
 from regard.tasks.translate import engine as fast
 from regard.tasks.translate.evaluate import (
-    ScoredSystem,
+    BootstrapScore,
     System,
     by_length,
     compare,
     evaluation,
     interval,
     measure,
-    most_telling,
     p_value,
     score_all,
     score_translations,
+    select_examples,
 )
 from regard.tasks.translate.translation import Translation
 from regard.text.tokenizer import train_tokenizer
@@ -68,13 +69,12 @@ def system(name: str, translations: list[str]) -> System:
 def test_scores_of_the_whole_of_parts_and_of_sentences_are_those_of_sacrebleu(name):
     found = measure(BAD, REFERENCES)[name]
     assert found.score() == pytest.approx(SACRE[name]().corpus_score(BAD, [REFERENCES]).score, abs=1e-9)
-    rows = np.arange(5, 31)
     part = SACRE[name]().corpus_score(BAD[5:31], [REFERENCES[5:31]]).score
-    assert found.part(rows).score() == pytest.approx(part, abs=1e-9)
+    assert replace(found, counts_NC=found.counts_NC[5:31]).score() == pytest.approx(part, abs=1e-9)
     each = [
         SACRE[name]().corpus_score([text], [[reference]]).score for text, reference in zip(BAD, REFERENCES, strict=True)
     ]
-    assert found.each() == pytest.approx(each, abs=1e-9)
+    assert list(map(found.of_totals, found.counts_NC)) == pytest.approx(each, abs=1e-9)
 
 
 def test_p_values_and_intervals_are_those_of_sacrebleu(monkeypatch):
@@ -103,7 +103,7 @@ def test_systems_that_say_the_same_do_not_differ():
 
 
 def test_a_low_ter_is_the_better_one():
-    few, many = ScoredSystem(10.0, np.linspace(9, 11, 1000)), ScoredSystem(30.0, np.linspace(29, 31, 1000))
+    few, many = BootstrapScore(10.0, np.linspace(9, 11, 1000)), BootstrapScore(30.0, np.linspace(29, 31, 1000))
     assert compare("ter", few, many).better == 0
     assert compare("bleu", few, many).better == 1
 
@@ -159,7 +159,7 @@ def test_an_evaluation_of_two_systems():
     assert found["verdict"] == "good is better than bad by BLEU, chrF and TER."
     for line in found["lines"]:
         assert line["difference"] == pytest.approx(line["chrf"] - line["against"]["chrf"], abs=0.01)
-    sizes = [abs(line["difference"]) for _, line in most_telling(found["lines"], 60)]
+    sizes = [abs(line["difference"]) for _, line in select_examples(found["lines"], 60)]
     assert sizes == sorted(sizes, reverse=True)
     turned = evaluation(PAIRS, system("bad", BAD), system("good", GOOD))
     assert turned["verdict"] == found["verdict"]
@@ -330,7 +330,7 @@ def test_on_a_terminal_the_words_amiss_stand_out(evaluate, monkeypatch):
     assert "good.it against bad.it  60 sentences" in text
     assert "largest differences by chrF" in text
     assert "Intervals contain 95 % of 1,000 resamples, seed 12345." in text
-    [line] = [line for _, line in most_telling(evaluation(PAIRS, system("", GOOD), system("", BAD))["lines"], 1)]
+    [line] = [line for _, line in select_examples(evaluation(PAIRS, system("", GOOD), system("", BAD))["lines"], 1)]
     assert line["reference"] in text
     code, out, _ = evaluate("bad.it", "--examples", "60")
     assert "\x1b[33m" in out  # yellow: words that are not in the reference
@@ -342,7 +342,7 @@ def test_on_a_terminal_the_words_amiss_stand_out(evaluate, monkeypatch):
         (["short.it"], "short.it:7: ends here with 7 lines, but t.en has 60; the two must match line by line"),
         (["a", "--compare-with", "short.it"], "short.it:7: ends here with 7 lines"),
         (["empty.it"], "empty.it: the file is empty"),
-        (["a", "--compare-with", "./a"], "--compare-with ./a: the same as a; give another to compare with"),
+        (["a", "--compare-with", "./a"], "--compare-with ./a: the same as a; give another run or file"),
         (["bad.it", "--compare-with", "bad.it"], "the same as bad.it"),
         (["goof.it"], 'goof.it: there is no such run folder; did you mean "good.it"?'),
         (["good.it", "--beam", "3"], "search settings are for runs"),

@@ -73,7 +73,7 @@ def test_a_file_is_there_only_when_it_is_whole(tmp_path):
     assert not path.exists()
     with (tmp_path / "out.de.part").open("a") as file:
         file.write("dr")  # cut off by a kill
-    with pytest.raises(SettingsError, match="continue with --resume"):
+    with pytest.raises(SettingsError, match="add --resume"):
         TranslationFile(path, {"a": 1}, resume=False)
     with pytest.raises(SettingsError, match="another file, run or setting"):
         TranslationFile(path, {"a": 2}, resume=True)
@@ -123,7 +123,7 @@ def test_a_note_that_a_power_cut_has_emptied_is_told(tmp_path, note):
 def test_a_whole_file_is_not_resumed_over(tmp_path):
     path = tmp_path / "out.de"
     path.write_text("eins\n")
-    with pytest.raises(SettingsError, match="is complete, there is nothing to resume"):
+    with pytest.raises(SettingsError, match="is complete; leave out --resume"):
         TranslationFile(path, {}, resume=True)
     assert path.read_text() == "eins\n"
 

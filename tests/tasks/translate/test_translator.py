@@ -185,10 +185,10 @@ def test_a_prefix_is_never_cut(words):
     ("options", "message"),
     [
         ({"prefix": "ein Pferd"}, 'the prefix "ein Pferd" contains a word that is not in the vocabulary'),
-        ({"prefix": "ein", "max_source_tokens": 1}, "a prefix belongs to a whole text: cut it"),
-        ({"tree": True, "max_source_tokens": 1}, "a tree belongs to a whole text: cut it"),
+        ({"prefix": "ein", "max_source_tokens": 1}, "with a prefix, it cannot be cut into pieces; shorten it"),
+        ({"tree": True, "max_source_tokens": 1}, "with a search tree, it cannot be cut into pieces; shorten it"),
         ({"suppress_tokens": ("▁Hnd",)}, 'the vocabulary has no "▁Hnd"; did you mean "▁Hund"'),
-        ({"nbest": 9}, "9 best translations need a search.beam_size of at least 9"),
+        ({"nbest": 9}, "9 best outputs need search.beam_size of at least 9"),
         ({"nbest": 0}, "nbest must be at least 1"),
         ({"tree": True, "beam_size": 1}, "only a beam search has a search tree"),
         ({"coverage_penalty": 0.2, "beam_size": 1}, "search.coverage_penalty needs a beam"),
@@ -277,7 +277,7 @@ def test_an_ensemble_of_runs(runs, capsys):
         "search.retry_failures=false",
     )
     assert json.loads(lines[0])["text"] == both.text
-    with pytest.raises(RunError, match="its vocabulary is not that of"):
+    with pytest.raises(RunError, match="its vocabulary differs from that of"):
         regard.load(runs / "a", runs / "c")
 
 
@@ -326,7 +326,7 @@ def test_scores_and_flags_are_printed(runs, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--nbest", "7"], "--nbest 7 needs a --beam of at least as many, not 5"),
+        (["--nbest", "7"], "--nbest 7 needs --beam 7 or more, not 5"),
         (["--search-tree"], "--search-tree is printed as JSON: add --json"),
         (["--set", "train.seed=2"], "a trained run takes only search settings"),
         (["--set", "search.stop=never"], 'search.stop cannot be "never"'),
@@ -376,7 +376,7 @@ def spoilt(runs, folder, content):
     ("other", "message"),
     [
         ("nowhere", "there is no such run folder"),
-        ("c", "its vocabulary is not that of"),
+        ("c", "its vocabulary differs from that of"),
         ("cut", "weights.safetensors: damaged ("),
         ("begun", "has no weights.safetensors yet"),
     ],
@@ -415,10 +415,10 @@ def test_a_worker_that_cannot_open_the_run_says_why(runs, tmp_path, capfd):
 
 
 def test_a_worker_that_is_ended_is_told(runs):
-    workers = Workers([runs / "a"], 1, " --workers 1 needs less")
+    workers = Workers([runs / "a"], 1, "; --workers 1 needs less memory")
     try:
         workers._pool.submit(os._exit, 1)  # as when the system ends it
-        with pytest.raises(RunError, match=r"one of 1 worker processes ended.* --workers 1 needs less"):
+        with pytest.raises(RunError, match=r"one of 1 worker processes was killed.*; --workers 1 needs less memory"):
             workers.translate(["I am trendy"])
     finally:
         workers.close()

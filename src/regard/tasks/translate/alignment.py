@@ -1,4 +1,4 @@
-"""Word alignment of texts and their translations, from cross-attention, in batches."""
+"""Word alignment of texts and their translations, computed from cross-attention in batches."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from regard.tasks.translate.translation import Alignment, Translation
 from regard.text.tokenizer import EOS, Tokenizer
 from regard.text.words import words
 
-BATCH_TOKENS = 2048
-"""Padded tokens of both sides per batch."""
+BATCH_TOKENS = 2048  # of both sides, with padding
 
 
 class Aligner:
-    """Aligns words by the cross-attention of a model that reads a text and its translation (teacher forcing)."""
+    """Aligns words by the cross-attention of a model that reads a text and its translation (teacher forcing).
+
+    `choice` selects the heads; the default is the mean of all cross-attention heads.
+    """
 
     def __init__(self, model: Seq2Seq, source: Tokenizer, target: Tokenizer, choice: AlignmentHeads | None = None):
-        """`choice` selects the heads; the default is the mean of all cross-attention heads."""
         self.model, self.source, self.target, self.choice = model, source, target, choice or AlignmentHeads()
         cross = [name for name in attention_hooks(model) if name.endswith("cross")]
         if not cross:
@@ -35,7 +36,7 @@ class Aligner:
         self._taps = list(dict.fromkeys(head.attention for head in self.choice.heads)) or cross
 
     def align(self, texts: Sequence[str], targets: Sequence[str], batch_tokens: int = BATCH_TOKENS) -> list[Alignment]:
-        """The alignment of each pair. A pair with an empty side has no links."""
+        """Return the alignment of each text with its target; without links if one of the two is empty."""
         choice = self.choice
         pairs, maps = self._map(texts, targets, [choice.shift], batch_tokens)
         return [
@@ -44,7 +45,7 @@ class Aligner:
         ]
 
     def add(self, translations: Sequence[Translation], batch_tokens: int = BATCH_TOKENS) -> list[Translation]:
-        """The translations and their alternatives, with alignments added."""
+        """Return the translations and their alternatives with word alignments."""
         every = [one for best in translations for one in (best, *best.alternatives)]
         found = self.align([one.source for one in every], [one.text for one in every], batch_tokens)
         aligned = iter([replace(one, alignment=links) for one, links in zip(every, found, strict=True)])
@@ -54,7 +55,10 @@ class Aligner:
         ]
 
     def word_maps(self, texts: Sequence[str], targets: Sequence[str]) -> dict[bool, list[dict[str, Tensor]]]:
-        """By shift, for each pair: word-level attention maps [H, T, S] by layer; none for a pair with an empty side."""
+        """Return word-level attention maps [H, T, S] of each pair, by layer, with and without `shift`.
+
+        The keys of the result are the values of `shift` (see `word_map`). A pair with an empty text has no maps.
+        """
         return self._map(texts, targets, (False, True), BATCH_TOKENS)[1]
 
     def _map(
@@ -77,7 +81,7 @@ class Aligner:
                 weights_HTS = weights_BHTS[row, :, : len(target.ids) + 1, : len(source.ids) + 1]
                 for shift in shifts:
                     mapped = word_map(weights_HTS, source.side, target.side, shift=shift)
-                    words_HTS = mapped[:, target.homes][:, :, source.homes]
+                    words_HTS = mapped[:, target.side_index][:, :, source.side_index]
                     found[shift][place] = dict(zip(self._taps, words_HTS.split(heads), strict=True))
         return pairs, found
 
@@ -86,19 +90,19 @@ class TextWords(NamedTuple):
     """The tokens and words of a text."""
 
     spelled: str
-    """The text that the tokens spell: normalized."""
+    """The normalized text, as the tokens spell it."""
     ids: list[int]
     side: TraceSide
-    """Its spans are character positions in `spelled`."""
+    """Tokens and words with their character positions in `spelled`. Words that share a token are one word here."""
     words: tuple[str, ...]
-    homes: list[int]
-    """For each word its index in `side`, where words that share a token count as one."""
+    side_index: list[int]
+    """For each of `words`, its index in `side.words`."""
 
 
 def text_side(tokenizer: Tokenizer, text: str, ids: Sequence[int] | None = None) -> TraceSide:
-    """The tokens of a text, the end token last, with their words and their positions in the original text.
+    """Return the tokens of `text` and the end token, with their words and their character positions in `text`.
 
-    `ids` are its tokens if they are known: a search may segment a text differently than the tokenizer.
+    `ids` are the tokens, if known: a search may split a text into other tokens than the tokenizer.
     """
     read = _read(tokenizer, text, ids)
     return place_in_text(read.side, read.spelled, text)
@@ -106,10 +110,11 @@ def text_side(tokenizer: Tokenizer, text: str, ids: Sequence[int] | None = None)
 
 def _read(tokenizer: Tokenizer, text: str, ids: Sequence[int] | None = None) -> TextWords:
     pieces = tokenizer.pieces(text) if ids is None else tokenizer.pieces_of(ids)
-    # Word and character vocabularies know the position of an unknown word; others use positions in the decoded text.
-    listed = ids is None and tokenizer.kind in ("word", "character")
+    # Pieces of word and character vocabularies have positions in the normalized text, which keeps unknown words; others
+    # have positions in the decoded text.
+    is_normalized = ids is None and tokenizer.kind in ("word", "character")
     found = [piece.id for piece in pieces]
-    spelled = tokenizer.normalize(text) if listed else tokenizer.decode(found)
+    spelled = tokenizer.normalize(text) if is_normalized else tokenizer.decode(found)
     end = len(spelled) + 1  # after the last word
     there = words(spelled)
     side = make_side(
@@ -117,8 +122,8 @@ def _read(tokenizer: Tokenizer, text: str, ids: Sequence[int] | None = None) -> 
         [*((piece.start, piece.end) for piece in pieces), (end, end)],
         [(word.text, word.start, word.end) for word in there],
     )
-    homes = [
+    side_index = [
         next(side.word_of[k] for k, piece in enumerate(pieces) if piece.start < word.end and word.start < piece.end)
         for word in there
     ]
-    return TextWords(spelled, found, side, tuple(word.text for word in there), homes)
+    return TextWords(spelled, found, side, tuple(word.text for word in there), side_index)

@@ -1,13 +1,12 @@
 """HTTP API of translation: requests and results of /v1/translate, its queues, and /v1/inspect.
 
-Texts are cut into pieces before they are queued, so that a long text takes turns with short ones. CTranslate2 decodes
-several batches at once, one per core. Torch searches where CTranslate2 cannot, and aligns words.
+Texts are cut into pieces before they are queued, so that short texts do not wait for a long one. CTranslate2 decodes
+several batches at once, one per core. Torch translates what CTranslate2 does not support, and aligns words.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, aclosing
 from dataclasses import replace
@@ -28,12 +27,9 @@ if TYPE_CHECKING:
     from regard.run import Run
     from regard.tasks.translate.translator import Translator
 
-CUT_IN_THREAD = 2_000
-"""Texts of more characters are cut in a thread: that may take some milliseconds."""
-
 
 class Request(TextRequest):
-    """Translate one text or several, with alternatives, scores, flags and alignments; at once or per sentence."""
+    """Translate one text or several, with alternatives, scores, flags and alignments; all at once or streamed."""
 
     model: str = Field("", description="Name of a run; empty: chosen by the languages, or the only one.")
     source: str = Field("", description='Language code of the text; "auto": detected.')
@@ -50,7 +46,7 @@ class AlignmentResult(BaseModel):
 
     source: list[str]
     target: list[str]
-    links: list[tuple[int, int]] = Field(description="Pairs of a source and a target word, counted from 0.")
+    links: list[tuple[int, int]] = Field(description="Pairs of the index of a source word and of a target word.")
 
 
 class Result(BaseModel):
@@ -60,12 +56,14 @@ class Result(BaseModel):
     text: str
     score: float | None
     tokens: list[str]
-    finished: bool = Field(description="False if the length limit cut it off.")
+    finished: bool = Field(description="False if the length limit cut the translation off.")
     flags: list[str]
     alternatives: list[Result]
     alignment: AlignmentResult | None = None
-    log_probs: list[float | None] = Field([], description="Of each token, the end token included; with `scores`.")
-    log_prob: float | None = Field(None, description="Of the whole translation; with `scores`.")
+    log_probs: list[float | None] = Field(
+        [], description="Log-probability of each token and, last, of the end token; only with `scores`."
+    )
+    log_prob: float | None = Field(None, description="Log-probability of the translation; only with `scores`.")
 
 
 class Results(BaseModel):
@@ -76,7 +74,7 @@ class Results(BaseModel):
 
 
 class Piece(NamedTuple):
-    """A piece of text to translate, and the settings, which hold for a whole batch."""
+    """A text in a queue. All texts of a batch have the same settings, `nbest` and `details`."""
 
     text: str
     settings: SearchSettings
@@ -85,7 +83,7 @@ class Piece(NamedTuple):
 
 
 class TranslationHandler:
-    """Translates for the server. `tasks.api.Host` describes its public methods."""
+    """Translates for the server. `tasks.api.Host` documents the public methods."""
 
     def __init__(self, host: Host):
         self.host, self.run, settings = host, host.run, host.settings
@@ -96,11 +94,13 @@ class TranslationHandler:
             host.load()
         self.decoding = host.add_queue("ctranslate2", self._decode, lambda item: len(item.text), parallel=True)
         self.searching = host.add_queue("torch", self._search, lambda item: len(item.text))
-        self.aligning = host.add_queue("align", self._align, lambda item: len(item.text))
+        self.aligning = host.add_queue(
+            "align", lambda found: host.predictor.aligner().add(found), lambda item: len(item.text)
+        )
         self._choose_queue = lru_cache(256)(self._find_queue)
 
     def full_for(self) -> float:
-        """As seen by a request with the run's own settings."""
+        """Seconds until a request with the search settings of the run can be accepted."""
         return self._choose_queue(self.run.recipe.search)[0].full_for()
 
     async def answer(self, request: Request, *, deadline: float | None = None) -> list[dict[str, Any]]:
@@ -117,7 +117,7 @@ class TranslationHandler:
     async def stream_results(
         self, request: Request, *, deadline: float | None = None
     ) -> AsyncIterator[tuple[int, dict[str, Any]]]:
-        """Each result is the translation of one sentence."""
+        """Yield the translation of each sentence, after the index of the text that contains it."""
         if request.nbest > 1 or request.align or request.scores:
             raise FieldError("stream", "cannot be combined with align, scores or nbest")
         for index, text in enumerate(request.texts()[1]):
@@ -134,9 +134,9 @@ class TranslationHandler:
         deadline: float | None = None,
         **search: Any,
     ) -> list[Translation]:
-        """Translations of texts of any length, in order. Line breaks and the white space around lines are kept.
+        """Translate texts of any length; line breaks and the white space around lines are kept.
 
-        `align` adds word alignments, `details` the log-probabilities of tokens. Keywords override `search` settings.
+        `align` adds word alignments, `details` the log-probabilities of tokens. `search` overrides search settings.
         """
         end = None if deadline is None else asyncio.get_running_loop().time() + deadline
         settings = self._settings(nbest, search)
@@ -167,28 +167,27 @@ class TranslationHandler:
         def cut() -> list[Pieces]:
             return [Pieces(text, tokenizer, settings) for text in texts]
 
-        return cut() if sum(map(len, texts)) <= CUT_IN_THREAD else await asyncio.to_thread(cut)
+        # Cutting long texts takes milliseconds, in which the server must not block.
+        return cut() if sum(map(len, texts)) <= 2000 else await asyncio.to_thread(cut)
 
     def _find_queue(self, settings: SearchSettings) -> tuple[Queue, SearchSettings]:
-        """The queue for these settings, and the settings for texts that are cut already."""
+        """Return the queue for these settings, and the settings for texts that are already cut."""
         engine = self.host.settings.engine
         fast = self._fast is not None and choose_engine(engine, self.run, settings) == "ctranslate2"
         whole = replace(settings, max_joined_tokens=settings.max_source_tokens)
         return self.decoding if fast else self.searching, whole
 
     def _settings(self, nbest: int, search: dict[str, Any]) -> SearchSettings:
-        """The run's settings with those of a request. Unless the request sets the beam, it is widened for `nbest`."""
+        """Return the settings of the run with those of a request. The default beam size is at least `nbest`."""
         settings = self.run.recipe.search
         if nbest > settings.beam_size:
             search = {"beam_size": nbest} | search
         settings = replace(settings, **search)
         if nbest > settings.beam_size and not settings.sample:
-            raise SettingsError(
-                f"{nbest} best translations need a search.beam_size of at least {nbest}, not {settings.beam_size}"
-            )
+            raise SettingsError(f"nbest = {nbest} needs search.beam_size = {nbest} or more, not {settings.beam_size}")
         return settings
 
-    # In the threads
+    # Called in worker threads
 
     def _decode(self, items: list[Piece]) -> list[Translation]:
         assert self._fast is not None
@@ -199,9 +198,6 @@ class TranslationHandler:
         first, texts = items[0], [item.text for item in items]
         return self.host.predictor.translate(texts, nbest=first.nbest, **vars(first.settings))
 
-    def _align(self, translations: list[Translation]) -> list[Translation]:
-        return self.host.predictor.aligner().add(translations)
-
 
 def _remaining(end: float | None) -> float | None:
     return None if end is None else end - asyncio.get_running_loop().time()
@@ -211,16 +207,13 @@ make_handler = TranslationHandler
 
 
 def inspect(translator: Translator, run: Run, request: InspectRequest) -> dict[str, Any]:
-    """What the model computed while it translated a sentence; attention heads may be disabled."""
+    """The data of /v1/inspect: what the model computes while it translates a sentence, without the disabled heads."""
     from regard.layers.hooks import listen, without_heads
     from regard.tasks.translate.inspect.page import inspect_run
 
-    disabled: dict[str, list[int]] = defaultdict(list)
-    for attention, head in request.disabled_heads:
-        disabled[attention].append(head)
     with ExitStack() as stack:
-        for attention, heads in disabled.items():
-            stack.enter_context(listen(translator.model, attention, without_heads(*heads)))
+        for attention, head in dict.fromkeys(request.disabled_heads):
+            stack.enter_context(listen(translator.model, attention, without_heads(head)))
         return inspect_run(
             run,
             request.text,
@@ -233,7 +226,7 @@ def inspect(translator: Translator, run: Run, request: InspectRequest) -> dict[s
 
 @lru_cache(64)
 def _measured(folder: Path) -> dict[str, dict[str, Any]]:
-    """What was measured over many sentences; read once, because it needs the checksum of the weights."""
+    """The measurements stored in a run folder. Cached, because reading them computes a checksum of the weights."""
     from regard.run import Run
     from regard.tasks.translate.inspect.page import read_measured
 

@@ -1,4 +1,4 @@
-"""`regard translate` and `regard score`: lines or documents in, translations or log-probabilities out."""
+"""`regard translate` and `regard score`: translate lines or documents, and score given translations."""
 
 from __future__ import annotations
 
@@ -42,29 +42,26 @@ if TYPE_CHECKING:
 
 Translate = Callable[[list[str]], list["Translation"]]
 
-
 MANY_LINES = 500
-"""From this number of lines on, starting worker processes pays."""
-LINES = "txt"
-"""The format whose lines are translated one by one."""
+"""Minimum number of lines for which worker processes are started."""
 
 
-# Documents: HTML, Markdown, subtitles and other files that are more than lines
+# Documents: HTML, Markdown, subtitles and other formats with more than lines of text
 
 
 def document_format(options: argparse.Namespace) -> str | None:
-    """The format of a file that is translated as a whole; None for lines of text."""
+    """Return the format of a file that is translated as a whole; None for lines of text."""
     ending = split_suffix(options.file)[0] if options.text is None else ""
-    kind = options.format or (ending.removeprefix(".") if ending in FORMATS else LINES)
-    return None if kind == LINES else kind
+    kind = options.format or (ending.removeprefix(".") if ending in FORMATS else "txt")
+    return None if kind == "txt" else kind
 
 
 def read_document(options: argparse.Namespace, kind: str, run: Run) -> Document:
-    """The document to translate; sets `options.align` if its markup must follow the words."""
+    """Read the document to translate. Sets `options.align` if word alignments are needed to place its markup."""
     is_whole = f"is for lines of text; {options.file} is translated as a whole ({kind})"
     for name in ("json", "scores", "align", "search_tree", "resume", "prefix"):
         if getattr(options, name):
-            raise SettingsError(f"{_flag(name)} {is_whole}; --format {LINES} translates it line by line")
+            raise SettingsError(f"{_flag(name)} {is_whole}; --format txt translates it line by line")
     if options.nbest > 1:
         raise SettingsError(f"--nbest {is_whole}")
     if options.out and not Path(options.out).absolute().parent.is_dir():
@@ -165,7 +162,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _lines(options: argparse.Namespace, opened: Run, settings: SearchSettings) -> Iterator[str]:
-    """The lines to translate, possibly none; with `search.long_lines = "refuse"`, long lines are an error."""
+    """Yield the lines to translate. With `search.long_lines = "refuse"`, a line that is too long is an error."""
     if options.text is not None:
         lines = iter(options.text.rstrip("\n").split("\n"))
     elif options.file == "-":
@@ -185,7 +182,7 @@ def _lines(options: argparse.Namespace, opened: Run, settings: SearchSettings) -
 
 
 def given_text(given: str) -> str | None:
-    """The argument if it is the text itself; None if it is "-" or names a file, existing or not."""
+    """Return the argument if it is the text to translate; None if it is "-" or the name of a file."""
     # One word that ends in a dot and a suffix, as in "news.en", is a file name, even if there is no such file.
     named = re.fullmatch(r"\S*[^\s.]\.\w*[a-z]\w*", given, re.ASCII | re.IGNORECASE)
     if given == "-" or os.path.exists(given) or named:
@@ -198,11 +195,11 @@ def given_text(given: str) -> str | None:
 
 
 def check(options: argparse.Namespace, search: dict[str, Any], settings: SearchSettings) -> None:
-    """Refuse options that do not go together. `search` are those of `settings` that the user gave."""
+    """Raise an error if options contradict each other. `search` has only the settings that the user gave."""
     if options.nbest < 1:
         raise SettingsError("--nbest must be at least 1")
     if options.nbest > settings.beam_size and not settings.sample:
-        raise SettingsError(f"--nbest {options.nbest} needs a --beam of at least as many, not {settings.beam_size}")
+        raise SettingsError(f"--nbest {options.nbest} needs --beam {options.nbest} or more, not {settings.beam_size}")
     for name in ("temperature", "top_k", "top_p", "seed"):
         if name in search and not settings.sample:
             raise SettingsError(f"{_flag(name)} is for sampling: add --sample")
@@ -211,17 +208,17 @@ def check(options: argparse.Namespace, search: dict[str, Any], settings: SearchS
     if options.search_tree and not options.json:
         raise SettingsError("--search-tree is printed as JSON: add --json")
     if options.out and options.file != "-" and os.path.realpath(options.out) == os.path.realpath(options.file):
-        raise SettingsError(f"--out {options.out}: is the file to translate; choose another name")
+        raise SettingsError(f"--out {options.out}: this is the file to translate; choose another name")
     if options.quantization and options.engine == "torch":
         raise SettingsError("--quantization is for CTranslate2; the torch engine uses float32")
     if options.resume and not options.out:
-        raise SettingsError("--resume continues a file: name it with --out")
+        raise SettingsError("--resume continues an output file: name the file with --out")
     if options.out and options.nbest > 1 and not options.json:
         raise SettingsError("--out with --nbest needs --json, which writes one line per line of the input")
 
 
 def open_translator(options: argparse.Namespace, opened: Run, search: dict[str, Any]) -> tuple[Translate, str]:
-    """The engine that can do what is asked, with its settings, and its name."""
+    """Return a function that translates with an engine that supports all options, and the name of the engine."""
     from regard.tasks.translate.engine import open_fast
 
     opened.require_weights()
@@ -234,9 +231,9 @@ def open_translator(options: argparse.Namespace, opened: Run, search: dict[str, 
         return translate, f"ctranslate2 {quantization}"
     asked_for = {name: getattr(options, name) for name in ("nbest", "prefix", "align")}
     asked_for |= search | {"tree": options.search_tree}
-    hint = " --workers 1 needs less"
+    hint = "; --workers 1 needs less memory"
     if options.out and not document_format(options) and not is_stream(Path(options.out)):
-        hint += ", and --resume continues"
+        hint += ", and --resume continues the translation"
     return by_torch([options.run, *options.ensemble], options.workers, asked_for, hint), "torch"
 
 
@@ -249,9 +246,10 @@ def _flag(name: str) -> str:
 
 
 def by_torch(runs: list[str], processes: int, asked_for: dict[str, Any], hint: str = "") -> Translate:
-    """Translate in this process; many lines with one process per core, or with the number of processes given.
+    """Return a function that translates with torch, in this process or in several worker processes.
 
-    `hint` is the advice given if such a process is killed.
+    `processes` is their number; 0 means one per core for many lines, else one. `hint` is added to the error message if
+    a worker process is killed.
     """
     open_together(*runs)  # errors are reported once, not by every process
 
@@ -270,13 +268,13 @@ def by_torch(runs: list[str], processes: int, asked_for: dict[str, Any], hint: s
 
 
 def into_file(options: argparse.Namespace, lines: Iterable[str], translate: Translate, how: dict[str, Any]) -> int:
-    """Translate into --out, from where an earlier attempt stopped. `how` names the engine and the search settings."""
+    """Translate into the --out file; with --resume, continue it. `how` has the engine and the search settings."""
     file: str = options.file
     shaping = ("nbest", "prefix", "scores", "align", "json", "search_tree")
     runs = [Run.open(folder) for folder in (options.run, *options.ensemble)]
     weights = [run.require_weights().stat() for run in runs]  # they change when a run is trained further
-    job = {  # it must be the same in order to continue
-        # For a pipe, the lines are compared (`TranslationFile.rest_of_pipe`).
+    job = {  # a file is continued only if this has not changed
+        # The lines of a pipe are compared by `TranslationFile.rest_of_pipe`.
         "file": [os.path.realpath(file), file_sha256(Path(file))] if os.path.isfile(file) else [file],
         "runs": [
             [str(run.folder.resolve()), status.st_size, status.st_mtime_ns]
@@ -298,14 +296,14 @@ def into_file(options: argparse.Namespace, lines: Iterable[str], translate: Tran
                     output.remember(chunk)
                 advance(len(chunk))
         except KeyboardInterrupt:
-            log(f"\n{output.part} keeps what is done; continue with the same command and --resume")
+            log(f"\n{output.part} has the translations so far; continue with the same command and --resume")
             raise
         output.finish()
     return 0
 
 
 def show(answer: Translation, options: argparse.Namespace, number: int = 0) -> str:
-    """One translation as text: one line per alternative, after the number of the source line."""
+    """Format a translation for the output. With --nbest, each alternative is a line that begins with `number`."""
     if options.json:
         return json.dumps(answer.as_dict(), ensure_ascii=False)
     lines = []
@@ -375,4 +373,4 @@ COMMANDS: dict[str, Command | str] = {
     "heads": "regard.tasks.translate.inspect.cli",
     "prune": "regard.tasks.translate.inspect.cli",
 }
-"""Commands of this task. A string is the name of the module with the command, which is imported only for it."""
+"""Commands of this task. A string names a module that defines the command, and is imported when it is used."""

@@ -1,6 +1,6 @@
-"""From files of sentence pairs to what training reads: held-out pairs, vocabularies and the token store.
+"""Preparation of sentence pairs for training: `PairExamples` reads files, `prepare` writes into the run folder.
 
-`PairExamples` reads the files, `prepare` writes into the run folder.
+It writes the vocabularies, the token store of the training pairs, and the held-out pairs.
 """
 
 from __future__ import annotations
@@ -23,18 +23,17 @@ from regard.text.tokenizer import Tokenizer, train_tokenizer
 
 TRAIN = PARTS.index("train")
 LONGEST_SCORED = 4
-"""Held-out pairs may have up to this many times `data.max_length` tokens on a side. They are translated in pieces; the
-time of TER grows with the cube of the length."""
+"""Held-out pairs with more than this times `data.max_length` tokens on a side are left out: TER takes cubic time."""
 _NAMES = {"bpe": "subwords (BPE)", "unigram": "subwords (unigram)", "word": "words", "character": "characters"}
 
 Log = Callable[[str], None]
 
 
 class PairExamples:
-    """The training corpora as streams that can be read repeatedly, without the held-out pairs."""
+    """Reads the corpora of a recipe, and holds out validation and test pairs if they have no corpora of their own."""
 
     test_has_loss: ClassVar[bool] = False
-    """Whether the loss of the test part is reported, as that of the validation part is."""
+    """Whether the loss is reported for the test part, too."""
 
     def __init__(self, data: DataSettings, seed: int):
         self.data = data
@@ -45,7 +44,7 @@ class PairExamples:
         self._own: dict[str, list[Pair]] = {}
         for part in ("valid", "test"):
             corpora: tuple[Corpus, ...] = getattr(data, part)
-            self._own[part] = [pair for corpus in corpora for pair in self._read(corpus) if _is_real(pair)]
+            self._own[part] = [pair for corpus in corpora for pair in self._read(corpus) if _has_text(pair)]
             if corpora and not self._own[part]:
                 raise CorpusError(corpora[0].source, f"the {part} data has no pair with text on both sides")
         for number, corpus in enumerate(data.train):
@@ -67,7 +66,7 @@ class PairExamples:
         return f"{len(self):,} pairs to train on, {valid:,} for validation, {test:,} for the test"
 
     def facts(self) -> PairFacts:
-        """What the plan needs to know of the pairs."""
+        """Return the figures about the pairs that the plan needs."""
         total = sum(self.counts)
         mean = sum(length * count for length, count in self.lengths.items()) / total
         longest_first = (repeat(length, self.lengths[length]) for length in sorted(self.lengths, reverse=True))
@@ -75,27 +74,27 @@ class PairExamples:
         return PairFacts(len(self), mean, long)
 
     def corpora(self) -> Iterator[tuple[Iterator[Pair], float]]:
-        """Each corpus with its weight."""
+        """Yield the training pairs of each corpus, and the weight of the corpus."""
         for number, corpus in enumerate(self.data.train):
-            yield (pair for part, pair in self._dealt(number) if part == TRAIN), corpus.weight
+            yield (pair for part, pair in self._with_parts(number) if part == TRAIN), corpus.weight
 
     def train(self) -> Iterator[Pair]:
         return chain.from_iterable(pairs for pairs, _ in self.corpora())
 
     def held_out(self, part: str) -> list[Pair]:
-        """The pairs of "valid" or "test": from their own corpora, or held out of the training data."""
-        return self._own[part] or self._kept_back[part]
+        """Return the pairs of the part "valid" or "test": from its own corpora, or held out of the training data."""
+        return self._own[part] or self._held_out[part]
 
     def texts(self) -> Iterator[str]:
-        """The text that a joint vocabulary is trained on."""
+        """Yield the texts that a joint vocabulary is trained on."""
         return chain.from_iterable(self.train())
 
     def fit_to(self, source: Tokenizer, max_length: int) -> None:
-        """Shorten sources to `max_length` tokens, if the task can. Long sentences are left out instead."""
+        """Shorten sources to `max_length` tokens. Only chat does this; here, the store leaves out long pairs."""
 
     @property
     def smallest(self) -> int:
-        """Minimum number of pairs in a held-out part."""
+        """Minimum number of pairs to hold out for validation or test."""
         return 1
 
     def _split(self, valid: int, test: int, seed: int) -> Split:
@@ -103,17 +102,16 @@ class PairExamples:
         return plan_split(pairs, valid, test, seed, where=self.data.train[0].source)
 
     @cached_property
-    def _kept_back(self) -> dict[str, list[Pair]]:
-        """The held-out pairs of both parts, from one pass over the training corpora."""
+    def _held_out(self) -> dict[str, list[Pair]]:
         found: dict[str, list[Pair]] = {part: [] for part in PARTS}
         for number in range(len(self.counts)) if self.parts else ():
-            for part, pair in self._dealt(number):
+            for part, pair in self._with_parts(number):
                 if part != TRAIN:
                     found[PARTS[part]].append(pair)
         return found
 
-    def _dealt(self, number: int) -> Iterator[tuple[int, Pair]]:
-        """The pairs of a training corpus, each with the number of its part."""
+    def _with_parts(self, number: int) -> Iterator[tuple[int, Pair]]:
+        """Yield the pairs of the training corpus with index `number`, each with the index of its part in `PARTS`."""
         parts = islice(self.parts, sum(self.counts[:number]), None) if self.parts else repeat(TRAIN)
         return zip(parts, self._read(self.data.train[number]), strict=False)
 
@@ -124,7 +122,7 @@ class PairExamples:
 def prepare(
     run: Run, recipe: Recipe, examples: PairExamples, log: Log, vocabularies: tuple[Tokenizer, Tokenizer] | None
 ) -> None:
-    """Write vocabularies (new ones, if none are given), the token store and the held-out parts into the run."""
+    """Write vocabularies, the token store and the held-out pairs into the run; train vocabularies if none are given."""
     if not vocabularies:
         settings, seed = recipe.tokenizer, recipe.train.seed
         log(f"training a vocabulary of {settings.vocab_size:,} {_NAMES[settings.kind]}")
@@ -142,30 +140,30 @@ def prepare(
 def write_store(
     run: Run, recipe: Recipe, examples: PairExamples, vocabularies: tuple[Tokenizer, Tokenizer], log: Log
 ) -> None:
-    """Encode the pairs; write the token store and the held-out parts."""
+    """Encode the pairs, and write the token store and the held-out pairs into the run."""
     source, target = vocabularies
     examples.fit_to(source, recipe.data.max_length)
-    parts = {part: list(filter(_is_real, examples.held_out(part))) for part in ("valid", "test")}
+    parts = {part: list(filter(_has_text, examples.held_out(part))) for part in ("valid", "test")}
     if not parts["valid"]:
-        raise CorpusError(recipe.data.train[0].source, "no pair that was held out has text on both sides")
+        raise CorpusError(recipe.data.train[0].source, "no held-out pair has text on both sides")
     for part, pairs in parts.items():
         if pairs:
             parts[part] = _leave_out_long(pairs, part, recipe.data, vocabularies, log, examples.test_has_loss)
     log(f"encoding {len(examples):,} pairs")
     with new_store(run, parts) as folder:
-        # The store is not kept: Windows cannot rename the folder while a file in it is mapped.
+        # No variable holds the store: Windows cannot rename the folder while a file in it is mapped.
         if not len(build_store(folder / "train", examples.corpora(), source, target, recipe.data.max_length)):
             raise CorpusError("training data", f"no pair has text on both sides within {recipe.data.max_length} tokens")
 
 
-def _is_real(pair: Pair) -> bool:
+def _has_text(pair: Pair) -> bool:
     return bool(pair.source.strip() and pair.target.strip())
 
 
 def _leave_out_long(
     pairs: list[Pair], part: str, data: DataSettings, vocabularies: Sequence[Tokenizer], log: Log, test_has_loss: bool
 ) -> list[Pair]:
-    """The held-out pairs that are short enough to be scored. Logs how many are left out, and how many have no loss."""
+    """Return the pairs that are short enough to be scored; log how many are not, and how many are without a loss."""
     name, has_loss = ("validation", True) if part == "valid" else (part, test_has_loss)
     limit, scored = data.max_length, LONGEST_SCORED * data.max_length
     sides = (side.encode_many(list(texts)) for side, texts in zip(vocabularies, zip(*pairs, strict=True), strict=True))

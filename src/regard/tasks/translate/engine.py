@@ -1,7 +1,7 @@
 """Translation with CTranslate2. Torch is imported only to convert a run.
 
 `Engine` runs a converted model on token ids, `FastTranslator` translates text as `Translator` does, `open_fast` decides
-between the two translators. Hypotheses are scored as by our own search: the sum of log-probabilities divided by
+between the two translators. Scores are those of our own search: the sum of log-probabilities divided by
 length ** penalty, with the end token counted. CTranslate2 stops when a given number of hypotheses is finished; for
 `stop = "exact"`, this number is larger than any search can reach.
 """
@@ -40,29 +40,31 @@ if TYPE_CHECKING:
 
 Log = Callable[[str], None]
 BATCH = 32
-"""Sentences per batch: one-thread workers are not faster with more."""
+"""Sentences per batch. Larger batches are not faster, because each worker has one thread."""
 EngineName = Literal["auto", "torch", "ctranslate2"]
 SUPPORTED = {"beam_size", "length_penalty", "stop", "min_length", "max_length_ratio", "max_length_extra",
              "no_repeat_ngram_size"}  # fmt: skip
 """Search settings that CTranslate2 supports."""
 OUTSIDE = {"retry_failures", "max_source_tokens", "long_lines", "max_joined_tokens", "batch_tokens"}
-"""Settings that do not affect the search of one sentence: retries and long texts are handled outside the engine."""
+"""Settings of retries, long texts and batches, which are handled outside the engine."""
 DEPENDENT = {"temperature", "top_k", "top_p", "epsilon_cutoff", "seed", "diversity_penalty", "ensemble_average"}
-"""Settings without effect unless `sample`, `beam_groups` or an ensemble is used, all of which need torch."""
+"""Settings that have an effect only with `sample`, `beam_groups` or an ensemble, which need torch."""
 
 
 class EngineHypothesis(NamedTuple):
-    """One output: its tokens without the end token, its score, and whether it ended or was cut off."""
+    """One output of CTranslate2."""
 
     tokens: tuple[int, ...]
+    """Token ids, without the end token."""
     score: float
     ended: bool
+    """False if the length limit cut the output off."""
     log_probs: tuple[float, ...] = ()
-    """Of the tokens and, if it ended, of the end token; empty unless requested."""
+    """Log-probabilities of the tokens and, if `ended`, of the end token; empty unless requested."""
 
 
 class Engine:
-    """A converted model, run by one worker with one thread per core: faster than one worker with many threads."""
+    """A converted model, run by one single-threaded worker per core: faster than one worker with many threads."""
 
     def __init__(self, folder: Path, source: Tokenizer, target: Tokenizer, *, workers: int = 0):
         ctranslate2 = import_ctranslate2()
@@ -76,19 +78,20 @@ class Engine:
                 str(folder), compute_type=kind, inter_threads=workers, intra_threads=1
             )
         except (RuntimeError, ValueError) as error:
-            raise ModelError(f"{folder}: CTranslate2 cannot open it ({error}); export the run again") from None
+            raise ModelError(f"{folder}: CTranslate2 cannot open the model ({error}); export the run again") from None
         self.longest = int(mark.get("longest", LONGEST))
         self._ids = {token: id for id, token in enumerate(target.tokens)}
-        self._never = [[target.token(SOS)]]  # the unknown token has its own option; there is no padding token
+        # Never generated; the unknown token has an option of its own, and a converted model has no padding token.
+        self._never = [[target.token(SOS)]]
 
     def translate(
         self, sources: Sequence[Sequence[int]], longest: Sequence[int], **search: Any
     ) -> list[list[EngineHypothesis]]:
-        """The best hypotheses of each sentence, best first; keywords as in `as_they_come`."""
-        found = dict(self.as_they_come(sources, longest, **search))
+        """Return the hypotheses of each sentence, best first; arguments as in `translate_unordered`."""
+        found = dict(self.translate_unordered(sources, longest, **search))
         return [found[place] for place in range(len(sources))]
 
-    def as_they_come(
+    def translate_unordered(
         self,
         sources: Sequence[Sequence[int]],
         longest: Sequence[int],
@@ -100,14 +103,14 @@ class Engine:
         no_repeat_ngram_size: int = 0,
         min_length: int = 0,
     ) -> Iterator[tuple[int, list[EngineHypothesis]]]:
-        """Sentence index and best hypotheses, as results arrive.
+        """Yield the index of each sentence and its best hypotheses, as soon as they are found.
 
-        `longest` limits lengths, including the end token; `min_length` does not count it. Scores are divided by
-        length ** `penalty`. `hypotheses` are returned per sentence.
+        `longest` has the maximum length of each output, including the end token; `min_length` does not include it.
+        Scores are divided by length ** `penalty`. `hypotheses` is the number of hypotheses per sentence.
         """
         if sources and (most := max(map(len, sources)) + 1) > self.longest:
-            problem = f"longer than the {self.longest} positions of the exported model"
-            raise ModelError(f"a sentence of {most} tokens is {problem}; cut it, or lower search.max_source_tokens")
+            problem = f"a sentence of {most} tokens is longer than the {self.longest} positions of the exported model"
+            raise ModelError(f"{problem}; cut the sentence, or lower search.max_source_tokens")
         longest = [min(limit, self.longest) for limit in longest]
         exact = stop == "exact"
         options = {
@@ -123,7 +126,8 @@ class Engine:
         for batch, results in self._run(batches, sources, longest, options):
             shared = max(longest[place] for place in batch)
             for place, result in zip(batch, results, strict=True):
-                # A batch has the limit of its longest sentence. One that reached its own limit is run again, alone.
+                # A batch has the largest limit of its sentences. A sentence with a smaller limit that exceeds it is
+                # translated again, alone.
                 if longest[place] < shared and max(map(len, result.hypotheses)) >= longest[place]:
                     cut_short.append([place])
                 else:
@@ -132,7 +136,7 @@ class Engine:
             yield place, self._read(result, hypotheses)
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
-        """Log-probability of each token of the given targets and, last, of the end token."""
+        """Return the log-probability of each token of each target and, last, of the end token."""
         pairs = _spell(sources, self.source), _spell(targets, self.target)
         return [result.log_probs for result in self._translator.score_batch(*pairs, max_batch_size=BATCH)]
 
@@ -143,14 +147,14 @@ class Engine:
         longest: Sequence[int],
         search: Mapping[str, Any],
     ) -> Iterator[tuple[Sequence[int], list[TranslationResult]]]:
-        """Send all batches to the workers, then yield their results in turn."""
+        """Send all batches to the workers, then yield each batch with its results."""
         limits = [max(longest[place] for place in batch) for batch in batches]
         pending = [
             self._translator.translate_batch(
                 _spell([sources[place] for place in batch], self.source),
                 # CTranslate2 refuses a minimum length above the limit.
                 **{**search, "min_decoding_length": min(search["min_decoding_length"], limit)},
-                num_hypotheses=search["beam_size"],  # all finished ones: they show how far the search went
+                num_hypotheses=search["beam_size"],  # the longest shows whether the search reached a limit
                 max_decoding_length=limit,
                 max_input_length=0,
                 disable_unk=True,
@@ -178,15 +182,15 @@ def _spell(sentences: Sequence[Sequence[int]], tokenizer: Tokenizer) -> list[lis
 
 
 def open_engine(run: Run, quantization: Quantization = "int8", *, workers: int = 0) -> Engine:
-    """The engine of a run. The model is converted into the run folder on first use, or if the weights have changed."""
+    """Open the engine of a run. The model is converted on first use, or if the weights have changed."""
     convert_if_new(run, quantization)
     return Engine(engine_folder(run, quantization), *run.tokenizers, workers=workers)
 
 
 def convert_if_new(run: Run, quantization: Quantization, log: Log | None = None) -> bool:
-    """Convert the run unless an undamaged conversion of these weights exists; returns whether it was converted.
+    """Convert the run unless an undamaged conversion of its weights exists; return whether it was converted.
 
-    Other processes wait for the first and use its result. `log` receives a line if a converted file is damaged.
+    If several processes do this at once, one converts and the others wait. `log` reports damaged files.
     """
     folder = engine_folder(run, quantization)
     if _is_current(folder, run, log):
@@ -215,7 +219,7 @@ def engine_folder(run: Run, quantization: Quantization) -> Path:
 
 
 def _by_length(sources: Sequence[Sequence[int]], longest: Sequence[int], *, one_limit: bool) -> list[list[int]]:
-    """Indices of the sentences in batches of similar length, longest first; with `one_limit`, of equal limits."""
+    """Return batches of sentence indices, sorted by length; with `one_limit`, a batch has one value of `longest`."""
     batches: list[list[int]] = []
     for place in sorted(range(len(sources)), key=lambda place: (-len(sources[place]), -longest[place])):
         full = not batches or len(batches[-1]) == BATCH
@@ -226,7 +230,7 @@ def _by_length(sources: Sequence[Sequence[int]], longest: Sequence[int], *, one_
 
 
 class FastTranslator:
-    """Translates with a converted run. Results are those of `Translator`; token log-probabilities only if requested."""
+    """Translates with CTranslate2, as `Translator` does with torch."""
 
     def __init__(self, engine: Engine, search: SearchSettings, scripts: Scripts = None):
         self.engine, self.search, self.scripts = engine, search, scripts
@@ -234,7 +238,10 @@ class FastTranslator:
     def translate(
         self, texts: Sequence[str], *, nbest: int = 1, details: bool = False, **search: Any
     ) -> list[Translation]:
-        """Translate texts; results keep the order. Keywords override `search` settings, e.g. beam_size=1."""
+        """Translate texts. Keywords override `search` settings, e.g. beam_size=1.
+
+        `details` adds the log-probabilities of tokens, which takes longer.
+        """
         settings, once = replace(self.search, **search), partial(self._search, nbest=nbest, details=details)
         return in_pieces(
             texts, self.engine.source, settings, lambda pieces: search_with_retries(pieces, settings, once)
@@ -245,7 +252,7 @@ class FastTranslator:
         results = [Translation(text, "") for text in texts]
         places = [place for place, ids in enumerate(encoded) if ids]
         sources = [encoded[place] for place in places]
-        found: Iterable[tuple[int, list[EngineHypothesis]]] = self.engine.as_they_come(
+        found: Iterable[tuple[int, list[EngineHypothesis]]] = self.engine.translate_unordered(
             sources,
             [max(int(settings.max_length_ratio * len(ids)) + settings.max_length_extra, 1) for ids in sources],
             beam_size=settings.beam_size,
@@ -257,7 +264,7 @@ class FastTranslator:
         )
         if details or settings.no_repeat_ngram_size or settings.min_length:
             found = self._scored(sources, list(found), settings, details)
-        for number, hypotheses in found:  # while the workers continue with the others
+        for number, hypotheses in found:  # meanwhile, the workers translate other sentences
             given = texts[places[number]], self.engine.target, self.scripts
             first, *rest = [make_translation(*given, one) for one in hypotheses]
             results[places[number]] = replace(first, alternatives=tuple(rest))
@@ -270,10 +277,10 @@ class FastTranslator:
         settings: SearchSettings,
         details: bool,
     ) -> Iterator[tuple[int, list[EngineHypothesis]]]:
-        """The hypotheses with log-probabilities (for `details`) and, after a constrained search, new scores.
+        """Yield the hypotheses with log-probabilities (if `details`) and, after a constrained search, new scores.
 
-        CTranslate2 renormalizes the probabilities after it has removed forbidden tokens. The new scores are those of
-        the unconstrained model.
+        A constrained search forbids some tokens, and CTranslate2 renormalizes the probabilities of the others. The new
+        scores are computed without constraints.
         """
         is_constrained = settings.no_repeat_ngram_size > 0 or settings.min_length > 0
         asked = [(sources[number], one.tokens) for number, hypotheses in found for one in hypotheses]
@@ -296,9 +303,9 @@ def open_fast(
     quantization: Quantization = "int8",
     log: Log | None = None,
 ) -> FastTranslator | None:
-    """Open the run with CTranslate2 if `choose_engine` selects it; None means: use torch.
+    """Open the run with CTranslate2, or return None if torch must be used (see `choose_engine`).
 
-    If the run has to be converted and its folder cannot be written, "auto" falls back to torch and logs the reason.
+    If the run must be converted but its folder cannot be written, "auto" uses torch and logs the reason.
     """
     if choose_engine(wanted, run, search, asked) == "torch":
         return None
@@ -313,7 +320,7 @@ def open_fast(
 
 
 def load_fast(run: Run, quantization: Quantization = "int8", log: Log | None = None) -> FastTranslator:
-    """Open a run with CTranslate2. The run is converted once, on first use; `log` then gets one line about it."""
+    """Open a run with CTranslate2. It is converted on first use, which `log` reports."""
     folder = engine_folder(run, quantization)
     if convert_if_new(run, quantization, log) and log and quantization != "float32":
         how = f"regard export {run.folder} --to ctranslate2 --quantization {quantization}"
@@ -322,10 +329,10 @@ def load_fast(run: Run, quantization: Quantization = "int8", log: Log | None = N
 
 
 def choose_engine(wanted: EngineName, run: Run, search: SearchSettings, asked: Sequence[str] = ()) -> EngineName:
-    """The engine to use: CTranslate2 if it can do what is requested, else torch. `asked` are other options in use.
+    """Return the engine to use: CTranslate2 if it supports the settings, else torch.
 
-    "auto" takes torch for an exact stop, where CTranslate2 is slow, and for blocked n-grams and minimum lengths, where
-    CTranslate2 may find other translations.
+    `asked` has command-line options that need torch. "auto" chooses torch for `stop = "exact"`, which is slow in
+    CTranslate2, and for blocked n-grams and minimum lengths, for which CTranslate2 may find other translations.
     """
     torch_is_better = search.no_repeat_ngram_size or search.min_length or search.stop == "exact"
     if wanted == "torch" or (wanted == "auto" and torch_is_better):
@@ -338,14 +345,14 @@ def choose_engine(wanted: EngineName, run: Run, search: SearchSettings, asked: S
     else:
         reason = obstacle(run.recipe)
     if not reason and not importlib.util.find_spec("ctranslate2"):
-        reason = 'it is not installed; pip install "regard[ctranslate2]"'
+        reason = 'CTranslate2 is not installed; pip install "regard[ctranslate2]"'
     if reason and wanted == "ctranslate2":
         raise SettingsError(f"--engine ctranslate2: {reason}; use --engine torch")
     return "torch" if reason else "ctranslate2"
 
 
 def quantization_loss(run: Run, folder: Path, quantization: Quantization, pairs: Sequence[Pair]) -> str:
-    """BLEU on these pairs by CTranslate2, in full precision and with the quantized model in `folder`, as a line."""
+    """Return a line that compares BLEU on `pairs` of the quantized model in `folder` and of the model in float32."""
     from regard.tasks.translate.evaluate import score_translations
 
     search, (source, target) = run.recipe.search, run.tokenizers

@@ -1,8 +1,8 @@
 """Scores of translations: BLEU, chrF and TER with sacreBLEU's signatures, confidence intervals, comparison of systems.
 
-Intervals and p-values come from bootstrap resampling of the test set (Koehn 2004). Draws, intervals and p-values are
-those of `sacrebleu --paired-bs`; tests compare them. sacreBLEU's `PairedTest` itself gives no interval of the
-difference, takes the seed from the environment, and keeps all resamples in memory.
+Intervals and p-values come from bootstrap resampling of the test set (Koehn 2004), and equal those of `sacrebleu
+--paired-bs`. sacreBLEU's `PairedTest` is not used because it gives no interval of the difference, reads the seed from
+the environment, and keeps all resamples in memory.
 """
 
 from __future__ import annotations
@@ -33,50 +33,41 @@ METRICS = {
     "ter": {"label": "TER", "better": "lower"},
 }
 SAMPLES, SEED = 1000, 12345
-"""Number of resampled test sets and the seed, as in sacreBLEU."""
+"""Number of resampled test sets, and the random seed; as in sacreBLEU."""
 SIGNIFICANT = 0.05
 """A difference with a smaller p-value is significant."""
 BUCKETS = {"0": 0, "1-10": 10, "11-20": 20, "21-30": 30, "31-50": 50, "over 50": 10**9}
-"""Name and longest source length, in words separated by white space. The first bucket is for empty lines."""
+"""Groups of sentences: name, and maximum number of source words (separated by white space)."""
 FEW = 20
-"""With fewer sentences there is no interval and no p-value: resampling would not be reliable."""
-NO_LANGUAGES = Languages("", "")
+"""With fewer sentences, there are no intervals and p-values, because resampling would not be reliable."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """Counts of a metric per sentence (N) in columns (C). The score of any subset is computed from the column sums."""
+    """A metric of N sentences: C counts per sentence, e.g. of n-grams. Sums of the counts give the score of a set."""
 
     of_totals: Callable[[Array], float]
-    """Computes the score from column sums."""
+    """Computes the score from the sums of the C counts."""
     signature: str
     """sacreBLEU's signature: version and settings of the metric."""
     counts_NC: Array
 
     def score(self, times_N: Array | None = None) -> float:
-        """Score of the test set, or of a resampled one in which sentence n occurs `times_N[n]` times."""
+        """Return the score of the test set, or of a resampled set that contains sentence n `times_N[n]` times."""
         return self.of_totals(self.counts_NC.sum(0) if times_N is None else times_N @ self.counts_NC)
-
-    def each(self) -> list[float]:
-        """Score of every sentence."""
-        return [self.of_totals(counts_C) for counts_C in self.counts_NC]
-
-    def part(self, rows: Rows) -> Metric:
-        """The same metric over a subset of the sentences."""
-        return replace(self, counts_NC=self.counts_NC[rows])
 
 
 def measure(translations: Sequence[str], references: Sequence[str]) -> dict[str, Metric]:
-    """BLEU, chrF and TER of translations with one reference each."""
+    """Count what BLEU, chrF and TER need, for translations with one reference each."""
     pairs = list(zip(translations, references, strict=True))
     return {"bleu": _bleu(pairs), "chrf": _chrf(pairs), "ter": _ter(pairs)}
 
 
 def _bleu(pairs: Sequence[tuple[str, str]]) -> Metric:
-    """Columns: length, reference length, then matching n-grams and all n-grams by order."""
+    """Count, for BLEU, length and reference length, then matching n-grams and all n-grams for n = 1 to 4."""
     from sacrebleu import BLEU
 
-    counter = BLEU(effective_order=True)  # the counts are the same; without it single sentences give warnings
+    counter = BLEU(effective_order=True)  # this option avoids warnings and does not change the counts
     scores = [counter.sentence_score(one, [reference]) for one, reference in pairs]
     rows = [[score.sys_len, score.ref_len, *score.counts, *score.totals] for score in scores]
     metric = BLEU()
@@ -92,9 +83,9 @@ def _bleu(pairs: Sequence[tuple[str, str]]) -> Metric:
 
 
 def _chrf(pairs: Sequence[tuple[str, str]]) -> Metric:
-    """Columns, by order: n-grams of the translation, of the reference, and matching ones (Popović 2015).
+    """Count, for chrF (Popović 2015) and n = 1 to 6, n-grams of the translation, of the reference, and matching ones.
 
-    These counts are private in sacreBLEU. Tests compare the scores with its own.
+    sacreBLEU does not expose these counts. Tests compare the scores with those of sacreBLEU.
     """
     from sacrebleu import CHRF
 
@@ -122,7 +113,7 @@ def _chrf(pairs: Sequence[tuple[str, str]]) -> Metric:
 
 
 def _ter(pairs: Sequence[tuple[str, str]]) -> Metric:
-    """Columns: edits, reference length."""
+    """Count, for TER, edits and reference length."""
     from sacrebleu import TER
 
     metric = TER()
@@ -137,19 +128,19 @@ def _ter(pairs: Sequence[tuple[str, str]]) -> Metric:
 
 
 def _signature(metric: Any) -> str:  # sacreBLEU has no types
-    metric.corpus_score([""], [[""]])  # makes the metric aware that there is one reference
+    metric.corpus_score([""], [[""]])  # the signature contains the number of references of the last call
     return str(metric.get_signature())
 
 
-class ScoredSystem(NamedTuple):
-    """A score, and the scores on resampled test sets: none if there are too few sentences."""
+class BootstrapScore(NamedTuple):
+    """A score of the test set, and the scores of R resampled test sets; R = 0 if there are too few sentences."""
 
     score: float
     resampled_R: Array
 
 
-def score_all(systems: Sequence[Mapping[str, Metric]]) -> list[dict[str, ScoredSystem]]:
-    """Score every metric of every system on the same resampled test sets, so that systems can be compared."""
+def score_all(systems: Sequence[Mapping[str, Metric]]) -> list[dict[str, BootstrapScore]]:
+    """Compute all metrics of all systems on the same resampled test sets, so that systems can be compared."""
     measures = [one for system in systems for one in system.values()]
     draws, sentences = np.random.default_rng(SEED), len(measures[0].counts_NC)
     samples = SAMPLES if sentences >= FEW else 0
@@ -160,11 +151,11 @@ def score_all(systems: Sequence[Mapping[str, Metric]]) -> list[dict[str, ScoredS
         for found_R, one in zip(resampled, measures, strict=True):
             found_R[sample] = one.score(times_N)
     found = iter(resampled)
-    return [{name: ScoredSystem(one.score(), next(found)) for name, one in system.items()} for system in systems]
+    return [{name: BootstrapScore(one.score(), next(found)) for name, one in system.items()} for system in systems]
 
 
 def interval(scores_R: Array) -> Interval | None:
-    """The 95 % confidence interval, which contains 95 % of the resampled scores; None if there are none."""
+    """Return the interval that contains 95 % of the resampled scores; None if there are no scores."""
     if not len(scores_R):
         return None
     outside = len(scores_R) // 40
@@ -173,17 +164,17 @@ def interval(scores_R: Array) -> Interval | None:
 
 
 class Difference(NamedTuple):
-    """First score minus second score, with interval and p-value."""
+    """The difference of two systems by a metric: first score minus second score, its interval and p-value."""
 
     difference: float
     interval: Interval | None
     p: float | None
     better: int | None
-    """0 or 1 for the first or second system; None if the difference is not significant."""
+    """0 if the first system is better, 1 if the second is better, None if the difference is not significant."""
 
 
-def compare(name: str, first: ScoredSystem, second: ScoredSystem) -> Difference:
-    """Compare two systems by a metric."""
+def compare(name: str, first: BootstrapScore, second: BootstrapScore) -> Difference:
+    """Compare two systems by the metric `name`."""
     difference, difference_R = first.score - second.score, first.resampled_R - second.resampled_R
     p = p_value(difference, difference_R) if len(difference_R) else None
     is_first_better = (difference > 0) == (METRICS[name]["better"] == "higher")
@@ -193,16 +184,16 @@ def compare(name: str, first: ScoredSystem, second: ScoredSystem) -> Difference:
 
 
 def p_value(difference: float, difference_R: Array) -> float:
-    """Probability of a difference at least this large by chance."""
+    """Return the probability that a difference at least this large occurs by chance."""
     if not difference_R.any():
-        return 1.0  # sacreBLEU says 0.001; but systems with equal outputs do not differ
+        return 1.0  # equal outputs; sacreBLEU returns 0.001
     sizes_R = np.abs(difference_R)
     larger = np.count_nonzero(sizes_R - sizes_R.mean() > abs(difference))
     return (int(larger) + 1) / (len(difference_R) + 1)
 
 
 def by_length(sources: Sequence[str]) -> dict[str, Rows]:
-    """Indices of the sentences in each length bucket that is not empty."""
+    """Return the indices of the sentences in each length bucket, without empty buckets."""
     lengths = [len(source.split()) for source in sources]
     found = np.searchsorted(list(BUCKETS.values()), lengths)
     groups = {name: np.flatnonzero(found == place) for place, name in enumerate(BUCKETS)}
@@ -210,7 +201,7 @@ def by_length(sources: Sequence[str]) -> dict[str, Rows]:
 
 
 def score_translations(translations: Sequence[str], references: Sequence[str], names: Iterable[str] = METRICS) -> Json:
-    """Scores as sacreBLEU computes them, with one reference each, their number and the signatures."""
+    """Return sacreBLEU's scores for one reference per translation, the number of translations, and signatures."""
     if len(translations) != len(references):
         raise CorpusError("references", f"{len(references)} lines for {len(translations)} translations")
     if not translations:
@@ -225,24 +216,24 @@ def score_translations(translations: Sequence[str], references: Sequence[str], n
 
 
 def quick_scores(translations: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-    """BLEU and chrF alone, for validation during training: TER is slow."""
+    """Return BLEU and chrF, without TER, which is slow; for validation during training."""
     found = score_translations(translations, references, ("bleu", "chrf"))
     return {name: found[name] for name in ("bleu", "chrf")}
 
 
 @dataclass(frozen=True)
 class System:
-    """A run or a file of translations, with its translations of the test set."""
+    """A run, or a file of translations, with its translations of the test set."""
 
     name: str
     translations: Sequence[str]
     flags: Sequence[tuple[Flag, ...]]
     made: Mapping[str, Any] = field(default_factory=dict)
-    """How they were made: architecture and search settings of a run; empty for a file."""
+    """How the translations were made: architecture, engine and search settings of a run; empty for a file."""
 
     @classmethod
     def of_texts(cls, name: str, texts: Sequence[str], pairs: Sequence[Pair], language: str) -> System:
-        """A file of translations, with the flags that can be found from the text alone."""
+        """Return the system of a file of translations. Flags that need a model are not found."""
         scripts = language_scripts(language)
         flags = [
             find_flags(pair.source, text, True, scripts) if pair.source.strip() else ()
@@ -256,19 +247,21 @@ def evaluation(
     system: System,
     against: System | None = None,
     *,
-    languages: Languages = NO_LANGUAGES,
+    languages: Languages | None = None,
     test: Mapping[str, str] | None = None,
     notes: Sequence[str] = (),
 ) -> Json:
-    """Scores with intervals, by length and per sentence; with a second system, how the two differ.
+    """Return scores with intervals, by length and per sentence, and the comparison with the system `against`.
 
-    `test` names the files of the test set. The terminal, the page and --json all show this (docs/evaluation.md).
+    `test` has the names of the files. The terminal, the page and --json show this data (docs/evaluation.md).
     """
     systems = [one for one in (system, against) if one]
     measures = [measure(one.translations, [pair.target for pair in pairs]) for one in systems]
     whole, groups = score_all(measures), by_length([pair.source for pair in pairs])
     by_bucket = {
-        name: score_all([{metric: one.part(rows) for metric, one in found.items()} for found in measures])
+        name: score_all(
+            [{key: replace(one, counts_NC=one.counts_NC[rows]) for key, one in found.items()} for found in measures]
+        )
         for name, rows in groups.items()
     }
     facts: list[Json] = [
@@ -295,10 +288,10 @@ def evaluation(
         "signatures": {name: one.signature for name, one in measures[0].items()},
         "against": facts[1] if against else None,
         "differences": differences or None,
-        "verdict": _verdict(system.name, against.name, compared) if against else None,
+        "verdict": _conclude(system.name, against.name, compared) if against else None,
         "metrics": METRICS,
         "bootstrap": {"samples": SAMPLES, "seed": SEED},
-        "languages": languages._asdict(),
+        "languages": (languages or Languages("", ""))._asdict(),
         "test": dict(test or {}),
         "notes": list(notes),
         "title": " against ".join(one.name for one in systems),
@@ -308,13 +301,13 @@ def evaluation(
     }
 
 
-def _scores(found: Mapping[str, ScoredSystem]) -> Json:
+def _scores(found: Mapping[str, BootstrapScore]) -> Json:
     intervals = {name: interval(one.resampled_R) for name, one in found.items()}
     return {name: one.score for name, one in found.items()} | {"intervals": intervals}
 
 
-def _verdict(first: str, second: str, compared: Mapping[str, Difference]) -> str:
-    """Which system is better, and by which metrics, in a sentence."""
+def _conclude(first: str, second: str, compared: Mapping[str, Difference]) -> str:
+    """Return a sentence that says which system is better, and by which metrics."""
     if all(one.p == 1 for one in compared.values()):
         return f"{first} and {second} have the same score by every metric."
     if any(one.p is None for one in compared.values()):
@@ -339,9 +332,9 @@ def _verdict(first: str, second: str, compared: Mapping[str, Difference]) -> str
 def _lines(
     pairs: Sequence[Pair], systems: Sequence[System], groups: Mapping[str, Rows], chrf: Sequence[Metric]
 ) -> Iterator[Json]:
-    """Each sentence, its translations and their chrF, which is more stable than BLEU on single sentences."""
+    """Yield each sentence pair with its translations and their chrF: BLEU is unstable on single sentences."""
     bucket_of = {place: name for name, rows in groups.items() for place in rows.tolist()}
-    scores = [[round(score, 2) for score in one.each()] for one in chrf]
+    scores = [[round(one.of_totals(counts_C), 2) for counts_C in one.counts_NC] for one in chrf]
     for place, pair in enumerate(pairs):
         made: list[Json] = [
             {"translation": one.translations[place], "chrf": each[place], "flags": list(one.flags[place])}
@@ -353,7 +346,7 @@ def _lines(
         yield line
 
 
-def most_telling(lines: Sequence[Json], count: int) -> list[tuple[int, Json]]:
-    """The sentences to look at first, numbered from 1: where two systems differ most, or where one is worst."""
+def select_examples(lines: Sequence[Json], count: int) -> list[tuple[int, Json]]:
+    """Return line numbers and sentences: those where two systems differ most or, of one system, the worst."""
     ranks = [-abs(line["difference"]) if "difference" in line else line["chrf"] for line in lines]
     return sorted(enumerate(lines, 1), key=lambda item: ranks[item[0] - 1])[:count]

@@ -39,10 +39,8 @@ if TYPE_CHECKING:
     from regard.tasks.translate.evaluate import System
     from regard.tasks.translate.translation import Translation
 
-
 Json = dict[str, Any]
-UNMATCHED = "yellow"
-"""Style of words that the reference does not have."""
+UNMATCHED = "yellow"  # words that are not in the reference
 
 
 def configure(parser: Parser) -> None:
@@ -111,7 +109,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def check(options: argparse.Namespace, opened: Sequence[Run | Path], search: Json) -> None:
-    """Refuse options that do not go together, before anything is loaded."""
+    """Raise an error if options contradict each other, before anything is loaded."""
     if options.examples < 0:
         raise SettingsError("--examples must not be negative")
     if options.ensemble and not isinstance(opened[0], Run):
@@ -120,20 +118,20 @@ def check(options: argparse.Namespace, opened: Sequence[Run | Path], search: Jso
         raise SettingsError("search settings are for runs; a file of translations is scored as it is")
     other = options.compare_with
     if other and not options.ensemble and Path(options.run).resolve() == Path(other).resolve():
-        raise SettingsError(f"--compare-with {other}: the same as {options.run}; give another to compare with")
+        raise SettingsError(f"--compare-with {other}: the same as {options.run}; give another run or file")
     if options.page:
         page = Path(options.page)
         if page.suffix.lower() not in (".html", ".htm") or page.is_dir():
             raise SettingsError(f"--page {page}: give the name of an HTML file, e.g. {page.with_suffix('.html')}")
         if not page.parent.is_dir():
-            raise SettingsError(f"--page {page}: there is no folder {page.parent}; make it first")
+            raise SettingsError(f"--page {page}: there is no folder {page.parent}; create it first")
 
 
-# What is scored
+# Systems to score
 
 
 def _names(options: argparse.Namespace) -> list[str]:
-    """The last part of each path, or the whole path if the last parts are the same; joined for an ensemble."""
+    """Return the name of each system: the last part of its path, or the whole path if two paths end the same."""
     systems = [[options.run, *options.ensemble], *([[options.compare_with]] if options.compare_with else [])]
     paths = {Path(one).resolve() for members in systems for one in members}
     is_unique = len({path.name for path in paths}) == len(paths)
@@ -141,7 +139,7 @@ def _names(options: argparse.Namespace) -> list[str]:
 
 
 def _languages(opened: Sequence[Run | Path]) -> tuple[Languages, list[str]]:
-    """The languages of the first run, and a note if the second has others."""
+    """Return the languages of the first run, and a note if the second run has other languages."""
     data = [one.recipe.data for one in opened if isinstance(one, Run)]
     found = [Languages(one.source_language, one.target_language) for one in data]
     if len(set(found)) < 2:
@@ -153,7 +151,7 @@ def _languages(opened: Sequence[Run | Path]) -> tuple[Languages, list[str]]:
 def _translated(
     name: str, run: Run, pairs: Sequence[Pair], search: Json, ensemble: list[str], engine: EngineName
 ) -> System:
-    """Translate the test set with a run or an ensemble; many sentences with several processes."""
+    """Translate the test set with a run or an ensemble; a large one with several processes."""
     from regard.system import usable_cores
     from regard.tasks.translate.cli import MANY_LINES, Translate, by_torch, log
     from regard.tasks.translate.engine import open_fast
@@ -177,12 +175,12 @@ def _translated(
     return System(name, texts_of(answers), [one.flags for one in answers], made)
 
 
-# What is printed
+# Output
 
 
 def show(found: Json, examples: int) -> None:
-    """Print scores, verdict, scores by length, flags and sentences."""
-    from regard.tasks.translate.evaluate import most_telling
+    """Print the scores, the conclusion of the comparison, scores by length, flags and sentences."""
+    from regard.tasks.translate.evaluate import select_examples
 
     systems = [found, found["against"]] if found["against"] else [found]
     labels = {name: one["label"] for name, one in found["metrics"].items()}
@@ -196,7 +194,7 @@ def show(found: Json, examples: int) -> None:
         print()
         counts = ([flag, *(one["flags"].get(flag, 0) for one in systems)] for flag in flags)
         show_table(["flag", *(one["name"] for one in systems)], counts)
-    _show_sentences(systems, most_telling(found["lines"], examples))
+    _show_sentences(systems, select_examples(found["lines"], examples))
     if not for_people():
         print("", *sentences, sep="\n")
         return
@@ -207,7 +205,7 @@ def show(found: Json, examples: int) -> None:
 
 
 def _show_scores(found: Json, systems: Sequence[Json], labels: Mapping[str, str]) -> None:
-    """One row per metric; programs get the signature as the last column."""
+    """Print one row per metric; if the output is not a terminal, the last column is the signature."""
     differences = found["differences"]
     names = [cell for one in systems for cell in (one["name"], "95 %")]
     headings = ["metric", *names, *(["difference", "95 %", "p"] if differences else [])]
@@ -236,9 +234,8 @@ def _show_lengths(systems: Sequence[Json], labels: Mapping[str, str]) -> None:
     for same in zip(*(one["buckets"] for one in systems), strict=True):
         cells = [f"{bucket[name]:.2f}" for name in labels for bucket in same]
         rows.append([same[0]["words"], same[0]["sentences"], *cells])
-    if rows:
-        print()
-        show_table(["words", "sentences", *scores], rows)
+    print()
+    show_table(["words", "sentences", *scores], rows)
 
 
 def _show_sentences(systems: Sequence[Json], chosen: Sequence[tuple[int, Json]]) -> None:
@@ -278,7 +275,7 @@ def _made(line: Json) -> list[Json]:
 
 
 def _marked(text: str, reference: str) -> Text:
-    """The translation, with a colour for words that the reference does not have in this order."""
+    """Return the translation, with a color for words that are not in the reference in this order."""
     from rich.text import Text
 
     words, marked = printable(text).split(), Text()

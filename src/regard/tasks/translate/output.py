@@ -1,4 +1,4 @@
-"""Output of `regard translate`: a file that can be resumed after an interruption; translated documents."""
+"""Output of `regard translate`: files that can be resumed after an interruption, and translated documents."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from regard.tasks.translate.translation import Translation
 Line = TypeVar("Line")
 
 CHUNK = 2000
-"""Lines translated together: enough to sort by length, few enough that results appear soon."""
+"""Lines translated together: many, so that batches have similar lengths, but so few that results appear soon."""
 
 
 def chunks(lines: Iterable[Line], size: int = CHUNK) -> Iterator[list[Line]]:
-    """The lines, or pairs of lines, in chunks of this size."""
+    """Yield the lines, or other items, in lists of `size`; the last may be shorter."""
     lines = iter(lines)
     while chunk := list(islice(lines, size)):
         yield chunk
 
 
 def chunks_as_they_come(lines: Iterable[str], size: int = CHUNK, delay: float = 0.05) -> Iterator[list[str]]:
-    """The lines of a pipe in chunks; no line waits longer than `delay` seconds. Reading errors are raised here."""
+    """Yield the lines of a pipe in lists of at most `size`. No line waits longer than `delay` seconds."""
     waiting: queue.Queue[tuple[float, str | BaseException | None]] = queue.Queue(maxsize=4 * size)
 
     def read() -> None:
@@ -41,7 +41,7 @@ def chunks_as_they_come(lines: Iterable[str], size: int = CHUNK, delay: float = 
         try:
             for line in lines:
                 waiting.put((time.monotonic(), line))
-        except BaseException as error:  # passed on: the consumer would wait forever
+        except BaseException as error:  # raised again below
             end = error
         waiting.put((time.monotonic(), end))
 
@@ -68,10 +68,10 @@ def chunks_as_they_come(lines: Iterable[str], size: int = CHUNK, delay: float = 
 def translate_document(
     document: Document, translate: Callable[[list[str]], list[Translation]], advance: Callable[[int], None]
 ) -> tuple[str | bytes, list[str]]:
-    """Translate the texts of a document, equal ones once. `advance` is called with the number of texts done.
+    """Translate a document; equal texts are translated once. `advance` is called with numbers of translated texts.
 
-    Returns the new document, and the addresses, placeholders and numbers that translations left out; all but numbers
-    were put back.
+    Returns the new document, and the addresses, placeholders and numbers that are missing in translations. In the
+    document, missing addresses and placeholders have been restored; numbers have not.
     """
     translations: dict[str, Translation] = {}
     for chunk in chunks(dict.fromkeys(document.texts)):
@@ -83,12 +83,14 @@ def translate_document(
 
 
 class TranslationFile:
-    """An output file that appears when it is complete. Until then its lines are in FILE.part and can be resumed."""
+    """An output file that is written as FILE.part and renamed when complete. An interrupted file can be resumed.
+
+    `job` describes the input and the settings. A partial file of another job is not resumed.
+    """
 
     def __init__(self, path: Path, job: Mapping[str, Any], *, resume: bool):
-        """`job` says what is translated and how. A partial file of another job is not resumed."""
         self.is_stream = is_stream(path)
-        self.path = path if self.is_stream else path.resolve()  # a link stays; its target is replaced
+        self.path = path if self.is_stream else path.resolve()  # a symbolic link is kept; its target is replaced
         self.part = path if self.is_stream else self.path.with_name(self.path.name + ".part")
         self._note = self.path.with_name(self.path.name + ".part.json")
         self._job, self._digest = dict(job), _hash(())
@@ -104,18 +106,14 @@ class TranslationFile:
             raise CorpusError(str(path), f"cannot write ({error.strerror})") from None
 
     def _begin(self, resume: bool) -> int:
-        """The number of complete lines in the partial file. An incomplete last line is removed."""
+        """Return the number of complete lines in the partial file, after removing an incomplete last line."""
         if not self.part.exists():
             if resume and self.path.exists():
-                raise SettingsError(
-                    f"{self.path}: is complete, there is nothing to resume; without --resume it is written again"
-                )
+                raise SettingsError(f"{self.path}: is complete; leave out --resume to translate again")
             write_atomically(self._note, json.dumps(self._job).encode())
             return 0
         if not resume:
-            raise SettingsError(
-                f"{self.part}: an earlier translation was interrupted; continue with --resume, or remove it"
-            )
+            raise SettingsError(f"{self.part}: from an interrupted translation; add --resume, or remove this file")
         try:
             noted = json.loads(self._note.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -125,7 +123,7 @@ class TranslationFile:
         count, digest = noted.pop("read", (0, ""))
         self._read = (int(count), str(digest))
         if noted != json.loads(json.dumps(self._job)):
-            raise SettingsError(f"{self.part}: was made with another file, run or setting; remove it and start again")
+            raise SettingsError(f"{self.part}: was made with another file, run or setting; remove it to start again")
         content = self.part.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
         with self.part.open("r+b") as file:
@@ -133,17 +131,17 @@ class TranslationFile:
         return whole.count(b"\n")
 
     def rest_of_pipe(self, lines: Iterable[str]) -> Iterator[str]:
-        """The remaining lines of a pipe. Its first lines must be those of the interrupted translation."""
+        """Return the lines of a pipe that are not yet translated; an error if its first lines have changed."""
         lines = iter(lines)
         count, digest = self._read
         again = list(islice(lines, max(count, self.done)))
         if count and _hash(again[:count]).hexdigest() != digest:
-            raise SettingsError(f"{self.part}: was made from another text; remove it and start again")
+            raise SettingsError(f"{self.part}: was made from another text; remove this file and start again")
         self._digest, self._read = _hash(again[: self.done]), (self.done, "")
         return chain(again[self.done :], lines)
 
     def remember(self, lines: Sequence[str]) -> None:
-        """Record that these lines of a pipe have been read and their translations written."""
+        """Store a checksum of these lines of a pipe, whose translations have been written."""
         self._digest = _hash(lines, self._digest)
         self._read = (self._read[0] + len(lines), self._digest.hexdigest())
         if not self.is_stream:
@@ -164,7 +162,7 @@ class TranslationFile:
         self._file.close()
 
     def finish(self) -> None:
-        """Rename the complete file."""
+        """Close the complete file and give it its final name."""
         if not self.is_stream:
             os.fsync(self._file.fileno())
         self._file.close()

@@ -1,7 +1,7 @@
-"""The plan for sentence pairs: vocabulary, architecture and training from their number and length, and the machine.
+"""The plan for training on sentence pairs: chooses settings by the number and length of the pairs, and the machine.
 
-If the user names an architecture, its sizes are those of its preset. The plan still chooses norm, positional encoding
-and dropout, and Adam for recurrent networks.
+If the user names an architecture, its preset gives the sizes. The plan still chooses norm, positional encoding and
+dropout, and Adam for recurrent networks.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from regard.training.plan import (
 
 @dataclass(frozen=True)
 class PairFacts:
-    """What the plan knows about the training data."""
+    """Number of training pairs and length of their sentences, for the plan."""
 
     pairs: int
     characters: float
-    """Mean length of a sentence, both sides."""
+    """Mean length of a sentence in characters, over both sides."""
     long: float = 0.0
-    """Length that only one sentence in a hundred exceeds."""
+    """Length in characters that only 1 % of the sentences exceed."""
 
     @property
     def length(self) -> float:
-        """Mean length of a sentence in tokens, the end token included; an estimate."""
+        """Estimated mean length of a sentence in tokens, including the end token."""
         return self.characters / CHARACTERS_PER_TOKEN + 1
 
     def steps(self, batch_tokens: int) -> int:
@@ -52,7 +52,7 @@ class PairFacts:
 
 
 def make_plan(corpus: PairFacts, machine: Machine, given: Tables) -> list[PlannedSetting]:
-    """Choose the settings that `given` leaves open."""
+    """Choose the settings that are not in `given`."""
     model, train = given.get("model", {}), given.get("train", {})
     arch = _choose_arch(corpus, machine)
     preset = settings_of(model.get("arch") or arch.value)
@@ -111,7 +111,7 @@ def _transformer(
     yield PlannedSetting("model.dropout", dropout, "the less data, the more dropout")
     if preset.norm != "pre":
         yield PlannedSetting("model.norm", "pre", "trains without a long warm-up")
-    if "position_mode" not in model:  # it says how positions join the embeddings, which rotary ones do not
+    if "position_mode" not in model:  # rotary encodings are neither added nor concatenated
         reason = "attention depends on the distance between words: learned from fewer sentences"
         yield PlannedSetting("model.positional_encoding", "rotary", reason)
     if model.get("norm", "pre") == "pre":
@@ -129,7 +129,7 @@ def _batch(corpus: PairFacts, machine: Machine) -> PlannedSetting:
 
 
 def fit_memory(plan: list[PlannedSetting], recipe: Recipe, corpus: PairFacts, machine: Machine) -> list[PlannedSetting]:
-    """The plan with smaller batches, and more of them per step, if the planned ones do not fit the free memory."""
+    """Return the plan with smaller batches, and more batches per step, if the planned batches need too much memory."""
     if not any(choice.name == "train.batch_tokens" for choice in plan):
         return plan
     train, size = recipe.train, recipe.tokenizer.vocab_size

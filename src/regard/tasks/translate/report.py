@@ -20,29 +20,26 @@ def report(run: Run, translator: Translator, data: PairData, samples: Sequence[S
     # A sentence of medium length suits the picture of attention.
     medium = min((sample.source for sample in samples), key=lambda text: (abs(len(text.split()) - 9), text), default="")
     codes = (run.recipe.data.source_language, run.recipe.data.target_language)
+    card, part = run.card, last_part(run.card["scores"])
+    scores, where = card["scores"][part], f"{PART_NAMES[part]} sentences"
+    summary = figures(
+        (f"BLEU on {scores['sentences']:,} {where}", f"{scores['bleu']:.1f}", scores["signatures"]["bleu"]),
+        ("chrF", f"{scores['chrf']:.1f}", scores["signatures"]["chrf"]),
+        ("training pairs", f"{card['pairs']['train']:,}", f"{card['training']['tokens']:,} target tokens read"),
+    )
     return {
         "title": " to ".join(map(language_name, codes)) if all(codes) else run.folder.name,
-        "languages": run.card["languages"],
-        "summary": summary(run.card),
+        "languages": card["languages"],
+        "summary": summary,
         "samples": [asdict(sample) | {"correct": sample.output == sample.reference} for sample in samples[:40]],
-        "attention": attention_data(translator.trace(medium)) if samples else {},
+        "attention": _attention(translator.trace(medium)) if samples else {},
         "lengths": dict(zip(("source", "target"), map(_histogram, data.train.lengths), strict=True)),
         "score_histogram": _histogram(round(sample.score, 1) for sample in samples),
     }
 
 
-def summary(card: dict[str, Any]) -> list[dict[str, str]]:
-    part = last_part(card["scores"])
-    scores, where = card["scores"][part], f"{PART_NAMES[part]} sentences"
-    return figures(
-        (f"BLEU on {scores['sentences']:,} {where}", f"{scores['bleu']:.1f}", scores["signatures"]["bleu"]),
-        ("chrF", f"{scores['chrf']:.1f}", scores["signatures"]["chrf"]),
-        ("training pairs", f"{card['pairs']['train']:,}", f"{card['training']['tokens']:,} target tokens read"),
-    )
-
-
-def attention_data(trace: Trace) -> dict[str, Any]:
-    """Words and all cross-attention weights, rounded to three digits."""
+def _attention(trace: Trace) -> dict[str, Any]:
+    """Return the words and all cross-attention weights, rounded to three digits."""
     trace = trace.by_words()
     maps = [
         {"name": name, "heads": [[[round(w, 3) for w in row] for row in head] for head in weights.tolist()]}

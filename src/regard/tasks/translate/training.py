@@ -1,15 +1,10 @@
-"""Training of translators: validation by BLEU, a tuned search, scores of the held-out parts.
+"""Training of translators: validation by BLEU, tuning of the search, scores of the held-out parts.
 
-After training, two search settings are tuned on the validation part, unless the user has set them.
+After training, two search settings are tuned on the validation part, unless the user has set them: the length penalty,
+because models trained on little data write short translations; and the maximum length of sentences that are translated
+together, which depends on whether the training data has lines with several sentences.
 
-*Length penalty.* A model trained on little data writes short translations, because the end token is easy to guess. The
-penalty that corrects this differs from run to run. One beam search gives all finished hypotheses, and each penalty only
-reorders them, so trying twelve costs no more than trying one.
-
-*Joining.* Sentences on one line are translated together only if the training data has such lines, up to their length.
-
-Tuned values are stored in the recipe, and marked as tuned in the card: further training, or fine-tuning, tunes them
-again.
+Tuned values are stored in the recipe. The card says that they were tuned, so that further training tunes them again.
 """
 
 from __future__ import annotations
@@ -46,17 +41,17 @@ from regard.training.plan import PlannedSetting, merge
 from regard.training.trainer import Validation
 
 SAMPLES = 3
-"""Translations shown per validation."""
+"""Number of translations that each validation shows."""
 PENALTIES = tuple(tenths / 10 for tenths in range(4, 27, 2))
 ENOUGH_PAIRS, MOST_PAIRS = 100, 1000
-"""Sentences that penalties are compared on. With fewer, differences between penalties are noise."""
-WORTH_IT = 0.1
-"""Gain in BLEU from which on another penalty replaces the default."""
+"""Minimum and maximum number of pairs on which length penalties are compared."""
+MIN_GAIN = 0.1
+"""Minimum gain in BLEU for which a penalty replaces the default."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A held-out sentence, the output of the model, and the reference; for the report."""
+    """A held-out sentence with the output of the model and the reference, for the report."""
 
     source: str
     output: str
@@ -72,12 +67,12 @@ class TranslateTrainUnit(Seq2SeqTrainUnit):
         self.shown = data.valid[: recipe.train.validation_sentences or len(data.valid)]
 
     def validate(self, model: Seq2Seq) -> Validation:
-        """Loss over the validation pairs; BLEU and chrF over the first of them, translated greedily."""
+        """Compute the loss on the validation pairs, and BLEU and chrF of greedy translations of the first pairs."""
         loss, texts = self.valid_loss(model), self.generate(model)
         return self.validation({"loss": loss} | quick_scores(texts, [pair.target for pair in self.shown]), texts)
 
     def validation(self, scores: dict[str, float], texts: Sequence[str]) -> Validation:
-        """The scores, the one that selects weights, and some of the texts as samples."""
+        """Combine the scores, the score that selects the best weights, and sample outputs."""
         samples = [
             {"source": self.readable(pair.source), "output": text, "reference": pair.target}
             for pair, text in zip(self.shown[:SAMPLES], texts[:SAMPLES], strict=True)
@@ -87,7 +82,7 @@ class TranslateTrainUnit(Seq2SeqTrainUnit):
         return Validation(scores, score, samples, loss=scores["loss"])
 
     def readable(self, source: str) -> str:
-        """A source text as people read it."""
+        """Return a source text as samples display it."""
         return source
 
     def generate(self, model: Seq2Seq) -> list[str]:
@@ -101,7 +96,7 @@ class TranslateTrainUnit(Seq2SeqTrainUnit):
             beam_groups=1,
             coverage_penalty=0.0,  # needs a beam
             retry_failures=False,  # a model that has learned little may repeat itself
-            max_joined_tokens=search.max_joined_tokens or search.max_source_tokens,  # lines are like training lines
+            max_joined_tokens=search.max_joined_tokens or search.max_source_tokens,  # whole lines, as in training
         )
         return self.group.join(texts_of(found))
 
@@ -113,7 +108,7 @@ class TranslateTraining(Training[PairExamples, PairData]):
     result = "BLEU {bleu:.1f}  chrF {chrf:.1f}  on {sentences:,} sentences"
 
     def check(self, recipe: Recipe) -> None:
-        """Tied embeddings of both sides need a joint vocabulary."""
+        """Raise an error if the embeddings of both sides are tied, but the vocabulary is not joint."""
         if recipe.model.needs_joint_vocabulary and not recipe.tokenizer.joint:
             raise SettingsError(
                 'model.tie_embeddings = "all" needs one vocabulary: set tokenizer.joint = true, or model.tie_embeddings'
@@ -150,7 +145,7 @@ class TranslateTraining(Training[PairExamples, PairData]):
         return PairData(*run.tokenizers, open_store(folder / "train"), valid, test)
 
     def expected_initial_loss(self, recipe: Recipe, data: PairData) -> float:
-        """A little more than the loss of uniform guessing: a new model is worse than that."""
+        """Return a little more than the loss of uniform guessing, which a new model exceeds."""
         return 2.0 + math.log(data.target.size)
 
     def card(self, recipe: Recipe, data: PairData, base: Run | None) -> dict[str, Any]:
@@ -185,7 +180,7 @@ class TranslateTraining(Training[PairExamples, PairData]):
         return [f"note: no export to {name}: {reason}" for name, reason in reasons.items() if reason]
 
     def folder(self, recipe: Recipe) -> Path:
-        """E.g. runs/en-de, or runs/ and the architecture."""
+        """Return the default run folder: e.g. runs/en-de or, if a language is unknown, runs/transformer-mini."""
         languages = [recipe.data.source_language, recipe.data.target_language]
         return Path("runs") / ("-".join(languages) if all(languages) else recipe.model.arch)
 
@@ -194,9 +189,9 @@ class TranslateTraining(Training[PairExamples, PairData]):
 
 
 def tune_search(run: Run, valid: Sequence[Pair], lengths: np.ndarray, log: Log) -> Json:
-    """Tune the settings that the user has left open, write them into the recipe, and return what the card says of them.
+    """Tune the settings that the user has not set, write them into the recipe, and return them for the card.
 
-    `lengths` are those of the training sources, in tokens.
+    `lengths` are the lengths of the training sources in tokens.
     """
     found: Json = {}
     defaults = SearchSettings()
@@ -217,16 +212,17 @@ def tune_search(run: Run, valid: Sequence[Pair], lengths: np.ndarray, log: Log) 
 
 
 def longest_join(valid: Sequence[Pair], lengths: np.ndarray) -> int:
-    """Maximum tokens of joined sentences: the length that 99 % of the lines do not exceed, or 1: never join.
+    """Return the length in tokens up to which sentences are translated together; 1 means that none are.
 
-    A model that has rarely seen two sentences on a line may leave one out, so 1 % of the lines must have several.
+    A model that has rarely seen two sentences on a line may leave one out. So if fewer than 1 % of the lines have
+    several sentences, the length is 1, otherwise the 99th percentile of `lengths`.
     """
     several = sum(len(split_sentences(pair.source)) > 1 for pair in valid)
     return int(np.quantile(lengths, 0.99)) if several >= 0.01 * len(valid) else 1
 
 
 def still_tuned(search: SearchSettings, card: Mapping[str, Any]) -> Json:
-    """The settings that were tuned for the run of this card and have not been set by hand since."""
+    """Return the settings that `card` lists as tuned and whose values the user has not changed since."""
     return {
         name: value
         for name, value in card.get("tuned", {}).items()
@@ -235,7 +231,7 @@ def still_tuned(search: SearchSettings, card: Mapping[str, Any]) -> Json:
 
 
 class TunedPenalty(NamedTuple):
-    """The tuned length penalty, and BLEU with it and with the default."""
+    """The tuned length penalty, BLEU with this penalty, and BLEU with the default penalty."""
 
     penalty: float
     bleu: float
@@ -243,7 +239,10 @@ class TunedPenalty(NamedTuple):
 
 
 def tune_penalty(translator: Translator, pairs: Sequence[Pair]) -> TunedPenalty | None:
-    """Try the penalties on these pairs; None if the search does not use one, or if there are too few pairs."""
+    """Find the length penalty with the best BLEU; None if the search uses none, or if there are too few pairs.
+
+    One beam search finds the hypotheses. Each penalty only changes their order, so trying many costs little.
+    """
     from sacrebleu import BLEU
 
     search = translator.search
@@ -265,13 +264,13 @@ def tune_penalty(translator: Translator, pairs: Sequence[Pair]) -> TunedPenalty 
         for penalty in PENALTIES
     }
     best = max(bleu, key=lambda penalty: (bleu[penalty], -abs(penalty - usual)))
-    if bleu[best] < bleu[usual] + WORTH_IT:
+    if bleu[best] < bleu[usual] + MIN_GAIN:
         best = usual
     return TunedPenalty(best, bleu[best], bleu[usual])
 
 
 def choose(answer: Translation, penalty: float) -> str:
-    """The best hypothesis with this penalty; the length includes the end token."""
+    """Return the text of the best hypothesis with this penalty; lengths include the end token."""
     ended = [one for one in (answer, *answer.alternatives) if one.log_probs]
     return max(ended, key=lambda one: sum(one.log_probs) / len(one.log_probs) ** penalty).text if ended else answer.text
 

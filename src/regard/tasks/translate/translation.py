@@ -1,7 +1,7 @@
-"""A translation: scores, tokens, alternatives, and flags that mark suspicious ones, which are retried.
+"""The result of a translation, flags that mark failures, retries after a failure, and translation of long texts.
 
-Long texts are cut at sentence ends, translated in pieces, and joined again. Both engines use this file; it imports no
-torch.
+Long texts are cut at sentence ends, translated in pieces, and joined again. Both engines use this file; it does not
+import torch.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 Flag = Literal["empty", "loops", "copies", "cut off", "script", "length", "retried", "split"]
 Scripts = frozenset[str] | None
-"""The scripts of a language, if known."""
+"""The scripts of a language; None if unknown."""
 Input = TypeVar("Input")
 
 LOOP_WORDS = 8
-"""Longest repeated sequence of words that is searched for."""
-STUTTERED, STUTTER = 20, re.compile(r"(\w{1,8}?)\1{5,}")
-"""A word of at least this many letters that repeats a few of them six times: a loop of subwords."""
+"""Maximum number of words in a repeated sequence that is a loop."""
+LOOP_IN_WORD = re.compile(r"(\w{1,8}?)\1{5,}")
+"""One to eight letters that are repeated six times: in a long word, a loop of subwords."""
 COPIED_WORDS, COPIED_SHARE = 4, 0.8
-"""At least this many consecutive source words that make up this share of the output are a copy."""
-ABSURD_RATIO, SHORT_TEXT = 4.0, 20
-"""Largest plausible ratio of lengths in characters, beyond a difference that is normal for short texts."""
+"""Minimum number of consecutive source words, and minimum share of the output, that count as a copy."""
+MAX_LENGTH_RATIO, SHORT_TEXT = 4.0, 20
+"""The longer text has at most 4 times the characters of the shorter, plus 20 for short texts."""
 SAFER_NO_REPEAT = 3
-"""A translation that loops or is empty is retried with n-grams of this size blocked and at least one token."""
+"""Size of n-grams that are blocked when a translation that loops or is empty is retried."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Alignment:
 
     @classmethod
     def joined(cls, parts: Iterable[Alignment]) -> Alignment:
-        """The alignment of a text from the alignments of its pieces, in order."""
+        """Combine the alignments of the pieces of a text, which are given in order."""
         source: tuple[str, ...] = ()
         target: tuple[str, ...] = ()
         links: Links = ()
@@ -71,7 +71,7 @@ class Alignment:
 
 @dataclass(frozen=True)
 class Translation:
-    """A translation with its scores and flags. `as_dict` is the one JSON form, used by the commands and the server."""
+    """A translation with its scores and flags."""
 
     source: str
     text: str
@@ -79,9 +79,9 @@ class Translation:
     """Log-probability divided by the length penalty, plus the coverage penalty (docs/decoding.md)."""
     tokens: tuple[str, ...] = ()
     log_probs: tuple[float, ...] = ()
-    """Log-probability of each token and, last, of the end token; empty if the engine was not asked for them."""
+    """Log-probability of each token and, last, of the end token; empty if not requested."""
     finished: bool = True
-    """False if the length limit cut it off."""
+    """False if the length limit cut the translation off."""
     flags: tuple[Flag, ...] = ()
     alternatives: tuple[Translation, ...] = ()
     """Other hypotheses, best first, if requested."""
@@ -97,7 +97,7 @@ class Translation:
 
     @property
     def others(self) -> list[Translation]:
-        """The alternatives without duplicates: different tokens can spell the same text."""
+        """The alternatives with different texts. (Different tokens can spell the same text.)"""
         by_text: dict[str, Translation] = {}
         for other in self.alternatives:
             by_text.setdefault(other.text, other)
@@ -105,7 +105,7 @@ class Translation:
         return list(by_text.values())
 
     def as_dict(self, *, scores: bool = True) -> dict[str, Any]:
-        """For JSON. `scores` includes the log-probabilities; the tree and the alignment are included if present."""
+        """Return the JSON form, which the commands and the server share. `scores` includes log-probabilities."""
         fields = asdict(replace(self, alternatives=()))
         fields["alternatives"] = [other.as_dict(scores=scores) for other in self.alternatives]
         for name in ("tree", "alignment"):
@@ -120,7 +120,7 @@ class Translation:
 def make_translation(
     source: str, target: Tokenizer, scripts: Scripts, found: Hypothesis | EngineHypothesis
 ) -> Translation:
-    """The output of a search as text, with flags."""
+    """Convert the output of a search to text, and add flags."""
     text = target.decode(found.tokens)
     tokens, flags = tuple(map(target.token, found.tokens)), find_flags(source, text, found.ended, scripts)
     return Translation(source, text, found.score, tokens, found.log_probs, found.ended, flags)
@@ -133,7 +133,7 @@ def texts_of(translations: Iterable[Translation]) -> list[str]:
 def search_with_retries(
     inputs: list[Input], settings: SearchSettings, search: Callable[[list[Input], SearchSettings], list[Translation]]
 ) -> list[Translation]:
-    """Search; if the settings say so, retry what loops or is empty with safer settings, and keep what is better."""
+    """Search; then, if `settings.retry_failures`, retry inputs whose output loops or is empty with safer settings."""
 
     def failed(translation: Translation) -> bool:
         return "empty" in translation.flags or "loops" in translation.flags
@@ -151,19 +151,19 @@ def search_with_retries(
 
 
 def target_scripts(run: Run) -> Scripts:
-    """The scripts of the target side of the training data, else those of the target language, if known."""
+    """Return the scripts of the target side of the training data or, if unknown, of the target language."""
     seen = run.card.get("scripts", {}).get("target")
     return frozenset(seen) if seen else language_scripts(run.recipe.data.target_language)
 
 
 def find_flags(source: str, text: str, finished: bool, scripts: Scripts) -> tuple[Flag, ...]:
-    """The flags of a translation. `scripts` are the scripts of the target language, if known."""
+    """Return the flags of a translation. `scripts` are the scripts of the target language."""
     if not text:
         return ("empty",)
     written, found = _folded(text), list[Flag]()
     if loops(written) and not loops(_folded(source)):
         found.append("loops")
-    # A cheap test before `copies`: a copy of most of the output includes its middle word.
+    # A fast test before `copies`: if the output is a copy, its middle word is in the source.
     may_copy = written and written[len(written) // 2] in source.casefold()
     if may_copy and copies(_folded(source), written):
         found.append("copies")
@@ -172,7 +172,7 @@ def find_flags(source: str, text: str, finished: bool, scripts: Scripts) -> tupl
     if scripts and share_in(text, scripts) < 0.5:
         found.append("script")
     short, long = sorted((len(source), len(text)))
-    if long > ABSURD_RATIO * short + SHORT_TEXT:
+    if long > MAX_LENGTH_RATIO * short + SHORT_TEXT:
         found.append("length")
     return tuple(found)
 
@@ -182,14 +182,14 @@ def _folded(text: str) -> list[str]:
 
 
 def loops(written: Sequence[str]) -> bool:
-    """Whether a word occurs four times in a row, or up to `LOOP_WORDS` words three times, or parts of a word repeat."""
-    if any(len(word) >= STUTTERED and STUTTER.search(word) for word in written):
+    """Whether one word occurs four times in a row, or several words three times, or part of a word six times."""
+    if any(len(word) >= 20 and LOOP_IN_WORD.search(word) for word in written):
         return True
-    if len(written) - len(set(written)) < 3:  # the shortest loop repeats one word three times
+    if len(written) - len(set(written)) < 3:  # a fast test: the shortest loop is one word and three repetitions
         return False
     for size in range(1, min(LOOP_WORDS, len(written) // 3) + 1):
         times = 4 if size == 1 else 3
-        repeated = 0  # consecutive words that equal the word `size` places before them
+        repeated = 0  # number of consecutive words that equal the word `size` positions before
         for before, word in zip(written, written[size:], strict=False):
             repeated = repeated + 1 if word == before else 0
             if repeated >= (times - 1) * size:
@@ -198,7 +198,7 @@ def loops(written: Sequence[str]) -> bool:
 
 
 def copies(given: list[str], written: list[str]) -> bool:
-    """Whether most of the output is one sequence of source words."""
+    """Whether most of the output is one sequence of consecutive source words."""
     if len(written) < COPIED_WORDS or len(set(written) & set(given)) < COPIED_SHARE * len(set(written)):
         return False
     match = difflib.SequenceMatcher(None, given, written, autojunk=False).find_longest_match()
@@ -214,14 +214,14 @@ def in_pieces(
     settings: SearchSettings,
     translate: Callable[[list[str]], list[Translation]],
 ) -> list[Translation]:
-    """Translate texts of any length. `translate` is called once, with the pieces of all texts."""
+    """Cut texts of any length into pieces, translate all pieces by one call of `translate`, and join them again."""
     pieces = [pieces_of(text, tokenizer, settings, f"text {number}") for number, text in enumerate(texts, 1)]
     translations = iter(translate([piece for parts in pieces for piece in parts]))
     return [join(text, [next(translations) for _ in parts]) for text, parts in zip(texts, pieces, strict=True)]
 
 
 def pieces_of(text: str, tokenizer: Tokenizer, settings: SearchSettings, name: str = "the text") -> list[str]:
-    """The parts of a text that are translated one at a time; usually the whole text. Errors call the text `name`."""
+    """Return the pieces of a text to translate: usually one. `name` stands for the text in error messages."""
     limit = settings.max_source_tokens
     if settings.long_lines != "split":
         refuse_long(text, tokenizer, limit, name)
@@ -233,22 +233,19 @@ def pieces_of(text: str, tokenizer: Tokenizer, settings: SearchSettings, name: s
 def refuse_long(
     text: str, tokenizer: Tokenizer, limit: int, name: str, advice: str = "cut it, or set search.long_lines=split"
 ) -> None:
-    """Raise an error if a text has more than `limit` tokens."""
+    """Raise an error if a text has more than `limit` tokens; `name` stands for the text in the message."""
     if not _within(tokenizer, limit, text):
         size = len(tokenizer.encode(text))
         raise SettingsError(f"{name} has {size:,} tokens, more than search.max_source_tokens = {limit}; {advice}")
 
 
 def _within(tokenizer: Tokenizer, limit: int, text: str) -> bool:
-    # Counting bytes is faster, and no token is shorter than a byte.
+    # Counting bytes is faster than tokenizing, and a text has no more tokens than bytes.
     return len(text.encode(errors="surrogatepass")) <= limit or len(tokenizer.encode(text)) <= limit
 
 
 def join(source: str, parts: Sequence[Translation]) -> Translation:
-    """One translation of several. Its score is the mean over their tokens; alternatives are left out.
-
-    The alignments are joined if every part has one.
-    """
+    """Join translations of the pieces of a text. The score is the mean over tokens; alternatives are left out."""
     if len(parts) == 1:
         return parts[0]
     sizes = [len(part.tokens) + 1 for part in parts]
@@ -267,7 +264,7 @@ def join(source: str, parts: Sequence[Translation]) -> Translation:
 
 
 class Pieces:
-    """A text cut into lines, and long lines into sentences. Line breaks and the white space around lines are kept."""
+    """A text cut into lines, and long lines into pieces; `join` restores line breaks and spaces around lines."""
 
     def __init__(self, text: str, tokenizer: Tokenizer, settings: SearchSettings):
         self.text = text
@@ -285,11 +282,7 @@ class Pieces:
         return [piece for line in self._lines for piece in line]
 
     def join(self, translations: Sequence[Translation]) -> Translation:
-        """One translation from those of the pieces.
-
-        Alternatives are kept only where there is one piece, and only if their texts differ: different tokens can
-        spell the same text.
-        """
+        """Join the translations of the pieces. Alternatives are kept only if there is one piece."""
         if not translations:
             return Translation(self.text, self.text)
         if len(translations) == 1:
@@ -299,7 +292,7 @@ class Pieces:
         lines = [join("", [next(remaining) for _ in line]) for line in self._lines]
         text = "".join(before + line.text for before, line in zip(self._before, lines, strict=True)) + self._after
         whole = replace(join(self.text, translations), text=text)
-        if len(lines) == len(translations):  # the user made these lines; no line was cut
+        if len(lines) == len(translations):  # no line was cut
             whole = replace(whole, flags=tuple(flag for flag in whole.flags if flag != "split"))
         return whole
 

@@ -1,6 +1,6 @@
-"""Translation with torch: raw text in, `Translation` objects out, in batches sorted by length.
+"""Translation with torch, in batches of similar length.
 
-`Translator` works in this process. `Workers` are several processes with one thread each: for many sentences that is
+`Translator` runs in this process. `Workers` runs several processes with one thread each: for many sentences, this is
 faster than one process with many threads.
 """
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class Translator:
-    """A trained model with its tokenizers, or an ensemble of models. `regard.load` makes one from run folders."""
+    """A trained model with its tokenizers, or an ensemble of models. `regard.load` creates it from run folders."""
 
     def __init__(
         self,
@@ -60,9 +60,9 @@ class Translator:
         scripts: Scripts = None,
         alignment: AlignmentHeads | None = None,
     ):
-        """`others` form an ensemble with `model`; `scripts` are the scripts of the target language.
+        """`others` are models that form an ensemble with `model`; `scripts` are the scripts of the target language.
 
-        `alignment` selects the heads of `model` that align words; None: the mean of all cross-attention heads.
+        `alignment` selects the heads of `model` that align words; None means all cross-attention heads.
         """
         self.model, self.source, self.target = model, source, target
         self.search = search or SearchSettings()
@@ -82,10 +82,10 @@ class Translator:
         align: bool = False,
         **search: Any,
     ) -> list[Translation]:
-        """Translate one text or many; results keep the order. Keywords override `search` settings, e.g. beam_size=1.
+        """Translate one text or many, and return the translations in order.
 
-        The output begins with `prefix`: one for all texts, or one per text. `tree` records the beam search, `align`
-        adds the word alignment.
+        Each translation begins with `prefix`: one string for all texts, or a list with one per text. `tree` records the
+        beam search, `align` adds the word alignment. Keywords override `search` settings, e.g. beam_size=1.
         """
         texts = [texts] if isinstance(texts, str) else list(texts)
         settings = replace(self.search, **search)
@@ -101,12 +101,12 @@ class Translator:
         if not (prefix or tree):
             return in_pieces(texts, self.source, settings, translate)
         for number, text in enumerate(texts, 1):
-            advice = f"a {'prefix' if prefix else 'tree'} belongs to a whole text: cut it"
+            advice = f"with a {'prefix' if prefix else 'search tree'}, it cannot be cut into pieces; shorten it"
             refuse_long(text, self.source, settings.max_source_tokens, f"text {number}", advice)
         return translate(texts)
 
     def score(self, texts: Sequence[str], targets: Sequence[str], **search: Any) -> list[Translation]:
-        """The given targets with the scores that the model gives them, as if it had generated them."""
+        """Return the targets as translations of the texts, with the scores and log-probabilities of the model."""
         settings = replace(self.search, **search)
         searcher = Searcher(self.models, self.source, self.target, settings)
         pairs = zip(texts, self.source.encode_many(list(texts)), self.target.encode_many(list(targets)), strict=True)
@@ -127,8 +127,8 @@ class Translator:
     def trace(self, text: str | list[str], target: str | list[str] | None = None) -> Trace | list[Trace]:
         """Record attention and hidden states of the (first) model while it generates `target` or its own translation.
 
-        Its own translation keeps the tokens that the search chose and, after a beam search, the search tree. A list of
-        texts, with a list of targets or none, gives a list of traces.
+        For its own translation, the trace has the tokens that the search chose and, after a beam search, the search
+        tree. For a list of texts, with or without a list of targets, a list of traces is returned.
         """
         from regard.analysis.trace import record_trace
         from regard.tasks.translate.alignment import text_side
@@ -136,7 +136,7 @@ class Translator:
         if not isinstance(text, str):
             targets = [None] * len(text) if target is None else target
             if isinstance(targets, str) or len(targets) != len(text):
-                raise SettingsError(f"{len(text)} texts need a list of as many targets, or none")
+                raise SettingsError(f"{len(text)} texts need a list of {len(text)} targets, or no targets")
             return [self.trace(one, other) for one, other in zip(text, targets, strict=True)]
         if not (target is None or isinstance(target, str)):
             raise SettingsError("one text has one target; give a list of texts for a list of targets")
@@ -160,7 +160,7 @@ class Translator:
         )
 
     def aligner(self) -> Aligner:
-        """Aligns words with the (first) model."""
+        """Return an object that aligns words with the (first) model."""
         from regard.tasks.translate.alignment import Aligner
 
         return Aligner(self.model, self.source, self.target, self.alignment)
@@ -168,7 +168,7 @@ class Translator:
     def _translate(
         self, texts: list[str], prefix: str | Sequence[str], settings: SearchSettings, nbest: int, tree: bool = False
     ) -> list[Translation]:
-        """Translate texts that are not too long; retry failures if the settings say so."""
+        """Translate texts that need not be cut into pieces; retry failures, if `settings.retry_failures`."""
         prefixes = [prefix] * len(texts) if isinstance(prefix, str) else list(prefix)
         if len(prefixes) != len(texts):
             raise SettingsError(f"{len(prefixes)} prefixes for {len(texts)} texts; give one for all or one for each")
@@ -182,7 +182,7 @@ class Translator:
     def _search(
         self, inputs: Sequence[SearchInput], settings: SearchSettings, nbest: int, tree: bool
     ) -> list[Translation]:
-        """Search in batches, longest texts first. An empty text has an empty translation."""
+        """Translate inputs in batches of similar length. The translation of an empty text is empty."""
         searcher = Searcher(self.models, self.source, self.target, settings)
         results = [Translation(one.text, "") for one in inputs]
         for indices in in_batches([len(one.ids) for one in inputs], settings.batch_tokens, skip_empty=True):
@@ -199,7 +199,7 @@ class Translator:
         return results
 
     def _replace_unknown(self, results: list[Translation], indices: list[int], outputs: list[tuple[int, ...]]) -> None:
-        """Replace unknown words in the best translations by source words."""
+        """Replace unknown words in the best translations by the source words with the largest attention weights."""
         unknown = [(index, output) for index, output in zip(indices, outputs, strict=True) if UNK in output]
         if unknown:
             sources = [results[index].source for index, _ in unknown]
@@ -209,7 +209,7 @@ class Translator:
 
 
 def load(run: str | Path, *others: str | Path) -> Translator:
-    """Open a run folder for translation and inspection; several runs with one vocabulary become an ensemble."""
+    """Open a run folder, or several with the same vocabulary as an ensemble, for translation and inspection."""
     from regard.analysis.alignment import read_choice
 
     folder, *members = open_together(run, *others)
@@ -226,14 +226,16 @@ def load(run: str | Path, *others: str | Path) -> Translator:
 # Worker processes
 
 _translator: Translator | RegardError | None = None
-"""In a worker process: the opened run, or the error that opening it raised."""
+"""In a worker process, the opened run, or the error that was raised when it was opened."""
 
 
 class Workers:
-    """A run, or an ensemble of runs, opened in several processes; `translate` is that of `Translator`."""
+    """A run, or an ensemble of runs, opened in `count` processes; `translate` works as in `Translator`.
+
+    `hint` is added to the error message if a process is killed, for example because memory is full.
+    """
 
     def __init__(self, runs: Sequence[str | Path], count: int, hint: str = ""):
-        """`hint` is added to the error message if a process is killed, for example when memory runs out."""
         self.count, self.hint = count, hint
         self._pool = ProcessPoolExecutor(
             count,
@@ -243,16 +245,16 @@ class Workers:
         )
 
     def translate(self, texts: Sequence[str], **options: Any) -> list[Translation]:
-        """Translate texts; results keep the order. Texts are sorted by length and dealt to the processes in turn."""
+        """Translate texts and return the translations in order."""
         order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
-        shares = [order[number :: self.count] for number in range(self.count)]
+        shares = [order[number :: self.count] for number in range(self.count)]  # each has short and long texts
         results: dict[int, Translation] = {}
         try:
             waiting = [self._pool.submit(_work, [texts[place] for place in share], options) for share in shares]
             for share, found in zip(shares, waiting, strict=True):
                 results |= zip(share, found.result(), strict=True)
         except BrokenProcessPool:
-            raise RunError(f"one of {self.count} worker processes ended; too little memory?{self.hint}") from None
+            raise RunError(f"one of {self.count} worker processes was killed (out of memory?){self.hint}") from None
         return [results[place] for place in range(len(texts))]
 
     def close(self) -> None:
@@ -267,12 +269,12 @@ def _start_worker(runs: tuple[str, ...], parent: int, plugin_files: Sequence[str
         for file in plugin_files:
             plugins.load(file)
         _translator = load(*runs)
-    except RegardError as error:  # raised here it would break the pool; the first call raises it
+    except RegardError as error:  # would break the pool if raised here; `_work` raises it
         _translator = error
 
 
 def _end_with(parent: int) -> None:
-    """Exit when the parent process is gone: a parent that was killed cannot stop its workers."""
+    """Exit when the parent process has ended: a parent that is killed cannot stop its workers."""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)
