@@ -31,7 +31,7 @@ from multi30k import HERE, OUT
 from regard.run import Run
 from regard.tasks import load
 from regard.tasks.classify.classifier import Classification, Classifier
-from regard.tasks.classify.data import LabelledDocument, plain
+from regard.tasks.classify.data import LabeledDocument, plain
 from regard.tasks.classify.report import label_words
 from regard.tasks.train import resolve, start
 from regard.text.words import ShadedSentence, words
@@ -72,15 +72,15 @@ def main() -> None:
     show(rows)
 
 
-def read(path: Path, share: float) -> list[LabelledDocument]:
+def read(path: Path, share: float) -> list[LabeledDocument]:
     """Reviews without markup. A share is taken at regular intervals, so that label frequencies stay the same."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         records = [json.loads(line) for line in file]
     chosen = records[:: round(1 / share)]
-    return [LabelledDocument((NAMES[str(record["label"])],), plain(record["text"])) for record in chosen]
+    return [LabeledDocument((NAMES[str(record["label"])],), plain(record["text"])) for record in chosen]
 
 
-def baselines(train: list[LabelledDocument], test: list[LabelledDocument]) -> dict[str, Any]:
+def baselines(train: list[LabeledDocument], test: list[LabeledDocument]) -> dict[str, Any]:
     """scikit-learn's TF-IDF and logistic regression with default settings, and with pairs of words."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
@@ -102,7 +102,7 @@ def baselines(train: list[LabelledDocument], test: list[LabelledDocument]) -> di
 
 
 def ours(
-    arch: str, train: list[LabelledDocument], test: list[LabelledDocument], options: argparse.Namespace
+    arch: str, train: list[LabeledDocument], test: list[LabeledDocument], options: argparse.Namespace
 ) -> dict[str, Any]:
     """Train and score."""
     folder = OUT / f"classify-{arch}"
@@ -125,7 +125,7 @@ def ours(
     return judge(run, test, (time.perf_counter() - began) / 60)
 
 
-def judge(run: Run, test: list[LabelledDocument], minutes: float) -> dict[str, Any]:
+def judge(run: Run, test: list[LabeledDocument], minutes: float) -> dict[str, Any]:
     """The figures of a finished run."""
     classifier = load(run)
     assert isinstance(classifier, Classifier)
@@ -143,7 +143,7 @@ def judge(run: Run, test: list[LabelledDocument], minutes: float) -> dict[str, A
     }
 
 
-def deletion(classifier: Classifier, test: list[LabelledDocument]) -> dict[str, Any]:
+def deletion(classifier: Classifier, test: list[LabeledDocument]) -> dict[str, Any]:
     """Decreases of the predicted label's probability, the interval of their difference, and the top words per label."""
     texts = [document.text for document in test[:: max(len(test) // EXAMINED, 1)][:EXAMINED]]
     verdicts = classifier.classify(texts, explain=True)

@@ -12,7 +12,7 @@ from regard.config import Corpus
 from regard.data.pairs import Pair, read_corpus
 from regard.data.records import by_name, read_csv, read_json_lines, read_kept, read_objects, read_tsv
 from regard.errors import CorpusError, RunError
-from regard.tasks.classify.data import LabelledDocument, plain, read_documents
+from regard.tasks.classify.data import LabeledDocument, plain, read_documents
 from regard.tasks.retrieve.data import read_knowledge, read_markdown
 
 
@@ -35,7 +35,7 @@ def test_a_header_names_columns_in_any_case_and_order(tmp_path: Path) -> None:
 def test_documents_knowledge_and_pairs_with_a_header(tmp_path: Path) -> None:
     """Headers in capitals were taken for data; pairs had none."""
     path = write(tmp_path / "a.tsv", "Label\tText\ngood\tfine\ttoo\n")
-    assert list(read_documents(Corpus(str(path)))) == [LabelledDocument(("good",), "fine\ttoo")]
+    assert list(read_documents(Corpus(str(path)))) == [LabeledDocument(("good",), "fine\ttoo")]
     path = write(tmp_path / "b.tsv", "Question\tAnswer\tSource\nWhen?\tNow.\tmanual\n")
     assert [tuple(entry) for entry in read_knowledge(Corpus(str(path)))] == [(("When?",), "Now.")]
     path = write(tmp_path / "c.tsv", "When?\tNow.\tmanual\n")

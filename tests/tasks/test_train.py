@@ -239,7 +239,7 @@ def test_damaged_and_foreign_weights_are_told(run, tmp_path, capsys):
     (copy / "recipe.toml").write_text(text.replace("encoder_layers = 1", "encoder_layers = 2"))
     assert main(["verify", str(copy), "--accept"]) == 0
     assert main(["translate", str(copy), str(run / "card.json")]) == 2
-    assert "does not fit the recipe" in capsys.readouterr().err
+    assert "the weights do not fit the recipe" in capsys.readouterr().err
 
 
 def test_the_python_door_trains_and_holds_out(tmp_path):
@@ -278,7 +278,7 @@ def test_finetuning_starts_from_the_weights_of_its_base(run, tmp_path, capsys):
     for name, weight in _first_model(tuned).named_parameters():
         assert torch.equal(weight, weights[name])
     assert main(["finetune", str(run), *arguments, "--set", "model.width=64"]) == 2
-    assert "cannot change when it is fine-tuned" in capsys.readouterr().err
+    assert "cannot change in fine-tuning" in capsys.readouterr().err
 
 
 def test_a_finished_run_without_states_is_not_trained_anew(run, tmp_path, capsys):

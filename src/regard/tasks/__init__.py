@@ -1,16 +1,16 @@
-"""Tasks: what a model can be trained for. The description of a task (`Task`), and where its modules are; no torch.
+"""The description of a task (`Task`), and how the modules of a task are found. Nothing here imports torch.
 
 A task is a folder whose file names are fixed, or, in a plugin, a single module that holds the same objects:
 
-    __init__.py     TASK         its facts (`Task`) and its settings; no torch
+    __init__.py     TASK         the description (`Task`) and the settings; imports no torch
     training.py     TRAINING     from files to a trained run (`regard.tasks.training.Training`)
-    <module>.py     load(run)    opens a trained run: the predictor
-    report.py       report       extra sections of report.html (may be absent)
-    inspect.py      inspect      what a model did with one input (may be absent)
-    cli.py          COMMANDS     its commands (may be absent)
-    api.py          Request      its HTTP API (may be absent: then it is not served)
+    <module>.py     load(run)    opens a trained run and returns its predictor
+    report.py       report       more sections of report.html (optional)
+    inspect.py      inspect      what a model computed for one input (optional)
+    cli.py          COMMANDS     the commands of the task (optional)
+    api.py          Request      the HTTP API (optional; without it the task is not served)
 
-Adding a task: the folder, and one line in `regard.registry.TASKS`.
+To add a task, add its folder, and one line in `regard.registry.TASKS`.
 """
 
 from __future__ import annotations
@@ -24,33 +24,35 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from regard.config.recipe import find_task as find
+from regard.errors import CorpusError
 from regard.registry import TASKS
 
 if TYPE_CHECKING:
+    from regard.config import Corpus
     from regard.run import Run
 
-__all__ = ["Task", "find", "has_part", "load", "names", "part", "part_name", "writing"]
+__all__ = ["Task", "find", "has_part", "load", "names", "part", "part_name", "single_file", "writing"]
 
 PARTS = {"training": "TRAINING", "report": "report", "inspect": "inspect", "cli": "COMMANDS", "api": "Request"}
-"""What each part of a task defines. A task in a single module has a part if the module defines this name."""
+"""The name that each part defines. A task in a single module has a part if the module defines its name."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """The facts of a task, as data."""
+    """The description of a task."""
 
     name: str
-    """As in data.task, --task and the registry; also the name of its section in a recipe."""
+    """The name in data.task, --task and the registry, and of the section of the task in a recipe."""
     help: str
-    """What it is for, e.g. "label the words of sentences"."""
+    """What the task is for, e.g. "label the words of sentences"."""
     does: str
-    """What a trained run does, for messages: "tags words"."""
+    """What a trained run does, for messages, e.g. "tags words"."""
     model_kind: str
-    """Which architectures fit: those whose settings have this `kind`."""
+    """The task uses the architectures whose settings have this `kind`."""
     predictor: str
     """Name of the public class that uses a trained run, e.g. "Tagger"."""
     module: str
-    """Its module in the folder of the task; it has `load(run, *others)`."""
+    """Name of the module with the predictor and `load(run, *others)`, in the folder of the task."""
     command: str
     """The command that uses a trained run."""
     metrics: tuple[str, ...]
@@ -58,19 +60,19 @@ class Task:
     scores: Mapping[str, str]
     """All scores that are shown, with their formats, e.g. {"f1": "macro F1 {:.2%}"}; the most important one first."""
     commands: Mapping[str, str] = field(default_factory=dict)
-    """The commands in its cli.py, with a line of help each."""
+    """The commands in cli.py, each with one line of help."""
     settings: type | None = None
-    """Dataclass of its section in a recipe; None: it has no section."""
+    """Dataclass of the section of the task in a recipe; None if there is no section."""
     writes: bool = False
-    """Whether it writes text, and so has a [search] section."""
+    """Whether the models write text. Recipes of such tasks have a [search] section."""
     defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Settings that differ from the general defaults, by section. A recipe, the plan and the user override them."""
     unit: str = "tokens"
-    """What the loss is summed over and speed is counted in."""
+    """What is counted for the mean loss and the training speed."""
     unsupported: tuple[str, ...] = ()
-    """Settings that this task refuses, e.g. "train.r_drop"."""
+    """Settings that are an error for this task, e.g. "train.r_drop"."""
     kept: tuple[str, ...] = ()
-    """Settings of [data] that stay when a run is fine-tuned on other data."""
+    """Settings of [data] that fine-tuning copies from the first run."""
 
 
 def names() -> tuple[str, ...]:
@@ -78,12 +80,12 @@ def names() -> tuple[str, ...]:
 
 
 def writing() -> tuple[str, ...]:
-    """The tasks whose models write text."""
+    """Names of the tasks whose models write text."""
     return tuple(name for name in TASKS if find(name).writes)
 
 
 def part_name(task: str, name: str) -> str:
-    """Name of the module with this part of a task: `name` in its package, or the task's single module."""
+    """Name of the module with a part of a task: the module `name` in its package, or its only module."""
     home = import_module(TASKS[task])
     return f"{home.__name__}.{name}" if hasattr(home, "__path__") else home.__name__
 
@@ -93,15 +95,23 @@ def part(task: str, name: str) -> ModuleType:
 
 
 def has_part(task: str, name: str) -> bool:
-    """Whether a task has this part."""
     home = import_module(TASKS[task])
     if hasattr(home, "__path__"):
         return importlib.util.find_spec(f"{home.__name__}.{name}") is not None
     return hasattr(home, PARTS.get(name, name))
 
 
+def single_file(corpus: Corpus, content: str) -> Path:
+    """The path of a corpus that is one file. Errors call its content `content`, e.g. "words and labels"."""
+    if not corpus.source:
+        raise CorpusError("--source", "no file given")
+    if corpus.target:
+        raise CorpusError(corpus.target, f"{content} are in one file; leave out --target")
+    return Path(corpus.source)
+
+
 def load(run: Run | str | Path, *others: str | Path) -> Any:
-    """Open a trained run: a Translator, Chatbot, Classifier, ... Several runs that translate become an ensemble."""
+    """Open a trained run: a Translator, Chatbot, Classifier, ... Several translation or chat runs form an ensemble."""
     from regard.run import Run
 
     opened = run if isinstance(run, Run) else Run.open(run)

@@ -1,4 +1,4 @@
-"""The HTTP API of tasks: requests that they share, and the contract between the server and a task's api.py.
+"""The HTTP API of tasks: requests that several tasks use, and what the server expects of the api.py of a task.
 
 A task is served if its folder has a file api.py with
 
@@ -7,13 +7,13 @@ A task is served if its folder has a file api.py with
 
 and, optionally, with
 
-    batch_key(request)             requests are answered together only if their keys are equal (default: always)
+    batch_key(request)             only requests with equal keys are answered together (default: all keys are equal)
     BATCH_SIZE                     maximum number of requests answered together (default: --batch)
     Results                        schema of the response (default: `model`, and a list of objects as `results`)
     stream(predictor, request)     parts of the text of a reply, for /v1/chat/completions (conversations only)
     inspect(predictor, run, request)   the data of /v1/inspect for one text
-    facts(run)                     figures about the run, for /v1/models
-    make_handler(host)             queues of its own instead of `answer` and `batch_key`; see `Host`
+    facts(run)                     numbers about the run, for /v1/models
+    make_handler(host)             for a task with several queues: replaces `answer` and `batch_key`; see `Host`
 
 The server makes the queue, the route, the limits and the metrics. It also reads these fields of a `Request`, if it has
 them: `nbest` (limited by --nbest), `source` and `target` (the run may be chosen by its languages), `stream` (results
@@ -60,12 +60,12 @@ class StrictRequest(BaseModel):
 
 
 def _limited(name: str, least: float, most: float) -> Any:
-    """A search setting that a request may change, within limits that bound its cost."""
+    """The field of a search setting. The limits bound the cost of a request."""
     return Field(None, ge=least, le=most, description=_HELP[name])
 
 
 class SearchOptions(StrictRequest):
-    """Search settings. Those left out are as in the run's recipe."""
+    """Search settings of a request; the recipe of the run has the values of all others."""
 
     beam_size: int | None = _limited("beam_size", 1, 16)
     length_penalty: float | None = _limited("length_penalty", 0, 5)
@@ -83,17 +83,23 @@ class SearchOptions(StrictRequest):
         return self.model_dump(exclude_none=True)
 
 
+def generation_settings(search: SearchOptions, max_tokens: int | None) -> dict[str, Any]:
+    """The search settings of a request. `max_tokens` limits the output independently of the length of the input."""
+    limits = {"max_length_ratio": 1e-9, "max_length_extra": max_tokens} if max_tokens else {}
+    return search.given() | limits
+
+
 class TaskRequest(StrictRequest):
-    """What the server reads in a request of any task."""
+    """A request to any task."""
 
     model: str = Field("", description="Name of a run; empty: the only run of this task.")
 
     def texts(self) -> tuple[str, list[str]]:
-        """The field with the texts, and the texts; the server limits their number and length."""
+        """The name of the field with the texts, and the texts. The server limits their number and length."""
         raise NotImplementedError
 
     def split(self) -> list[Self]:
-        """The parts that are queued: each holds one text or one conversation."""
+        """Divide the request into requests that are queued separately, each with one text or one conversation."""
         return [self]
 
 
@@ -110,7 +116,7 @@ class TextRequest(TaskRequest):
 
     @property
     def text(self) -> str:
-        """The text of a request that was split."""
+        """The only text of a request that `split` returned."""
         assert isinstance(self.q, str)
         return self.q
 
@@ -127,29 +133,29 @@ class ConversationRequest(TaskRequest):
 
 
 Head = Annotated[tuple[str, int], Strict(strict=False)]
-"""Name of an attention module and number of a head. Not strict: JSON has lists instead of tuples."""
+"""Name of an attention module and index of a head. Not strict: JSON has lists instead of tuples."""
 
 
 class InspectRequest(StrictRequest):
-    """A text to inspect: what the model computed for it."""
+    """A text for which the computation of the model is shown."""
 
     text: str = Field(description="The text.")
-    target: str | None = Field(None, description="The translation to explain; left out: the model's own.")
+    target: str | None = Field(None, description="The translation to explain; default: the translation by the model.")
     model: str = Field("", description="Name of a run; empty: the only run that can be inspected.")
     disabled_heads: list[Head] = Field(
         default_factory=list, max_length=256, description='Attention heads to disable, e.g. [["decoder.0.cross", 1]].'
     )
-    skip_slow: bool = Field(True, description="Leave out what takes seconds: attribution and mixing.")
+    skip_slow: bool = Field(True, description="Leave out slow analyses: attribution and mixing.")
 
     def require_text_only(self) -> None:
-        """Refuse fields that only translation uses."""
+        """Raise an error if a field is given that only translation uses."""
         for field in ("target", "disabled_heads"):
             if getattr(self, field):
-                raise SettingsError(f"{field}: only runs that translate can use it; leave it out")
+                raise SettingsError(f"{field}: only for runs that translate; leave it out")
 
 
 class FieldError(RegardError):
-    """A field of a request has a value that the task cannot accept."""
+    """The task cannot accept the value of a field of a request."""
 
     def __init__(self, field: str, message: str):
         super().__init__(f"{field}: {message}")
@@ -157,15 +163,15 @@ class FieldError(RegardError):
 
 
 class Queue(Protocol):
-    """A bounded queue of the server: the items of several requests are computed together."""
+    """A bounded queue of the server, which computes the items of several requests together."""
 
     async def submit(self, items: Sequence[Any], *, key: Hashable = (), deadline: float | None = None) -> list[Any]:
-        """The results in order. Items share a batch if their keys are equal. `deadline` is in seconds."""
+        """Return the results in order. Items share a batch if their keys are equal. `deadline` is in seconds."""
 
     def submit_in_order(
         self, items: Sequence[Any], *, key: Hashable = (), deadline: float | None = None
     ) -> AsyncGenerator[Any, None]:
-        """The results in order, each as soon as it and all before it are done."""
+        """Yield the results in order, each as soon as possible."""
 
     def full_for(self) -> float:
         """Seconds until another request can be accepted; 0 if it can be now."""
@@ -184,7 +190,7 @@ class Host(Protocol):
 
     run: Run
     settings: Any
-    """Settings of the server. `engine` and `quantization` are those of translation."""
+    """Settings of the server; translation uses `engine` and `quantization`."""
     log: Callable[[str], None] | None
 
     @property
@@ -192,7 +198,7 @@ class Host(Protocol):
         """The object that `regard.load` returns. Only for the torch thread."""
 
     def load(self) -> None:
-        """Open the predictor now, so that errors are reported at start-up and not to a client."""
+        """Open the predictor at start-up, so that errors are not first reported to a client."""
 
     def add_queue(
         self,
@@ -202,7 +208,7 @@ class Host(Protocol):
         *,
         parallel: bool = False,
     ) -> Queue:
-        """A queue for `work`, in the torch thread or, if `parallel`, in one thread per core. `name` is for metrics."""
+        """Add a queue for `work`, in the torch thread or, if `parallel`, in a thread per core. Metrics show `name`."""
 
     def open_request(self) -> AbstractContextManager[None]:
-        """A block in which no queue is closed, for requests that use one queue after the other."""
+        """Return a context in which no queue is closed, for requests that use several queues in turn."""

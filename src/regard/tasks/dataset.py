@@ -1,8 +1,7 @@
-"""From files of examples to what training reads, for any task: held-out parts, vocabulary, store, stream of batches.
+"""Training data of any task: examples from files, held-out parts, vocabulary, store and stream of batches.
 
 A task reads its files with `read_train` and `hold_out` into `Parts`, learns a vocabulary with `learn_tokenizer`, writes
-its store inside `new_store` and finds it again with `open_store_folder`. How an example is read, encoded and batched is
-its own.
+its store inside `new_store` and opens it with `open_store_folder`. The task itself reads, encodes and batches examples.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from regard.training.flops import count_cost
 from regard.training.schedule import ScheduleStage
 
 FEWEST = 20
-"""Examples that training needs at least."""
+"""Minimum number of training examples."""
 HELD_OUT = ("valid", "test")
 
 Example = TypeVar("Example")
@@ -42,12 +41,12 @@ Log = Callable[[str], None]
 
 @dataclass
 class Parts(Generic[Example]):
-    """Examples in memory: those to train on, file by file, and those of the validation and test parts."""
+    """All examples, in memory: the training examples of each file, and the validation and test examples."""
 
     unit: str
-    """What the examples are called, e.g. "documents"."""
+    """Name of the examples in messages, e.g. "documents"."""
     corpora: list[tuple[list[Example], float]]
-    """The training examples of each file, with its weight."""
+    """The training examples and the weight of each file."""
     held_out: dict[str, list[Example]] = field(default_factory=lambda: {part: [] for part in HELD_OUT})
 
     def __len__(self) -> int:
@@ -61,13 +60,13 @@ class Parts(Generic[Example]):
 
 
 def describe_parts(unit: str, train: int, held_out: Mapping[str, Sequence[Any]]) -> str:
-    """How many examples each part has, in a line; `unit` is what they are called."""
+    """One line with the number of examples in each part; `unit` is the name of the examples, e.g. "documents"."""
     valid, test = (len(held_out[part]) for part in HELD_OUT)
     return f"{train:,} {unit} to train on, {valid:,} for validation, {test:,} for the test"
 
 
 def require_train(data: DataSettings, what: str) -> None:
-    """Refuse a recipe without training files; `what` says what such a file is."""
+    """Raise an error if no training file is given; `what` describes such a file, e.g. "a file of texts"."""
     if not data.train:
         raise SettingsError(f"nothing to train on: give {what}, or [[data.train]] in a recipe")
 
@@ -75,7 +74,7 @@ def require_train(data: DataSettings, what: str) -> None:
 def read_train(
     data: DataSettings, read: Callable[[Corpus], list[Example]], what: str, unit: str
 ) -> list[list[Example]]:
-    """The examples of each training file. `what` and `unit` name a file and its examples in errors."""
+    """The examples of each training file. In errors, a file is called `what` and its examples `unit`."""
     require_train(data, what)
     found = [read(corpus) for corpus in data.train]
     total = sum(map(len, found))
@@ -94,10 +93,10 @@ def hold_out(
     seed: int,
     adjust: Callable[[list[Example], bytes], bytes] | None = None,
 ) -> Parts[Example]:
-    """Read the files of the held-out parts. Parts without a file get some of the training examples in `found`.
+    """Read the held-out files. A held-out part without a file gets some of `found`, the examples of each training file.
 
-    The same text is then never in two parts. `adjust` may change the assignment: it gets all training examples and
-    the number in `PARTS` of each.
+    Examples with the same text, given by `text_of`, are never divided between parts. `adjust` may change the part of
+    examples: it takes all training examples and the index in `PARTS` of each, and returns the new indices.
     """
     parts: Parts[Example] = Parts(unit, [])
     for name, held_out in parts.held_out.items():
@@ -118,7 +117,7 @@ def hold_out(
 def learn_tokenizer(
     run: Run, recipe: Recipe, texts: Iterable[str], log: Log, base: Run | None, unit: str = "tokens"
 ) -> Tokenizer:
-    """Learn a vocabulary from texts, or take that of `base`; write it into the run."""
+    """Train a tokenizer on texts, or copy the tokenizer of `base`; write it into the run."""
     if base:
         tokenizer = base.tokenizers[0]
     else:
@@ -129,7 +128,7 @@ def learn_tokenizer(
 
 
 def store_parts(sizes: Iterable[tuple[int, float]]) -> list[StorePart]:
-    """The parts of a store: the number of examples and the weight of each file."""
+    """The parts of a store, from the number of examples and the weight of each file."""
     parts: list[StorePart] = []
     for size, weight in sizes:
         parts.append(StorePart(size + (parts[-1].end if parts else 0), weight))
@@ -138,7 +137,7 @@ def store_parts(sizes: Iterable[tuple[int, float]]) -> list[StorePart]:
 
 @contextmanager
 def new_store(run: Run, held_out: Mapping[str, Iterable[Any]]) -> Iterator[Path]:
-    """A folder to fill with what training reads; records of the held-out parts are added as JSON lines."""
+    """Make the folder of a store, which the caller fills; it already has the held-out records as JSON lines."""
     with run.new_store() as folder:
         for part, records in held_out.items():
             lines = (json.dumps(record, ensure_ascii=False) + "\n" for record in records)
@@ -147,7 +146,7 @@ def new_store(run: Run, held_out: Mapping[str, Iterable[Any]]) -> Iterator[Path]
 
 
 def open_store_folder(run: Run, remake: Callable[[], None]) -> Path:
-    """The store of a run. A finished run has removed it: then `remake` makes it again from the files."""
+    """The store of a run. If the run has finished and removed its store, `remake` makes it again."""
     folder = run.folder / "store"
     if not folder.is_dir():
         remake()
@@ -155,7 +154,7 @@ def open_store_folder(run: Run, remake: Callable[[], None]) -> Path:
 
 
 def read_held_out(folder: Path, part: str, unit: str) -> list[Any]:
-    """The records of a part, as `new_store` wrote them; `unit` is what they are called in an error."""
+    """The records of a part, as `new_store` wrote them; errors call them `unit`."""
     return read_kept(folder / f"{part}.jsonl", f"held-out {unit}")
 
 
@@ -163,7 +162,7 @@ def read_held_out(folder: Path, part: str, unit: str) -> list[Any]:
 
 
 class StreamTrainUnit:
-    """The part of a `TrainUnit` that is the same for all tasks: an endless stream of batches. A task adds `join`."""
+    """An endless stream of batches: the part of a `TrainUnit` that all tasks share. A task adds `join`."""
 
     stage = ScheduleStage()
 
@@ -176,7 +175,7 @@ class StreamTrainUnit:
         lengths: tuple[Ids, Ids],
         weights: Sequence[StorePart] = (),
     ):
-        """`lengths` and `weights` as `BatchStream` takes them."""
+        """`lengths` and `weights` are arguments of `BatchStream`."""
         self.recipe, self.data, self.group = recipe, data, group or ProcessGroup()
         self.lengths, self._weights = lengths, weights
         self.cost = count_cost(model)
@@ -190,24 +189,24 @@ class StreamTrainUnit:
         return self.stream.mark(position)
 
     def rows(self, batch: Any, first: int, every: int) -> tuple[Any, Rows | None]:
-        """The part of a batch that one process computes: every `every`-th example from `first` on, padded as before."""
-        rows = Rows.deal(len(batch.index_B), first, every)
+        """The examples `first`, `first` + `every`, ... of a batch, which one process computes; padding stays."""
+        rows = Rows.every_nth(len(batch.index_B), first, every)
         return batch.rows(rows.index_R), rows
 
     def join(self, index: Index) -> Any:
-        """The batch of the examples with these numbers."""
+        """The batch of the examples with these indices."""
         raise NotImplementedError
 
     def batch(self, position: int) -> Any:
         return self.join(self.stream.at(position))
 
     def largest(self) -> Any:
-        """The largest batch of the first epoch, padding and end tokens included."""
+        """The batch of the first epoch with the most tokens, including padding and end tokens."""
         return self.join(
             self.largest_of(lambda index: len(index) * sum(int(side[index].max()) + 1 for side in self.lengths))
         )
 
     def largest_of(self, size: Callable[[Index], int]) -> Index:
-        """The numbers of the examples of the largest batch of the first epoch."""
+        """The indices of the examples in the largest batch of the first epoch, as measured by `size`."""
         settings = self.recipe.train
         return max(epoch_batches(self.lengths, settings.batch_tokens, settings.seed, 0, self._weights), key=size)

@@ -1,4 +1,4 @@
-"""Labels: their scores (accuracy, F1, confusion matrix), loss, class weights and calibration by temperature scaling."""
+"""Labels: scores (accuracy, F1, confusion matrix), loss, class weights, and calibration by temperature scaling."""
 
 from __future__ import annotations
 
@@ -16,12 +16,9 @@ from torch.nn import functional as F
 from regard.training.loss import Loss
 
 BINS = 15
-"""Number of bins of the reliability diagram, equally wide (Guo et al. 2017)."""
-LOWEST, HIGHEST = 0.05, 20.0
-"""Range in which a temperature is searched."""
-ROUNDS = 60
+"""Number of bins of equal width in the reliability diagram (Guo et al. 2017)."""
 ENOUGH_DOCUMENTS = 30
-"""Fewer documents cannot distinguish temperatures."""
+"""Minimum number of documents to find a temperature."""
 
 Matrix = NDArray[np.float64]
 Truth = NDArray[np.bool_]
@@ -29,22 +26,22 @@ Truth = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class LabelScores:
-    """Scores over a set of documents. If a document may have several labels, accuracy needs all of them to be right."""
+    """Scores over a set of documents. A document with several labels counts for accuracy if all of them are correct."""
 
     accuracy: float
     f1: float
-    """Mean F1 of the labels (macro F1): rare labels count as much as others."""
+    """Mean F1 of the labels (macro F1)."""
     loss: float
-    """Mean negative log-likelihood of the right labels."""
+    """Mean negative log-likelihood of the correct labels."""
     calibration_error: float
-    """Mean difference between the confidence of the model and the share of right answers (ECE)."""
+    """Expected calibration error (ECE): mean difference between the confidence and the accuracy of the model."""
     documents: int
     by_label: dict[str, dict[str, float]] = field(default_factory=dict)
     """Precision, recall, F1 and number of documents of each label."""
     confusion: list[list[int]] | None = None
-    """Row: the right label, column: the predicted one. None if a document may have several labels."""
+    """Row: correct label, column: predicted label. None if a document may have several labels."""
     reliability: list[dict[str, float]] = field(default_factory=list)
-    """Bins of probability: mean confidence, share of right answers, number of answers."""
+    """For each bin of confidence: mean confidence, share of correct answers, number of answers."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -53,7 +50,7 @@ class LabelScores:
 def score_labels(
     probability_BL: Matrix, target_BL: Truth, labels: Sequence[str], *, several: bool, threshold: float = 0.5
 ) -> LabelScores:
-    """Score the labels that these probabilities predict; precision, recall and F1 are 0 where they are undefined."""
+    """Score the labels that these probabilities predict. Precision, recall and F1 are 0 where they are undefined."""
     given_BL = probability_BL >= threshold
     if not several:
         given_BL = np.eye(probability_BL.shape[1], dtype=np.bool_)[probability_BL.argmax(1)]
@@ -64,9 +61,8 @@ def score_labels(
     by_label = zip(precision_L.tolist(), recall_L.tolist(), f1_L.tolist(), right_L.tolist(), strict=True)
     tiny = np.finfo(np.float64).tiny
     log_likelihood = np.log(np.maximum(probability_BL, tiny))[target_BL].sum()
-    if several:
-        log_likelihood += np.log(np.maximum(1 - probability_BL, tiny))[~target_BL].sum()
     if several:  # each label is an answer, yes or no
+        log_likelihood += np.log(np.maximum(1 - probability_BL, tiny))[~target_BL].sum()
         sure, right = np.maximum(probability_BL, 1 - probability_BL), (probability_BL >= 0.5) == target_BL
     else:  # the predicted label is the answer
         sure, right = probability_BL.max(1), (given_BL & target_BL).any(1)
@@ -87,7 +83,7 @@ def score_labels(
 
 
 def reliability(sure: Matrix, right: Truth) -> tuple[float, list[dict[str, float]]]:
-    """Expected calibration error of answers that were given with these probabilities, and its bins."""
+    """Expected calibration error, and its bins. `sure` has the confidence of each answer, `right` its correctness."""
     place = np.minimum((sure * BINS).astype(np.int64), BINS - 1)
     count = np.bincount(place, minlength=BINS)
     confidence = np.bincount(place, sure, minlength=BINS) / np.maximum(count, 1)
@@ -106,8 +102,7 @@ def label_loss(
 ) -> Loss:
     """Cross-entropy summed over documents: of a softmax over the labels, or of one sigmoid per label (`several`).
 
-    Label smoothing gives its share to all labels equally; with `several`, half of it to yes and half to no.
-    `weights_L` are the weights of the labels.
+    Label smoothing distributes its share equally over all labels; with `several`, equally over yes and no.
     """
     if logits_BL.dtype != torch.float64:
         logits_BL = logits_BL.float()  # under autocast it may be bfloat16
@@ -127,17 +122,17 @@ def label_loss(
 
 
 def balanced(counts_L: NDArray[np.int64]) -> Tensor:
-    """Weights that give every label the same total in the training data; a label that never occurs counts as once."""
+    """Label weights with which each label has the same total weight in the training data."""
     counts = np.maximum(counts_L, 1).astype(np.float64)
     return torch.tensor(counts_L.sum() / (len(counts) * counts), dtype=torch.float32)
 
 
 def find_temperature(logits_BL: Tensor, target_BL: Tensor, *, several: bool) -> float | None:
-    """The temperature with the highest likelihood of the right labels (Guo et al. 2017); None for too few documents.
+    """The temperature with the highest likelihood of the correct labels (Guo et al. 2017); None for too few documents.
 
-    It makes probabilities calibrated and changes no decision. As in Platt (1999), the target probability of the right
-    labels is a little below 1, and lower for fewer documents: otherwise the temperature of a few documents that are all
-    right would be as low as possible, and every answer certain.
+    It calibrates probabilities and does not change predictions. As in Platt (1999), the target probability of the
+    correct labels is a little below 1. Otherwise, if the labels of a few documents are all predicted correctly, the
+    best temperature would be the lowest one, and all probabilities would become 0 or 1.
     """
     if len(logits_BL) < ENOUGH_DOCUMENTS:
         return None
@@ -148,8 +143,8 @@ def find_temperature(logits_BL: Tensor, target_BL: Tensor, *, several: bool) -> 
         scaled_BL = logits_BL / math.exp(log_temperature)
         return float(label_loss(scaled_BL, target_BL, several=several, smoothing=doubt).smoothed)
 
-    low, high = math.log(LOWEST), math.log(HIGHEST)
-    for _ in range(ROUNDS):  # ternary search: there is one minimum
+    low, high = math.log(0.05), math.log(20.0)
+    for _ in range(60):  # ternary search: there is one minimum
         one, other = low + (high - low) / 3, high - (high - low) / 3
         if negative_log_likelihood(one) <= negative_log_likelihood(other):
             high = other
@@ -159,6 +154,6 @@ def find_temperature(logits_BL: Tensor, target_BL: Tensor, *, several: bool) -> 
 
 
 def to_probabilities(logits_BL: Tensor, temperature: float, *, several: bool) -> Tensor:
-    """A softmax over the labels, or one sigmoid per label (`several`), of scores divided by the temperature."""
+    """Divide logits by the temperature; then apply a softmax over the labels, or a sigmoid per label (`several`)."""
     scaled_BL = logits_BL.double() / temperature
     return scaled_BL.sigmoid() if several else scaled_BL.softmax(-1)

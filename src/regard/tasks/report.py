@@ -1,4 +1,4 @@
-"""The report of a run (report.html): training curves, plan, settings and cost, which all tasks share.
+"""The report of a run (report.html): the sections of all tasks, which are training curves, plan, settings and cost.
 
 The report.py of a task adds its scores, samples and other sections: `report(run, predictor, data, answers)`.
 """
@@ -18,20 +18,19 @@ from regard.training.plan import amount, duration
 Json = dict[str, Any]
 
 PART_NAMES = {"test": "unseen", "valid": "held-out"}
-"""How the examples of a part are called on the page."""
+"""The word for the examples of a part on the page."""
 
 
 def write_report(run: Run, predictor: Any, data: Any, answers: Any) -> Path:
-    """Collect the report of a finished run and write its page. `answers` are those to the part that is reported."""
+    """Write the report page of a finished run. `answers` is what `score` of the task returned for the reported part."""
     card, task = run.card, run.recipe.data.task
-    own: Json = {}
-    if tasks.has_part(task, "report"):
-        own = tasks.part(task, "report").report(run, predictor, data, answers)
+    has_own = tasks.has_part(task, "report")
+    own: Json = tasks.part(task, "report").report(run, predictor, data, answers) if has_own else {}
     lines: dict[str, list[Json]] = {"step": [], "validation": []}
     for line in run.metrics():
         if line["kind"] in lines:
-            shown = {key: value for key, value in line.items() if key not in ("kind", "samples", "flops")}
-            lines[line["kind"]].append(shown)
+            hidden = ("kind", "samples", "flops")
+            lines[line["kind"]].append({key: value for key, value in line.items() if key not in hidden})
     training = card["training"]
     cost = figures(
         ("of training", duration(training["seconds"]), f"{training['step']:,} steps, {amount(training['flops'])}FLOP"),
@@ -53,10 +52,10 @@ def write_report(run: Run, predictor: Any, data: Any, answers: Any) -> Path:
 
 
 def figures(*rows: tuple[str, str, str]) -> list[dict[str, str]]:
-    """Rows of the summary: label, value and note each."""
+    """The rows of the summary, from a label, a value and a note for each."""
     return [{"label": label, "value": value, "note": note} for label, value, note in rows]
 
 
 def last_part(scores: Iterable[str]) -> str:
-    """The part whose scores count: the test part, if there is one."""
+    """The part whose scores are reported: "test" if it has scores, otherwise "valid"."""
     return "test" if "test" in scores else "valid"

@@ -1,4 +1,4 @@
-"""Teacher forcing: training of encoder-decoders on pairs of texts; batches, loss, and the loss of held-out pairs."""
+"""Training of encoder-decoders on pairs of texts by teacher forcing: batches, loss, and the loss of held-out pairs."""
 
 from __future__ import annotations
 
@@ -24,11 +24,9 @@ from regard.training.distributed import ProcessGroup
 from regard.training.flops import pair_amounts
 from regard.training.loss import Loss, smoothed_cross_entropy
 
-MAX_LOSS = 700.0
-"""Larger losses have a perplexity that is not a finite number."""
 VALID_BATCH_PAIRS = 64
 VALID_BATCH_TOKENS = 16_384
-"""Limit of pairs times the longer padded side; batches of usual sentences are far below."""
+"""Limit of the number of pairs times the length of the longer padded side."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +41,10 @@ class PairData:
 
 
 class TeacherForcing(StreamTrainUnit):
-    """Loss and cost of a model that predicts each next token. A task adds `join` and `validate`."""
+    """Loss and cost of a model that predicts the next token. A task adds `join` and `validate`."""
 
     def loss(self, model: Seq2Seq, batch: Batch) -> Loss:
-        """Cross-entropy; while training, with label smoothing and R-Drop if the settings say so."""
+        """Cross-entropy; in training, also label smoothing and R-Drop as set in the recipe."""
         settings = self.recipe.train
         if not model.training:
             return batch_loss(model, batch)
@@ -70,10 +68,9 @@ class Seq2SeqTrainUnit(TeacherForcing):
         super().__init__(recipe, data, model, group, data.train.lengths, data.train.weights)
 
     def batch(self, position: int) -> Batch:
-        """The pairs at this position of the stream, with sampled subwords if the settings say so.
+        """The pairs at this position of the stream, with subword regularization as set in the recipe.
 
-        During cooldown words are segmented as in translation, so that the last steps train what will be used
-        (docs/log.md).
+        During cooldown, words are segmented as at inference (docs/log.md).
         """
         index, source, target = self.stream.at(position), self.data.source, self.data.target
         share = self.recipe.tokenizer.subword_regularization * self.stage.augmentation_strength
@@ -97,7 +94,7 @@ class Seq2SeqTrainUnit(TeacherForcing):
 
 
 def batch_loss(model: Seq2Seq, batch: Batch, smoothing: float = 0.0, agreement: float = 0.0) -> Loss:
-    """Loss over the real target tokens; padding is removed before the output layer."""
+    """Loss over the target tokens without padding, which is removed before the output layer."""
     real = batch.target_mask_BT
     states_ND = model.hidden(batch.source, batch.target_input_BT)[real]
     return smoothed_cross_entropy(model.output, states_ND, batch.target_output_BT[real], smoothing, agreement)
@@ -113,10 +110,9 @@ def mean_loss(
     *,
     max_length: int = DataSettings.max_length,
 ) -> float:
-    """Mean negative log-likelihood per target token, by a model that is not being trained.
+    """Mean negative log-likelihood per target token; `model` must be in evaluation mode.
 
-    Pairs with more than `max_length` tokens on a side are left out, as in training: the memory of a batch depends on
-    its longest pair.
+    Pairs with more than `max_length` tokens on a side are left out, as in training, to limit the memory of a batch.
     """
     group, device = group or ProcessGroup(), model.output.weight.device
     total, tokens = 0.0, 0.0
@@ -135,5 +131,5 @@ def mean_loss(
 
 
 def perplexity(loss: float) -> float:
-    """From the mean negative log-likelihood per token."""
-    return math.exp(min(loss, MAX_LOSS))
+    """Perplexity for a mean negative log-likelihood per token."""
+    return math.exp(min(loss, 700.0))  # a larger loss would give infinity

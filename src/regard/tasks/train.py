@@ -1,6 +1,6 @@
-"""Training for any task: from a recipe to a finished run folder; resume and fine-tuning of runs.
+"""Training for any task: makes a run folder from a recipe; resumes and fine-tunes runs.
 
-What depends on the task is in its `TRAINING` (see `tasks/training.py`).
+The steps that depend on the task are methods of its `TRAINING` (see `tasks/training.py`).
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from regard.training.signals import StopRequest
 from regard.training.trainer import Trainer, TrainingLog
 
 MOST_SIZES = 4
-"""Number of other vocabulary sizes to try: each side may find the size too small, then too large."""
+"""Number of further vocabulary sizes to try: for each side, the size may be too small, then too large."""
 LAUNCH = ".launch"
-"""File in a run folder with the name of the torchrun launch that made it."""
+"""File in a run folder with the name of the torchrun launch that made the run."""
 
 
 def train(
@@ -53,10 +53,10 @@ def train(
     recipe: str | Path | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Any:
-    """Train a model and return it, ready to use. `settings` are nested tables: {"train": {"max_minutes": 20}}.
+    """Train a model and return its predictor. `settings` are nested tables: {"train": {"max_minutes": 20}}.
 
-    `source` and `target` are the two sides to translate between; other tasks take one file, as `source`. The default
-    task is that of the recipe, or translation.
+    `source` and `target` are the files of a translation corpus; other tasks take one file, as `source`. Without
+    `task`, the task of the recipe is trained; without a recipe, translation.
     """
     table = {section: dict(values) for section, values in (settings or {}).items()}
     if source:
@@ -68,17 +68,17 @@ def train(
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """A recipe that is ready to run: every setting is decided, the data has been read."""
+    """A recipe in which all settings are decided, and the examples that were read for it."""
 
     recipe: Recipe
     examples: Examples | None
-    """None in all processes except the first one, which prepares them."""
+    """None in all processes except the first one, which prepares the data."""
     plan: list[PlannedSetting]
     base: Run | None = None
-    """The run whose vocabulary and weights this one starts from."""
+    """The run whose vocabulary and weights are fine-tuned."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the examples: they are not sent to other processes."""
+        """The state without the examples, which are not sent to other processes."""
         return vars(self) | {"examples": None}
 
     @property
@@ -86,7 +86,7 @@ class TrainingJob:
         return training_of(self.recipe.data.task)
 
     def estimate(self) -> Estimate:
-        """What training will take on this machine. Only the first process may call it."""
+        """Estimate time and memory on this machine. Only the first process may call this method."""
         return self.training.estimate(self.recipe, self.examples, measure_machine(self.recipe.train.device))
 
 
@@ -94,7 +94,7 @@ P = ParamSpec("P")
 
 
 def _in_first_process(make: Callable[P, TrainingJob]) -> Callable[P, TrainingJob]:
-    """Run a function in the first process only; the others get its job without the examples."""
+    """Run `make` in the first process only; the other processes get its job without the examples."""
 
     @functools.wraps(make)
     def call(*arguments: P.args, **named: P.kwargs) -> TrainingJob:
@@ -106,7 +106,7 @@ def _in_first_process(make: Callable[P, TrainingJob]) -> Callable[P, TrainingJob
 
 @_in_first_process
 def resolve(table: Mapping[str, Any], recipe: str | Path | None = None, overrides: Iterable[str] = ()) -> TrainingJob:
-    """Decide all settings. Without a recipe file, the plan chooses those that are not given."""
+    """Decide all settings. Without a recipe file, the plan chooses the settings that are not given."""
     given = with_overrides(join_tables(read_table(recipe), table) if recipe else table, overrides)
     where = str(recipe) if recipe else "settings"
     checked = make_recipe(given, where=where)
@@ -120,7 +120,7 @@ def resolve(table: Mapping[str, Any], recipe: str | Path | None = None, override
 
 
 def check(recipe: Recipe) -> None:
-    """Refuse settings that do not fit the task: its architecture, its metric, and what it does not support."""
+    """Raise an error if the architecture, the metric or another setting does not fit the task."""
     task, model = tasks.find(recipe.data.task), recipe.model
     if model.kind != task.model_kind:
         fitting = ", ".join(models.presets(task.model_kind))
@@ -138,7 +138,7 @@ def check(recipe: Recipe) -> None:
 
 @_in_first_process
 def resolve_finetune(base: str | Path, table: Mapping[str, Any], overrides: Iterable[str] = ()) -> TrainingJob:
-    """Decide the settings of a run that starts from the weights of another one and trains on other data.
+    """Decide the settings of a run that fine-tunes the run `base` on other data.
 
     Architecture, tokenizer and search settings stay. The learning-rate schedule starts again with a third of the rates
     and a short warm-up. Validation, the end of training and the precision are planned for the new data and machine.
@@ -148,7 +148,7 @@ def resolve_finetune(base: str | Path, table: Mapping[str, Any], overrides: Iter
     given = with_overrides(table, overrides)
     for section in ("model", "tokenizer"):
         if section in given:
-            raise SettingsError(f"{section}. settings come from {base} and cannot change when it is fine-tuned")
+            raise SettingsError(f"{section}. settings come from {base} and cannot change in fine-tuning; leave it out")
     below = to_table(run.recipe)
     below["data"] = {key: below["data"][key] for key in ("task", *task.kept)}
     before, third = run.recipe.train, f"a third of the rate of {base}"
@@ -165,7 +165,7 @@ def resolve_finetune(base: str | Path, table: Mapping[str, Any], overrides: Iter
     below["train"] |= {key: value for key, (value, _) in chosen.items()}
     tables = join_tables(below, given)
     if tables["data"]["task"] != task.name:
-        raise SettingsError(f"data.task comes from {base} and cannot change when it is fine-tuned")
+        raise SettingsError(f"data.task comes from {base} and cannot change in fine-tuning; leave it out")
     checked = make_recipe(tables)
     check(checked)
     examples, own = training.read(checked), given.get("train", {})
@@ -175,9 +175,9 @@ def resolve_finetune(base: str | Path, table: Mapping[str, Any], overrides: Iter
 
 
 def start(job: TrainingJob, out: str | Path = "") -> Run:
-    """Make the run folder, prepare the data and train. After bad input the folder is removed.
+    """Make the run folder, prepare the data and train. If the data or settings are wrong, the folder is removed.
 
-    If torchrun restarts the processes after a failure, training continues in the folder of the first start.
+    If torchrun restarts the processes after a failure, training continues in the same folder.
     """
     with this_group() as group:
         ready = _for_all(group, lambda: _make(job, Path(out or job.training.folder(job.recipe))))
@@ -186,16 +186,16 @@ def start(job: TrainingJob, out: str | Path = "") -> Run:
 
 
 class PreparedRun(NamedTuple):
-    """A run folder with all that training reads, its data opened, and the initial model."""
+    """A run folder that is ready for training, its opened data, and the initial model."""
 
     run: Run
     data: Any
-    """As `open_data` of the task gives it."""
+    """The result of `Training.open_data`."""
     model: Network
 
 
 def _for_all(group: ProcessGroup, make: Callable[[], PreparedRun]) -> PreparedRun:
-    """Prepare a run in the first process, then open it in the others."""
+    """Prepare a run in the first process, then open it in the other processes."""
     if group.is_first:
         ready = make()
         group.once(lambda: ready.run.folder)
@@ -208,7 +208,7 @@ def _open(run: Run) -> PreparedRun:
 
 
 def _make(job: TrainingJob, folder: Path) -> PreparedRun:
-    """Make a new run, or reopen the one that this launch made before it was restarted."""
+    """Make a new run, or reopen the run that this torchrun launch made before its restart."""
     if _made_by_this_launch(job, folder):
         run = Run(folder)
         if run.card and not (folder / PREPARING).is_file():
@@ -236,7 +236,7 @@ def _make(job: TrainingJob, folder: Path) -> PreparedRun:
 
 
 def _prepare(run: Run, job: TrainingJob) -> TrainingJob:
-    """Write the data of a job into its run. Returns the job; its planned vocabulary size may have changed."""
+    """Write the data of a job into its run. Returns the job, maybe with another planned vocabulary size."""
     name = "tokenizer.vocab_size"
     for attempt in range(MOST_SIZES + 1):
         try:
@@ -258,9 +258,9 @@ def _prepare(run: Run, job: TrainingJob) -> TrainingJob:
 
 
 def _made_by_this_launch(job: TrainingJob, folder: Path) -> bool:
-    """Whether the folder was made by an earlier start of the same torchrun launch, for the same job.
+    """Whether an earlier start of the same torchrun launch made the folder for this job.
 
-    Planned settings may differ between two starts.
+    Planned settings are not compared, because they may differ between two starts.
     """
     launch, mark = _launch(), folder / LAUNCH
     if not launch or not mark.is_file() or mark.read_text(encoding="utf-8") != launch:
@@ -279,13 +279,13 @@ def _made_by_this_launch(job: TrainingJob, folder: Path) -> bool:
 
 
 def _launch() -> str:
-    """Identifies a torchrun launch: its name, or else the process that started this one. Empty without torchrun."""
+    """The name of the torchrun launch, or if it has none, of its process. Empty without torchrun."""
     name = os.environ.get("TORCHELASTIC_RUN_ID", "")
     return f"none {platform.node()} {os.getppid()}" if name == "none" else name
 
 
 def resume(folder: str | Path, overrides: Iterable[str] = ()) -> Run:
-    """Continue a run. `overrides` may change settings of training and search, e.g. the end, but not the model."""
+    """Continue a run. `overrides` may change settings of [train] and [search], e.g. "train.max_steps=9000"."""
     changed = list(overrides)
     with this_group() as group:
         run = Run.open(folder)
@@ -310,7 +310,7 @@ def resume(folder: str | Path, overrides: Iterable[str] = ()) -> Run:
 
 
 def _no_checkpoint(run: Run) -> str:
-    """Why a run has no checkpoint to continue from; empty if it has one, or was stopped before the first."""
+    """The reason why a run cannot continue from a checkpoint; empty if it can, or if training has just begun."""
     if has_checkpoint(run.folder / "checkpoints"):
         return ""
     if "imported" in run.card:
@@ -319,10 +319,10 @@ def _no_checkpoint(run: Run) -> str:
 
 
 def _reopen(run: Run, changed: Iterable[str]) -> PreparedRun:
-    """Open an interrupted or finished run to continue it, with changed settings."""
+    """Open a run with changed settings, to continue its training."""
     with run.locked():
         before, recipe = run.recipe, make_recipe(with_overrides(to_table(run.recipe), changed))
-        # The order of the data, moments, the best score and averages depend on these.
+        # The order of the data, the state of the optimizer, the best score and averages depend on these settings.
         for name in ("seed", "optimizer", "metric", "ema_decay", "average_checkpoints"):
             if getattr(recipe.train, name) != getattr(before.train, name):
                 raise SettingsError(
@@ -349,7 +349,7 @@ def _reopen(run: Run, changed: Iterable[str]) -> PreparedRun:
 
 
 def log_result(run: Run) -> None:
-    """Log the scores of a finished run, where it is and how to use it."""
+    """Log the scores of a finished run, its folder, and the command that uses it."""
     for part, scores in run.card.get("scores", {}).items():
         log(f"{part}: {training_of(run.recipe.data.task).result_line(scores)}")
     command = tasks.find(run.recipe.data.task).command
@@ -363,7 +363,7 @@ def log(message: str) -> None:
 
 
 def _first_model(run: Run) -> Network:
-    """The model before the first step. A checkpoint, if there is one, replaces its weights later."""
+    """The model before the first step. If there is a checkpoint, the trainer loads its weights later."""
     device = choose_device(run.recipe.train, this_group().local_rank)
     if run.card.get("base") and not has_checkpoint(run.folder / "checkpoints"):
         return run.load_network().requires_grad_(True).to(device)
@@ -385,8 +385,8 @@ def _fit(group: ProcessGroup, ready: PreparedRun) -> None:
     group.advise(
         f'"regard resume {run.folder}" continues from the last checkpoint; torchrun --max-restarts 1 does so by itself'
     )
-    # The group is entered again inside: after a failure torchrun asks the other processes to stop, which must not end
-    # them too early.
+    # The group is entered once more inside `stop`: if one process fails, torchrun stops the others, and `stop` must
+    # not end them too early.
     with run.locked() if group.is_first else nullcontext(), StopRequest() as stop, group:
         trainer = Trainer(model, unit, settings, run.folder / "checkpoints", logs, group)
         trainer.progress.first_loss = training.expected_initial_loss(run.recipe, data)
@@ -400,7 +400,7 @@ def _fit(group: ProcessGroup, ready: PreparedRun) -> None:
 
 
 def finish(run: Run, data: Any, progress: TrainingProgress) -> None:
-    """Tune and score the trained model, complete the card, write the report, remove the store."""
+    """Tune and score the trained model, write the card and the report, remove the store."""
     training = training_of(run.recipe.data.task)
     run.write_held_out(training.held_out(data))
     tuned = training.tune(run, data, log)
@@ -409,13 +409,9 @@ def finish(run: Run, data: Any, progress: TrainingProgress) -> None:
     scored = {part: training.score(predictor, examples) for part, examples in parts.items()}
     with torch.device("meta"):
         parameters = count_parameters(models.build(run.recipe.model, **run.sizes))
-    learnt = {
-        "parameters": parameters,
-        "scores": {part: found.scores for part, found in scored.items()},
-        **({} if tuned is None else {"tuned": tuned}),
-        "training": asdict(progress),
-    }
-    run.write_card(run.card | learnt)
+    results = {"parameters": parameters, "scores": {part: found.scores for part, found in scored.items()}}
+    results |= {} if tuned is None else {"tuned": tuned}
+    run.write_card(run.card | results | {"training": asdict(progress)})
     write_report(run, predictor, data, scored[last_part(scored)].answers)
     training.complete(run, data)
     if hasattr(data.train, "close"):
@@ -424,7 +420,7 @@ def finish(run: Run, data: Any, progress: TrainingProgress) -> None:
 
 
 def first_card(job: TrainingJob, data: Any) -> dict[str, Any]:
-    """The card before the first step."""
+    """The content of card.json before the first step."""
     recipe = job.recipe
     return {
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

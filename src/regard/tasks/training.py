@@ -1,11 +1,11 @@
-"""The training contract of a task: the abstract class `Training`, which every task implements.
+"""The abstract class `Training`, which every task implements: what the training of a task consists of.
 
-`tasks/<task>/training.py` ends in e.g. `TRAINING = TagTraining()`. `tasks/train.py` does what all tasks share:
+`tasks/<task>/training.py` ends in e.g. `TRAINING = TagTraining()`. `tasks/train.py` calls its methods:
 
-    read, plan                 when the settings are decided
-    prepare, open_data, card   when a run is made; open_data again when it is resumed
+    read, plan                 to decide the settings
+    prepare, open_data, card   to make a run; open_data also to resume it
     train_unit                 for the training loop
-    tune, predictor, score     when training has ended; then held_out, report.html and `complete`
+    tune, predictor, score     after training; then held_out and complete
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from regard.training.trainer import TrainUnit
 Json = dict[str, Any]
 Log = Callable[[str], None]
 Tables = Mapping[str, Mapping[str, Any]]
-"""Settings as nested tables."""
+"""Settings by section and name."""
 HELD_OUT_EXAMPLES = 200
-"""Held-out examples that stay in a finished run."""
+"""Maximum number of held-out examples that stay in a finished run."""
 
 
 class Examples(Protocol):
@@ -50,31 +50,31 @@ class Examples(Protocol):
     def __len__(self) -> int: ...
 
     def describe(self) -> str:
-        """How many examples each part has, in a line."""
+        """One line with the number of examples in each part."""
 
 
 class Trainable(TrainUnit, Protocol):
-    """What the training loop, and the memory check before it, need."""
+    """What the training loop and the memory check before training need."""
 
     def largest(self) -> Any:
         """The batch that takes the most memory."""
 
 
 class Workload(NamedTuple):
-    """Amount of work in an epoch, for the estimate."""
+    """Amount of computation in an epoch, for the estimate of time and memory."""
 
     amounts: Mapping[str, float]
-    """How many of each unit whose cost the network knows (`Network.examples`)."""
+    """Counts of the units whose cost the network knows, e.g. "token" (`Network.examples`)."""
     length: float
     """Mean length of an example, in tokens."""
     passes: int = 1
-    """Passes through the network per batch."""
+    """Forward passes per batch."""
     steps: float = 0.0
-    """Batches; 0: not known."""
+    """Number of batches; 0 if it is not known."""
 
 
 class Scored(NamedTuple):
-    """Scores of a held-out part, and the answers that they were computed from, for the report."""
+    """Scores of a held-out part, and the answers of the model, for the report."""
 
     scores: Json
     answers: Any = None
@@ -85,10 +85,10 @@ DataOf = TypeVar("DataOf")
 
 
 class Training(ABC, Generic[ExamplesOf, DataOf]):
-    """Training for one task. `ExamplesOf` is what its files are read as; `DataOf` has `train`, `valid` and `test`."""
+    """Training for one task. `read` returns `ExamplesOf`. `open_data` returns `DataOf`: `train`, `valid` and `test`."""
 
     result: ClassVar[str] = ""
-    """Format of the line with the scores of a part, e.g. "accuracy {accuracy:.2%}  on {documents:,} documents"."""
+    """Format of the line with the scores of a part, e.g. "accuracy {accuracy:.2%} on {documents:,} documents"."""
 
     @abstractmethod
     def read(self, recipe: Recipe) -> ExamplesOf:
@@ -96,78 +96,78 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
 
     @abstractmethod
     def plan(self, examples: ExamplesOf, machine: Machine, given: Tables, where: str) -> list[PlannedSetting]:
-        """Choose the settings that `given` leaves open. `where` names the settings in errors."""
-
-    @abstractmethod
-    def sizes(self, recipe: Recipe, examples: ExamplesOf) -> Mapping[str, int]:
-        """The sizes of the network that training will make, as far as they are known before; for the estimate."""
+        """Choose the settings that are not in `given`. Errors call the origin of the settings `where`."""
 
     @abstractmethod
     def workload(self, recipe: Recipe, examples: ExamplesOf) -> Workload:
-        """Amount of work in an epoch."""
+        """The amount of computation in an epoch."""
 
     @abstractmethod
     def prepare(self, run: Run, recipe: Recipe, examples: ExamplesOf, log: Log, base: Run | None) -> None:
-        """Write into the run what training reads: vocabularies (from `base`, if given), store, `run.write_sizes`."""
+        """Write vocabularies (those of `base`, if given), the store and the sizes of the network into the run."""
 
     @abstractmethod
     def open_data(self, run: Run, log: Log) -> DataOf:
-        """Read what `prepare` wrote. A finished run has removed its store: then it is made again."""
+        """Open the data that `prepare` wrote. If the run has finished and removed its store, make the store again."""
 
     @abstractmethod
     def train_unit(self, recipe: Recipe, data: DataOf, model: Network, group: ProcessGroup | None = None) -> Trainable:
-        """What the training loop trains on. Usually a class: `train_unit = TagTrainUnit`."""
+        """Batches, loss and validation for the training loop. Usually a class: `train_unit = TagTrainUnit`."""
 
     @abstractmethod
     def expected_initial_loss(self, recipe: Recipe, data: DataOf) -> float:
-        """About the loss of a model that guesses. If the loss is far above it, training has diverged."""
+        """The approximate loss of an untrained model. If the loss is far higher, training has diverged."""
 
     @abstractmethod
     def card(self, recipe: Recipe, data: DataOf, base: Run | None) -> Json:
-        """Facts about the data, for the card."""
+        """Entries of card.json about the data."""
 
-    # Usually enough as they are.
+    # Most tasks do not override the methods below.
+
+    def sizes(self, recipe: Recipe, examples: ExamplesOf) -> Mapping[str, int]:
+        """The expected sizes of the network, for the estimate: arguments of its constructor beside the settings."""
+        return {"vocabulary": recipe.tokenizer.vocab_size}
 
     def result_line(self, scores: Json) -> str:
         return self.result.format(**scores)
 
     def check(self, recipe: Recipe) -> None:
-        """Refuse settings that do not fit together; `tasks.train.check` has checked what all tasks share."""
+        """Raise an error if settings do not fit together. `tasks.train.check` has checked those of all tasks."""
 
     def notes(self, recipe: Recipe) -> Sequence[str]:
-        """What the user should know before training starts."""
+        """Notes that the user sees before training starts."""
         return ()
 
     def tune(self, run: Run, data: DataOf, log: Log) -> Json | None:
-        """Tune settings on the validation part and write them into the recipe. The result is for the card."""
+        """Tune settings on the validation part, write them into the recipe, and return them for the card."""
         return None
 
     def predictor(self, run: Run, data: DataOf, log: Log) -> Any:
-        """The trained run, to be scored."""
+        """The predictor that is scored."""
         return tasks.load(run)
 
     def parts(self, data: Any) -> Mapping[str, Any]:
-        """The held-out parts by name; empty ones are not scored."""
+        """The held-out parts by name. Empty parts are not scored."""
         return {"valid": data.valid, "test": data.test}
 
     def held_out(self, data: Any) -> Sequence[Any]:
-        """Some held-out examples that stay in the run, as JSON objects: of the test part, if there is one."""
+        """Held-out examples that stay in the run, as JSON objects: of the test part, or else of the validation part."""
         return [one._asdict() for one in (data.test or data.valid)[:HELD_OUT_EXAMPLES]]
 
     def score(self, predictor: Any, examples: Any) -> Scored:
-        """Compare the answers to a held-out part with the right ones."""
+        """Score the answers of the predictor to a held-out part."""
         return Scored(predictor.score(examples).as_dict())
 
     def complete(self, run: Run, data: DataOf) -> None:
-        """Write what else a finished run has."""
+        """Write further files of a finished run."""
 
     def folder(self, recipe: Recipe) -> Path:
-        """Where a run is made if the user names no folder: after the data file and the architecture."""
+        """The default run folder, named after the training file and the architecture."""
         name = Path(recipe.data.train[0].source).name.partition(".")[0]
         return Path("runs") / (f"{name}-{recipe.model.arch}" if name else recipe.model.arch)
 
     def estimate(self, recipe: Recipe, examples: ExamplesOf, machine: Machine) -> Estimate:
-        """What training will take on this machine."""
+        """Estimated size, memory and time of training on this machine."""
         with torch.device("meta"):
             model = models.build(recipe.model, **self.sizes(recipe, examples))
         train, work = recipe.train, self.workload(recipe, examples)

@@ -13,10 +13,10 @@ from regard.errors import CorpusError
 from regard.tasks.chat.data import (
     TURN,
     Dialogue,
+    escape_turn,
     fit,
     join_turns,
     make_pairs,
-    neutral,
     read_dialogues,
     readable,
     split_turns,
@@ -56,9 +56,9 @@ def test_json_lines_in_every_form(tmp_path):
     ("line", "problem"),
     [
         ("{", r"talk\.jsonl:1: broken JSON"),
-        ('{"text": "a"}', "no conversation here"),
-        ('"a"', "no conversation here"),
-        ('{"turns": "a"}', "no conversation here"),
+        ('{"text": "a"}', "not a conversation"),
+        ('"a"', "not a conversation"),
+        ('{"turns": "a"}', "not a conversation"),
         ('{"turns": ["a", 1]}', "1 is not a turn"),
         ('{"messages": ["a"]}', '"role" and "content"'),
         ('{"messages": [{"role": "user"}]}', "null is not a turn"),
@@ -95,7 +95,7 @@ def test_pairs_are_single_turns_or_contexts():
 def test_the_mark_stands_only_between_turns(turns):
     turns = [turn.replace("x", "<Turn>").replace("y", TURN) for turn in turns]
     context = join_turns(turns)
-    real = [neutral(turn) for turn in turns if neutral(turn)]
+    real = [escape_turn(turn) for turn in turns if escape_turn(turn)]
     assert context.casefold().count(TURN) == max(len(real) - 1, 0)
     assert split_turns(context) == (real or [""])
 

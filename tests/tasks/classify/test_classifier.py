@@ -14,7 +14,7 @@ from regard.cli import main
 from regard.config import Corpus
 from regard.run import Run
 from regard.tasks.classify.classifier import Classifier, shade
-from regard.tasks.classify.data import LabelledDocument, ShownWindow, read_documents
+from regard.tasks.classify.data import LabeledDocument, ShownWindow, read_documents
 from regard.tasks.classify.report import label_words
 from regard.text.tokenizer import Piece
 from tests.reviews import BAD, GOOD, review, train_arguments, write_reviews
@@ -63,7 +63,7 @@ def test_held_out_documents_can_be_read_back(folder):
 def test_it_learns_what_decides(folder, classifier):
     assert Run.open(folder / "run").card["scores"]["test"]["accuracy"] >= 0.9
     chance = random.Random(7)
-    documents = [LabelledDocument(("good" if good else "bad",), review(good, chance)) for good in [True, False] * 20]
+    documents = [LabeledDocument(("good" if good else "bad",), review(good, chance)) for good in [True, False] * 20]
     found = classifier.score(documents)
     assert found.accuracy >= 0.9
     verdicts = classifier.classify([document.text for document in documents], explain=True)
@@ -214,7 +214,7 @@ def test_info_shows_the_scores(folder, capsys):
         (["inspect", "{run}", "--measure"], "is a run of the task classify: leave it out"),
         (["inspect", "{run}", " "], "there is no text to look at"),
         (["classify", "{run}", "{data}.none"], "no such file"),
-        (["classify", "{run}", "-", "--score"], "--score needs a file of labelled documents"),
+        (["classify", "{run}", "-", "--score"], "--score needs a file of labeled documents"),
         (["resume", "{run}", "--set", "model.width=9"], "can change in a run that exists"),
     ],
 )

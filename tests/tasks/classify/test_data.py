@@ -10,9 +10,9 @@ from regard.config import Corpus, TokenizerSettings
 from regard.errors import CorpusError
 from regard.tasks.classify import ClassifySettings
 from regard.tasks.classify.data import (
-    LabelledDocument,
-    arrange,
+    LabeledDocument,
     encode_document,
+    make_windows,
     plain,
     read_documents,
     sentences_of,
@@ -20,7 +20,7 @@ from regard.tasks.classify.data import (
 )
 from regard.text.tokenizer import EOS, train_tokenizer
 
-EXPECTED = [LabelledDocument(("good",), "A film, and a good one."), LabelledDocument(("bad",), 'He said "no".')]
+EXPECTED = [LabeledDocument(("good",), "A film, and a good one."), LabeledDocument(("bad",), 'He said "no".')]
 
 
 def write(folder, name, text):
@@ -68,7 +68,7 @@ def test_a_long_quoted_field_is_read_whole(tmp_path):
         ("a.jsonl", '{"text": "x"}\n', r'a\.jsonl:1: no "label" here'),
         ("a.jsonl", '{"text": "x", "label": {}}\n', r"a\.jsonl:1: \{\} is not a label"),
         ("a.jsonl", "{\n", r"a\.jsonl:1: broken JSON"),
-        ("a.txt", "x\n", r"a\.txt: not a file of labelled documents"),
+        ("a.txt", "x\n", r"a\.txt: not a file of labeled documents"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(tmp_path, name, text, message):
@@ -109,7 +109,7 @@ def test_an_abbreviation_stays_with_its_name():
 @given(st.lists(st.integers(0, 30), max_size=12), st.sampled_from(["middle", "end"]))
 def test_arranging_keeps_order_and_limits(lengths, truncate):
     settings = ClassifySettings(sentence_tokens=8, max_tokens=40, truncate=truncate)
-    stretches, left_out = arrange(lengths, settings)
+    stretches, left_out = make_windows(lengths, settings)
     sizes = [end - start for _, start, end in stretches]
     assert stretches == sorted(stretches)
     assert all(1 <= size <= 8 for size in sizes)
@@ -120,10 +120,10 @@ def test_arranging_keeps_order_and_limits(lengths, truncate):
 
 def test_the_middle_or_the_end_of_a_long_document_is_left_out():
     lengths = [4] * 10
-    middle, left_out = arrange(lengths, ClassifySettings(sentence_tokens=4, max_tokens=16))
+    middle, left_out = make_windows(lengths, ClassifySettings(sentence_tokens=4, max_tokens=16))
     assert [sentence for sentence, _, _ in middle] == [0, 1, 8, 9]
     assert left_out == 24
-    end, _ = arrange(lengths, ClassifySettings(sentence_tokens=4, max_tokens=16, truncate="end"))
+    end, _ = make_windows(lengths, ClassifySettings(sentence_tokens=4, max_tokens=16, truncate="end"))
     assert [sentence for sentence, _, _ in end] == [0, 1, 2, 3]
 
 

@@ -74,7 +74,7 @@ BAD = {
     "no object": ("a.jsonl", "[]\n", 'a line is an object with "tokens" and "tags"'),
     "no tags": ("a.jsonl", '{"tokens": ["a"]}\n', 'no list of texts under "tags"'),
     "not as many": ("a.jsonl", '{"tokens": ["a"], "tags": []}\n', "1 tokens, but 0 tags"),
-    "another kind of file": ("a.parquet", "x", "not a file of labelled words"),
+    "another kind of file": ("a.parquet", "x", "not a file of labeled words"),
 }
 
 

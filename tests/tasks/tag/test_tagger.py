@@ -314,10 +314,10 @@ def test_info_shows_the_scores(folder, capsys):
         (["tag", "{run}", "{data}.none"], "no such file"),
         (
             ["tag", "{run}", "{data}", "--output-format", "conll", "--json"],
-            "--json and --output-format conll are two ways to print; choose one",
+            "--json and --output-format conll are two output formats; choose one",
         ),
         (["tag", "{run}", "{data}", "--score", "--explain"], "leave out --explain"),
-        (["tag", "{run}", "{data}", "--output-format", "conll", "--explain"], "cannot hold an explanation"),
+        (["tag", "{run}", "{data}", "--output-format", "conll", "--explain"], "has no explanations"),
         (["tag", "{run}/none"], "there is no such run folder"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Chat: reply to what was said so far in a conversation. It builds on translation: a context in, a reply out."""
+"""The task "chat": reply in conversations. It uses the code of translation: the context is translated to a reply."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from regard.config.ranges import CheckedSettings, Count
 from regard.tasks import Task
 
 TURN = "<turn>"
-"""Token that closes a turn inside a context."""
+"""Token that ends a turn inside a context."""
 
 
 @dataclass(frozen=True)
 class ChatSettings(CheckedSettings):
-    """What a reply is made from."""
+    """Settings of replies."""
 
     section: ClassVar[str] = "chat"
 
     context_turns: Count = 5
-    """A reply is made from at most this many turns before it; 1: from the last one alone."""
+    """Maximum number of turns that the model reads to reply; 1: only the last turn."""
 
 
 TASK = Task(
@@ -36,7 +36,7 @@ TASK = Task(
     defaults={
         "tokenizer": {"special_tokens": [TURN]},
         "train": {"label_smoothing": 0.0},  # smoothing costs perplexity
-        # The length of a reply does not follow that of its context.
+        # The length of a reply hardly depends on the length of its context.
         "search": {"beam_size": 1, "max_length_ratio": 0.1, "max_length_extra": 60},
     },
     metrics=("loss", "bleu", "chrf"),

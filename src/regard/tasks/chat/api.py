@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from regard.tasks.api import ConversationRequest
+from regard.tasks.api import ConversationRequest, generation_settings
 
 if TYPE_CHECKING:
     from regard.tasks.chat.chatbot import Chatbot
 
 BATCH_SIZE = 1
-"""Sampled replies depend on the other rows of their batch; alone, the same seed gives the same reply."""
+"""Conversations are answered one by one, so that a seed always gives the same reply."""
 
 
 class Request(ConversationRequest):
@@ -27,7 +27,4 @@ def stream(chatbot: Chatbot, request: Request) -> Iterator[str]:
 
 
 def _search(request: Request) -> dict[str, Any]:
-    search = request.search.given()
-    if request.max_tokens:  # a number of tokens, however long the conversation is
-        search |= {"max_length_ratio": 1e-9, "max_length_extra": request.max_tokens}
-    return search
+    return generation_settings(request.search, request.max_tokens)

@@ -1,4 +1,4 @@
-"""`regard chat`: a conversation with any run whose predictor replies: a chat model, or a knowledge base."""
+"""`regard chat`: a conversation with a chat model, a knowledge base, or both."""
 
 from __future__ import annotations
 
@@ -29,10 +29,6 @@ from regard.terminal import (
     show_words,
 )
 
-SHOWN_WORDS, LEAST_SHOWN = 5, 0.005
-"""Words that are named, at most, and the share from which a word is named."""
-SHADED_WORDS = 200
-"""A question of more words is not repeated."""
 HELP = "/reset starts again, /quit (or Ctrl-D) exits"
 
 
@@ -42,15 +38,15 @@ def configure(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="print each reply as a JSON object")
     known = parser.add_argument_group("knowledge base")
     known.add_argument("--top", type=int, default=0, metavar="K", help="show the best K matches and their scores")
-    known.add_argument("--fallback", metavar="RUN", help="a chat run that replies where no answer is known")
+    known.add_argument("--fallback", metavar="RUN", help="a chat run that replies if the knowledge base has no answer")
     add_search(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    talking = [name for name in names() if find(name).command == TASK.command]  # their runs have `reply`
-    opened = Run.open(options.run).require(*talking)  # a wrong name is reported before anything is read
-    is_written = find(opened.recipe.data.task).writes  # by a model, not found in a knowledge base
-    conversation = (_open_writer if is_written else _open_knowledge)(opened, options)
+    replying = [name for name in names() if find(name).command == TASK.command]  # tasks whose predictors have `reply`
+    opened = Run.open(options.run).require(*replying)
+    is_model = find(opened.recipe.data.task).writes  # otherwise it is a knowledge base
+    conversation = (_open_model if is_model else _open_knowledge)(opened, options)
     if is_typed() and not options.json:
         talk(conversation)
     else:
@@ -58,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _open_writer(opened: Run, options: argparse.Namespace) -> Conversation:
+def _open_model(opened: Run, options: argparse.Namespace) -> Conversation:
     if options.top or options.fallback:
         raise SettingsError(f"--top and --fallback are for a knowledge base; {opened.folder} writes its replies")
     search = search_settings(options, opened.recipe.search)
@@ -66,7 +62,7 @@ def _open_writer(opened: Run, options: argparse.Namespace) -> Conversation:
 
 
 def _open_knowledge(opened: Run, options: argparse.Namespace) -> Conversation:
-    """Settings of the knowledge base may be in --set; search settings are for the run given by --fallback."""
+    """Open a knowledge base and its fallback run. In --set, search settings are for the fallback run."""
     if options.top < 0:
         raise SettingsError("--top must not be negative")
     task = find(opened.recipe.data.task)
@@ -82,100 +78,96 @@ def _open_knowledge(opened: Run, options: argparse.Namespace) -> Conversation:
     if options.top:
         settings["matches"] = max(options.top, settings.get("matches", opened.recipe.task.matches))
     knowledge = part(task.name, task.module).load(opened.folder, **settings)
-    writer = load(other, *options.ensemble) if other else None
-    return Conversation(knowledge, writer, search, explain=options.explain, top=options.top)
+    model = load(other, *options.ensemble) if other else None
+    return Conversation(knowledge, model, search, explain=options.explain, top=options.top)
 
 
 @dataclass
 class Conversation:
-    """The turns so far, and what replies: a knowledge base, a model that writes, or first one and then the other."""
+    """The turns so far, and who replies: a knowledge base, a model, or a model if the knowledge base has no answer."""
 
     knowledge: Any
-    """Has `reply(turns)`, whose result has `answered`, `text` and `matches`; or None."""
-    writer: Any
-    """Has `reply(turns, **search)` and `stream(turns, **search)`; or None."""
+    """A predictor with `reply(turns)`, whose result has `answered`, `text` and `matches`; or None."""
+    model: Any
+    """A predictor with `reply(turns, **search)` and `stream(turns, **search)`; or None."""
     search: dict[str, Any]
     explain: bool = False
     top: int = 0
-    """Matches to show."""
+    """Number of matches to show."""
     turns: list[str] = field(default_factory=list)
     found: Any = None
     """The last reply of the knowledge base."""
 
     def stream(self, said: str) -> Iterator[str]:
         reply = ""
-        for piece in [self.found.text] if self._ask(said) else self.writer.stream(self.turns, **self.search):
+        for piece in [self.found.text] if self._add(said) else self.model.stream(self.turns, **self.search):
             reply += piece
             yield piece
         self.turns = [*self.turns, reply]
 
     def reply(self, said: str) -> str:
-        """The reply on one line."""
-        if self._ask(said):
+        """Reply with a text on one line."""
+        if self._add(said):
             reply = " ".join(self.found.text.split())
         else:
-            reply = self.writer.reply(self.turns, **self.search).text
+            reply = self.model.reply(self.turns, **self.search).text
         self.turns = [*self.turns, reply]
         return reply
 
     def details(self, said: str) -> dict[str, Any]:
-        """The reply ("text") and all facts about it. "by" is "knowledge" or "model" if there are both."""
-        is_found = self._ask(said)
+        """Reply with the text and all facts about it, for JSON. If there is a fallback, "by" says who replied."""
+        is_found = self._add(said)
         facts: dict[str, Any] = {}
         if self.knowledge:
             facts = self.found.as_dict()
             facts["matches"] = facts["matches"][: self.top or len(self.found.matches)]
             if self.explain:
                 facts["words"] = [text.as_dict() for text in self.knowledge.explain(self.found)]
-            if self.writer:
+            if self.model:
                 facts["by"] = "knowledge" if is_found else "model"
         if not is_found:
-            answer = self.writer.reply(self.turns, **self.search)
+            answer = self.model.reply(self.turns, **self.search)
             facts = facts | {"text": answer.text} if self.knowledge else answer.as_dict()
             if self.explain and answer.text and not self.knowledge:
-                facts["turns"] = [turn.as_dict() for turn in self.writer.explain(self.turns, answer.text)]
+                facts["turns"] = [turn.as_dict() for turn in self.model.explain(self.turns, answer.text)]
         self.turns = [*self.turns, str(facts["text"])]
         return facts
 
     def show(self) -> None:
-        """Print what --explain and --top ask for, after the reply.
-
-        Of a model, the turns shaded by attention. Of a knowledge base, the matching words of the question, shaded, and
-        the best matches with their scores.
-        """
+        """Print the explanation of the last reply (--explain), and the best matches with their scores (--top)."""
         *turns, reply = self.turns
         if not self.knowledge:
             if self.explain and reply:
-                show_weights(self.writer.explain(turns, reply))
+                show_weights(self.model.explain(turns, reply))
             return
 
         from rich.text import Text
 
         screen = console()
         for text in self.knowledge.explain(self.found) if self.explain else ():
-            if for_people() and len(text.words) <= SHADED_WORDS:
+            if for_people() and len(text.words) <= 200:  # a longer question is not printed again
                 show_words(text)
-            heavy = heapq.nlargest(SHOWN_WORDS, text.words, key=lambda word: word.weight)
-            named = ", ".join(f"{word.text} {word.weight:.0%}" for word in heavy if word.weight >= LEAST_SHOWN)
+            heavy = heapq.nlargest(5, text.words, key=lambda word: word.weight)
+            named = ", ".join(f"{word.text} {word.weight:.0%}" for word in heavy if word.weight >= 0.005)
             screen.print(Text(f"  most matched: {named}", style=QUIET), soft_wrap=True)
         for match in self.found.matches[: self.top]:
             parts = ((name, getattr(match, name)) for name in ("bm25", "dense"))
             scores = "  ".join(f"{name} {value:.3f}" for name, value in parts if value is not None)
             screen.print(Text(f"  {match.score:.3f}  {match.question}  ({scores})", style=QUIET), soft_wrap=True)
 
-    def _ask(self, said: str) -> bool:
-        """Add a turn. Returns whether the knowledge base replies to it."""
-        longest = 1 + max(predictor.turns for predictor in (self.knowledge, self.writer) if predictor)
+    def _add(self, said: str) -> bool:
+        """Add a turn of the user. Returns whether the knowledge base replies."""
+        longest = 1 + max(predictor.turns for predictor in (self.knowledge, self.model) if predictor)
         self.turns = [*self.turns, said][-longest:]
         self.found = self.knowledge.reply(self.turns) if self.knowledge else None
-        return self.knowledge is not None and (self.found.answered or self.writer is None)
+        return self.knowledge is not None and (self.found.answered or self.model is None)
 
 
 def talk(conversation: Conversation) -> None:
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401 (gives `input` a line editor)
     print(f"({HELP})")
-    while (said := _ask()) != "/quit":
+    while (said := _read_turn()) != "/quit":
         if said == "/reset":
             conversation.turns.clear()
         elif re.fullmatch(r"/[A-Za-z]+(\s.*)?", said):  # such as "/help", but not "/etc/hosts"
@@ -190,7 +182,7 @@ def talk(conversation: Conversation) -> None:
 
 
 def answer_lines(conversation: Conversation, lines: Iterable[str], *, as_json: bool) -> None:
-    """One reply per line; an empty line, answered by an empty line, starts another conversation."""
+    """Print one reply per line. An empty line starts another conversation, and an empty line is printed for it."""
     for line in lines:
         if not line.strip():
             conversation.turns.clear()
@@ -202,8 +194,8 @@ def answer_lines(conversation: Conversation, lines: Iterable[str], *, as_json: b
             conversation.show()
 
 
-def _ask() -> str:
-    """What the user typed; "/quit" at the end of the input."""
+def _read_turn() -> str:
+    """A line from the terminal; "/quit" at the end of the input."""
     try:
         return input("> ").strip()
     except EOFError:

@@ -1,7 +1,7 @@
-"""Conversations: files as streams of dialogues, and the pairs of context and reply that a model is trained on.
+"""Conversations: read from files, and divided into pairs of context and reply to train on.
 
-A context is one text in which `TURN` ends every turn but the last: "How are you?<turn> Fine, and you?<turn> Me too."
-`TURN` is one token (`tokenizer.special_tokens`), so contexts and replies are used like sentence pairs.
+A context is one text in which `TURN` ends every turn except the last: "How are you?<turn> Fine, and you?<turn> Me
+too." `TURN` is one token (`tokenizer.special_tokens`), so contexts and replies are used like sentence pairs.
 """
 
 from __future__ import annotations
@@ -19,25 +19,24 @@ from regard.data.pairs import READERS, Pair
 from regard.data.records import read_json_lines
 from regard.errors import CorpusError
 from regard.files import read_lines, split_suffix
+from regard.tasks import single_file
 from regard.tasks.chat import TURN
 
 FORMATS = '.jsonl (objects with "turns" or "messages", or lists of strings), or text with one turn per line'
 
 _LITERAL = re.compile(re.escape(TURN), re.IGNORECASE)
-_WRITER = "assistant"
-"""The role whose messages are replies to learn."""
 
 
 class Dialogue(NamedTuple):
-    """The turns of a conversation, and the indices of those that are replies to learn."""
+    """The turns of a conversation, and the indices of the turns that the model learns as replies."""
 
     turns: tuple[str, ...]
     replies: tuple[int, ...]
 
 
 def join_turns(turns: Sequence[str]) -> str:
-    """Turns as one context. Empty turns are left out; text that looks like `TURN` is changed (`neutral`)."""
-    return f"{TURN} ".join(clean for turn in turns if (clean := neutral(turn)))
+    """Join turns to a context. Empty turns are left out; `TURN` inside a turn is changed (`escape_turn`)."""
+    return f"{TURN} ".join(clean for turn in turns if (clean := escape_turn(turn)))
 
 
 def split_turns(context: str) -> list[str]:
@@ -45,18 +44,18 @@ def split_turns(context: str) -> list[str]:
 
 
 def readable(context: str) -> str:
-    """A context for people, with slashes between its turns."""
+    """A context for display, with slashes between its turns."""
     return " / ".join(split_turns(context))
 
 
-def neutral(text: str) -> str:
-    """A text on one line without `TURN`, in upper or lower case: a space is inserted."""
+def escape_turn(text: str) -> str:
+    """The text on one line, with a space inserted into each `TURN`, in upper or lower case."""
     return " ".join(_LITERAL.sub(lambda found: f"{found[0][:-1]} >", text).split())
 
 
 def fit(context: str, size: Callable[[str], int], most: int) -> str:
-    """A context of at most `most` tokens (counted by `size`): oldest turns are dropped; a single turn keeps its end."""
-    if len(context.encode()) < most:  # no token is shorter than a byte, except one space marker
+    """Shorten a context to `most` tokens, counted by `size`: drop the oldest turns, then the start of the last turn."""
+    if len(context.encode()) < most:  # each token has at least one byte, except one space marker
         return context
     turns = split_turns(context)
     while len(turns) > 1 and size(f"{TURN} ".join(turns)) > most:
@@ -65,30 +64,26 @@ def fit(context: str, size: Callable[[str], int], most: int) -> str:
         return f"{TURN} ".join(turns)
     words = turns[0].split()[-most:]
     kept = bisect_right(range(len(words) + 1), most, key=lambda count: size(" ".join(words[len(words) - count :]))) - 1
-    if not kept:  # a single word is too long: a number of characters that surely fits
+    if not kept:  # the last word alone is too long; a character has at most four tokens
         return turns[0][-max(most // 4, 1) :]
     return " ".join(words[len(words) - kept :])
 
 
 def make_pairs(dialogue: Dialogue, most: int) -> Iterator[Pair]:
-    """Each reply with at most `most` turns before it."""
+    """Pairs of each reply and its context of at most `most` turns."""
     for place in dialogue.replies:
-        yield Pair(join_turns(dialogue.turns[max(0, place - most) : place]), neutral(dialogue.turns[place]))
+        yield Pair(join_turns(dialogue.turns[max(0, place - most) : place]), escape_turn(dialogue.turns[place]))
 
 
 def read_dialogues(corpus: Corpus) -> Iterator[Dialogue]:
-    """Stream the conversations of a file that have at least two turns."""
-    if corpus.target:
-        raise CorpusError(corpus.target, "a conversation holds both sides; leave out --target")
-    if not corpus.source:
-        raise CorpusError("--source", "no file given")
-    if corpus_of(corpus.source) == "smalltalk":  # every second turn is the assistant's: a reply to learn
+    """Stream the conversations of a file that have a reply to learn."""
+    path = single_file(corpus, "the turns of all speakers")
+    if corpus_of(corpus.source) == "smalltalk":  # every second turn is a reply of the assistant
         found = read_conversations(part_of(corpus.source))
         return (Dialogue(turns, tuple(range(1, len(turns), 2))) for turns in found)
-    path = Path(corpus.source)
     suffix = split_suffix(path)[0]
     if suffix in READERS and suffix != ".jsonl":
-        raise CorpusError(path, f"not a file of conversations; they come as {FORMATS}")
+        raise CorpusError(path, f"not a file of conversations; the formats are {FORMATS}")
     dialogues = _read_text(path)
     if suffix == ".jsonl":
         dialogues = (_from_record(value, path, number) for number, value in read_json_lines(path))
@@ -96,7 +91,7 @@ def read_dialogues(corpus: Corpus) -> Iterator[Dialogue]:
 
 
 def _read_text(path: Path) -> Iterator[Dialogue]:
-    """One turn per line, blank lines between conversations."""
+    """Read text with one turn per line, and blank lines between conversations."""
     turns: list[str] = []
     for line in read_lines(path):
         if line.strip():
@@ -113,13 +108,13 @@ def _from_record(record: Any, path: Path, number: int) -> Dialogue:
         return _from_messages(record["messages"], path, number)
     turns = record.get("turns") if isinstance(record, dict) else record
     if not isinstance(turns, list):
-        problem = 'no conversation here; a line is {"turns": [...]}, {"messages": [...]} or a list of strings'
+        problem = 'not a conversation; a line is {"turns": [...]}, {"messages": [...]} or a list of strings'
         raise CorpusError(path, problem, line=number)
     return _dialogue([_text(turn, path, number) for turn in turns])
 
 
 def _from_messages(messages: list[Any], path: Path, number: int) -> Dialogue:
-    """Turns from messages with roles: consecutive messages of one role are one turn; system messages are ignored."""
+    """Join consecutive messages of one role to a turn; ignore system messages. Turns of the assistant are replies."""
     turns: list[str] = []
     roles: list[str] = []
     for message in messages:
@@ -133,7 +128,7 @@ def _from_messages(messages: list[Any], path: Path, number: int) -> Dialogue:
         else:
             turns.append(text)
             roles.append(message["role"])
-    return Dialogue(tuple(turns), tuple(place for place in range(1, len(turns)) if roles[place] == _WRITER))
+    return Dialogue(tuple(turns), tuple(place for place in range(1, len(turns)) if roles[place] == "assistant"))
 
 
 def _text(turn: Any, path: Path, number: int) -> str:
@@ -143,6 +138,6 @@ def _text(turn: Any, path: Path, number: int) -> str:
 
 
 def _dialogue(turns: Sequence[str]) -> Dialogue:
-    """A dialogue without speakers: every turn but the first is a reply."""
+    """A dialogue without roles: every turn except the first is a reply."""
     real = tuple(turn for turn in turns if turn)
     return Dialogue(real, tuple(range(1, len(real))))

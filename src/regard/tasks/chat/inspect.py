@@ -1,4 +1,4 @@
-"""What `regard inspect` shows of a chat model: one reply with every head, as for a translation."""
+"""The content of `regard inspect` for a chat model: attention and attribution of one reply, as for translation."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def inspect(
     quick: bool = False,
     log: Callable[[str], None] = lambda doing: None,
 ) -> dict[str, Any]:
-    """Reply to the last turn, after those of `context`, and show what the model computes."""
+    """Inspect the reply to the turn `said`, which follows the turns of `context`."""
     return inspect_translation(run, join_turns([*context, said]), target=target, quick=quick, log=log)

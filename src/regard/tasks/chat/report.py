@@ -1,4 +1,4 @@
-"""Sections of a chatbot's report: those of a translator, with perplexity and readable contexts."""
+"""Sections of the report of a chatbot: as for a translator, with perplexity and readable contexts."""
 
 from __future__ import annotations
 

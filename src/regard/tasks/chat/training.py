@@ -1,4 +1,4 @@
-"""Training of chatbots: as for translation, but judged by perplexity, because many replies are right."""
+"""Training of chatbots: as for translation, but scored by perplexity, because a context has many good replies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from regard.training.trainer import Validation
 
 
 class DialogueExamples(PairExamples):
-    """Conversations as pairs of context and reply. Whole conversations are held out, even if they share sentences."""
+    """Conversations as pairs of context and reply. Conversations are held out as a whole."""
 
     test_has_loss = True
 
@@ -45,16 +45,16 @@ class DialogueExamples(PairExamples):
         return ((map(self._fitted, pairs), weight) for pairs, weight in super().corpora())
 
     def texts(self) -> Iterator[str]:
-        """The last turn of each context and the reply: a turn that is in several contexts counts once."""
+        """The last turn of each context, and its reply; so a turn in several contexts is used once."""
         return (text for source, target in self.train() for text in (split_turns(source)[-1], target))
 
     def fit_to(self, source: Tokenizer, max_length: int) -> None:
-        """From here on, drop the oldest turns of contexts that have more tokens than this."""
+        """From now on, shorten contexts to `max_length` tokens by dropping their oldest turns."""
         self._fit = partial(fit, size=lambda text: len(source.encode(text)), most=max_length)
 
     @property
     def smallest(self) -> int:
-        """The number of replies of the longest conversation, since a part has at least one conversation."""
+        """The minimum size of a held-out part: the number of replies in the longest conversation."""
         return max((len(dialogue.replies) for dialogue in self._dialogues()), default=1)
 
     def _fitted(self, pair: Pair) -> Pair:
@@ -72,7 +72,7 @@ class DialogueExamples(PairExamples):
 
 
 class ChatTrainUnit(TranslateTrainUnit):
-    """Training as for translation; validation by perplexity, BLEU and diversity of replies."""
+    """Batches and loss as for translation; validation by perplexity, BLEU and diversity of replies."""
 
     def __init__(self, recipe: Recipe, data: PairData, model: Network, group: ProcessGroup | None = None):
         limit = recipe.data.max_length
@@ -80,7 +80,7 @@ class ChatTrainUnit(TranslateTrainUnit):
         super().__init__(replace(recipe, search=whole), data, model, group)
 
     def validate(self, model: Seq2Seq) -> Validation:
-        """Perplexity over all replies; BLEU and diversity over the first of them, generated greedily."""
+        """Perplexity of all validation replies; BLEU and diversity of greedy replies to the first contexts."""
         loss, texts = self.valid_loss(model), self.generate(model)
         references = [pair.target for pair in self.shown]
         scores = {"loss": loss, "perplexity": perplexity(loss)} | quick_scores(texts, references) | diversity(texts)
@@ -110,14 +110,10 @@ class ChatTraining(TranslateTraining):
         return DialogueExamples(recipe.data, recipe.train.seed, recipe.task.context_turns)
 
     def tune(self, run: Run, data: PairData, log: Log) -> Json:
-        """Nothing is tuned: no score says which of many replies is right."""
-        return {}
+        return {}  # nothing is tuned: no score compares different good replies
 
     def score(self, predictor: Chatbot, examples: Sequence[Pair]) -> Scored:
-        """Perplexity of the reference replies; BLEU, chrF (with their signatures) and diversity of the generated ones.
-
-        TER is left out: the edits to one reference say little about a reply.
-        """
+        """Perplexity of the reference replies; BLEU, chrF (with signatures) and diversity of the generated replies."""
         translator = predictor.translator
         loss = mean_loss(
             translator.model, translator.source, translator.target, examples, max_length=predictor.max_length
@@ -136,12 +132,12 @@ class ChatTraining(TranslateTraining):
         return ()
 
     def folder(self, recipe: Recipe) -> Path:
-        """E.g. runs/hran: both sides have the same language."""
+        """The default run folder, e.g. runs/hran."""
         return Path("runs") / recipe.model.arch
 
 
 def distinct(texts: Iterable[str], size: int) -> float:
-    """Distinct n-grams of words as a share of all n-grams (Li et al. 2016): low if replies are alike."""
+    """Share of distinct n-grams among all n-grams of `size` words (Li et al. 2016); low if replies are similar."""
     ngrams: list[tuple[str, ...]] = []
     for text in texts:
         words = [word.casefold() for word in word_texts(text)]

@@ -1,4 +1,4 @@
-"""Classify: label documents, and show the words and sentences that decided."""
+"""The task "classify": label documents, and show how much each word and sentence contributed."""
 
 from __future__ import annotations
 
@@ -11,36 +11,34 @@ from regard.tasks import Task
 
 @dataclass(frozen=True)
 class ClassifySettings(CheckedSettings):
-    """How documents are read and labelled."""
+    """Settings for reading and labeling documents."""
 
     section: ClassVar[str] = "classify"
 
     multi_label: bool = False
-    """A document may have several labels, or none; each label is decided independently."""
+    """A document may have any number of labels; each label is decided independently."""
     markup: Literal["remove", "keep"] = "remove"
-    """Turn tags such as <br /> and entities such as &amp; into plain text, or keep them."""
+    """Convert tags such as <br /> and entities such as &amp; to plain text (remove), or keep them."""
     sentence_tokens: Annotated[int, Range(4)] = 50
-    """A sentence with more tokens is read as several."""
+    """A sentence with more tokens is divided into several sentences."""
     max_tokens: Count = 500
-    """Whole sentences of a longer document are left out until it fits; they are reported."""
+    """Maximum number of tokens of a document; whole sentences of a longer document are left out."""
     truncate: Literal["middle", "end"] = "middle"
-    """Which part of a longer document is left out."""
+    """Which part of a document that is too long is left out."""
     word_dropout: Share = 0.1
-    """Share of the tokens that are replaced by UNK each time a document is shown in training."""
+    """Share of tokens that are replaced by UNK in training, chosen again each time a document is used."""
     class_weights: Literal["none", "balanced"] = "none"
-    """Weights in the loss: the same for every document (none), or the same total for every label (balanced)."""
+    """Weights in the loss: equal for all documents (none), or with an equal sum for all labels (balanced)."""
     temperature: Positive = 1.0
-    """Scores are divided by this before the softmax; training tunes it on the validation part."""
+    """Logits are divided by this before the softmax or sigmoid; training tunes it on the validation part."""
     threshold: Annotated[float, Range(above=0, below=1)] = 0.5
-    """With multi_label: the probability from which a label is assigned."""
+    """With multi_label, the minimum probability of an assigned label."""
     batch_tokens: Count = 8192
-    """Tokens per batch when documents are classified."""
+    """Number of tokens per batch when documents are classified."""
 
     def check(self) -> None:
-        """A document holds at least one sentence."""
-        require(
-            self.max_tokens >= self.sentence_tokens, "classify.max_tokens must be at least classify.sentence_tokens"
-        )
+        is_enough = self.max_tokens >= self.sentence_tokens
+        require(is_enough, "classify.max_tokens must be at least classify.sentence_tokens")
 
 
 TASK = Task(
@@ -51,7 +49,7 @@ TASK = Task(
     predictor="Classifier",
     module="classifier",
     command="classify",
-    commands={"classify": "label documents, and show the words and sentences that decided"},
+    commands={"classify": "label documents, and show the words and sentences with the most attention"},
     settings=ClassifySettings,
     defaults={
         "model": {"arch": "han"},

@@ -21,7 +21,6 @@ class Request(TextRequest):
 
 
 def batch_key(request: Request) -> Hashable:
-    """`explain` holds for a whole batch."""
     return request.explain
 
 
@@ -31,7 +30,6 @@ def answer(classifier: Classifier, requests: Sequence[Request]) -> list[dict[str
 
 
 def inspect(classifier: Classifier, run: Run, request: InspectRequest) -> dict[str, Any]:
-    """The labels of one document, and the attention weights of its sentences and words."""
     from regard.tasks.classify.inspect import inspect as inspect_document
 
     request.require_text_only()

@@ -1,4 +1,4 @@
-"""The classifier: labels documents, and explains the labels by the weights of words and sentences."""
+"""`Classifier` labels documents, and explains the labels by the weights of words and sentences."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from regard.layers.hooks import trace
 from regard.models.base import ClassifierModel, count_parameters
 from regard.run import Run
 from regard.tasks.classify import ClassifySettings
-from regard.tasks.classify.data import LabelledDocument, ShownWindow, encode_document, show_document
+from regard.tasks.classify.data import LabeledDocument, ShownWindow, encode_document, show_document
 from regard.tasks.labels import LabelScores, score_labels, to_probabilities
 from regard.text.tokenizer import Tokenizer
 from regard.text.words import ShadedSentence, ShadedWord, words
@@ -37,22 +37,22 @@ class Classification:
     probability: float
     """Calibrated probability of the most likely label."""
     probabilities: dict[str, float]
-    """Probabilities of all labels, in the order of the run."""
+    """Probabilities of all labels, in the order of labels.json."""
     labels: tuple[str, ...]
-    """The assigned labels, most likely first: one, unless a document may have several."""
+    """The assigned labels, most likely first; exactly one without classify.multi_label."""
     truncated_tokens: int = 0
-    """Tokens that were not read because the document is too long."""
+    """Number of tokens that were not read because the document is too long."""
     sentences: tuple[ShadedSentence, ...] | None = None
-    """The sentences that were read with their weights; None if no explanation was asked for."""
+    """The sentences that were read, with their weights; None without `explain`."""
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON. Sentences are included only if an explanation was asked for."""
+        """The fields for JSON; `sentences` only if they were explained."""
         made = vars(self) | {"labels": list(self.labels)}
         shaded = made.pop("sentences")
         return made if shaded is None else made | {"sentences": [sentence.as_dict() for sentence in shaded]}
 
     def shares(self) -> list[tuple[ShadedWord, float]]:
-        """Every word of an explained document with its share of the whole, in the order of the text."""
+        """Every word of an explained document with its share of the weight of the document, in order."""
         return [(word, one.weight * word.weight) for one in self.sentences or () for word in one.words]
 
 
@@ -67,7 +67,7 @@ class Classifier:
         return f"<Classifier: {type(self.model).__name__}, {size:,} parameters, {len(self.labels)} labels>"
 
     def classify(self, texts: str | Sequence[str], *, explain: bool = False) -> list[Classification]:
-        """Label one document or many. `explain` adds the weights of sentences and words."""
+        """Label one or more documents. `explain` adds the weights of sentences and words."""
         texts = [texts] if isinstance(texts, str) else list(texts)
         settings, results = self.recipe.task, []
         encoded = [encode_document(text, self.tokenizer, settings) for text in texts]
@@ -89,8 +89,8 @@ class Classifier:
     def attribute(self, text: str, label: str = "", method: str = "integrated") -> list[ShadedWord]:
         """The words that were read, each with its effect on the log-probability of a label, by default the most likely.
 
-        Negative weights are evidence against the label. `method` is "gradient", "integrated" or "occlusion"
-        (analysis/label_attribution.py).
+        Negative weights are evidence against the label. `analysis/label_attribution.py` describes the methods
+        "gradient", "integrated" and "occlusion".
         """
         settings = self.recipe.task
         if label and label not in self.labels:
@@ -99,18 +99,17 @@ class Classifier:
         document = make_documents([sentences], self.tokenizer.pad, self.recipe.model.document_window)
         document = document.to(self.model.output.weight.device)
         with torch.no_grad():
-            number = self.labels.index(label) if label else int(self.model(document)[0].argmax())
-        shares = attribute_label(self.model, document, number, method, several=settings.multi_label).tolist()
+            index = self.labels.index(label) if label else int(self.model(document)[0].argmax())
+        shares = attribute_label(self.model, document, index, method, several=settings.multi_label).tolist()
         shown = show_document(text, self.tokenizer, settings)
         return [word for sentence in join_pieces(shown, shares) for word in sentence]
 
     def logits(self, texts: Sequence[str]) -> Tensor:
-        """Scores [B, L] before the softmax or sigmoid."""
+        """Logits [B, L] of documents."""
         documents = [encode_document(text, self.tokenizer, self.recipe.task).sentences for text in texts]
         return score_documents(self.model, documents, self.tokenizer.pad, self.recipe)
 
-    def score(self, documents: Sequence[LabelledDocument]) -> LabelScores:
-        """Scores of the predicted labels of documents whose labels are known."""
+    def score(self, documents: Sequence[LabeledDocument]) -> LabelScores:
         unknown = sorted({label for document in documents for label in document.labels} - set(self.labels))
         if unknown:
             raise RunError(f'the label "{unknown[0]}" is unknown to this run; it knows {", ".join(self.labels[:8])}')
@@ -119,7 +118,7 @@ class Classifier:
 
 
 def shade(sentences: Sequence[ShownWindow], shares: Sequence[float]) -> tuple[ShadedSentence, ...]:
-    """Sentences and words with their weights, from the share of the document that each token has, in order."""
+    """Sentences and words with their weights. `shares` has the share of each token in the weight of the document."""
     shaded = []
     for sentence, joined in zip(sentences, join_pieces(sentences, shares), strict=True):
         total = sum(word.weight for word in joined)
@@ -130,7 +129,7 @@ def shade(sentences: Sequence[ShownWindow], shares: Sequence[float]) -> tuple[Sh
 
 
 def join_pieces(sentences: Sequence[ShownWindow], shares: Iterable[float]) -> list[list[ShadedWord]]:
-    """The words of each sentence with the sums of the shares of their tokens; `shares` are those of all tokens."""
+    """The words of each sentence, weighted by the sums of the shares of their tokens; `shares` has one per token."""
     joined, left = [], iter(shares)
     for text, pieces in sentences:
         found = words(text)
@@ -153,12 +152,12 @@ def load(run: str | Path, *others: str | Path) -> Classifier:
     return Classifier(model, opened.tokenizers[0], opened.labels, opened.recipe)
 
 
-def target_of(documents: Sequence[LabelledDocument], labels: Sequence[str]) -> Tensor:
-    """1 for each label that a document has, [B, L]."""
+def target_of(documents: Sequence[LabeledDocument], labels: Sequence[str]) -> Tensor:
+    """Targets [B, L]: 1 for each label of a document, otherwise 0."""
     target_BL = torch.zeros(len(documents), len(labels))
-    number = {label: place for place, label in enumerate(labels)}
+    index = {label: place for place, label in enumerate(labels)}
     for row, document in enumerate(documents):
-        target_BL[row, [number[label] for label in document.labels]] = 1.0
+        target_BL[row, [index[label] for label in document.labels]] = 1.0
     return target_BL
 
 
@@ -170,9 +169,9 @@ def score_documents(
     recipe: Recipe,
     shares: dict[int, list[float]] | None = None,
 ) -> Tensor:
-    """Scores [B, L] of any number of documents, in order; those of similar length are in one batch.
+    """Logits [B, L] of any number of documents, in order. Documents of similar length share a batch.
 
-    `shares`, if given, receives the share that each token has in the explanation of its document, by document.
+    If `shares` is given, the shares of the tokens of each document in its explanation are added, by document index.
     """
     device = model.output.weight.device
     logits_BL = torch.zeros(len(documents), model.output.out_features)
@@ -190,9 +189,9 @@ def score_documents(
 
 
 def score_logits(
-    logits_BL: Tensor, documents: Sequence[LabelledDocument], labels: Sequence[str], settings: ClassifySettings
+    logits_BL: Tensor, documents: Sequence[LabeledDocument], labels: Sequence[str], settings: ClassifySettings
 ) -> LabelScores:
-    """Compare the labels that these scores give with the labels of the documents."""
+    """Score the labels that these logits predict."""
     several = settings.multi_label
     probability_BL = to_probabilities(logits_BL, settings.temperature, several=several).numpy()
     target_BL = target_of(documents, labels).numpy() > 0

@@ -1,4 +1,4 @@
-"""`regard classify`: documents in, labels out."""
+"""`regard classify`: labels documents."""
 
 from __future__ import annotations
 
@@ -22,15 +22,12 @@ if TYPE_CHECKING:
     from regard.tasks.classify.classifier import Classification
     from regard.tasks.labels import LabelScores
 
-
-TOGETHER = 256
-"""Documents classified at once, unless they are typed at a terminal."""
 SHOWN_LABELS, SHOWN_WORDS = 5, 5
 
 
 def configure(parser: Parser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run folder")
-    about = f"text, one document per line, or {FORMATS}; - is standard input"
+    about = f"text with one document per line, or {FORMATS}; - is standard input"
     parser.add_argument("file", metavar="FILE", nargs="?", default="-", help=about)
     parser.add_argument("--whole-file", action="store_true", help="the whole file is one document")
     parser.add_argument("--explain", action="store_true", help="show words and sentences shaded by attention")
@@ -42,16 +39,16 @@ def configure(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     opened = Run.open(options.run).require("classify")
-    labelled = split_suffix(options.file)[0] in (".tsv", ".jsonl", ".csv") and not options.whole_file
-    if options.score and not labelled:
-        raise SettingsError(f"--score needs a file of labelled documents: {FORMATS}")
+    labeled = split_suffix(options.file)[0] in (".tsv", ".jsonl", ".csv") and not options.whole_file
+    if options.score and not labeled:
+        raise SettingsError(f"--score needs a file of labeled documents: {FORMATS}")
     if options.score and options.explain:
-        raise SettingsError("--score looks at all documents together; leave out --explain")
+        raise SettingsError("--score gives scores of all documents together; leave out --explain")
     if options.score:
         show_scores(load(opened).score(list(read_documents(Corpus(options.file)))), options)
         return 0
-    texts = _texts(options, labelled)
-    size = 1 if options.file == "-" and is_typed() else TOGETHER
+    texts = _texts(options, labeled)
+    size = 1 if options.file == "-" and is_typed() else 256  # typed documents are answered one by one
     chunk = first_of(texts)  # a missing file is reported before the model is loaded
     if not chunk:
         return 0
@@ -84,7 +81,7 @@ def show_scores(found: LabelScores, options: argparse.Namespace) -> None:
 
 
 def show(results: Iterable[Classification], options: argparse.Namespace) -> None:
-    """Print results: JSON, shaded text, or label, tab, probability."""
+    """Print results as JSON, as shaded text, or as lines of labels, tab, probability."""
     for result in results:
         if options.json:
             print(json.dumps(result.as_dict(), ensure_ascii=False))
@@ -95,9 +92,9 @@ def show(results: Iterable[Classification], options: argparse.Namespace) -> None
     sys.stdout.flush()
 
 
-def _texts(options: argparse.Namespace, labelled: bool) -> Iterator[str]:
-    """The documents of the file or of standard input: one per line, or all lines as one."""
-    if labelled:
+def _texts(options: argparse.Namespace, labeled: bool) -> Iterator[str]:
+    """The documents of the file or of standard input: each line, or with --whole-file all lines together."""
+    if labeled:
         yield from (document.text for document in read_documents(Corpus(options.file)))
         return
     lines = read_input_lines(forgiving=True) if options.file == "-" else read_lines(options.file)
@@ -108,7 +105,7 @@ def _texts(options: argparse.Namespace, labelled: bool) -> Iterator[str]:
 
 
 def _explain(result: Classification) -> None:
-    """Labels with probabilities; then one line per sentence: its weight as a bar, its words shaded by weight."""
+    """Print labels with probabilities, then each sentence with its weight as a bar and its words shaded by weight."""
     from rich.text import Text
 
     line = Text()
@@ -126,7 +123,7 @@ def _explain(result: Classification) -> None:
 
 COMMANDS = {
     "classify": Command(
-        "Label documents: one per line, or a file of labelled ones (its text is used; with --score, also its labels).",
+        "Label documents: one per line, or a file of labeled documents (only --score uses their labels).",
         configure,
         run,
         examples=(

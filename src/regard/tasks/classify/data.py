@@ -1,4 +1,4 @@
-"""Labelled documents: reading them from TSV, CSV and JSON lines, encoding them as sentences, and storing them."""
+"""Labeled documents: read from TSV, CSV and JSON lines, divided into sentences, encoded and stored."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from regard.data.store import DocumentStore, write_documents
 from regard.errors import CorpusError, nearest
 from regard.files import split_suffix
 from regard.run import Run
+from regard.tasks import single_file
 from regard.tasks.classify import ClassifySettings
 from regard.tasks.dataset import Log, hold_out, new_store, read_train, store_parts
 from regard.text.tokenizer import EOS, Piece, Tokenizer
@@ -26,16 +27,16 @@ from regard.training.plan import CHARACTERS_PER_TOKEN
 
 LABEL_COLUMNS = ("label", "labels", "category")
 LONG_WORD = 15.0
-"""Mean number of characters between spaces. Languages without spaces have many more."""
+"""If words have more characters on average, the language is written without spaces."""
 FORMATS = ".tsv (label, tab, text), .jsonl (label and text), .csv (with a header), also .gz .zst"
 
-# A tag that ends a line of the shown text, and any tag. "<3" and "a < b" are not tags.
+# A tag at which a new line begins, and any tag. "<3" and "a < b" are not tags.
 _BREAK = re.compile(r"<(?:br|/?p|/?div|/?li|/?tr|/?h[1-6])\b[^<>]*>", re.IGNORECASE)
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 _TAG_OR_COMMENT = re.compile(rf"{_TAG.pattern}|<!--.*?-->", re.DOTALL)
 
 
-class LabelledDocument(NamedTuple):
+class LabeledDocument(NamedTuple):
     """A text and its labels."""
 
     labels: tuple[str, ...]
@@ -45,28 +46,24 @@ class LabelledDocument(NamedTuple):
 # Files
 
 
-def read_documents(corpus: Corpus) -> Iterator[LabelledDocument]:
-    if not corpus.source:
-        raise CorpusError("--source", "no file given")
-    if corpus.target:
-        raise CorpusError(corpus.target, "documents and their labels are in one file; leave out --target")
-    path = Path(corpus.source)
+def read_documents(corpus: Corpus) -> Iterator[LabeledDocument]:
+    path = single_file(corpus, "documents and their labels")
     suffix = split_suffix(path)[0]
     if suffix not in (".tsv", ".csv", ".jsonl"):
-        raise CorpusError(path, f"not a file of labelled documents; they come as {FORMATS}")
+        raise CorpusError(path, f"not a file of labeled documents; the formats are {FORMATS}")
     return _read_jsonl(path) if suffix == ".jsonl" else _read_table(path)
 
 
-def _read_table(path: Path) -> Iterator[LabelledDocument]:
-    """Label and text. In a TSV file without a header, the text may contain tabs."""
+def _read_table(path: Path) -> Iterator[LabeledDocument]:
+    """Read a .tsv or .csv file. In a TSV file without a header, the text may contain tabs."""
     for number, (label, text) in read_table(path, ("label", "text"), (LABEL_COLUMNS, ("text",)), rest=True):
         if not (name := label.strip()):
             raise CorpusError(path, "no label in this row", line=number)
-        yield LabelledDocument((name,), text)
+        yield LabeledDocument((name,), text)
 
 
-def _read_jsonl(path: Path) -> Iterator[LabelledDocument]:
-    """Objects with "text" and "label", which may be a list."""
+def _read_jsonl(path: Path) -> Iterator[LabeledDocument]:
+    """Read objects with "text" and "label", which may be a list."""
     form = 'a line is an object with "label" and "text"'
     for number, record in read_objects(path, form):
         if not isinstance(record.get("text"), str):
@@ -76,30 +73,30 @@ def _read_jsonl(path: Path) -> Iterator[LabelledDocument]:
             raise CorpusError(path, f'no "label" here; {form}', line=number)
         labels: dict[str, None] = {}  # without repetitions
         for value in found[0] if isinstance(found[0], list) else [found[0]]:
-            label = json.dumps(value) if isinstance(value, int | float) else value  # it may be a number, true or false
+            label = json.dumps(value) if isinstance(value, int | float) else value  # bool is a subclass of int
             if not isinstance(label, str) or not label.strip():
                 raise CorpusError(path, f"{json.dumps(value)} is not a label; give text or a number", line=number)
             labels[label.strip()] = None
-        yield LabelledDocument(tuple(labels), record["text"])
+        yield LabeledDocument(tuple(labels), record["text"])
 
 
 # Text
 
 
 def plain(text: str) -> str:
-    """A text without markup: tags that end a line become line ends, others are removed, entities are resolved."""
+    """Remove markup: tags such as <br> and <p> become line ends, other tags are deleted, entities become characters."""
     if "<" in text:
         text = _BREAK.sub("\n", text)
-        # No comment ends after this place. Searching for the end of each "<!--" would take quadratic time.
+        # No comment ends after `end`. Searching for the end of each "<!--" would take quadratic time.
         end = text.rfind("-->") + len("-->") if "-->" in text else 0
         text = _TAG_OR_COMMENT.sub("", text[:end]) + _TAG.sub("", text[end:])
     return html.unescape(text) if "&" in text else text
 
 
 def sentences_of(text: str, settings: ClassifySettings) -> list[str]:
-    """The sentences of a document; a line end also ends a sentence.
+    """The sentences of a document. A line end also ends a sentence.
 
-    A single word is joined with the next sentence: it is probably an abbreviation before a name ("Dr. Jones").
+    A sentence of one word is joined with the next: it is probably an abbreviation before a name ("Dr. Jones").
     """
     found: list[str] = []
     for line in (plain(text) if settings.markup == "remove" else text).splitlines():
@@ -114,13 +111,13 @@ def sentences_of(text: str, settings: ClassifySettings) -> list[str]:
 
 
 Window = tuple[int, int, int]
-"""Number of a sentence, and the start and end of some of its tokens; a model reads them as one sentence."""
+"""Index of a sentence, and the start and end of some of its tokens, which the model reads as one sentence."""
 
 
-def arrange(lengths: Sequence[int], settings: ClassifySettings) -> tuple[list[Window], int]:
-    """The windows that are read of sentences of these lengths, and the number of tokens that are left out.
+def make_windows(lengths: Sequence[int], settings: ClassifySettings) -> tuple[list[Window], int]:
+    """Divide a document with sentences of these lengths into windows. Also returns the number of tokens left out.
 
-    A sentence that is too long is read as several windows of about equal length. If the document is too long, windows
+    A sentence that is too long becomes several windows of about equal length. If the document is too long, windows
     are kept alternately from the start and from the end, or only from the start.
     """
     windows: list[Window] = []
@@ -145,33 +142,30 @@ def arrange(lengths: Sequence[int], settings: ClassifySettings) -> tuple[list[Wi
 
 
 class EncodedDocument(NamedTuple):
-    """A document as a model reads it."""
+    """Token ids of sentences (only EOS for a document without text), and the number of tokens left out."""
 
     sentences: list[list[int]]
-    """Token ids; a document without text is one sentence with only EOS."""
     truncated_tokens: int
-    """Tokens that were left out because the document is too long."""
 
 
 def encode_document(text: str, tokenizer: Tokenizer, settings: ClassifySettings) -> EncodedDocument:
-    """The sentences of a document as token ids."""
     encoded = tokenizer.encode_many(sentences_of(text, settings))
-    windows, truncated = arrange([len(ids) for ids in encoded], settings)
+    windows, truncated = make_windows([len(ids) for ids in encoded], settings)
     return EncodedDocument([encoded[number][start:end] for number, start, end in windows] or [[EOS]], truncated)
 
 
 class ShownWindow(NamedTuple):
-    """A window that was read: its text, and the tokens with their places in it."""
+    """The text of a window, and its tokens with their positions in the text."""
 
     text: str
     pieces: list[Piece]
 
 
 def show_document(text: str, tokenizer: Tokenizer, settings: ClassifySettings) -> list[ShownWindow]:
-    """The windows that `encode_document` encodes, as text."""
+    """The windows that `encode_document` encodes, with their texts."""
     sentences = [tokenizer.normalize(sentence) for sentence in sentences_of(text, settings)]
     pieces = [tokenizer.pieces(sentence) for sentence in sentences]
-    windows, _ = arrange([len(found) for found in pieces], settings)
+    windows, _ = make_windows([len(found) for found in pieces], settings)
     shown = []
     for number, start, end in windows:
         found = pieces[number][start:end]
@@ -186,29 +180,29 @@ def show_document(text: str, tokenizer: Tokenizer, settings: ClassifySettings) -
 
 @dataclass(frozen=True)
 class DocumentFacts:
-    """What the plan knows of the training data."""
+    """Statistics of the training data, for the plan."""
 
     documents: int
     words: float
     """Mean number of words per document, separated by spaces."""
     long: float
-    """Number of words that one document in twenty exceeds."""
+    """The 95th percentile of the number of words per document."""
     word_length: float
-    """Mean number of characters of such a word."""
+    """Mean number of characters per word."""
     labels: int
     rarest: float
-    """Share of the documents that the rarest label has."""
+    """Share of documents with the rarest label."""
     several: bool
-    """Some documents have several labels, or none."""
+    """Whether some documents have several labels or none."""
 
     @property
     def by_words(self) -> bool:
-        """Whether spaces divide the text into words."""
+        """Whether the language writes spaces between words."""
         return self.word_length < LONG_WORD
 
     @property
     def tokens_per_word(self) -> float:
-        """Punctuation marks are tokens too; text without spaces is divided into subwords."""
+        # Punctuation marks are tokens too. Text without spaces is divided into subwords.
         return 1.2 if self.by_words else (self.word_length + 1) / CHARACTERS_PER_TOKEN
 
     @property
@@ -218,15 +212,15 @@ class DocumentFacts:
 
 
 class TrainingDocuments:
-    """The labelled documents of all parts. Documents with the same text are never in two parts."""
+    """The labeled documents of all parts. Documents with the same text are never in two parts."""
 
     def __init__(self, data: DataSettings, seed: int):
-        found = read_train(data, _read, "a file of labelled documents", "documents")
+        found = read_train(data, _read, "a file of labeled documents", "documents")
         self.parts = hold_out(data, found, _read, lambda document: document.text, "documents", seed, _keep_rare_labels)
         where, labels = data.train[0].source, sorted({label for one in self.parts.train() for label in one.labels})
         if len(labels) < 2:
-            only = f'every document is labelled "{labels[0]}"' if labels else "no document has a label"
-            raise CorpusError(where, f"{only}; there must be at least two labels to tell apart")
+            only = f'every document is labeled "{labels[0]}"' if labels else "no document has a label"
+            raise CorpusError(where, f"{only}; training needs at least two labels")
         for part, documents in self.parts.held_out.items():
             unknown = sorted({label for document in documents for label in document.labels} - set(labels))
             if unknown:
@@ -261,39 +255,38 @@ class TrainingDocuments:
         )
 
 
-def _read(corpus: Corpus) -> list[LabelledDocument]:
+def _read(corpus: Corpus) -> list[LabeledDocument]:
     documents = [document for document in read_documents(corpus) if document.text.strip()]
     if not documents:
         raise CorpusError(corpus.source, "no document here has any text")
     return documents
 
 
-def _keep_rare_labels(documents: list[LabelledDocument], parts: bytes) -> bytes:
-    """Keep documents for training whose label no other training document would have."""
-    learnt = {label for document, part in zip(documents, parts, strict=True) if not part for label in document.labels}
-    return bytes(part if learnt.issuperset(one.labels) else 0 for one, part in zip(documents, parts, strict=True))
+def _keep_rare_labels(documents: list[LabeledDocument], parts: bytes) -> bytes:
+    """Move held-out documents to the training part (0) if no training document has one of their labels."""
+    known = {label for document, part in zip(documents, parts, strict=True) if not part for label in document.labels}
+    return bytes(part if known.issuperset(one.labels) else 0 for one, part in zip(documents, parts, strict=True))
 
 
 @dataclass(frozen=True)
 class PreparedDocuments:
-    """Everything that training reads."""
+    """Training and held-out documents of a prepared run."""
 
     tokenizer: Tokenizer
     labels: tuple[str, ...]
     train: DocumentStore
-    valid: list[LabelledDocument]
-    test: list[LabelledDocument]
+    valid: list[LabeledDocument]
+    test: list[LabeledDocument]
 
 
 def write_store(run: Run, documents: TrainingDocuments, log: Log) -> None:
-    """Encode the documents with the vocabulary and the labels of a run, and write them into it."""
+    """Encode the documents with the vocabulary and the labels of a run, and write them into its store."""
     log(f"encoding {len(documents):,} documents")
     settings: ClassifySettings = run.recipe.task
     tokenizer = run.tokenizers[0]
     number = {label: place for place, label in enumerate(run.labels)}
     encoded = [encode_document(document.text, tokenizer, settings) for document in documents.parts.train()]
-    cut = sum(one.truncated_tokens > 0 for one in encoded)
-    if cut:
+    if cut := sum(one.truncated_tokens > 0 for one in encoded):
         lost = sum(one.truncated_tokens for one in encoded)
         share = lost / (lost + sum(len(sentence) for one in encoded for sentence in one.sentences))
         log(f"{cut:,} documents are longer than {settings.max_tokens} tokens; {share:.1%} of all tokens is left out")

@@ -1,4 +1,4 @@
-"""What `regard inspect` shows of a classifier: a document with words and sentences shaded by attention."""
+"""The content of `regard inspect` for a classifier: a document with words and sentences shaded by attention."""
 
 from __future__ import annotations
 
@@ -19,10 +19,7 @@ OPTIONS: tuple[str, ...] = ()
 def inspect(
     run: Run, text: str, classifier: Classifier | None = None, *, log: Callable[[str], None] = lambda doing: None
 ) -> dict[str, Any]:
-    """Label one document and explain the label. The result is ready for JSON.
-
-    `classifier`: the run's model, if it is loaded already.
-    """
+    """Label one document and explain the label, as data for JSON. `classifier`: the run's model, if already loaded."""
     log("loading the model")
     [found] = (classifier or load(run.folder)).classify([text], explain=True)
     title = " and ".join(found.labels) or "no label"
@@ -36,5 +33,4 @@ def inspect(
 
 
 def summary(data: dict[str, Any]) -> str:
-    """The labels."""
     return str(data["title"])

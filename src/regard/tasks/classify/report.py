@@ -1,4 +1,4 @@
-"""Sections of a classifier's report: scores, confusions, calibration, words of each label, and some documents."""
+"""Sections of the report of a classifier: scores, confusion matrix, calibration, words of each label, documents."""
 
 from __future__ import annotations
 
@@ -8,16 +8,10 @@ from typing import Any
 
 from regard.run import Run
 from regard.tasks.classify.classifier import Classification, Classifier
-from regard.tasks.classify.data import LabelledDocument, PreparedDocuments
+from regard.tasks.classify.data import LabeledDocument, PreparedDocuments
 from regard.tasks.report import PART_NAMES, figures, last_part
 
-EXPLAINED = 200
-"""Held-out documents from which the words of each label are found."""
 SHOWN_DOCUMENTS, SHOWN_WORDS, SHOWN_LABELS = 8, 12, 12
-LONGEST_SHOWN = 2500
-"""Characters; longer documents are used for the words of labels, but not shown."""
-SEEN_IN = 3
-"""Documents with a label in which a word must occur to be listed for it."""
 
 
 def report(run: Run, classifier: Classifier, data: PreparedDocuments, answers: None = None) -> dict[str, Any]:
@@ -26,7 +20,7 @@ def report(run: Run, classifier: Classifier, data: PreparedDocuments, answers: N
     scores = card["scores"][part]
     many = len(labels) > 4 or max(map(len, labels)) > 20
     error = f"calibration error {scores['calibration_error']:.1%}, temperature {temperature:.2f}"
-    looked_at = (data.test or data.valid)[:EXPLAINED]
+    looked_at = (data.test or data.valid)[:200]
     results = classifier.classify([document.text for document in looked_at], explain=True)
     return {
         "title": f"Documents in {len(labels)} classes"
@@ -47,15 +41,14 @@ def report(run: Run, classifier: Classifier, data: PreparedDocuments, answers: N
             "temperature": temperature,
             "words": label_words(results),
         },
-        "documents": shown(looked_at, results),
+        "documents": choose_samples(looked_at, results),
     }
 
 
 def label_words(results: Sequence[Classification]) -> list[dict[str, Any]]:
-    """For each assigned label, the words whose share of attention most exceeds their share under other labels.
+    """For each assigned label, the words that get more attention in documents with this label than in others.
 
-    The weight of a word is its mean share in documents with the label minus its mean share in the other documents.
-    Words with the same share under all labels get no weight.
+    The weight of a word is its mean share of attention in documents with the label, minus the mean in other documents.
     """
     shares: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     everywhere: dict[str, float] = defaultdict(float)
@@ -74,7 +67,7 @@ def label_words(results: Sequence[Classification]) -> list[dict[str, Any]]:
         excess = {
             text: shares[label][text] / documents[label] - (everywhere[text] - shares[label][text]) / others
             for text, count in seen_in[label].items()
-            if count >= SEEN_IN
+            if count >= 3  # number of documents with this label that have the word
         }
         best = sorted((text for text in excess if excess[text] > 0), key=lambda text: (-excess[text], text))
         if best:
@@ -83,12 +76,12 @@ def label_words(results: Sequence[Classification]) -> list[dict[str, Any]]:
     return found[:SHOWN_LABELS]
 
 
-def shown(documents: Sequence[LabelledDocument], results: Sequence[Classification]) -> list[dict[str, Any]]:
-    """Some explained documents: correct ones of each label, and the most confident mistakes."""
-    wrong: list[tuple[LabelledDocument, Classification]] = []
-    right: dict[str, tuple[LabelledDocument, Classification]] = {}
+def choose_samples(documents: Sequence[LabeledDocument], results: Sequence[Classification]) -> list[dict[str, Any]]:
+    """Some explained documents: a correct one for each label, and the most confident mistakes."""
+    wrong: list[tuple[LabeledDocument, Classification]] = []
+    right: dict[str, tuple[LabeledDocument, Classification]] = {}
     for document, result in zip(documents, results, strict=True):
-        if len(document.text) > LONGEST_SHOWN:
+        if len(document.text) > 2500:
             continue
         if set(result.labels) == set(document.labels):
             right.setdefault(result.label, (document, result))

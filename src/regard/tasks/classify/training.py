@@ -1,4 +1,4 @@
-"""Training of classifiers: batches of documents, their loss, validation and calibration; the plan."""
+"""Training of classifiers: the plan, batches of documents, loss, validation and calibration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from regard.tasks.classify import ClassifySettings
 from regard.tasks.classify.classifier import load, score_documents, score_logits, target_of
 from regard.tasks.classify.data import (
     DocumentFacts,
-    LabelledDocument,
+    LabeledDocument,
     PreparedDocuments,
     TrainingDocuments,
     encode_document,
@@ -38,14 +38,10 @@ from regard.training.plan import PlannedSetting, choose_batch, choose_learning_r
 from regard.training.trainer import Validation
 
 TUNED = "classify.temperature"
-LEAST_STEPS = 50
-"""Between validations."""
-EPOCHS = 12
-"""At most; a model of a small corpus has overfitted long before."""
 
 
 class ClassifyTrainUnit(StreamTrainUnit):
-    """Batches of documents, their loss, and validation."""
+    """Batches, loss and validation."""
 
     data: PreparedDocuments
 
@@ -59,7 +55,7 @@ class ClassifyTrainUnit(StreamTrainUnit):
             self.weights_L = balanced(store.label_counts(len(data.labels)))
 
     def batch(self, position: int) -> DocumentBatch:
-        """The documents at this position of the stream, each time with other words replaced by UNK (word dropout)."""
+        """The documents at this position of the stream, with some tokens replaced by UNK (word dropout)."""
         batch = self.join(self.stream.at(position))
         if hidden := self.recipe.task.word_dropout * self.stage.strength:
             chance = np.random.Generator(np.random.PCG64([self.recipe.train.seed % (1 << 64), position]))
@@ -68,15 +64,15 @@ class ClassifyTrainUnit(StreamTrainUnit):
         return batch
 
     def loss(self, model: ClassifierModel, batch: DocumentBatch) -> Loss:
-        classify, smoothing = self.recipe.task, self.recipe.train.label_smoothing if model.training else 0.0
-        weights_L = self.weights_L if model.training else None
-        weights_L = None if weights_L is None else weights_L.to(batch.target_BL.device)
-        return label_loss(
-            model(batch), batch.target_BL, several=classify.multi_label, smoothing=smoothing, weights_L=weights_L
-        )
+        target_BL, several = batch.target_BL, self.recipe.task.multi_label
+        if not model.training:
+            return label_loss(model(batch), target_BL, several=several)
+        weights_L = None if self.weights_L is None else self.weights_L.to(target_BL.device)
+        smoothing = self.recipe.train.label_smoothing
+        return label_loss(model(batch), target_BL, several=several, smoothing=smoothing, weights_L=weights_L)
 
     def flops(self, batch: DocumentBatch) -> float:
-        """Operations of one step on this batch. A window is computed with its padding, sentences without."""
+        """Operations of a step on this batch. Windows are computed with their padding, sentences without."""
         documents, segments, size = batch.mask_BUS.shape
         if self.window:
             pairs = documents * segments * size**2
@@ -85,7 +81,7 @@ class ClassifyTrainUnit(StreamTrainUnit):
         return self.cost.training(document=documents, sentence=sentences, token=tokens)
 
     def validate(self, model: ClassifierModel) -> Validation:
-        """Loss, accuracy and F1 over the validation documents; each process computes the scores of a share of them."""
+        """Loss, accuracy and F1 over the validation documents. Each process classifies a share of the documents."""
         documents = [self.valid[place].sentences for place in self.group.share(range(len(self.valid)))]
         mine = score_documents(model, documents, self.data.tokenizer.pad, self.recipe)
         logits_BL = torch.tensor(self.group.join(mine.tolist()), dtype=torch.float64)
@@ -102,7 +98,7 @@ class ClassifyTrainUnit(StreamTrainUnit):
 
 
 class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
-    """From files of labelled documents to a classifier."""
+    """Training of classifiers."""
 
     train_unit = ClassifyTrainUnit
     result = (
@@ -120,7 +116,7 @@ class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
         return {"vocabulary": recipe.tokenizer.vocab_size, "labels": examples.facts.labels}
 
     def workload(self, recipe: Recipe, examples: TrainingDocuments) -> Workload:
-        """Documents of mean length, in sentences of 20 tokens."""
+        """The computation of an epoch, if all documents have mean length and sentences have 20 tokens."""
         data = examples.facts
         tokens = round(min(data.tokens, recipe.task.max_tokens))
         pairs = tokens * recipe.model.document_window
@@ -148,14 +144,13 @@ class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
     def open_data(self, run: Run, log: Log) -> PreparedDocuments:
         folder = open_store_folder(run, lambda: write_store(run, self.read(run.recipe), log))
         valid, test = (
-            [LabelledDocument(tuple(one["labels"]), one["text"]) for one in read_held_out(folder, part, "documents")]
+            [LabeledDocument(tuple(one["labels"]), one["text"]) for one in read_held_out(folder, part, "documents")]
             for part in HELD_OUT
         )
         return PreparedDocuments(run.tokenizers[0], run.labels, open_documents(folder / "train"), valid, test)
 
     def expected_initial_loss(self, recipe: Recipe, data: PreparedDocuments) -> float:
-        """The loss of guessing with a margin: a batch may be a single long document with a confident mistake."""
-        count = len(data.labels)
+        count = len(data.labels)  # 2 is added since a batch may be a single document with a confident mistake
         return 2.0 + (count * math.log(2) if recipe.task.multi_label else math.log(count))
 
     def card(self, recipe: Recipe, data: PreparedDocuments, base: Run | None) -> Json:
@@ -167,16 +162,12 @@ class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
         }
 
     def tune(self, run: Run, data: PreparedDocuments, log: Log) -> Json:
-        """Find the temperature on the validation part and write it into the recipe.
-
-        A temperature that the user has set stays; one that was found before is found again.
-        """
+        """Find the temperature on the validation part and write it into the recipe, unless the user has set it."""
         settings: ClassifySettings = run.recipe.task
         if settings.temperature not in (ClassifySettings().temperature, run.card.get("tuned", {}).get(TUNED)):
             return {}
         logits_BL = load(run.folder).logits([document.text for document in data.valid])
-        target_BL = target_of(data.valid, data.labels)
-        found = find_temperature(logits_BL, target_BL, several=settings.multi_label)
+        found = find_temperature(logits_BL, target_of(data.valid, data.labels), several=settings.multi_label)
         if found is None:
             return {}
         changed = dataclasses.replace(settings, temperature=round(found, 4))
@@ -190,13 +181,13 @@ def make_document_plan(data: DocumentFacts, given: Tables) -> list[PlannedSettin
     choices = [*_reading(data), *_vocabulary(data), *_model(data, arch), *_learning(data, arch)]
     chosen = {choice.name: choice.value for choice in choices}
     longest = given.get("classify", {}).get("max_tokens", chosen["classify.max_tokens"])
-    documents = 32 if data.documents >= 2_000 else 16  # so that an epoch of a small collection has enough steps
+    documents = 32 if data.documents >= 2_000 else 16  # per batch; an epoch of few documents needs enough steps
     wanted = documents * min(data.tokens, longest)
     batch, epoch = choose_batch(given, wanted, least=256, examples=data.documents, length=data.tokens, unit="documents")
     growing = "dropout grows: a model that has learned nothing cannot overfit"
     warmup = PlannedSetting("train.regularization_warmup", min(max(2 * epoch, 200), 1500), growing)
-    every = min(max(epoch // 2, LEAST_STEPS), 2000)
-    most = max(EPOCHS * epoch, 20 * every)
+    every = min(max(epoch // 2, 50), 2000)
+    most = max(12 * epoch, 20 * every)  # a model of a small corpus overfits long before
     choices += [batch, warmup, *choose_length(epoch, validate_every=every, patience=6, max_steps=most)]
     return leave_given(choices, given)
 

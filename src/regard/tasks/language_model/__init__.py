@@ -1,4 +1,4 @@
-"""Language model: the probability of texts, and new texts. It predicts each next token from those before it."""
+"""The task "language-model": predict each token of a text from the tokens before it; score and write texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTTP API of language models: POST /v1/language-model continues beginnings."""
+"""HTTP API of language models: POST /v1/language-model continues given beginnings of texts."""
 
 from __future__ import annotations
 
@@ -7,27 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from regard.tasks.api import MAX_REPLY_TOKENS, SearchOptions, TextRequest
+from regard.tasks.api import MAX_REPLY_TOKENS, SearchOptions, TextRequest, generation_settings
 
 if TYPE_CHECKING:
     from regard.tasks.language_model.generator import TextGenerator
 
 BATCH_SIZE = 1
-"""Texts have different lengths and settings: each is written alone."""
+"""Texts are written one by one, because they have different lengths and settings."""
 
 
 class Request(TextRequest):
-    """Continue the beginnings in `q`, which may be empty."""
+    """Continue each beginning of a text in `q`. A beginning may be empty."""
 
     search: SearchOptions = SearchOptions()
     max_tokens: int | None = Field(None, ge=1, le=MAX_REPLY_TOKENS, description="Length limit of the text, in tokens.")
 
 
 def answer(generator: TextGenerator, requests: Sequence[Request]) -> list[dict[str, Any]]:
-    found = []
-    for request in requests:
-        search = request.search.given()
-        if request.max_tokens:
-            search["max_length_extra"] = request.max_tokens
-        found += [text.as_dict() for text in generator.write(request.text, **search)]
-    return found
+    written = (
+        generator.write(request.text, **generation_settings(request.search, request.max_tokens)) for request in requests
+    )
+    return [text.as_dict() for texts in written for text in texts]

@@ -1,4 +1,4 @@
-"""`regard write` and `regard perplexity`: texts by a language model, and how well it predicts given texts."""
+"""`regard write` writes texts with a language model; `regard perplexity` scores given texts."""
 
 from __future__ import annotations
 
@@ -18,18 +18,16 @@ from regard.terminal import Command, Parser, add_set, add_setting, for_people, p
 if TYPE_CHECKING:
     from regard.tasks.language_model.generator import TextScore
 
-SCORED_TOGETHER = 512
-
 
 def configure_write(parser: Parser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument(
         "beginning", metavar="TEXT|FILE|-", nargs="?", default="",
-        help="a beginning to continue, a file with one per line, or - for standard input (default: from nothing)",
+        help="the beginning of a text, a file with one beginning per line, or - for standard input (default: empty)",
     )  # fmt: skip
     parser.add_argument("--count", type=int, default=1, metavar="N", help="texts per beginning (default 1)")
     parser.add_argument(
-        "--max-tokens", type=int, dest="search.max_length_extra", metavar="N", help="tokens to write at most"
+        "--max-tokens", type=int, dest="search.max_length_extra", metavar="N", help="maximum number of tokens to write"
     )
     add_setting(parser, "--temperature", "search.temperature", "X")
     add_setting(parser, "--top-k", "search.top_k", "N")
@@ -88,8 +86,8 @@ def run_perplexity(options: argparse.Namespace) -> int:
 
     generator = load(opened.folder)
     scores: list[TextScore] = []
-    for first in range(0, len(texts), SCORED_TOGETHER):
-        some = texts[first : first + SCORED_TOGETHER]
+    for first in range(0, len(texts), 512):
+        some = texts[first : first + 512]
         found = generator.score(some)
         scores += found
         for text, score in zip(some, found, strict=True) if options.lines else ():
@@ -116,8 +114,8 @@ def run_perplexity(options: argparse.Namespace) -> int:
 
 COMMANDS = {
     "write": Command(
-        "Write texts by a language model, or continue given beginnings. Tokens are sampled; --temperature 0 takes the\n"
-        "most probable token each time, --beam searches for the most probable text.",
+        "Write texts with a language model, or continue given beginnings. Tokens are sampled; --temperature 0 takes\n"
+        "the most probable token each time, --beam searches for the most probable text.",
         configure_write,
         run_write,
         examples=(

@@ -1,7 +1,7 @@
-"""Texts to learn from: lines of a file, "text" in JSON lines, or a built-in corpus; read, split, encoded and stored.
+"""Training texts: lines of a file, "text" in JSON lines, or a built-in corpus; read, encoded and stored.
 
-A text with more than `data.max_length` tokens is divided into windows of that length. Each window is an example of its
-own, with SOS before it and EOS after it.
+A text with more than `data.max_length` tokens is divided into windows of that length. Each window is a separate
+example, with SOS before it and EOS after it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from regard.data.store import DocumentStore, write_documents
 from regard.errors import CorpusError
 from regard.files import read_lines, split_suffix
 from regard.run import Run
+from regard.tasks import single_file
 from regard.tasks.dataset import Parts, new_store, store_parts
 from regard.text.tokenizer import Tokenizer
 
@@ -24,20 +25,17 @@ FORMATS = 'text with one text per line, .jsonl (objects with "text"), also .gz .
 
 
 def read_texts(corpus: Corpus) -> list[str]:
-    """The texts of a file, or of a built-in corpus; those without a word are left out."""
-    if not corpus.source:
-        raise CorpusError("--source", "no file given")
-    if corpus.target:
-        raise CorpusError(corpus.target, "a language model learns from one file of texts; leave out --target")
+    """The texts of a file or of a built-in corpus, without empty texts."""
+    path = single_file(corpus, "the texts")
     if builtin.corpus_of(corpus.source):
         return list(builtin.read_texts(corpus.source))
-    return [text for text in _read_file(Path(corpus.source)) if text.strip()]
+    return [text for text in _read_file(path) if text.strip()]
 
 
 def _read_file(path: Path) -> Iterator[str]:
     suffix = split_suffix(path)[0]
     if suffix in (".tsv", ".csv", ".parquet", ".tmx", ".po"):
-        raise CorpusError(path, f"not a file of texts; they come as {FORMATS}")
+        raise CorpusError(path, f"not a file of texts; the formats are {FORMATS}")
     if suffix != ".jsonl":
         yield from read_lines(path)
         return
@@ -50,22 +48,22 @@ def _read_file(path: Path) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class TextData:
-    """What training reads: the vocabulary, the encoded windows, and the held-out texts."""
+    """The tokenizer, the encoded windows of the training texts, and the held-out texts."""
 
     tokenizer: Tokenizer
     train: DocumentStore
-    """One window per document, without labels."""
+    """Each document of the store is one window, without labels."""
     valid: list[str]
     test: list[str]
 
 
 def windows(ids: Sequence[int], size: int) -> list[Sequence[int]]:
-    """Consecutive parts of a text with at most `size` tokens."""
+    """Divide the token ids of a text into windows of at most `size` tokens."""
     return [ids[start : start + size] for start in range(0, len(ids), size)]
 
 
 def write_store(run: Run, examples: Parts[str]) -> None:
-    """Encode the training texts with the vocabulary of a run; store their windows and the held-out texts in it."""
+    """Write the encoded windows of the training texts, and the held-out texts, into the store of a run."""
     tokenizer, size = run.tokenizers[0], run.recipe.data.max_length
     encoded = [
         ([part for ids in tokenizer.encode_many(texts) for part in windows(ids, size)], weight)

@@ -1,4 +1,4 @@
-"""TextGenerator: texts written by a trained language model, and the probability that it gives to texts."""
+"""`TextGenerator` writes texts with a trained language model, and computes the probability of given texts."""
 
 from __future__ import annotations
 
@@ -24,27 +24,25 @@ from regard.text.tokenizer import Tokenizer
 
 __all__ = ["GeneratedText", "TextGenerator", "TextScore", "load", "sum_scores"]
 
-SCORED_TOKENS = 4096
-"""Tokens of a batch whose probabilities are computed at once."""
-WRITTEN_TOGETHER = 64
-"""Texts that are written at once."""
+BATCH_TEXTS = 64
+"""Number of texts that are written together."""
 
 
 @dataclass(frozen=True)
 class GeneratedText:
-    """A text that the model has written. It begins with the given beginning."""
+    """A text that the model has written. It starts with the given beginning."""
 
     beginning: str
     text: str
     score: float
-    """Log-probability of the text, divided by its length as the search settings say."""
+    """Log-probability of the text, divided by its length penalty."""
     tokens: tuple[str, ...]
     finished: bool
-    """Whether the model ended the text itself; otherwise the limit of tokens did."""
+    """Whether the model ended the text with EOS, and not at the limit of tokens."""
     alternatives: tuple[GeneratedText, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON. Alternatives are left out if there are none."""
+        """The fields for JSON, without `alternatives` if there are none."""
         found: dict[str, Any] = {"text": self.text, "score": round(self.score, 4), "finished": self.finished}
         found["beginning"], found["tokens"] = self.beginning, list(self.tokens)
         if self.alternatives:
@@ -53,15 +51,15 @@ class GeneratedText:
 
 
 class TextScore(NamedTuple):
-    """How well a text was predicted, with the counts that its perplexity is computed from."""
+    """The negative log-likelihood of a text, and the counts for its perplexity."""
 
     negative_log_likelihood: float
     tokens: int
-    """Predicted tokens, including one EOS per window."""
+    """Number of predicted tokens, including one EOS per window."""
     words: int
-    """Words between spaces, and one more for the end of the text."""
+    """Number of words separated by spaces, plus one for the end of the text."""
     bytes: int
-    """Of UTF-8, with one line end."""
+    """Number of bytes in UTF-8, plus one for the line end."""
 
     def as_dict(self) -> dict[str, float]:
         """Perplexity per token and per word, bits per byte, and the counts."""
@@ -78,7 +76,7 @@ class TextScore(NamedTuple):
 
 
 def sum_scores(scores: Sequence[TextScore]) -> TextScore:
-    """The score of several texts together."""
+    """The sums of the scores of several texts."""
     if not scores:
         raise SettingsError("there is no text to score")
     return TextScore(*map(sum, zip(*scores, strict=True)))
@@ -94,7 +92,7 @@ class TextGenerator:
         search: SearchSettings | None = None,
         max_length: int = DataSettings.max_length,
     ):
-        """`max_length`: number of tokens of the windows in which long texts are scored, as in training."""
+        """Long texts are scored in windows of `max_length` tokens, as in training."""
         self.model, self.tokenizer, self.max_length = model, tokenizer, max_length
         self.search = search or SearchSettings(sample=True)
 
@@ -103,28 +101,28 @@ class TextGenerator:
         return f"<TextGenerator: {type(self.model).__name__}, {size:,} parameters, {self.tokenizer.size:,} tokens>"
 
     def write(self, beginnings: str | Sequence[str] = "", *, nbest: int = 1, **search: Any) -> list[GeneratedText]:
-        """One text per beginning, which may be empty. Keywords override `search` settings, e.g. temperature=0.7.
+        """Write a text for each beginning, which may be empty. Keywords override settings of [search], e.g. top_k=10.
 
-        A text has `nbest` - 1 alternatives: other samples, or the next best texts of a beam.
+        Each text has `nbest` - 1 alternatives: other samples, or the next best texts of a beam search.
         """
         beginnings = [beginnings] if isinstance(beginnings, str) else list(beginnings)
         settings = self._settings(search)
         check_search(settings, nbest, False)
         searcher = Searcher([self.model], self.tokenizer, self.tokenizer, settings)
         written: list[GeneratedText] = []
-        for first in range(0, len(beginnings), WRITTEN_TOGETHER):
-            inputs = [self._input(text) for text in beginnings[first : first + WRITTEN_TOGETHER]]
+        for first in range(0, len(beginnings), BATCH_TEXTS):
+            inputs = [self._input(text) for text in beginnings[first : first + BATCH_TEXTS]]
             for given, found in zip(inputs, searcher.search(inputs, nbest), strict=True):
                 best, *others = (self._text(given.text, hypothesis) for hypothesis in found[:nbest])
                 written.append(replace(best, alternatives=tuple(others)))
         return written
 
     def stream(self, beginning: str = "", **search: Any) -> Iterator[str]:
-        """The text in pieces as it is written, by greedy search or sampling; the beginning is the first of them."""
+        """Yield the text in pieces, first the beginning, as it is written by greedy search or sampling."""
         settings = self._settings(search)
         check_search(settings, 1, False)
         if settings.beam_size > 1 and not settings.sample:
-            raise SettingsError("a beam search knows its text only at the end: stream greedily, or sample")
+            raise SettingsError("a beam search cannot stream its text; set search.beam_size to 1, or sample")
         searcher = Searcher([self.model], self.tokenizer, self.tokenizer, settings)
         return spell(searcher.stream(self._input(beginning)), self.tokenizer)
 
@@ -135,7 +133,7 @@ class TextGenerator:
         encoded = self.tokenizer.encode_many(list(texts))
         parts = [(place, part) for place, ids in enumerate(encoded) for part in windows(ids, self.max_length) or [()]]
         losses, tokens = [0.0] * len(texts), [0] * len(texts)
-        for index in in_batches([len(part) + 1 for _, part in parts], SCORED_TOKENS):
+        for index in in_batches([len(part) + 1 for _, part in parts], 4096):
             for number, loss in zip(index, self._losses([list(parts[one][1]) for one in index]), strict=True):
                 place, part = parts[number]
                 losses[place] += loss
@@ -146,7 +144,7 @@ class TextGenerator:
         ]
 
     def _losses(self, ids: Sequence[list[int]]) -> list[float]:
-        """The summed negative log-likelihood of each row, with its EOS."""
+        """The negative log-likelihood of each row of `ids` and its EOS."""
         pad = self.tokenizer.pad
         batch = make_batch([([], row) for row in ids], pad, pad).to(self.model.output.weight.device)
         real_BT = batch.target_mask_BT
@@ -156,7 +154,7 @@ class TextGenerator:
         return loss_B.tolist()
 
     def _settings(self, search: dict[str, Any]) -> SearchSettings:
-        """With a beam, the text is searched instead of sampled."""
+        """The settings with changes by `search`. A beam size above 1 turns off sampling."""
         if search.get("beam_size", 1) > 1:
             search = {"sample": False} | search
         return replace(self.search, **search)

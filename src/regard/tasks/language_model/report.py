@@ -1,4 +1,4 @@
-"""Sections of a language model's report: perplexity, and held-out texts continued from their first words."""
+"""Sections of the report of a language model: perplexity, and continuations of the first words of held-out texts."""
 
 from __future__ import annotations
 

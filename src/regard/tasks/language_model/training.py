@@ -1,4 +1,4 @@
-"""Training of language models: the plan, batches of texts by teacher forcing, perplexity of the held-out texts."""
+"""Training of language models: the plan, batches of texts, and perplexity of the held-out texts."""
 
 from __future__ import annotations
 
@@ -39,18 +39,9 @@ from regard.training.plan import (
 )
 from regard.training.trainer import Validation
 
-EPOCHS = 20
-"""After which a model of a small corpus has long overfitted."""
-SAMPLES = 3
-"""Texts that are continued at each validation."""
-SHOWN_SAMPLES = 20
-"""Texts that are continued for the report."""
-BEGINNING_WORDS = 3
-"""Words of a held-out text that are given to continue it."""
-
 
 def make_plan(tokens: float, machine: Machine, given: Tables) -> list[PlannedSetting]:
-    """`tokens`: about how many the training texts have."""
+    """Choose the settings that are not in `given`; `tokens` is the approximate size of the training texts."""
     train = given.get("train", {})
     muon = train.get("optimizer") != "adam" and not train.get("fsdp")
     batch = 2048 if tokens < 5e6 else 4096
@@ -62,7 +53,7 @@ def make_plan(tokens: float, machine: Machine, given: Tables) -> list[PlannedSet
         *choose_learning_rate(3e-3 if muon else 1e-3, 50, 0.4, muon=muon),
         PlannedSetting("train.zero_init_residual", True, "sub-layers add nothing at first: needs fewer steps"),
         PlannedSetting("train.batch_tokens", batch, "little data: many small steps" if batch == 2048 else "much data"),
-        *choose_length(epoch, validate_every=every, patience=4, max_steps=max(EPOCHS * epoch, 10 * every)),
+        *choose_length(epoch, validate_every=every, patience=4, max_steps=max(20 * epoch, 10 * every)),
     ]
     return leave_given(choices, given)
 
@@ -82,7 +73,7 @@ def _model(tokens: float, given_width: int) -> Iterator[PlannedSetting]:
 
 
 class LanguageModelTrainUnit(TeacherForcing):
-    """Batches of windows of texts, validated by perplexity."""
+    """Batches of windows of texts; validation by perplexity."""
 
     data: TextData
 
@@ -91,7 +82,7 @@ class LanguageModelTrainUnit(TeacherForcing):
         super().__init__(recipe, data, model, group, (np.zeros_like(tokens), tokens), data.train.weights)
 
     def validate(self, model: Seq2Seq) -> Validation:
-        """Perplexity of the validation texts; the beginnings of the first of them, continued."""
+        """Perplexity of the validation texts, and continuations of the first three."""
         recipe, data = self.recipe, self.data
         generator = TextGenerator(model, data.tokenizer, recipe.search, recipe.data.max_length)
         mine = generator.score(self.group.share(data.valid))
@@ -100,28 +91,28 @@ class LanguageModelTrainUnit(TeacherForcing):
         scores = {"loss": total / count, "perplexity": perplexity(total / count)}
         samples = [
             {"source": one.beginning, "output": one.text, "reference": text}
-            for text, one in zip(data.valid, continue_texts(generator, data.valid[:SAMPLES]), strict=False)
+            for text, one in zip(data.valid, continue_texts(generator, data.valid[:3]), strict=False)
         ]
         return Validation(scores, -scores["loss"], samples, loss=scores["loss"])
 
     def join(self, index: Index) -> Batch:
-        """Windows as targets; the source side is empty."""
+        """A batch with windows as targets and empty sources."""
         pad = self.data.tokenizer.pad
         return make_batch([([], self.data.train[int(place)][0][0]) for place in index], pad, pad, index)
 
 
 def mean_tokens(examples: Parts[str]) -> float:
-    """About how many tokens a training text has, its end included."""
+    """Approximate number of tokens per training text, including EOS."""
     return sum(map(len, examples.train())) / max(len(examples), 1) / CHARACTERS_PER_TOKEN + 1
 
 
 def continue_texts(generator: TextGenerator, texts: Sequence[str]) -> list[GeneratedText]:
-    """The first words of each text, continued by the model."""
-    return generator.write([" ".join(text.split()[:BEGINNING_WORDS]) for text in texts])
+    """Continuations of the first three words of each text."""
+    return generator.write([" ".join(text.split()[:3]) for text in texts])
 
 
 class LanguageModelTraining(Training[Parts[str], TextData]):
-    """From files of texts to a language model."""
+    """Training of language models."""
 
     train_unit = LanguageModelTrainUnit
     result = (
@@ -136,11 +127,8 @@ class LanguageModelTraining(Training[Parts[str], TextData]):
     def plan(self, examples: Parts[str], machine: Machine, given: Tables, where: str) -> list[PlannedSetting]:
         return make_plan(len(examples) * mean_tokens(examples), machine, given)
 
-    def sizes(self, recipe: Recipe, examples: Parts[str]) -> dict[str, int]:
-        return {"vocabulary": recipe.tokenizer.vocab_size}
-
     def workload(self, recipe: Recipe, examples: Parts[str]) -> Workload:
-        """Texts of mean length, without a source."""
+        """The computation of an epoch, if all texts have mean length."""
         length = mean_tokens(examples)
         amounts = {unit: len(examples) * count for unit, count in pair_amounts(1, 1, round(length)).items()}
         passes = 2 if recipe.train.r_drop else 1
@@ -157,21 +145,19 @@ class LanguageModelTraining(Training[Parts[str], TextData]):
         return TextData(run.tokenizers[0], open_documents(folder / "train"), valid, test)
 
     def expected_initial_loss(self, recipe: Recipe, data: TextData) -> float:
-        """A little more than the loss of uniform guessing: a new model is worse than that."""
-        return 2.0 + math.log(data.tokenizer.size)
+        return 2.0 + math.log(data.tokenizer.size)  # a little more than the loss of uniform guessing
 
     def card(self, recipe: Recipe, data: TextData, base: Run | None) -> Json:
-        """Vocabulary and numbers of texts. A long text counts as several in training: one per window."""
+        """Sizes of the vocabulary and of the parts; training texts are counted in windows."""
         return {
             "vocabulary": data.tokenizer.size,
             "texts": {"train": len(data.train), "valid": len(data.valid), "test": len(data.test)},
         }
 
     def score(self, predictor: TextGenerator, examples: Sequence[str]) -> Scored:
-        """Perplexity of the texts; some of them, continued from their first words."""
+        """Perplexity of the texts, and continuations of the first 20."""
         scores = sum_scores(predictor.score(examples)).as_dict() | {"texts": len(examples)}
-        some = examples[:SHOWN_SAMPLES]
-        return Scored(scores, list(zip(some, continue_texts(predictor, some), strict=True)))
+        return Scored(scores, list(zip(examples, continue_texts(predictor, examples[:20]), strict=False)))
 
     def held_out(self, data: TextData) -> list[Json]:
         return [{"text": text} for text in (data.test or data.valid)[:HELD_OUT_EXAMPLES]]

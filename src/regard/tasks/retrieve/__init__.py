@@ -1,4 +1,4 @@
-"""Retrieve: answer questions from a knowledge base."""
+"""The task "retrieve": answer questions from a knowledge base."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from regard.tasks import Task
 
 @dataclass(frozen=True)
 class RetrieveSettings(CheckedSettings):
-    """How questions are answered from a knowledge base."""
+    """Settings for answering questions from a knowledge base."""
 
     section: ClassVar[str] = "retrieve"
 
     method: Literal["bm25", "dense", "hybrid"] = "hybrid"
     """Compare questions by words (BM25), by the vectors of an encoder (dense), or by the sum of both (hybrid)."""
     match_answers: bool = True
-    """Compare a question also with the answers, not only with the known questions."""
+    """Compare a question with the answers too, not only with the known questions."""
     dense_weight: Annotated[float, Range(0, 1)] = 0.5
     """Share of the dense score in the hybrid score; training tunes it on held-out questions."""
     threshold: Annotated[float, Range(0, 1)] = 0.27
-    """If no score reaches this, the reply is `fallback_text`; training tunes it on held-out questions."""
+    """If all scores are lower, the reply is `fallback_text`; training tunes it on held-out questions."""
     target_answer_rate: Annotated[float, Range(above=0, high=1)] = 0.95
-    """Share of the held-out questions that should reach the tuned threshold."""
+    """Share of the held-out questions whose score should reach the tuned threshold."""
     fallback_text: str = "I do not know."
-    """The reply to a question without an answer."""
+    """The reply if no score reaches the threshold."""
     matches: Count = 5
-    """Number of answers that a search returns, best first."""
+    """Number of answers that a search returns."""
     encoder: str = ""
     """Folder of a sentence-embedding model (Hugging Face) to use instead of a trained one."""
     temperature: Positive = 0.05
     """Dense scores are divided by this in the contrastive loss."""
     word_dropout: Share = 0.1
-    """Share of the tokens that are replaced by UNK each time a text is shown in training."""
+    """Share of tokens that are replaced by UNK in training, chosen again each time a text is used."""
     max_tokens: Annotated[int, Range(4)] = 64
-    """Number of tokens of a text that the encoder reads."""
+    """The encoder reads at most this many tokens of a text."""
     batch_tokens: Count = 8192
-    """Tokens per batch when texts are encoded."""
+    """Number of tokens per batch when texts are encoded."""
 
     def check(self) -> None:
         require(bool(self.fallback_text.strip()), "retrieve.fallback_text must not be empty")

@@ -26,7 +26,7 @@ def stream(retriever: Retriever, request: Request) -> Iterator[str]:
 
 
 def facts(run: Run) -> dict[str, Any]:
-    """Size of the knowledge base when the server opened it."""
+    """The size of the knowledge base when the server opened the run."""
     from regard.tasks.retrieve.index import count
 
     size = count(run)

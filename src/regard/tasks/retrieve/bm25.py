@@ -1,14 +1,14 @@
-"""BM25 (Robertson et al. 1994) over short texts, by bm25s, and coverage: the share of a question that an entry covers.
+"""BM25 (Robertson et al. 1994) of short texts, by bm25s, and coverage: the share of a question that an entry contains.
 
-A term is a word, or a few consecutive characters of one, so that "openings" matches "opening". In scripts without
-spaces between words, single characters and pairs of neighbours are the terms. The index is built when it is opened,
-which is fast, so nothing of it is stored. A BM25 score is divided by the sum of the weights of the question's terms, so
-it is between 0 and 1, and words that no text has lower it.
+A term is a word or a character n-gram of a word, so that "openings" matches "opening". In scripts without spaces
+between words, terms are single characters and pairs of characters. The index is not stored: it is built quickly when a
+run is opened. A BM25 score is divided by the sum of the weights of the terms of the question, so that it is between 0
+and 1, and words that are in no text lower it.
 
-BM25 ranks entries; coverage decides whether the first ones are good enough. In a small collection the inverse document
-frequency cannot distinguish "your" from "oat": both are in few texts. So coverage lowers the weight of words by three
-signs that need no list of any language: the word is in many entries; it is short compared with the other words there;
-known questions begin with it. A word that no entry has counts in full, so that unrelated questions get a low coverage.
+BM25 ranks entries; coverage decides whether the first entries are good enough. In a small collection the inverse
+document frequency cannot distinguish "your" from "oat": both are in few texts. So coverage lowers the weight of a word
+that is in many entries, is shorter than most words, or begins known questions. This needs no list of stop words. A word
+that is in no entry has full weight, so that unrelated questions get a low coverage.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ from regard.text.words import ShadedWord, word_texts, words
 Scores = NDArray[np.float32]
 
 SATURATION, LENGTH = 1.2, 0.75
-"""BM25's k1 and b."""
-RUN = 4
-"""Number of consecutive characters of a term."""
+"""The parameters k1 and b of BM25."""
 
 # Scripts whose terms are characters: Thai, Lao, Myanmar, Khmer, kana, Chinese characters; and Hangul, whose words have
 # few characters and many endings.
@@ -43,7 +41,7 @@ _UNSPACED = re.compile(
 
 
 class WordIndex:
-    """BM25 index of texts, by number."""
+    """BM25 index of texts."""
 
     def __init__(self, texts: Sequence[str]):
         found = [terms(text) for text in texts]
@@ -61,7 +59,7 @@ class WordIndex:
             self._index.index(found, show_progress=False)
 
     def scores(self, question: str) -> Scores:
-        """Score of each text for the words of a question, from 0 to 1."""
+        """The score of each text for a question, from 0 to 1."""
         asked = list(dict.fromkeys(terms(question)))
         if self._index is None or not asked:
             return np.zeros(self._size, np.float32)
@@ -70,7 +68,7 @@ class WordIndex:
         return scores
 
     def explain(self, question: str, place: int) -> list[ShadedWord]:
-        """The words of a question with their contributions to the score of a text; their sum is the score."""
+        """The words of a question with their contributions to the score of the text with index `place`."""
         asked: set[str] = set()
         parts, most = [], 0.0
         for word in words(question):
@@ -82,7 +80,7 @@ class WordIndex:
         return [part._replace(weight=part.weight / most) for part in parts] if most else parts
 
     def _rarity(self, term: str) -> float:
-        """Inverse document frequency as in the "lucene" variant of bm25s; a term that no text has is the rarest."""
+        """Inverse document frequency as in the "lucene" variant of bm25s."""
         texts = self._known[term]
         return math.log(1 + (self._size - texts + 0.5) / (texts + 0.5))
 
@@ -93,7 +91,7 @@ def terms(text: str) -> list[str]:
 
 
 def terms_of(word: str) -> Iterator[str]:
-    """The terms of a word; punctuation has none, a symbol such as $ or an emoji has one."""
+    """The terms of a word. Punctuation has no terms; a symbol such as $ or an emoji has one."""
     if not any(letter.isalnum() or unicodedata.category(letter).startswith("S") for letter in word):
         return
     if _UNSPACED.search(word):
@@ -102,27 +100,23 @@ def terms_of(word: str) -> Iterator[str]:
         return
     yield word
     framed = f"_{word}_"
-    yield from (framed[place : place + RUN] for place in range(len(framed) - RUN + 1))
+    yield from (framed[place : place + 4] for place in range(len(framed) - 3))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Coverage
 
 LONG = 5
-"""Words with at least so many letters count in full; fewer letters if three quarters of the words have fewer."""
+"""Words with this many letters have full weight; if three quarters of the words are shorter, shorter words have too."""
 SHORT = 3
-"""A word that is so many letters shorter counts almost nothing."""
-LEAST = 0.02
-"""Smallest weight of a word: a question may have no other."""
-OPENER = 0.95
-"""Share of its weight that a word loses if it occurs only at the beginning of known questions."""
+"""A word that is this much shorter has almost no weight."""
 
 
 class QueryCoverage:
-    """Computes the share of a question that an entry covers; entries are given by number."""
+    """Computes the share of a question that the texts of an entry contain."""
 
     def __init__(self, questions_E: Sequence[Sequence[str]], texts_E: Sequence[Sequence[str]]):
-        """The known questions of each entry, and all its texts."""
+        """`questions_E` are the known questions of each entry; `texts_E` are all its texts, maybe with the answer."""
         self._texts_E = texts_E
         self._terms_of_entry = lru_cache(4096)(self._gather)
         self._known = Counter(term for number in range(len(texts_E)) for term in self._gather(number))
@@ -133,7 +127,7 @@ class QueryCoverage:
         self._long = min(LONG, lengths[3 * len(lengths) // 4]) if lengths else LONG
 
     def share(self, question: str, number: int) -> float:
-        """The share of a question that an entry covers."""
+        """The share of a question, from 0 to 1, that the entry with index `number` contains."""
         own = self._terms_of_entry(number)
         found = total = 0.0
         # Words in capitals, such as TV, are names, unless the whole question is in capitals.
@@ -147,13 +141,13 @@ class QueryCoverage:
                 continue
             weight = 1.0 if is_name else self._weight(word)
             met = sum(rarity for term, rarity in rarities.items() if term in own) / sum(rarities.values())
-            # Half of the terms of a word are much less than half of it. Without spaces, a "word" is a whole sentence.
+            # Squared, because half of the terms say little about a word. Without spaces, a "word" is a whole sentence.
             found += weight * (met if _UNSPACED.search(word) else met**2)
             total += weight
         return found / total if total else 0.0
 
     def _weight(self, word: str) -> float:
-        """The weight of a word: lower if many entries have it, if it is short, and if it often begins questions."""
+        """The weight of a word: lower if it is in many entries, if it is short, and if it often begins questions."""
         spread = (self._rarity(word) / self._rarity("")) ** 2
         opening = min(self._openers[word] / self._known[word], 1.0) if self._known[word] else 0.0
         fullness = 1.0
@@ -161,10 +155,10 @@ class QueryCoverage:
         # example Hebrew and Arabic, nouns may have three letters.
         if word.isalpha() and all(letter < "\u0590" or "\u1e00" <= letter <= "\u1fff" for letter in word):
             fullness = min(max((len(word) - self._long + SHORT) / SHORT, 0.0), 1.0) ** 2
-        return max(spread * fullness * (1 - OPENER * opening), LEAST)
+        return max(spread * fullness * (1 - 0.95 * opening), 0.02)  # above 0: a question may have only such words
 
     def _rarity(self, term: str) -> float:
-        """Inverse document frequency over entries; a term that none has counts as in one entry."""
+        """Inverse document frequency over entries; a term in no entry has the value of a term in one entry."""
         entries, holding = len(self._texts_E), max(self._known[term], 1)
         return math.log(1 + (entries - holding + 0.5) / (holding + 0.5))
 

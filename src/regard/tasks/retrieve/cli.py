@@ -1,4 +1,4 @@
-"""`regard index`: the knowledge base that a run answers from."""
+"""`regard index`: fills, changes and scores the knowledge base of a run."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def score(opened: Run, options: argparse.Namespace) -> int:
-    """Score the replies to questions whose answers are known."""
+    """Print scores of the replies to questions with known answers."""
     pairs = [
         Pair(question, entry.answer) for entry in read_knowledge(Corpus(options.score)) for question in entry.questions
     ]

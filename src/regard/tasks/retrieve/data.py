@@ -1,4 +1,4 @@
-"""Knowledge bases: questions and answers from TSV, CSV, JSON lines and Markdown; changes to them; training data.
+"""Knowledge bases: read from TSV, CSV, JSON lines and Markdown, changed, and prepared for training.
 
 An answer may have several questions. In all formats, rows with the same answer become one entry.
 """
@@ -21,11 +21,12 @@ from regard.data.records import read_objects, read_table
 from regard.data.split import SHARE, held_out_sizes, normalise
 from regard.errors import CorpusError, RunError, SettingsError
 from regard.files import read_lines, split_suffix, write_atomically
+from regard.tasks import single_file
 from regard.tasks.dataset import FEWEST, HELD_OUT, describe_parts, require_train
 from regard.text.tokenizer import Tokenizer
 
 KNOWLEDGE = "knowledge.jsonl"
-"""File in a run folder with the entries that it answers from."""
+"""File in a run folder with the knowledge base."""
 FORMATS = ".tsv (question, tab, answer), .csv (with a header), .jsonl, .md (questions as headings or in bold)"
 FORM = 'a line is {"question": "...", "answer": "..."}, or has a list of "questions"'
 QUESTION_COLUMNS, ANSWER_COLUMNS = ("question", "text"), ("answer", "category", "label")
@@ -39,13 +40,13 @@ class KnowledgeEntry(NamedTuple):
 
 
 def are_names(entries: Sequence[KnowledgeEntry]) -> bool:
-    """Whether the answers are names, such as `card_arrival`, and not sentences that a question can be compared with."""
+    """Whether most answers are names, such as `card_arrival`, which cannot be compared with a question."""
     names = sum(re.fullmatch(r"[A-Za-z0-9_.:/-]{1,80}", entry.answer) is not None for entry in entries)
     return 2 * names > len(entries)
 
 
 def texts_of(entry: KnowledgeEntry, *, answers: bool) -> tuple[str, ...]:
-    """The texts that a question is compared with: the known questions, and with `answers` also the answer."""
+    """The texts that a question is compared with: the known questions and, if `answers`, the answer."""
     return (*entry.questions, entry.answer) if answers else entry.questions
 
 
@@ -55,11 +56,7 @@ def texts_of(entry: KnowledgeEntry, *, answers: bool) -> tuple[str, ...]:
 
 def read_knowledge(corpus: Corpus) -> list[KnowledgeEntry]:
     """The entries of a file, in the order of the first occurrence of their answers."""
-    if not corpus.source:
-        raise CorpusError("--source", "no file given")
-    if corpus.target:
-        raise CorpusError(corpus.target, "questions and answers are in one file; leave out --target")
-    path = Path(corpus.source)
+    path = single_file(corpus, "questions and answers")
     entries = []
     for questions, answer, number in _read_rows(path):
         # JSON can contain halves of surrogate pairs, which are not characters.
@@ -72,7 +69,7 @@ def read_knowledge(corpus: Corpus) -> list[KnowledgeEntry]:
             problem = f'the question "{entries[-1].questions[0][:60]}" has no answer'
             raise CorpusError(path, problem, line=number)
     if not entries:
-        raise CorpusError(path, "the knowledge base is empty: no question with an answer here")
+        raise CorpusError(path, "the knowledge base is empty; give a file with questions and answers")
     return gather(entries)
 
 
@@ -99,14 +96,14 @@ def _read_rows(path: Path) -> Iterator[tuple[Sequence[str], str, int]]:
 # ---------------------------------------------------------------------------------------------------------------------
 # Markdown: a question is a heading or a line in bold, and its answer is the text below it.
 #
-# If questions are in bold, headings only divide them, unless one ends in a question mark. Otherwise the headings are
-# the questions, except the title: the only heading of the highest level, if it comes first. Questions of one kind
-# directly below each other share the answer. A heading with only smaller headings below it is the name of a section.
+# If there are lines in bold, they are the questions, and headings are section titles unless they end in a question
+# mark. Otherwise headings are the questions, except the title: the only heading of the highest level, if it comes
+# first. Questions of one level directly below each other share the answer. A heading without text below is a section.
 
 BOLD = 7
-"""The level of a line in bold: below all headings."""
+"""Level of a line in bold, which is below the levels of headings, 1 to 6."""
 
-# All of these take linear time: possessive quantifiers ("*+") never backtrack.
+# All patterns take linear time: possessive quantifiers ("*+") never backtrack.
 _HEADING = re.compile(r"\s{0,3}(#{1,6})\s++(.*)")
 _BOLD_LINE = re.compile(r"\s*(?:[-*+]\s+|\d{1,3}[.)]\s+)?(?:\*\*(?P<stars>[^*]+)\*\*|__(?P<bars>[^_]+)__)\s*+:?\s*+$")
 _UNDERLINE = re.compile(r"\s{0,3}(=+|-+)\s*$")
@@ -120,18 +117,18 @@ class _Line(NamedTuple):
     number: int
     text: str
     level: int
-    """1 to 6 for a heading; `BOLD`; 0 for text."""
+    """1 to 6 for a heading, `BOLD` for a line in bold, 0 for text."""
     raw: str
 
 
 def read_markdown(lines: Iterable[str]) -> Iterator[tuple[list[str], str, int]]:
-    """Questions with the text below them, and the line number of the first question."""
+    """Questions, the answer below them, and the line number of the first question, for each entry."""
     marked = list(_mark(lines))
     asked = _find_questions(marked)
     level = first = 0
     questions: list[str] = []
     text: list[str] = []
-    for line in [*marked, _Line(0, "", -1, "")]:  # the last one ends the last answer
+    for line in [*marked, _Line(0, "", -1, "")]:  # the added line ends the last answer
         if not line.level or (line.level == BOLD and line.number not in asked):
             text.append(line.raw)
             continue
@@ -146,12 +143,12 @@ def read_markdown(lines: Iterable[str]) -> Iterator[tuple[list[str], str, int]]:
 
 
 def _mark(lines: Iterable[str]) -> Iterator[_Line]:
-    """Lines with their levels; code is text, and front matter is left out."""
+    """Lines with their levels. Code has the level of text; front matter is left out."""
     numbered = list(enumerate(lines, 1))
     if numbered and numbered[0][1].strip() == "---":
         end = next((place for place, (_, text) in enumerate(numbered) if place and text.strip() == "---"), 0)
         numbered = numbered[end + 1 :]
-    fence = ""  # that of the code block that is open
+    fence = ""  # the first characters of the open code block
     is_underline = False
     for (number, text), (_, below) in pairwise([*numbered, (0, "")]):
         code = _FENCE.match(text)
@@ -175,14 +172,14 @@ def _mark(lines: Iterable[str]) -> Iterator[_Line]:
 
 
 def _inline(text: str) -> str:
-    """A heading without the marks of emphasis, code and links."""
+    """A heading without Markdown for emphasis, code and links."""
     end = text.rfind(")") + 1  # no link ends after this; searching for the end of each "](" would be quadratic
     text = _LINK.sub(r"\1", text[:end]) + text[end:]
     return re.sub(r"[*`]|(?<!\w)_|_(?!\w)", "", text).strip()
 
 
 def _find_questions(lines: list[_Line]) -> set[int]:
-    """Numbers of the lines that are questions, by the style of this document."""
+    """The line numbers of the questions, found by the rules above."""
     headings = [line for line in lines if 0 < line.level < BOLD]
     bold = [line for line in lines if line.level == BOLD]
     asked = {line.number for line in (*headings, *bold) if line.text.endswith(("?", "？", "؟"))}
@@ -198,7 +195,7 @@ def _find_questions(lines: list[_Line]) -> set[int]:
 
 
 def gather(entries: Iterable[KnowledgeEntry]) -> list[KnowledgeEntry]:
-    """Join entries with the same answer; each question stays once."""
+    """Join entries with the same answer, without repeated questions."""
     questions: dict[str, dict[str, str]] = {}
     answers: dict[str, str] = {}
     for entry in entries:
@@ -211,7 +208,7 @@ def gather(entries: Iterable[KnowledgeEntry]) -> list[KnowledgeEntry]:
 
 
 def add(entries: Sequence[KnowledgeEntry], new: Sequence[KnowledgeEntry]) -> list[KnowledgeEntry]:
-    """The entries and new ones. A question that is in both gets its new answer."""
+    """Join `entries` and `new`. A question in both gets the new answer."""
     answer_of = {normalise(question): normalise(entry.answer) for entry in new for question in entry.questions}
     kept = []
     for entry in entries:
@@ -222,7 +219,7 @@ def add(entries: Sequence[KnowledgeEntry], new: Sequence[KnowledgeEntry]) -> lis
 
 
 def remove(entries: Sequence[KnowledgeEntry], texts: Iterable[str]) -> tuple[list[KnowledgeEntry], list[str]]:
-    """The entries without these questions and without entries of these answers; and the texts that are not known."""
+    """Remove questions, and entries with these answers. Also returns the texts that are neither question nor answer."""
     wanted = {normalise(text): text for text in texts}
     known = {normalise(text) for entry in entries for text in (*entry.questions, entry.answer)}
     left = (without(entry, wanted) for entry in entries if normalise(entry.answer) not in wanted)
@@ -230,7 +227,7 @@ def remove(entries: Sequence[KnowledgeEntry], texts: Iterable[str]) -> tuple[lis
 
 
 def without(entry: KnowledgeEntry, keys: Container[str]) -> KnowledgeEntry:
-    """An entry without the questions with these keys: questions that `normalise` has changed."""
+    """The entry without the questions whose normalized form is in `keys`."""
     return entry._replace(questions=tuple(text for text in entry.questions if normalise(text) not in keys))
 
 
@@ -260,35 +257,35 @@ def read_entries(path: Path) -> list[KnowledgeEntry]:
 
 @dataclass(frozen=True)
 class KnowledgeFacts:
-    """What the plan knows of the training data."""
+    """Statistics of the training data, for the plan."""
 
     texts: int
-    """Number of questions, and of answers if they are compared too."""
+    """Number of questions, plus the number of answers if they are compared too."""
     words: float
     """Mean number of words per text, separated by spaces."""
     names: bool
-    """The answers are names, such as `card_arrival`, and not sentences."""
+    """Whether the answers are names, such as `card_arrival`, and not sentences."""
 
     @property
     def tokens(self) -> float:
-        """Mean number of tokens per text, with punctuation, split words and EOS."""
+        """Mean number of tokens per text: words are divided into subwords, and there are punctuation and EOS."""
         return 1.5 * self.words + 1
 
 
 @dataclass(frozen=True)
 class PreparedKnowledge:
-    """Everything that training reads."""
+    """Training entries and held-out questions of a prepared run."""
 
     tokenizer: Tokenizer
     train: list[KnowledgeEntry]
-    """Without the held-out questions; an entry may have no question left."""
+    """The entries without held-out questions; an entry may have no question left."""
     valid: list[Pair]
-    """Questions and their answers."""
+    """Pairs of a question and its answer."""
     test: list[Pair]
 
 
 class TrainingKnowledge:
-    """The questions and answers of all parts. No question is in two of them."""
+    """The questions and answers of all parts. No question is in two parts."""
 
     def __init__(self, data: DataSettings, seed: int):
         require_train(data, "a knowledge base")
@@ -297,7 +294,7 @@ class TrainingKnowledge:
             if corpus.weight != 1:
                 raise SettingsError(f"data: a knowledge base has no weight; remove the weight of {corpus.source}")
         self.entries = gather(entry for corpus in data.train for entry in read_knowledge(corpus))
-        """All entries; the trained run answers from these."""
+        """All entries, including held-out questions; the trained run answers from these."""
         total = sum(len(entry.questions) for entry in self.entries)
         if total < FEWEST or len(self.entries) < 2:
             hint = f'"regard index --create RUN {where}" answers from it without training'
@@ -320,7 +317,7 @@ class TrainingKnowledge:
         return KnowledgeFacts(len(texts), sum(len(text.split()) for text in texts) / len(texts), names)
 
     def _given(self, part: str, data: DataSettings) -> list[Pair]:
-        """The questions of the file of a part. Their answers must be in the training data."""
+        """The questions in the files of a part. Their answers must be in the training data."""
         answers = {normalise(entry.answer): entry.answer for entry in self.entries}
         pairs = []
         for corpus in getattr(data, part):
@@ -332,9 +329,9 @@ class TrainingKnowledge:
         return pairs
 
     def _hold_out(self, data: DataSettings, total: int, chance: random.Random) -> list[KnowledgeEntry]:
-        """Draw questions for the parts that have no file, and return the entries without them.
+        """Draw held-out questions for the parts without a file, and return the entries without these questions.
 
-        An answer keeps at least one question. If hardly any answer has two, it may keep none: its text remains.
+        Each answer keeps at least one question, unless too few answers have two questions.
         """
         wanted = dict(zip(HELD_OUT, held_out_sizes(data, max(total // SHARE, 1)), strict=True))
         spare = sum(len(entry.questions) - 1 for entry in self.entries)

@@ -1,4 +1,4 @@
-"""Text encoders: vectors of length one, by a trained encoder or by a sentence-embedding model in a folder."""
+"""Text encoders: a trained encoder, or a sentence-embedding model in a folder. Vectors have length one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ Vectors = NDArray[np.float32]
 
 
 def open_embedder(run: Run, settings: RetrieveSettings) -> Embedder:
-    """The encoder of a run."""
     if settings.encoder:
         return FolderEmbedder(Path(settings.encoder), settings)
     if not run.recipe.data.train:
@@ -51,7 +50,7 @@ class TrainedEmbedder:
 
 
 class FolderEmbedder:
-    """A model in the format of Hugging Face or sentence-transformers; the vector is the mean or the first last state.
+    """A model in the format of Hugging Face or sentence-transformers. It pools by the mean or the first hidden state.
 
     Only safetensors are read, nothing is downloaded, and no code in the folder is run.
     """
@@ -95,11 +94,11 @@ class FolderEmbedder:
 
 
 Embedder = TrainedEmbedder | FolderEmbedder
-"""Turns texts into vectors of length one. `mark` is a hash of the encoder, by which outdated vectors are found."""
+"""Encodes texts as vectors of length one. `mark` is a hash of the encoder, to recognize outdated vectors."""
 
 
 def _pools_by_first(folder: Path) -> bool:
-    """Whether the pooling file of sentence-transformers asks for the first state; otherwise the mean is used."""
+    """Whether the configuration of sentence-transformers sets pooling by the first hidden state, not by the mean."""
     path = folder / "1_Pooling" / "config.json"
     if not path.is_file():
         return False
@@ -107,6 +106,6 @@ def _pools_by_first(folder: Path) -> bool:
     modes = {name for name, value in settings.items() if name.startswith("pooling_mode_") and value is True}
     if not modes <= {"pooling_mode_mean_tokens", "pooling_mode_cls_token"}:
         raise SettingsError(
-            f"retrieve.encoder: {path} asks for {', '.join(sorted(modes))}; only mean and first are known"
+            f"retrieve.encoder: {path} sets {', '.join(sorted(modes))}; only mean and cls are supported"
         )
     return "pooling_mode_cls_token" in modes

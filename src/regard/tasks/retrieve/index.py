@@ -1,7 +1,7 @@
 """The index of a knowledge base: compares questions with entries by words, by vectors, or by both.
 
-A run stores the entries as JSON lines and their vectors in a second file. The vectors are marked with a hash of the
-entries and the encoder; if it does not fit, because writing was interrupted between the two files, they are made again.
+A run stores the entries as JSON lines, and their vectors in another file with a hash of the entries and the encoder. If
+the hash is wrong, because writing was interrupted between the two files, the vectors are computed again.
 """
 
 from __future__ import annotations
@@ -43,16 +43,14 @@ if TYPE_CHECKING:
 
 
 CHANGEABLE = ("retrieve.threshold", "retrieve.fallback_text", "retrieve.matches", "retrieve.dense_weight")
-"""Settings that may change after a run was made."""
+"""Settings that may change in an existing run."""
 VECTORS = "vectors.safetensors"
 BEST, POWER = 3, 4.0
-"""The score of an answer is the power mean of its `BEST` best texts, so that several good texts count more than one."""
-JUDGED = 5
-"""Number of best entries that are weighted by coverage; more do not change the first five on BANKING77."""
+"""The score of an entry is the power mean, with exponent `POWER`, of the scores of its `BEST` best texts."""
 
 
 class KnowledgeIndex:
-    """Entries with what is needed to compare questions with them."""
+    """Entries, and the indices that compare questions with them."""
 
     def __init__(self, entries: Sequence[KnowledgeEntry], settings: RetrieveSettings, embedder: Embedder | None = None):
         self.entries, self.settings, self.embedder = list(entries), settings, embedder
@@ -73,7 +71,7 @@ class KnowledgeIndex:
 
     @cached_property
     def vectors(self) -> Vectors:
-        """The vectors of the texts. Stored vectors are assigned by `open_index`."""
+        """The vectors of the texts. `open_index` assigns stored vectors."""
         assert self.embedder is not None
         return self.embedder.encode(self.texts)
 
@@ -100,7 +98,7 @@ class KnowledgeIndex:
         return MatchScores(bm25, dense)
 
     def chunks(self, questions: Sequence[str]) -> list[Sequence[str]]:
-        """Questions in chunks that fit into memory: each needs four million scores at most."""
+        """Divide questions into chunks that fit into memory, with at most four million scores each."""
         size = max(4_000_000 // max(len(self.texts), 1), 1)
         return [questions[start : start + size] for start in range(0, len(questions), size)]
 
@@ -114,14 +112,15 @@ class KnowledgeIndex:
         return MatchScores(bm25, dense)
 
     def by_entry(self, questions: Sequence[str], compared: MatchScores) -> MatchScores:
-        """Scores of questions against entries. A question that is known literally has score 1 with its own entry.
+        """Scores of questions against entries, from the scores `compared` against texts.
 
-        By words, the best entry gets the share of the question that it covers, and the others in proportion.
+        A known question has score 1 with its own entry. BM25 scores are scaled so that the score of the best entry is
+        its coverage of the question.
         """
         bm25, dense = (None if scores is None else self._join(scores) for scores in compared)
         for row, question in enumerate(questions):
             if bm25 is not None:
-                self._judge(question, bm25[row])
+                self._weight_by_coverage(question, bm25[row])
             own = self._known.get(normalise(question))
             for scores in (bm25, dense):
                 if scores is not None and own is not None:
@@ -133,9 +132,9 @@ class KnowledgeIndex:
         numbered = reversed(list(enumerate(self.entries)))  # if a question has two answers, the first is taken
         return {normalise(question): number for number, entry in numbered for question in entry.questions}
 
-    def _judge(self, question: str, scores_E: Scores) -> None:
-        """Weight the first few entries by their coverage of the question; the others stay behind them."""
-        first = np.argsort(-scores_E, kind="stable")[:JUDGED]
+    def _weight_by_coverage(self, question: str, scores_E: Scores) -> None:
+        """Multiply scores by the coverage of the question, which is computed for the five best entries only."""
+        first = np.argsort(-scores_E, kind="stable")[:5]  # more do not change the first five on BANKING77
         covered = np.array([self.coverage.share(question, int(number)) for number in first], np.float32)
         weight_E = np.full_like(scores_E, np.sqrt(covered.min(initial=1.0)))
         weight_E[first] = np.sqrt(covered)
@@ -146,8 +145,8 @@ class KnowledgeIndex:
         scores_E *= level / max(scores_E[first[best]], TINY)
 
     def _join(self, scores_QT: Scores) -> Scores:
-        """The power mean of the best scores of each entry, all between 0 and 1."""
-        # Sorted by entry, and within each entry from the best to the worst.
+        """The power mean of the best scores of each entry, between 0 and 1."""
+        # Sorted by entry, and within each entry from the highest to the lowest score.
         sorted_QT = np.sort(2.0 * self.owner_T - scores_QT, axis=1)
         sum_QE = np.zeros((len(scores_QT), len(self.entries)))
         for place in range(BEST):
@@ -164,7 +163,6 @@ class KnowledgeIndex:
 
 
 def open_index(run: Run, settings: RetrieveSettings) -> KnowledgeIndex:
-    """Open the knowledge base of a run for searching with these settings."""
     entries = known_entries(run)
     if settings.method == "bm25":
         return KnowledgeIndex(entries, settings)
@@ -177,7 +175,7 @@ def open_index(run: Run, settings: RetrieveSettings) -> KnowledgeIndex:
 
 
 def known_entries(run: Run) -> list[KnowledgeEntry]:
-    """The entries of a run. An empty knowledge base is an error."""
+    """The entries of a run. An error if the knowledge base is missing or empty."""
     hint = f'"regard index {run.folder} FILE" fills it'
     if not (run.folder / KNOWLEDGE).is_file():
         raise RunError(f"{run.folder}: has no knowledge base ({KNOWLEDGE} is missing); {hint}")
@@ -190,7 +188,7 @@ def known_entries(run: Run) -> list[KnowledgeEntry]:
 def store_entries(
     run: Run, entries: Sequence[KnowledgeEntry], log: Callable[[str], None] | None = None
 ) -> KnowledgeIndex:
-    """Replace the knowledge base of a run. Only texts that it did not have before are encoded."""
+    """Replace the knowledge base of a run, and return its index. Only new texts are encoded."""
     settings, path = run.recipe.task, run.folder / KNOWLEDGE
     if settings.method == "bm25":
         write_entries(path, entries)
@@ -212,11 +210,12 @@ def store_entries(
     known |= zip(new, embedder.encode(new), strict=True) if new else {}
     index.vectors = np.stack([known[text] for text in index.texts])
     write_entries(path, entries)
-    write_atomically(run.folder / VECTORS, save({"vectors": index.vectors}, metadata={"of": _mark(index)}))
+    write_atomically(run.folder / VECTORS, save({"vectors": index.vectors}, metadata={"of": _hash(index)}))
     return index
 
 
-def _mark(index: KnowledgeIndex) -> str:
+def _hash(index: KnowledgeIndex) -> str:
+    """A hash of the encoder and the texts of an index."""
     assert index.embedder is not None
     digest = hashlib.sha256(index.embedder.mark.encode())
     for text in index.texts:
@@ -225,25 +224,25 @@ def _mark(index: KnowledgeIndex) -> str:
 
 
 def _stored_vectors(run: Run, index: KnowledgeIndex) -> Vectors | None:
-    """The vectors in the run, if they are of the texts and the encoder of this index."""
+    """The vectors in the run if they belong to the texts and the encoder of this index, otherwise None."""
     from safetensors import safe_open
 
-    mark = _mark(index)
+    current = _hash(index)
     try:
         with safe_open(run.folder / VECTORS, framework="numpy") as file:
-            is_current = (file.metadata() or {}).get("of") == mark
+            is_current = (file.metadata() or {}).get("of") == current
             vectors: Vectors | None = file.get_tensor("vectors") if is_current else None
             return vectors
-    except Exception:  # no file, or an untyped error of safetensors; the vectors can be computed again
+    except Exception:  # no file, or an error of safetensors, which has no type; the vectors are computed again
         return None
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Runs that are made and changed without training
+# Making and changing runs without training
 
 
 class IndexChange(NamedTuple):
-    """Numbers of added, changed and removed answers (a new answer to a known question is a change), and the totals."""
+    """Numbers of added, changed and removed answers, and of all answers and questions."""
 
     added: int
     changed: int
@@ -255,14 +254,14 @@ class IndexChange(NamedTuple):
 def make_run(
     folder: str | Path, entries: Sequence[KnowledgeEntry], encoder: str = "", overrides: Iterable[str] = ()
 ) -> IndexChange:
-    """Make a run that answers from these entries: by words only, or also by the model in the folder `encoder`."""
+    """Make a run that answers from these entries: by BM25, or also by the vectors of the model in folder `encoder`."""
     retrieve: dict[str, Any] = {"method": "bm25", "match_answers": not are_names(entries)}
     if encoder:
         retrieve |= {"method": "hybrid", "encoder": str(Path(encoder).resolve())}
     table = {"data": {"task": "retrieve"}, "retrieve": retrieve}
     recipe = make_recipe(with_overrides(table, overrides), where="options")
     if recipe.data != make_recipe(table).data:
-        raise SettingsError("--set data.: a run that is not trained has no data except its knowledge base")
+        raise SettingsError("--set data.: a run without training has no [data] settings; leave them out")
     if (Path(folder) / RECIPE).is_file():
         hint = f'"regard index {folder} FILE" adds to it, and --replace replaces its entries'
         raise RunError(f"{folder}: exists already; {hint}")
@@ -284,7 +283,7 @@ def make_run(
 
 
 def change(run: Run, before: Sequence[KnowledgeEntry], entries: Sequence[KnowledgeEntry]) -> IndexChange:
-    """Replace the entries `before` by these; weight and threshold are tuned again."""
+    """Replace the entries `before` by `entries`, and tune weight and threshold again."""
     index = store_entries(run, entries, log)
     tune_run(run, index, log)
     made = compare(before, entries)
@@ -293,7 +292,7 @@ def change(run: Run, before: Sequence[KnowledgeEntry], entries: Sequence[Knowled
 
 
 def compare(before: Sequence[KnowledgeEntry], entries: Sequence[KnowledgeEntry]) -> IndexChange:
-    """Count the differences. An answer that replaces another for the same question counts as a change."""
+    """Count the differences. A new answer to a known question counts as changed."""
     old, new = ({normalise(entry.answer): entry for entry in some} for some in (before, entries))
     gone = {normalise(question): key for key in old.keys() - new.keys() for question in old[key].questions}
     added = 0
@@ -309,7 +308,7 @@ def compare(before: Sequence[KnowledgeEntry], entries: Sequence[KnowledgeEntry])
 
 
 def configure(run: Run, overrides: Iterable[str]) -> list[str]:
-    """Change the settings of a run that need no new index. Returns the new settings as text."""
+    """Change settings of a run that need no new index. Returns the changed settings as text."""
     before = run.recipe
     table = with_overrides({}, overrides)
     for name in (f"{group}.{key}" for group, found in table.items() if isinstance(found, dict) for key in found):
@@ -323,7 +322,7 @@ def configure(run: Run, overrides: Iterable[str]) -> list[str]:
 
 
 def count(run: Run) -> IndexChange:
-    """The totals of a run, without changes."""
+    """The numbers of answers and questions of a run, with 0 changes."""
     entries = known_entries(run)
     return compare(entries, entries)
 

@@ -1,4 +1,4 @@
-"""Sections of a retriever's report: recall, and some questions with the answers that were found."""
+"""Sections of the report of a retriever: recall, and held-out questions with the answers that were found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The retriever: finds the entries of a knowledge base that answer a question, or replies that there is none."""
+"""`Retriever` finds the answer to a question in a knowledge base, or replies that there is none."""
 
 from __future__ import annotations
 
@@ -20,39 +20,38 @@ from regard.text.words import ShadedSentence, ShadedWord, word_texts
 __all__ = ["Reply", "RetrievalMatch", "Retriever", "load"]
 
 FEW_WORDS = 4
-"""A turn with at most so many words is also searched together with the turn before: "And on Sundays?"."""
-HINT = 0.4
-"""The answer is taken only if the short turn alone gives it at least this share of the threshold,"""
-RIVAL = 0.5
-"""and at least this share of its best score alone, so that a new topic does not get the old answer."""
+"""A turn with at most this many words, e.g. "And on Sundays?", is also searched together with an earlier turn."""
+HINT, RIVAL = 0.4, 0.5
+"""The answer to both turns is used only if its score for the short turn alone reaches these shares of the threshold and
+of the best score for the short turn alone; so a new topic does not get the old answer."""
 
 
 @dataclass(frozen=True)
 class RetrievalMatch:
-    """A known question that is similar to the asked one, and its answer."""
+    """A known question that is similar to the question of the user, and its answer."""
 
     question: str
     answer: str
     score: float
     bm25: float | None
-    """Score by words; None if the method does not use them."""
+    """BM25 score; None if the method does not use BM25."""
     dense: float | None
-    """Score by vectors; None if the method does not use them."""
+    """Score by vectors; None if the method does not use vectors."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """The reply to a question, with its sources."""
+    """The reply to a question, with its matches."""
 
     source: str
-    """The text that was searched for."""
+    """The question that was searched."""
     text: str
     """The answer, or the fallback text."""
     score: float
-    """The score of the best match, also if it is below the threshold."""
+    """The score of the best match, even if it is below the threshold."""
     answered: bool
     matches: tuple[RetrievalMatch, ...]
-    """Best first, also those below the threshold."""
+    """All matches, best first, even below the threshold."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self) | {"matches": [asdict(match) for match in self.matches]}
@@ -62,10 +61,10 @@ class Retriever:
     """Answers questions from a knowledge base. `regard.load` makes one from a run folder."""
 
     turns = 3
-    """Turns of a conversation that are used: the last one, and the one before it of the same speaker."""
+    """The last and the third last turn of a conversation are used; the turn between is by the other speaker."""
 
     def __init__(self, index: KnowledgeIndex, settings: RetrieveSettings | None = None):
-        """`settings`: weight and threshold, by default those of the index."""
+        """`settings` may have another weight, threshold, fallback text and number of matches than the index."""
         self.index, self.settings = index, settings or index.settings
 
     def __repr__(self) -> str:
@@ -74,15 +73,12 @@ class Retriever:
         return f"<Retriever: {questions:,} questions, {len(entries):,} answers, {method}>"
 
     def search(self, questions: str | Sequence[str], k: int = 0) -> list[list[RetrievalMatch]]:
-        """The best `k` answers to each question, also below the threshold; 0: as many as `retrieve.matches`.
-
-        There are fewer if fewer have anything in common with the question.
-        """
+        """The best `k` answers to each question with a score above 0; `k` = 0: as many as `retrieve.matches`."""
         chunks = self.index.chunks([questions] if isinstance(questions, str) else list(questions))
         return [found for chunk in chunks for found in self._search(chunk, k or self.settings.matches)]
 
     def reply(self, turns: str | Sequence[str]) -> Reply:
-        """The answer to the last turn. A short turn is also searched together with the one before it."""
+        """The answer to the last turn. A short turn is also searched together with an earlier turn of the speaker."""
         turns = [turns] if isinstance(turns, str) else list(turns)
         last = turns[-1] if turns else ""
         alone = self._reply(last)
@@ -96,7 +92,7 @@ class Retriever:
         return longer if is_better else alone
 
     def explain(self, reply: Reply) -> list[ShadedSentence]:
-        """The words of a question with their shares of the BM25 score of the best match, as one sentence."""
+        """The words of a question with their shares of the BM25 score of the best match: one sentence, or none."""
         if self.index.settings.method == "dense" or not reply.matches:
             return []
         best = reply.matches[0]
@@ -110,7 +106,7 @@ class Retriever:
         return [ShadedSentence(reply.source, 1.0, tuple(ShadedWord(part.text, part.weight / total) for part in parts))]
 
     def score(self, pairs: Sequence[Pair]) -> RetrievalScores:
-        """Scores on questions with their correct answers, all of which must be in the knowledge base."""
+        """Score pairs of a question and its correct answer, which must be in the knowledge base."""
         right = right_entries(self.index.entries, pairs)
         totals = self.index.compare_all([pair.source for pair in pairs]).total(self.settings.dense_weight)
         return score(totals, right, self.settings.threshold)
@@ -146,5 +142,5 @@ def load(run: str | Path, *others: str | Path, **settings: Any) -> Retriever:
     opened = Run.open(run).require("retrieve")
     if others:
         raise RunError(f"{others[0]}: knowledge bases cannot form an ensemble; give one run")
-    tuned = opened.card.get("tuned", {}).get(settings.get("method", ""), {})  # another method has its own threshold
+    tuned = opened.card.get("tuned", {}).get(settings.get("method", ""), {})  # each method has its own tuned threshold
     return Retriever(open_index(opened, replace(opened.recipe.task, **(tuned | settings))))

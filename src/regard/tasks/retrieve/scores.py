@@ -1,4 +1,4 @@
-"""Scores of questions against entries; recall and reciprocal rank; tuning of weight and threshold."""
+"""Scores of questions against entries, recall and reciprocal rank, and tuning of weight and threshold."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from regard.tasks.retrieve.index import KnowledgeIndex
 
 ENOUGH_QUESTIONS = 30
-"""With fewer held-out questions nothing is tuned."""
+"""Minimum number of held-out questions for tuning."""
 WEIGHTS = [step / 20 for step in range(21)]
 
 Scores = NDArray[np.float32]
@@ -35,14 +35,14 @@ class MatchScores(NamedTuple):
     dense: Scores | None
 
     def by(self, method: str) -> MatchScores:
-        """The scores of one method; "hybrid" leaves both."""
+        """The scores of one method; for "hybrid", of both."""
         return MatchScores(None if method == "dense" else self.bm25, None if method == "bm25" else self.dense)
 
     def total(self, weight: float) -> Scores:
-        """The score of the only method, or the weighted sum of both; `weight` is the share of the dense score.
+        """The weighted sum of both methods, where `weight` is the share of the dense score; or the only method.
 
-        For each question both scores are scaled so that the best is 1, and added. The sum is scaled by the equally
-        weighted best scores, so that questions can be compared.
+        For each question, the scores of each method are divided by the best score before they are added. The sum is
+        multiplied by the weighted sum of the best scores, so that the scores of different questions can be compared.
         """
         if self.bm25 is None or self.dense is None:
             only = self.dense if self.bm25 is None else self.bm25
@@ -56,16 +56,16 @@ class MatchScores(NamedTuple):
 
 @dataclass(frozen=True)
 class RetrievalScores:
-    """Scores of questions whose correct answers are known."""
+    """Scores over questions with known answers."""
 
     recall_1: float
-    """Share of questions whose correct answer is first."""
+    """Share of questions for which the correct answer is first."""
     recall_5: float
-    """Share of questions whose correct answer is among the first five."""
+    """Share of questions for which the correct answer is among the first five."""
     mrr: float
-    """Mean reciprocal rank."""
+    """Mean reciprocal rank of the correct answer."""
     answered: float
-    """Share of questions with a score at or above the threshold."""
+    """Share of questions whose best score reaches the threshold."""
     questions: int
 
     def as_dict(self) -> dict[str, Any]:
@@ -73,13 +73,12 @@ class RetrievalScores:
 
 
 def rank(scores_QE: Scores, right_Q: Sequence[int]) -> NDArray[np.int64]:
-    """The rank of each correct entry, from 1; entries with the same score rank before it."""
+    """The rank of the correct entry of each question, from 1. Other entries with the same score rank before it."""
     own_Q1 = np.take_along_axis(scores_QE, np.asarray(right_Q)[:, None], 1)
     return (scores_QE >= own_Q1).sum(1)
 
 
 def score(scores_QE: Scores, right_Q: Sequence[int], threshold: float) -> RetrievalScores:
-    """Recall, reciprocal rank and answer rate of scores of questions against entries."""
     ranks = rank(scores_QE, right_Q)
     return RetrievalScores(
         recall_1=float((ranks <= 1).mean()),
@@ -91,12 +90,12 @@ def score(scores_QE: Scores, right_Q: Sequence[int], threshold: float) -> Retrie
 
 
 def right_entries(entries: Sequence[KnowledgeEntry], pairs: Sequence[Pair]) -> list[int]:
-    """The number of the entry with the correct answer of each question. An unknown answer is an error."""
-    numbers = {normalise(entry.answer): number for number, entry in enumerate(entries)}
+    """The index of the entry with the correct answer of each question. An unknown answer is an error."""
+    index = {normalise(entry.answer): place for place, entry in enumerate(entries)}
     for pair in pairs:
-        if normalise(pair.target) not in numbers:
+        if normalise(pair.target) not in index:
             raise RunError(f'the answer "{pair.target[:60]}" is not in the knowledge base')
-    return [numbers[normalise(pair.target)] for pair in pairs]
+    return [index[normalise(pair.target)] for pair in pairs]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -104,9 +103,9 @@ def right_entries(entries: Sequence[KnowledgeEntry], pairs: Sequence[Pair]) -> l
 
 
 def tune(index: KnowledgeIndex, pairs: Sequence[Pair]) -> dict[str, dict[str, float]]:
-    """For each method of the index: the settings with the best scores on held-out questions.
+    """The tuned threshold and weight of each method, from held-out questions whose answers are in the index.
 
-    Empty if there are too few questions whose answers are in the index.
+    Empty if there are too few of these questions.
     """
     answers = {normalise(entry.answer) for entry in index.entries}
     pairs = [pair for pair in pairs if normalise(pair.target) in answers]
@@ -120,7 +119,7 @@ def tune(index: KnowledgeIndex, pairs: Sequence[Pair]) -> dict[str, dict[str, fl
         weight = find_weight(compared.by(method), right) if method == "hybrid" else None
         best_Q = compared.by(method).total(weight or 0.0).max(1)
         quantile = float(np.quantile(best_Q, 1 - answered, method="lower"))
-        threshold = math.floor(1e4 * quantile) / 1e4  # rounded down, so that the quantile itself reaches it
+        threshold = math.floor(1e4 * quantile) / 1e4  # rounded down, so that the quantile reaches the threshold
         found[method] = {"threshold": threshold} | ({"dense_weight": weight} if weight is not None else {})
     return found
 
@@ -128,8 +127,8 @@ def tune(index: KnowledgeIndex, pairs: Sequence[Pair]) -> dict[str, dict[str, fl
 def find_weight(compared: MatchScores, right_Q: Sequence[int]) -> float:
     """The share of the dense score with which correct answers rank best.
 
-    Of all weights that are as good within two standard errors of the difference, the one nearest to the better single
-    method is taken: the other method gets weight only as far as it clearly helps.
+    If other weights are as good, within two standard errors of the difference, the weight nearest to the better single
+    method is returned: the other method gets weight only as far as it clearly helps.
     """
     found_WQ = np.stack([1 / rank(compared.total(weight), right_Q) for weight in WEIGHTS])
     mean_W = found_WQ.mean(1)
@@ -142,8 +141,8 @@ def find_weight(compared: MatchScores, right_Q: Sequence[int]) -> float:
 def tune_run(run: Run, index: KnowledgeIndex, log: Callable[[str], None]) -> RetrieveSettings:
     """Tune weight and threshold on held-out questions; write them into recipe and card; return the settings.
 
-    Values that the user has set stay; values that were tuned before are tuned again. With too few questions nothing
-    changes. The held-out questions are left out of the index for this, if it contains them.
+    Values that the user has set stay; values that were tuned before are tuned again. With too few questions, nothing
+    changes. For tuning, the held-out questions are removed from the index.
     """
     settings: RetrieveSettings = run.recipe.task
     pairs = run.held_out()

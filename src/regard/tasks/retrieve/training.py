@@ -1,4 +1,4 @@
-"""Training of text encoders for retrieval: pairs of texts with the same answer, in-batch negatives; the plan."""
+"""Training of text encoders for retrieval: the plan, pairs of texts with the same answer, and contrastive loss."""
 
 from __future__ import annotations
 
@@ -43,16 +43,11 @@ from regard.training.loss import Loss
 from regard.training.plan import PlannedSetting, choose_batch, choose_learning_rate, choose_length, leave_given
 from regard.training.trainer import Validation
 
-PARTS = 2
-"""A batch is read in parts of `train.batch_tokens` / PARTS tokens, each with texts of similar length."""
-EPOCHS = 20
-"""At most; a model of a small knowledge base has overfitted long before."""
 
-
-def contrast(one_BV: Tensor, other_BV: Tensor, group_B: Tensor, temperature: float) -> Loss:
+def contrastive_loss(one_BV: Tensor, other_BV: Tensor, group_B: Tensor, temperature: float) -> Loss:
     """Contrastive loss with in-batch negatives: cross-entropy of the partner of each text, in both directions.
 
-    Vectors have length one. Pairs of one group (questions with the same answer) are not negatives of each other.
+    Vectors have length one. Pairs of one group, which have the same answer, are not negatives of each other.
     """
     scores_BB = (one_BV @ other_BV.mT).float() / temperature
     same_BB = group_B[:, None] == group_B[None, :]
@@ -65,17 +60,17 @@ def contrast(one_BV: Tensor, other_BV: Tensor, group_B: Tensor, temperature: flo
 
 @dataclass(frozen=True)
 class PairBatch:
-    """Texts and the partner of each, in several parts of texts of similar length."""
+    """Texts and their partners, in parts of texts of similar length, which need little padding."""
 
     texts: tuple[TokenSource, ...]
     place_R: Tensor
-    """The row of each text, then of each partner, in all parts together."""
+    """The row of each text, then of each partner, in the concatenated parts."""
     group_B: Tensor
-    """The number of the answer of each pair."""
+    """Index of the answer of each pair."""
 
     @property
     def target_tokens(self) -> int:
-        """Number of pairs, over which the loss is summed."""
+        """Number of pairs: the loss is their sum."""
         return len(self.group_B)
 
     def to(self, device: torch.device | str) -> PairBatch:
@@ -84,7 +79,7 @@ class PairBatch:
 
 
 class RetrieveTrainUnit(StreamTrainUnit):
-    """Batches of pairs of texts, their loss, and validation."""
+    """Batches, loss and validation."""
 
     data: PreparedKnowledge
 
@@ -98,14 +93,14 @@ class RetrieveTrainUnit(StreamTrainUnit):
         self.ids = [ids[: recipe.task.max_tokens] for ids in encoded]
         self.length_T = np.array([len(ids) + 1 for ids in self.ids])
         even = np.full(len(self.ids), round(self.length_T.mean()) - 1, np.uint32)
-        # Equal lengths: every batch has the same number of texts, of all lengths.
+        # With equal lengths, every batch has the same number of texts, of all lengths.
         super().__init__(recipe, data, model, group, (even, np.zeros_like(even)))
         self.by_vectors = replace(recipe.task, method="dense")
         self.known = [entry._replace(questions=entry.questions[:10]) for entry in data.train]  # few, for speed
         self.right = right_entries(self.known, data.valid)
 
     def batch(self, position: int) -> PairBatch:
-        """The texts at this position of the stream, each time with other partners and other tokens replaced by UNK."""
+        """The texts at this position of the stream, with random partners, and some tokens replaced by UNK."""
         settings = self.recipe.train
         chance = np.random.Generator(np.random.PCG64([settings.seed % (1 << 64), position]))
         batch = self._join(self.stream.at(position), chance)
@@ -122,8 +117,8 @@ class RetrieveTrainUnit(StreamTrainUnit):
     def rows(self, batch: PairBatch, first: int, every: int) -> tuple[PairBatch, Rows | None]:
         """The whole batch for the first process, since all pairs of a batch are negatives of each other.
 
-        The other processes only take part, with weight 0. If `train.gradient_accumulation` is a multiple of their
-        number, each process gets batches of its own.
+        Other processes compute one pair with weight 0. If `train.gradient_accumulation` is a multiple of the number of
+        processes, each process gets whole batches.
         """
         if not first:
             return batch, None
@@ -134,14 +129,14 @@ class RetrieveTrainUnit(StreamTrainUnit):
     def loss(self, model: Network, batch: PairBatch) -> Loss:
         vectors_RV = torch.cat([model(texts) for texts in batch.texts])
         one_BV, other_BV = vectors_RV[batch.place_R].chunk(2)
-        return contrast(one_BV, other_BV, batch.group_B, self.recipe.task.temperature)
+        return contrastive_loss(one_BV, other_BV, batch.group_B, self.recipe.task.temperature)
 
     def flops(self, batch: PairBatch) -> float:
         shapes = [texts.mask_BS.shape for texts in batch.texts]
         return sum(self.cost.training(text=rows, token=rows * size, pair=rows * size**2) for rows, size in shapes)
 
     def validate(self, model: Network) -> Validation:
-        """Scores of the held-out questions by vectors only."""
+        """Scores of the validation questions by vectors only."""
         embedder = TrainedEmbedder(model, self.data.tokenizer, self.by_vectors)
         index = KnowledgeIndex(self.known, self.by_vectors, embedder)
         dense_QE = index.compare_all([pair.source for pair in self.data.valid]).total(1.0)
@@ -150,23 +145,23 @@ class RetrieveTrainUnit(StreamTrainUnit):
         return Validation(scores, found.mrr)
 
     def _join(self, index: NDArray[np.int64], chance: np.random.Generator) -> PairBatch:
-        """Pairs of the texts with these numbers and partners that are drawn from the other texts of their answers."""
+        """Pair the texts with these indices with random other texts of the same answer."""
         group_B = self.group_T[index]
         size_B, first_B = self.sizes[group_B], self.first[group_B]
         further_B = 1 + (chance.random(len(index)) * (size_B - 1)).astype(np.int64)
         partner_B = first_B + (index - first_B + further_B) % size_B
         chosen = np.concatenate([index, partner_B])
         order = np.argsort(self.length_T[chosen], kind="stable")
-        bounds = cut(self.length_T[chosen[order]], self.recipe.train.batch_tokens // PARTS)
-        texts = (
+        bounds = cut(self.length_T[chosen[order]], self.recipe.train.batch_tokens // 2)
+        parts = (
             make_sources([self.ids[place] for place in chosen[order[start:end]]], self.data.tokenizer.pad)
             for start, end in pairwise(bounds)
         )
-        return PairBatch(tuple(texts), torch.from_numpy(np.argsort(order)), torch.from_numpy(group_B))
+        return PairBatch(tuple(parts), torch.from_numpy(np.argsort(order)), torch.from_numpy(group_B))
 
 
 class TunedRetriever(Retriever):
-    """A retriever with the tuned settings of each method."""
+    """A retriever that also has the tuned settings of each method."""
 
     def __init__(self, index: KnowledgeIndex, settings: RetrieveSettings, tuned: Mapping[str, Mapping[str, float]]):
         super().__init__(index, settings)
@@ -174,7 +169,7 @@ class TunedRetriever(Retriever):
 
 
 class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
-    """From knowledge bases to a retriever."""
+    """Training of retrievers."""
 
     train_unit = RetrieveTrainUnit
     result = "recall@1 {recall_1:.2%}  recall@5 {recall_5:.2%}  MRR {mrr:.4f}  on {questions:,} questions"
@@ -191,11 +186,8 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
     def plan(self, examples: TrainingKnowledge, machine: Machine, given: Tables, where: str) -> list[PlannedSetting]:
         return make_retrieval_plan(examples.facts, given)
 
-    def sizes(self, recipe: Recipe, examples: TrainingKnowledge) -> dict[str, int]:
-        return {"vocabulary": recipe.tokenizer.vocab_size}
-
     def workload(self, recipe: Recipe, examples: TrainingKnowledge) -> Workload:
-        """Pairs of texts of mean length: two passes."""
+        """The computation of an epoch, if all texts have mean length. Each pair needs two passes."""
         data = examples.facts
         tokens = round(min(data.tokens, recipe.task.max_tokens))
         amounts = {"text": data.texts, "token": data.texts * tokens, "pair": data.texts * tokens**2}
@@ -230,17 +222,16 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
         }
 
     def expected_initial_loss(self, recipe: Recipe, data: PreparedKnowledge) -> float:
-        """About half of the largest possible loss: similarities are between -1 and 1."""
-        return 2.0 + 1 / recipe.task.temperature
+        return 2.0 + 1 / recipe.task.temperature  # about half of the maximum: similarities are from -1 to 1
 
     def predictor(self, run: Run, data: PreparedKnowledge, log: Log) -> TunedRetriever:
-        """A retriever with tuned weight and threshold whose index does not contain the held-out questions."""
+        """A retriever with tuned weight and threshold, whose index does not have the held-out questions."""
         index = KnowledgeIndex(data.train, run.recipe.task, open_embedder(run, run.recipe.task))
         settings = tune_run(run, index, log)
         return TunedRetriever(index, settings, run.card.get("tuned", {}))
 
     def score(self, predictor: TunedRetriever, examples: Sequence[Pair]) -> Scored:
-        """Recall and reciprocal rank of the method in use, and of each single method."""
+        """Recall and reciprocal rank of the method of the run, and of each method alone."""
         compared = predictor.index.compare_all([pair.source for pair in examples])
         right = right_entries(predictor.index.entries, examples)
         methods = {}
@@ -251,8 +242,7 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
         return Scored(own.as_dict() | {"methods": methods})
 
     def held_out(self, data: PreparedKnowledge) -> list[Pair]:
-        """Never the test part: later tuning uses these."""
-        return data.valid
+        return data.valid  # never the test part, because `tune_run` uses these questions
 
     def complete(self, run: Run, data: PreparedKnowledge) -> None:
         """Index all entries, held-out questions included."""
@@ -269,7 +259,7 @@ def _write_store(run: Run, knowledge: TrainingKnowledge) -> None:
 
 
 def make_retrieval_plan(data: KnowledgeFacts, given: Tables) -> list[PlannedSetting]:
-    """Choose the settings that `given` leaves open."""
+    """Choose the settings that are not in `given`."""
     choices = []
     if data.names:
         reason = "the answers are names: questions are compared with questions only"
@@ -289,7 +279,7 @@ def make_retrieval_plan(data: KnowledgeFacts, given: Tables) -> list[PlannedSett
     unit = "texts, which are negatives of each other"
     batch, epoch = choose_batch(given, wanted, least=256, examples=data.texts, length=data.tokens, unit=unit)
     every = min(max(2 * epoch, 50), 1000)
-    most = max(EPOCHS * epoch, 10 * every)
+    most = max(20 * epoch, 10 * every)  # a model of a small knowledge base overfits long before
     choices += [batch, *choose_length(epoch, validate_every=every, patience=5, max_steps=most)]
     return leave_given(choices, given)
 

@@ -1,4 +1,4 @@
-"""Tag: label the words of sentences, e.g. with parts of speech, or with the spans of names and chunks."""
+"""The task "tag": label the words of sentences, e.g. with parts of speech, or with spans of names and chunks."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from regard.tasks import Task
 
 @dataclass(frozen=True)
 class TagSettings(CheckedSettings):
-    """How words are read and labelled."""
+    """Settings for reading and labeling words."""
 
     section: ClassVar[str] = "tag"
 
     column: CountOrZero = 0
-    """Column of a CoNLL file that holds the labels, counted from 1; 0: the last one (CoNLL-U: UPOS)."""
+    """Column of the labels in a CoNLL file, counted from 1; 0: the last column (CoNLL-U: UPOS)."""
     scheme: Literal["BIO", "BIOES"] = "BIO"
-    """How answers mark spans. They are learnt as BIOES, from files in BIO, IOB1 or BIOES."""
+    """Scheme of the predicted labels of spans. Training always uses BIOES; files may have BIO, IOB1 or BIOES."""
     max_word_pieces: Annotated[int, Range(2)] = 20
-    """Of a word with more pieces, the pieces in the middle are left out."""
+    """Maximum number of pieces of a word; pieces in the middle of a longer word are left out."""
     max_words: Annotated[int, Range(8)] = 150
-    """A sentence of more words is read in overlapping windows of this many words."""
+    """A sentence with more words is read in overlapping windows of this many words."""
     batch_words: Count = 4096
-    """Words in a batch when a trained model labels sentences."""
+    """Number of words per batch when a trained model labels sentences."""
 
 
 TASK = Task(

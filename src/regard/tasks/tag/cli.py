@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from regard.tasks.tag.tagger import TaggedText, Tagger
 
 
-COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red")
-"""Colours of the types of spans; if there are more types, the colours repeat."""
-
-
 def configure(parser: Parser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument(
@@ -53,13 +49,13 @@ def run(options: argparse.Namespace) -> int:
     opened = Run.open(options.run).require("tag")
     writes_conll, typed = options.output_format == "conll", options.file == "-" and is_typed()
     if options.score and (options.explain or writes_conll):
-        raise SettingsError("--score looks at all sentences together; leave out --explain and --output-format")
+        raise SettingsError("--score gives scores of all sentences together; leave out --explain and --output-format")
     if options.json and writes_conll:
-        raise SettingsError("--json and --output-format conll are two ways to print; choose one")
+        raise SettingsError("--json and --output-format conll are two output formats; choose one")
     if options.score and typed:
-        raise SettingsError(f"--score needs labelled words, in a file or a pipe: {conll.FORMATS}")
+        raise SettingsError(f"--score needs labeled words, in a file or a pipe: {conll.FORMATS}")
     if options.explain and writes_conll:
-        raise SettingsError("--output-format conll cannot hold an explanation; leave out --explain, or use --json")
+        raise SettingsError("--output-format conll has no explanations; leave out --explain, or use --json")
     if options.score:
         return score(opened, options)
     sentences = _sentences(options)
@@ -77,15 +73,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def show(tagger: Tagger, sentences: Sequence[TaggedText], options: argparse.Namespace) -> None:
-    """Print sentences: JSON, CoNLL, an explanation, or the text with its spans marked."""
+    """Print sentences as JSON, CoNLL, explanations, or text with marked spans."""
     for sentence in sentences:
         if options.json:
             print(json.dumps(sentence.as_dict(), ensure_ascii=False))
         elif options.output_format == "conll":
             print(*conll.write_conll([conll.TaggedSentence(sentence.tokens, sentence.tags)]), sep="\n")
         elif options.explain or for_people():
-            console().print(_coloured(sentence, tagger), soft_wrap=True)
-            for line in _because(sentence) if options.explain else ():
+            console().print(_mark_in_color(sentence, tagger), soft_wrap=True)
+            for line in _explain(sentence) if options.explain else ():
                 console().print(line, markup=False, style=QUIET, soft_wrap=True)
         else:
             print(mark(sentence.tokens, sentence.tags, tagger.scheme))
@@ -93,16 +89,16 @@ def show(tagger: Tagger, sentences: Sequence[TaggedText], options: argparse.Name
 
 
 def score(opened: Run, options: argparse.Namespace) -> int:
-    """Compare the labels of a model with those in a file, and print the scores."""
+    """Print the scores of a model on the labels in a file."""
     column = opened.recipe.task.column
     if options.file != "-":
-        labelled = conll.read_tagged(Corpus(options.file), column)
-    elif not (labelled := list(conll.read_columns(read_input_lines(forgiving=True), STDIN, column))):
+        labeled = conll.read_tagged(Corpus(options.file), column)
+    elif not (labeled := list(conll.read_columns(read_input_lines(forgiving=True), STDIN, column))):
         raise CorpusError(STDIN, "no words found")
 
     from regard.tasks.tag.tagger import load
 
-    found = load(opened.folder).score(labelled)
+    found = load(opened.folder).score(labeled)
     if options.json:
         print(json.dumps(found.as_dict(), ensure_ascii=False))
         return 0
@@ -125,7 +121,7 @@ def score(opened: Run, options: argparse.Namespace) -> int:
 
 
 def _sentences(options: argparse.Namespace) -> Iterator[str | Sequence[str]]:
-    """Texts, or the words of sentences. A file that looks like CoNLL but is read as text gets a warning."""
+    """Read sentences as texts or as lists of words. Warns if a file that looks like CoNLL is read as text."""
     file, kind = options.file, options.input_format
     is_file = file != "-"
     if kind == "conll" or (kind is None and is_file and split_suffix(file)[0] in conll.OF_WORDS):
@@ -137,31 +133,32 @@ def _sentences(options: argparse.Namespace) -> Iterator[str | Sequence[str]]:
     else:
         first = list(islice(lines, conll.LOOKED_AT)) if is_file and not kind else []
         if conll.looks_like_columns(first):
-            hint = "--input-format conll reads it as words"
-            print(f"regard: {file} looks like CoNLL but is read as text; {hint}", file=sys.stderr)
+            warning = f"{file} looks like CoNLL but is read as text; --input-format conll reads it as words"
+            print(f"regard: {warning}", file=sys.stderr)
         yield from first
         yield from lines
 
 
-def _coloured(sentence: TaggedText, tagger: Tagger) -> Text:
-    """The same text as `mark`, with spans in the colours of their types and plain labels dim."""
+def _mark_in_color(sentence: TaggedText, tagger: Tagger) -> Text:
+    """The text of `mark`, with spans in the colors of their types and other labels dim."""
     from rich.text import Text
 
     if tagger.scheme == "plain":
         words = zip(sentence.tokens, sentence.tags, strict=True)
         return Text(" ").join(Text.assemble(token, (f"/{tag}", "dim")) for token, tag in words)
     types = sorted({label.partition("-")[2] for label in tagger.labels})
+    colors = ("cyan", "green", "yellow", "magenta", "blue", "red")
     parts = list(map(Text, sentence.tokens))
     for span in reversed(sentence.spans):
-        colour = COLOURS[types.index(span.type) % len(COLOURS)]
-        inside = (" ".join(sentence.tokens[span.first : span.last]), f"bold {colour}")
-        marked = Text.assemble((f"[{span.type or 'span'} ", f"dim {colour}"), inside, (" ]", f"dim {colour}"))
+        color = colors[types.index(span.type) % len(colors)]  # colors repeat if there are more types
+        inside = (" ".join(sentence.tokens[span.first : span.last]), f"bold {color}")
+        marked = Text.assemble((f"[{span.type or 'span'} ", f"dim {color}"), inside, (" ]", f"dim {color}"))
         parts[span.first : span.last] = [marked]
     return Text(" ").join(parts)
 
 
-def _because(sentence: TaggedText) -> Iterator[str]:
-    """One line per word: its most probable labels, and the words without which its label would be less probable."""
+def _explain(sentence: TaggedText) -> Iterator[str]:
+    """One line per word: its most probable labels, and the words that increased the probability of its label most."""
     width = max(map(len, sentence.tokens), default=0)
     for place, (token, labels) in enumerate(zip(sentence.tokens, sentence.top_labels or (), strict=False)):
         ranked = "  ".join(f"{label} {share:.1%}" for label, share in labels.items())

@@ -1,8 +1,8 @@
-"""Files of labelled words: CoNLL columns, CoNLL-U and JSON lines, read and written.
+"""Files of labeled words: reads CoNLL columns, CoNLL-U and JSON lines; writes CoNLL columns.
 
 A CoNLL file has one word per line with columns separated by tabs or spaces, and an empty line after each sentence. It
-is the format of the shared tasks on chunks (2000), names (2002, 2003) and others. The first column is the word; the
-label is in the last column, unless another one is requested.
+is the format of the CoNLL shared tasks on chunks (2000), names (2002, 2003) and others. The first column is the word;
+the label is in the last column, or in the column that is given.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from regard.config import Corpus
 from regard.data.records import FIELDS, read_conllu_rows, read_objects
 from regard.errors import CorpusError
 from regard.files import read_lines, split_suffix
+from regard.tasks import single_file
 
 FORMATS = ".conll .txt .bio .tsv (one word and its label per line), .conllu, .jsonl (tokens and tags), also .gz .zst"
 FORM = 'a line is an object with "tokens" and "tags"'
 COLUMNS = ("", ".conll", ".txt", ".bio", ".iob", ".iob2", ".tsv", ".dat", ".data")
-"""Suffixes of files of columns."""
+"""Suffixes of files in columns."""
 OF_WORDS = (".conll", ".conllu", ".bio", ".iob", ".iob2", ".jsonl")
-"""Suffixes of files that always hold words, never plain text."""
+"""Suffixes of files with lists of words, never plain text."""
 LOOKED_AT = 100
-"""Number of lines at the beginning of a file that decide whether it has columns."""
+"""Number of lines at the start of a file by which `looks_like_columns` decides."""
 _SEPARATORS = " \t\n\r"
 _SEPARATOR_RUN = re.compile(f"[{_SEPARATORS}]+")
 _COLUMN = re.compile(r"[^ \t]+")  # other spaces, such as a no-break space, belong to words
@@ -40,12 +41,8 @@ class TaggedSentence(NamedTuple):
 
 
 def read_tagged(corpus: Corpus, column: int = 0) -> list[TaggedSentence]:
-    """The sentences of a file. `column`, counted from 1, has the labels; 0: the last one, or UPOS of CoNLL-U."""
-    if not corpus.source:
-        raise CorpusError("--source", "no file given")
-    if corpus.target:
-        raise CorpusError(corpus.target, "words and labels are in one file; leave out --target")
-    path = Path(corpus.source)
+    """The sentences of a file. `column` of the labels is counted from 1; 0: the last column, or UPOS of CoNLL-U."""
+    path = single_file(corpus, "words and labels")
     suffix = split_suffix(path)[0]
     if suffix == ".jsonl":
         found = list(_read_jsonl(path))
@@ -54,14 +51,14 @@ def read_tagged(corpus: Corpus, column: int = 0) -> list[TaggedSentence]:
     elif suffix in COLUMNS:
         found = list(read_columns(read_lines(path), path, column))
     else:
-        raise CorpusError(path, f"not a file of labelled words; the formats are {FORMATS}")
+        raise CorpusError(path, f"not a file of labeled words; the formats are {FORMATS}")
     if not found:
         raise CorpusError(corpus.source, "no words found")
     return found
 
 
 def read_columns(lines: Iterable[str], where: str | Path, column: int) -> Iterator[TaggedSentence]:
-    """The sentences of lines in columns. `where` names the file in errors."""
+    """The sentences of lines in columns. Errors call the file `where`."""
     least = max(column, 2)
     for rows in _sentences(lines):
         for number, fields in rows:
@@ -85,12 +82,12 @@ def read_words(path: str | Path) -> Iterator[tuple[str, ...]]:
 
 
 def words_of_lines(lines: Iterable[str]) -> Iterator[tuple[str, ...]]:
-    """The words of each sentence in lines of one or more columns: the first is the word."""
+    """The words of each sentence in lines of columns. The first column is the word."""
     return (tuple(fields[0] for _, fields in rows) for rows in _sentences(lines))
 
 
 def looks_like_columns(lines: Sequence[str]) -> bool:
-    """Whether the first lines of a file look like columns: nearly all have the same number, and some are empty."""
+    """Whether the first lines of a file look like columns: most have the same number of columns, some are empty."""
     counts = Counter(len(_COLUMN.findall(line)) for line in lines)
     empty = counts.pop(0, 0)
     if not 0 < empty <= counts.total() / 2 or counts.total() < 3:  # paragraphs have an empty line after each
@@ -108,7 +105,7 @@ def write_conll(sentences: Iterable[TaggedSentence]) -> Iterator[str]:
 
 
 def _sentences(lines: Iterable[str]) -> Iterator[list[tuple[int, list[str]]]]:
-    """Line number and columns of each word of a sentence, without comments and lines that start a document."""
+    """Line number and columns of each word, for each sentence, without comments and lines that start a document."""
     numbered = ((number, _COLUMN.findall(line)) for number, line in enumerate(lines, 1))
     for has_words, group in groupby(numbered, key=lambda row: bool(row[1]) and row[1][0] != "-DOCSTART-"):
         rows = list(group) if has_words else []
@@ -123,7 +120,7 @@ def _is_comment(fields: list[str], last: list[str]) -> bool:
 
 
 def _read_conllu(path: Path, column: int = 0) -> Iterator[TaggedSentence]:
-    """Syntactic words: contractions such as "du" are read as their parts, empty nodes are left out."""
+    """Read syntactic words: contractions such as "du" are read as their parts, and empty nodes are left out."""
     column = column or 4  # UPOS, the universal part of speech
     if column > FIELDS:
         raise CorpusError(path, f"CoNLL-U has {FIELDS} columns, so tag.column cannot be {column}")
@@ -145,7 +142,7 @@ def _read_jsonl(path: Path) -> Iterator[TaggedSentence]:
 def _texts(record: dict[str, Any], key: str, path: Path, number: int) -> tuple[str, ...]:
     values = record.get(key)
     if not isinstance(values, list) or not all(
-        # A no-break space is a word, as in CoNLL files. The first test is the faster one, and nearly always enough.
+        # A no-break space is a word, as in CoNLL files. The first test is faster, and nearly always enough.
         isinstance(value, str) and (value.strip() or value.strip(_SEPARATORS))
         for value in values
     ):

@@ -1,4 +1,4 @@
-"""Training data of taggers: sentences as tensors of word pieces, held-out parts, and the store in the run folder."""
+"""Training data of taggers: sentences as tensors of word pieces, held-out parts, and the store."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from regard.run import Run
 from regard.tasks.dataset import Log, Parts, hold_out, new_store, read_train
 from regard.tasks.tag import TagSettings
 from regard.tasks.tag.conll import TaggedSentence, read_tagged
-from regard.tasks.tag.spans import OUTSIDE, Scheme, find_scheme, learnt_scheme, rewrite
+from regard.tasks.tag.spans import OUTSIDE, Scheme, find_scheme, learned_scheme, rewrite
 from regard.tasks.tag.words import find_clitics
 from regard.text.tokenizer import EOS, SOS, Tokenizer
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Encoding: a sentence is stored like a document, a word like one of its sentences, with one label per word.
+# Encoding. A sentence is stored like a document of classification, and a word like one of its sentences.
 
 
 @dataclass(frozen=True)
 class TagBatch(TensorBatch):
-    """Sentences as words of pieces, and the labels of the words if there are any."""
+    """Sentences, whose words are sequences of pieces, and the labels of the words."""
 
     ids_BTS: Tensor
     mask_BTS: Tensor
     target_BT: Tensor
-    """The number of the label of each word; 0 for padding, and without labels."""
+    """Index of the label of each word; 0 for padding, and if there are no labels."""
     index_B: Tensor
-    """Numbers of the sentences."""
+    """Indices of the sentences in the training data."""
 
     @property
     def mask_BT(self) -> Tensor:
@@ -50,7 +50,7 @@ class TagBatch(TensorBatch):
 
     @property
     def target_tokens(self) -> int:
-        """Number of words, over which the loss is summed."""
+        """Number of words: the loss is their sum."""
         return int(self.mask_BT.sum())
 
 
@@ -58,7 +58,7 @@ def make_words(
     sentences: Sequence[Sentences], pad: int, labels: Sequence[Sequence[int]] = (),
     index: NDArray[np.int64] | None = None,
 ) -> TagBatch:  # fmt: skip
-    """Join sentences, each a list of words as pieces, into tensors. `labels` has one number per word."""
+    """Join sentences of words of pieces to tensors. `labels` has the index of the label of each word."""
     made = make_documents(sentences, pad, index=index)
     target_BT = torch.zeros(made.mask_BUS.shape[:2], dtype=torch.int64)
     if labels:
@@ -69,10 +69,9 @@ def make_words(
 def encode_words(
     sentences: Sequence[Sequence[str]], tokenizer: Tokenizer, settings: TagSettings
 ) -> list[list[list[int]]]:
-    """The pieces of each word of each sentence, with a start and an end token around each word."""
+    """The pieces of each word of each sentence, with SOS before and EOS after each word."""
     distinct = list(dict.fromkeys(chain.from_iterable(sentences)))
-    most = settings.max_word_pieces
-    words = {}
+    words, most = {}, settings.max_word_pieces
     for word, ids in zip(distinct, tokenizer.encode_many(distinct), strict=True):
         kept = ids if len(ids) <= most else ids[: (most + 1) // 2] + ids[-(most // 2) :]
         words[word] = [SOS, *kept, EOS]
@@ -80,7 +79,7 @@ def encode_words(
 
 
 class WordWindow(NamedTuple):
-    """Words `start` to `end` are read together; only the labels of words `first` to `last` are used."""
+    """The words from `start` to `end` are read together; only the labels from `first` to `last` are used."""
 
     start: int
     end: int
@@ -89,7 +88,7 @@ class WordWindow(NamedTuple):
 
 
 def windows(length: int, most: int) -> Iterator[WordWindow]:
-    """The windows of at most `most` words in which a sentence is read. Each word is labelled in exactly one."""
+    """Divide a sentence of `length` words into overlapping windows of at most `most`. Each word is labeled once."""
     margin = 0 if length <= most else most // 5  # words at the ends that give context but get no label
     start = first = 0
     while first < length:
@@ -103,12 +102,12 @@ def windows(length: int, most: int) -> Iterator[WordWindow]:
 # Training data
 
 CLITICS = "clitics.jsonl"
-"""File in the store with the English clitics that are words in the training data."""
+"""File in the store with the English clitics that are separate words in the training data."""
 
 
 @dataclass(frozen=True)
 class SentenceFacts:
-    """What the plan knows of the training data."""
+    """Statistics of the training data, for the plan."""
 
     sentences: int
     words: float
@@ -121,7 +120,7 @@ class SentenceFacts:
     """Number of different characters that occur at least three times."""
     labels: int
     scheme: Scheme
-    """How labels mark spans, e.g. chunks or names; "plain": they do not, e.g. parts of speech."""
+    """How labels mark spans, e.g. names; "plain" if they mark none, e.g. parts of speech."""
 
     @property
     def total(self) -> float:
@@ -131,45 +130,45 @@ class SentenceFacts:
 
 @dataclass(frozen=True)
 class PreparedSentences:
-    """What training reads."""
+    """Training and held-out sentences of a prepared run."""
 
     tokenizer: Tokenizer
     labels: tuple[str, ...]
     train: DocumentStore
-    """Each word is a row of pieces; each sentence has one label per word."""
+    """A document of the store is a sentence; its sentences are words, each with a label."""
     valid: list[TaggedSentence]
     test: list[TaggedSentence]
     clitics: tuple[str, ...]
-    """English clitics, such as "n't", that are words in the training data."""
+    """English clitics, such as "n't", that are separate words in the training data."""
 
 
 class TrainingSentences:
-    """The labelled sentences of all parts. A sentence is never in two parts, unless the files have it so."""
+    """The labeled sentences of all parts. Sentences drawn from the training files are never in two parts."""
 
     def __init__(self, data: DataSettings, settings: TagSettings, seed: int):
         read = partial(read_tagged, column=settings.column)
-        found = read_train(data, read, "a file of labelled words", "sentences")
+        found = read_train(data, read, "a file of labeled words", "sentences")
         self.scheme: Scheme = find_scheme(sentence.tags for corpus in found for sentence in corpus)
-        """The scheme of the training files. Spans are learned as BIOES; held-out ones are written as answers are."""
+        """The scheme of the training files. Training uses BIOES; held-out sentences get the scheme of predictions."""
         parts = hold_out(data, found, read, lambda sentence: " ".join(sentence.tokens), "sentences", seed)
-        self.mended = 0
-        """Number of training labels that break the rules of their scheme, such as an I- after O. IOB1 has no rules."""
+        self.corrected = 0
+        """Number of training labels that break the rules of their scheme, such as I- after O. IOB1 has no rules."""
         if self.scheme != "IOB1":
             tags = (sentence.tags for sentence in parts.train())
-            self.mended = sum(sum(map(str.__ne__, rewrite(own, self.scheme), own)) for own in tags)
-        learnt, answers = learnt_scheme(self.scheme), "plain" if self.scheme == "plain" else settings.scheme
+            self.corrected = sum(sum(map(str.__ne__, rewrite(own, self.scheme), own)) for own in tags)
+        learned, answers = learned_scheme(self.scheme), "plain" if self.scheme == "plain" else settings.scheme
         self.parts = Parts(
             parts.unit,
-            [([_rewrite(one, learnt) for one in sentences], weight) for sentences, weight in parts.corpora],
+            [([_rewrite(one, learned) for one in sentences], weight) for sentences, weight in parts.corpora],
             {part: [_rewrite(one, answers) for one in sentences] for part, sentences in parts.held_out.items()},
         )
         self.written = len({tag for corpus in found for sentence in corpus for tag in sentence.tags})
         """Number of different labels in the training files, in their own scheme."""
         self.labels = tuple(sorted({tag for sentence in self.parts.train() for tag in sentence.tags}))
-        """The labels to learn. Other labels in held-out data count as mistakes."""
+        """The labels in training. Other labels in held-out data count as mistakes."""
         if len(self.labels) < 2:
-            hint = "; are the labels in another column? (tag.column)" if self.labels != (OUTSIDE,) else ""
-            problem = f'every word is labelled "{self.labels[0]}"; there must be at least two labels{hint}'
+            hint = "; if they are in another column, set tag.column" if self.labels != (OUTSIDE,) else ""
+            problem = f'every word is labeled "{self.labels[0]}"; training needs at least two labels{hint}'
             raise CorpusError(data.train[0].source, problem)
 
     def __len__(self) -> int:
@@ -179,8 +178,8 @@ class TrainingSentences:
         kind = f"{self.written} labels"
         if self.scheme != "plain":
             kind += f" that mark spans ({self.scheme})"
-        if self.mended:
-            kind += f"; {self.mended:,} broke its rules and {'was' if self.mended == 1 else 'were'} corrected"
+        if self.corrected:
+            kind += f"; {self.corrected:,} broke its rules and {'was' if self.corrected == 1 else 'were'} corrected"
         return f"{self.parts.describe()}; {kind}"
 
     @cached_property
@@ -207,14 +206,14 @@ class TrainingSentences:
 
 
 def write_store(run: Run, sentences: TrainingSentences, log: Log) -> None:
-    """Encode the sentences with the vocabulary and the labels of a run, and write them into it.
+    """Encode the sentences with the vocabulary and the labels of a run, and write them into its store.
 
     A sentence that is too long is divided into parts of about equal length.
     """
     log(f"encoding {len(sentences):,} sentences")
     settings: TagSettings = run.recipe.task
-    tokenizer, learnt = run.tokenizers[0], learnt_scheme(sentences.scheme)
-    number = {label: place for place, label in enumerate(run.labels)}
+    tokenizer, learned = run.tokenizers[0], learned_scheme(sentences.scheme)
+    index = {label: place for place, label in enumerate(run.labels)}
     short: list[TaggedSentence] = []
     ends = []
     for found, weight in sentences.parts.corpora:
@@ -222,13 +221,13 @@ def write_store(run: Run, sentences: TrainingSentences, log: Log) -> None:
             parts = -(-len(tokens) // settings.max_words)
             for part in range(parts):
                 piece = slice(part * len(tokens) // parts, (part + 1) * len(tokens) // parts)
-                short.append(TaggedSentence(tokens[piece], rewrite(tags[piece], learnt)))  # a cut may divide a span
+                short.append(TaggedSentence(tokens[piece], rewrite(tags[piece], learned)))  # a cut may divide a span
         ends.append(StorePart(len(short), weight))
     words = encode_words([sentence.tokens for sentence in short], tokenizer, settings)
-    numbered = ([number[tag] for tag in sentence.tags] for sentence in short)
+    labels = ([index[tag] for tag in sentence.tags] for sentence in short)
     held_out = {part: (one._asdict() for one in found) for part, found in sentences.parts.held_out.items()}
     with new_store(run, held_out) as folder:
-        write_documents(folder / "train", zip(words, numbered, strict=True), ends, tokenizer.size)
+        write_documents(folder / "train", zip(words, labels, strict=True), ends, tokenizer.size)
         write_atomically(folder / CLITICS, f"{json.dumps(find_clitics(sentences.words))}\n".encode())
 
 

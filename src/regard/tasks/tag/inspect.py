@@ -1,4 +1,4 @@
-"""What a tagger did with one sentence: its labels, what made them likely, and attention between words, if any."""
+"""The content of `regard inspect` for a tagger: labels of a sentence, their explanation, attention between words."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OPTIONS: tuple[str, ...] = ()
 
 
 def read(given: str) -> Sentence:
-    """A sentence from the command line: a text, or the first sentence of a file."""
+    """Read a command-line argument: a text, or the name of a file, whose first sentence is read."""
     is_file = len(given) <= 255 and Path(given).is_file()
     if is_file and (
         split_suffix(given)[0] in OF_WORDS or looks_like_columns(list(islice(read_lines(given), LOOKED_AT)))
@@ -60,7 +60,7 @@ def inspect(
 
 @torch.no_grad()
 def attention_between(tagger: Tagger, tagged: TaggedText) -> dict[str, Any] | None:
-    """Attention weights between words by layer and head; None if the model has no attention or the text is long."""
+    """Attention weights between words, for each layer and head; None if the model has none or the text is too long."""
     if not tagged.tokens or len(tagged.tokens) > LONGEST_EXPLAINED:
         return None
     encoded = encode_words([tagged.tokens], tagger.tokenizer, tagger.recipe.task)

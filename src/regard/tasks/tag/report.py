@@ -1,4 +1,4 @@
-"""Sections of a tagger's report: scores, confusions, calibration, and some sentences."""
+"""Sections of the report of a tagger: scores, confusion matrix, calibration, and sentences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from regard.tasks.tag.tagger import Tagger
 
 
 def report(run: Run, tagger: Tagger, data: PreparedSentences, answers: None = None) -> dict[str, Any]:
-    """The sections of a tagger's report. The title is e.g. "Words in 17 classes" or "Spans: LOC, ORG or PER"."""
     card, part = run.card, last_part(run.card["scores"])
     scores = card["scores"][part]
     title = f"Words in {len(tagger.labels)} classes"
@@ -51,7 +50,7 @@ def report(run: Run, tagger: Tagger, data: PreparedSentences, answers: None = No
 
 
 def samples(tagger: Tagger, held_out: Sequence[TaggedSentence]) -> list[dict[str, Any]]:
-    """At most 30 sentences: the text, its labels, and the right ones; those with mistakes first."""
+    """At most 30 sentences with predicted and correct labels; sentences with mistakes first."""
     short = [sentence for sentence in held_out if len(sentence.tokens) <= 40]
     shown: list[dict[str, Any]] = []
     for sentence, tagged in zip(short, tagger.tag([one.tokens for one in short]), strict=True):

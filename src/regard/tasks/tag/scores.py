@@ -1,6 +1,6 @@
-"""Scores of labelled words: F1 of spans as in the CoNLL shared tasks, accuracy, confusion, calibration.
+"""Scores of labeled words: F1 of spans as in the CoNLL shared tasks, accuracy, confusion matrix, calibration.
 
-A span is right if its type and both ends are right, as in conlleval; tests compare with seqeval.
+A span is correct if its type and both ends are correct, as in conlleval; tests compare with seqeval.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from regard.tasks.tag.spans import OUTSIDE, Scheme, Span, find_spans
 
 @dataclass(frozen=True)
 class TagScores:
-    """Scores over a set of sentences. Labels mark spans, or are plain, e.g. parts of speech."""
+    """Scores over a set of sentences. Labels mark spans, or are plain, e.g. parts of speech (see `spans`)."""
 
     accuracy: float
-    """Share of words with the right label."""
+    """Share of words with the correct label."""
     f1: float
-    """Macro F1: the mean over the types of spans, or over the labels."""
+    """Macro F1: the mean F1 over types of spans, or over labels if they are plain."""
     words: int
     sentences: int
     span_f1: float | None = None
     """F1 of all spans together; None if labels are plain."""
     precision: float | None = None
-    """Share of the predicted spans that are right."""
+    """Share of the predicted spans that are correct."""
     recall: float | None = None
-    """Share of the right spans that were predicted."""
+    """Share of the correct spans that were predicted."""
     by_label: dict[str, dict[str, float]] = field(default_factory=dict)
     """Precision, recall, F1 and count of each type of span; if labels are plain, of each label."""
     names: tuple[str, ...] = ()
-    """The types of spans and O; or the labels."""
+    """The types of spans and O; the labels if they are plain."""
     confusion: list[list[int]] = field(default_factory=list)
-    """Number of words by right type (row) and predicted type (column), in the order of `names`."""
+    """Number of words by correct type (row) and predicted type (column), in the order of `names`."""
     calibration_error: float = 0.0
-    """Mean difference between the probability of a label and how often such labels are right (ECE)."""
+    """Expected calibration error (ECE): mean difference between probability and accuracy of labels."""
     reliability: list[dict[str, float]] = field(default_factory=list)
-    """Bins of probability: mean probability, share of right labels, number of words."""
+    """For each bin of probability: mean probability, share of correct labels, number of words."""
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON, without scores that do not apply."""
+        """The scores for JSON, without scores that are None."""
         return {key: value for key, value in asdict(self).items() if value is not None} | {"names": list(self.names)}
 
 
@@ -54,9 +54,9 @@ def score_tags(
     scheme: Scheme,
     probabilities: Sequence[Sequence[float]] = (),
 ) -> TagScores:
-    """Compare labels of sentences with the right ones.
+    """Compare the predicted labels `given`, with their `probabilities`, with the labels `right`.
 
-    `scheme` is that of the run, because a small part may have no span at all. `probabilities`: of the given labels.
+    `scheme` is the scheme of the run: it cannot be found from a few sentences, which may have no span at all.
     """
     marks_spans = scheme != "plain"
 
@@ -93,7 +93,7 @@ def score_tags(
 
 
 def type_of(label: str) -> str:
-    """The type of the span of a label: NP for B-NP and I-NP."""
+    """The type of span of a label, e.g. NP for B-NP and I-NP."""
     return OUTSIDE if label == OUTSIDE else label.partition("-")[2] or label
 
 

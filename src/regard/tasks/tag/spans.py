@@ -1,8 +1,8 @@
-"""Spans in labels of words, read and written: "B-NP I-NP O" is a noun phrase of two words.
+"""Spans of words, read from labels and written as labels: "B-NP I-NP O" marks a noun phrase of two words.
 
-One function reads all schemes: IOB1 (Ramshaw and Marcus 1995), BIO (IOB2) and BIOES. Malformed labels are read as by
-conlleval of the CoNLL shared tasks: an I- without a B- starts a span. Labels of another form, e.g. parts of speech, are
-plain: they mark no spans.
+`find_spans` reads all schemes: IOB1 (Ramshaw and Marcus 1995), BIO (IOB2) and BIOES. Malformed labels are read as by
+conlleval, the scorer of the CoNLL shared tasks: an I- without a B- starts a span. Other labels, e.g. parts of speech,
+are called plain: they mark no spans.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LABEL = re.compile(r"(?P<prefix>[BIES])(?:-(?P<type>.+))?")
 
 
 class Span(NamedTuple):
-    """A unit of the words `start` to `end` (not included), and its type."""
+    """A span of the words from index `start` to `end` (not included), and its type."""
 
     type: str
     start: int
@@ -46,7 +46,7 @@ def find_scheme(sentences: Iterable[Sequence[str]]) -> Scheme:
 
 
 def find_spans(labels: Sequence[str]) -> list[Span]:
-    """The spans that labels mark, in order. A plain label ends a span and starts none."""
+    """The spans that labels mark, in order. A plain label ends a span and does not start one."""
     found: list[Span] = []
     start, before, before_kind = -1, OUTSIDE, ""
     for place, label in enumerate([*labels, OUTSIDE]):
@@ -70,7 +70,7 @@ def _split(label: str) -> tuple[str, str]:
 
 
 def write_spans(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
-    """The labels of a sentence of `length` words."""
+    """The labels in `scheme` for a sentence of `length` words with these spans."""
     labels = [OUTSIDE] * length
     for span in spans:
         kind = f"-{span.type}" if span.type else ""
@@ -81,25 +81,25 @@ def write_spans(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]
     return labels
 
 
-def learnt_scheme(found: Scheme) -> Scheme:
-    """The scheme for training: BIOES, which marks the ends too and gives better scores (Ratinov and Roth 2009)."""
+def learned_scheme(found: Scheme) -> Scheme:
+    """The scheme for training on labels of scheme `found`: BIOES gives the best scores (Ratinov and Roth 2009)."""
     return "plain" if found == "plain" else "BIOES"
 
 
 def all_labels(some: Iterable[str], scheme: Scheme) -> tuple[str, ...]:
-    """These labels and all others of spans of the same types, sorted."""
+    """These labels, and all other labels of spans with the same types, sorted."""
     prefixes = {"plain": "", "BIOES": "BIES"}.get(scheme, "BI")
     found = set(some)
     return tuple(sorted(found | {prefix + label[1:] for label in found - {OUTSIDE} for prefix in prefixes}))
 
 
 def merge(label: str, scheme: Scheme) -> str:
-    """A BIOES label in another scheme: BIO does not mark the last word of a span."""
+    """Convert a BIOES label to `scheme`. BIO does not mark the last word of a span."""
     return {"S": "B", "E": "I"}.get(label[0], label[0]) + label[1:] if scheme == "BIO" else label
 
 
 def rewrite(labels: Sequence[str], scheme: Scheme) -> tuple[str, ...]:
-    """The same spans as well-formed labels of a scheme; plain labels unchanged."""
+    """Convert labels to `scheme`, with malformed labels corrected. Plain labels stay."""
     return tuple(labels if scheme == "plain" else write_spans(find_spans(labels), len(labels), scheme))
 
 

@@ -1,4 +1,4 @@
-"""The tagger: labels every word of sentences, with spans, probabilities and, if requested, explanations."""
+"""`Tagger` labels the words of sentences, with spans, probabilities and explanations."""
 
 from __future__ import annotations
 
@@ -29,33 +29,32 @@ from regard.text.tokenizer import EOS, SOS, UNK, Tokenizer
 __all__ = ["TaggedSpan", "TaggedText", "Tagger", "load"]
 
 LONGEST_EXPLAINED = 100
-"""Number of words; the influence between words is not computed for longer sentences."""
+"""Maximum number of words of a sentence for which the influence between words is computed."""
 
 
 class LabelScheme:
-    """The labels that a model was trained with (BIOES for spans), and those of its answers (e.g. BIO)."""
+    """Converts the labels that a model was trained with (BIOES for spans) to the labels that it returns (e.g. BIO)."""
 
-    def __init__(self, learnt: Sequence[str], settings: TagSettings):
-        self.learnt = tuple(learnt)
-        self.scheme: Scheme = "plain" if find_scheme([learnt]) == "plain" else settings.scheme
-        """The scheme of the answers."""
-        merged = [merge(label, self.scheme) for label in learnt]
+    def __init__(self, learned: Sequence[str], settings: TagSettings):
+        self.learned = tuple(learned)
+        self.scheme: Scheme = "plain" if find_scheme([learned]) == "plain" else settings.scheme
+        merged = [merge(label, self.scheme) for label in learned]
         self.labels = all_labels(merged, self.scheme)
-        """The labels of the answers."""
+        """The labels that are returned."""
         self.number = {label: place for place, label in enumerate(self.labels)}
-        self.merge_LK = torch.zeros(len(learnt), len(self.labels), dtype=torch.float64)
-        """1 for the label of the answers that a trained label belongs to."""
-        self.merge_LK[range(len(learnt)), [self.number[label] for label in merged]] = 1.0
+        self.merge_LK = torch.zeros(len(learned), len(self.labels), dtype=torch.float64)
+        """1 where a trained label (row) is converted to a returned label (column)."""
+        self.merge_LK[range(len(learned)), [self.number[label] for label in merged]] = 1.0
 
-    def merged(self, counts: Sequence[int]) -> dict[str, int]:
-        """Counts of the labels of the answers, from counts of the trained ones; without labels that never occur."""
+    def merge_counts(self, counts: Sequence[int]) -> dict[str, int]:
+        """Counts of the returned labels, from counts of the trained labels; without labels that never occur."""
         sums = (torch.tensor(counts, dtype=torch.float64) @ self.merge_LK).long().tolist()
         return {label: count for label, count in zip(self.labels, sums, strict=True) if count}
 
-    def answer(self, path_T: Sequence[int], shares_TK: Sequence[Sequence[float]], top: int) -> list[WordTag]:
-        """The answer for a path of trained labels, as the CRF decodes it, and the probabilities of its own labels."""
+    def convert(self, path_T: Sequence[int], shares_TK: Sequence[Sequence[float]], top: int) -> list[WordTag]:
+        """The returned labels of words, from the best path of trained labels and probabilities of returned labels."""
         words = []
-        tags = rewrite([self.learnt[number] for number in path_T], self.scheme)
+        tags = rewrite([self.learned[number] for number in path_T], self.scheme)
         for tag, shares_K in zip(tags, shares_TK, strict=True):
             ranked = heapq.nlargest(top, zip(self.labels, shares_K, strict=True), key=itemgetter(1))
             words.append(WordTag(tag, shares_K[self.number[tag]], dict(ranked)))
@@ -63,7 +62,7 @@ class LabelScheme:
 
 
 class WordTag(NamedTuple):
-    """The label of a word, its probability, and the most probable labels, if requested."""
+    """The label of a word, its probability, and the most probable labels with `explain`."""
 
     tag: str
     probability: float
@@ -71,17 +70,17 @@ class WordTag(NamedTuple):
 
 
 class TaggedSpan(NamedTuple):
-    """Neighbouring words that form a unit, e.g. a name."""
+    """Consecutive words that form a unit, e.g. a name."""
 
     type: str
     text: str
     start: int
-    """First character, counted in the text of the sentence."""
+    """Position of the first character in the text."""
     end: int
     first: int
-    """First word."""
+    """Index of the first word."""
     last: int
-    """The number after that of the last word."""
+    """Index of the last word, plus 1."""
     probability: float
     """The lowest probability of the labels of its words."""
 
@@ -94,23 +93,23 @@ class TaggedText:
     tokens: tuple[str, ...]
     tags: tuple[str, ...]
     probabilities: tuple[float, ...]
-    """The marginal probability of the label of each word."""
+    """Marginal probability of the label of each word."""
     spans: tuple[TaggedSpan, ...]
     """Empty if labels do not mark spans, e.g. parts of speech."""
     top_labels: tuple[dict[str, float], ...] | None = None
-    """The most probable labels of each word, if an explanation was requested."""
+    """The most probable labels of each word; None without `explain`."""
     influence: tuple[tuple[float, ...], ...] | None = None
-    """For each word, how much each word of the sentence adds to the log-probability of its label, if requested."""
+    """For each word, how much each word of the sentence adds to the log-probability of its label, or None."""
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON, without explanations that were not requested."""
+        """The fields for JSON, without fields that are None."""
         facts = {name: value for name, value in vars(self).items() if value is not None}
         made = {name: value if isinstance(value, str) else list(value) for name, value in facts.items()}
         return made | {"spans": [span._asdict() for span in self.spans]}
 
 
 Sentence = str | Sequence[str]
-"""A text, which is divided into words, or the words themselves."""
+"""A text, which the tagger divides into words, or a list of words."""
 
 
 class Tagger:
@@ -124,26 +123,26 @@ class Tagger:
         recipe: Recipe,
         clitics: Sequence[str] = (),
     ):
-        """`labels` are those that the model was trained with; `clitics` are words in the training data, e.g. "n't"."""
+        """`labels` are the labels in training; `clitics` are English clitics that are separate words, e.g. "n't"."""
         self.model, self.tokenizer, self.recipe, self.clitics = model, tokenizer, recipe, tuple(clitics)
-        self.labelling = LabelScheme(labels, recipe.task)
-        self.labels, self.scheme = self.labelling.labels, self.labelling.scheme
+        self.labeling = LabelScheme(labels, recipe.task)
+        self.labels, self.scheme = self.labeling.labels, self.labeling.scheme
 
     def __repr__(self) -> str:
         size = f"{base.count_parameters(self.model):,} parameters"
         return f"<Tagger: {type(self.model).__name__}, {size}, {len(self.labels)} labels>"
 
     def tag(self, sentences: str | Sequence[Sentence], *, explain: bool = False) -> list[TaggedText]:
-        """Label the words of one text or of many sentences; the order is kept. `explain` adds labels and influence."""
+        """Label the words of one text or several sentences. `explain` adds the most probable labels and influence."""
         divided = [self._divide(sentence) for sentence in ([sentences] if isinstance(sentences, str) else sentences)]
         answers = self.answers([tokens for _, tokens, _ in divided], 3 if explain else 0)
         return [self._join(*parts, answer, explain) for parts, answer in zip(divided, answers, strict=True)]
 
     def score(self, sentences: Sequence[TaggedSentence]) -> TagScores:
-        """Score against the right labels. Labels that this run does not know count as mistakes."""
+        """Score the predictions. Words whose correct label is unknown to this run count as mistakes."""
         if not {type_of(tag) for sentence in sentences for tag in sentence.tags} & set(map(type_of, self.labels)):
             known = ", ".join(self.labels[:8])
-            raise RunError(f"this run knows none of the labels, only {known}; are they in another column? (tag.column)")
+            raise RunError(f"this run knows none of the labels, only {known}; are the labels in column tag.column?")
         right = [rewrite(sentence.tags, self.scheme) for sentence in sentences]
         given = self.answers([sentence.tokens for sentence in sentences])
         tags = [[word.tag for word in one] for one in given]
@@ -151,8 +150,8 @@ class Tagger:
 
     @torch.no_grad()
     def answers(self, sentences: Sequence[Sequence[str]], top: int = 0) -> list[list[WordTag]]:
-        """Label words of sentences, with the `top` most probable labels. Sentences of similar length share a batch."""
-        settings, labelling, crf = self.recipe.task, self.labelling, self.model.crf
+        """Label the words of sentences, with the `top` most probable labels. Similar lengths share a batch."""
+        settings, labeling, crf = self.recipe.task, self.labeling, self.model.crf
         encoded = encode_words(sentences, self.tokenizer, settings)
         parts = [(row, part) for row, words in enumerate(encoded) for part in windows(len(words), settings.max_words)]
         found: dict[int, list[WordTag]] = {}
@@ -161,9 +160,9 @@ class Tagger:
             batch = make_words(chosen, self.tokenizer.pad).to(self.model.output.weight.device)
             logits_BTL = self.model(batch)
             paths_BT = crf.best(logits_BTL, batch.mask_BT).tolist()
-            shares_BTK = (crf.marginals(logits_BTL, batch.mask_BT).cpu() @ labelling.merge_LK).tolist()
+            shares_BTK = (crf.marginals(logits_BTL, batch.mask_BT).cpu() @ labeling.merge_LK).tolist()
             for place, words, path_T, shares_TK in zip(places, chosen, paths_BT, shares_BTK, strict=True):
-                found[place] = labelling.answer(path_T[: len(words)], shares_TK[: len(words)], top)
+                found[place] = labeling.convert(path_T[: len(words)], shares_TK[: len(words)], top)
         answers: list[list[WordTag]] = [[] for _ in sentences]
         for place, (row, window) in enumerate(parts):
             answers[row] += found[place][window.first - window.start : window.last - window.start]
@@ -171,17 +170,19 @@ class Tagger:
 
     @torch.no_grad()
     def influence(self, tokens: Sequence[str], tags: Sequence[str]) -> Tensor:
-        """How much the log-probability of the label of each word (row) falls if a word (column) is hidden [T, T]."""
+        """How much the log-probability of the label of each word (row) falls if a word (column) is masked [T, T]."""
         [encoded] = encode_words([tokens], self.tokenizer, self.recipe.task)
-        hidden = [SOS, UNK, EOS]
-        variants = [encoded, *([*encoded[:place], hidden, *encoded[place + 1 :]] for place in range(len(encoded)))]
-        number_T1 = torch.tensor([[self.labelling.number[tag]] for tag in tags])
+        variants = [
+            encoded,
+            *([*encoded[:place], [SOS, UNK, EOS], *encoded[place + 1 :]] for place in range(len(encoded))),
+        ]
+        number_T1 = torch.tensor([[self.labeling.number[tag]] for tag in tags])
         loss_VT = torch.zeros(len(variants), len(encoded))
         for places in in_batches([len(encoded)] * len(variants), self.recipe.task.batch_words):
             chosen = [variants[place] for place in places]
             batch = make_words(chosen, self.tokenizer.pad).to(self.model.output.weight.device)
-            learnt_VTL = self.model.crf.marginals(self.model(batch), batch.mask_BT).cpu()
-            given_VT = (learnt_VTL @ self.labelling.merge_LK).gather(2, number_T1.expand(len(places), -1, -1))[:, :, 0]
+            learned_VTL = self.model.crf.marginals(self.model(batch), batch.mask_BT).cpu()
+            given_VT = (learned_VTL @ self.labeling.merge_LK).gather(2, number_T1.expand(len(places), -1, -1))[:, :, 0]
             loss_VT[places] = -given_VT.clamp_min(torch.finfo(torch.float64).tiny).log().float()
         return (loss_VT[1:] - loss_VT[:1]).t()
 
@@ -210,7 +211,6 @@ class Tagger:
 
 
 def load(run: str | Path, *others: str | Path) -> Tagger:
-    """Open a run folder for tagging."""
     opened = Run.open(run).require("tag")
     if others:
         raise RunError(f"{others[0]}: taggers cannot form an ensemble; give one run")

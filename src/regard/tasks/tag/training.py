@@ -1,4 +1,4 @@
-"""Training of taggers: batches of sentences, their loss under the CRF, validation; the plan."""
+"""Training of taggers: the plan, batches of sentences, loss by the CRF, and validation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from regard.tasks.tag.data import (
     write_store,
 )
 from regard.tasks.tag.scores import score_tags
-from regard.tasks.tag.spans import Scheme, learnt_scheme, merge, rewrite
+from regard.tasks.tag.spans import Scheme, learned_scheme, merge, rewrite
 from regard.tasks.tag.tagger import LabelScheme, Tagger
 from regard.tasks.training import Json, Log, Tables, Training, Workload
 from regard.training.device import Machine
@@ -39,7 +39,7 @@ from regard.training.trainer import Validation
 
 
 class TagTrainUnit(StreamTrainUnit):
-    """Batches of sentences, their loss, and validation."""
+    """Batches, loss and validation."""
 
     data: PreparedSentences
 
@@ -48,7 +48,7 @@ class TagTrainUnit(StreamTrainUnit):
         super().__init__(recipe, data, model, group, (words, np.zeros_like(words)), data.train.weights)
 
     def loss(self, model: TaggerModel, batch: TagBatch) -> Loss:
-        """Negative log-likelihood of the labels under the CRF."""
+        """Negative log-likelihood of the labels by the CRF, summed over words."""
         smoothing = self.recipe.train.label_smoothing if model.training else 0.0
         logits_BTL = model(batch)
         smoothed = model.crf.negative_log_likelihood(logits_BTL, batch.target_BT, batch.mask_BT, smoothing).sum()
@@ -64,31 +64,31 @@ class TagTrainUnit(StreamTrainUnit):
         return self.cost.training(piece=pieces, word=int(batch.mask_BT.sum()), pair=rows * words**2)
 
     def validate(self, model: TaggerModel) -> Validation:
-        """Loss, accuracy and F1 over the validation sentences; each process labels a share of them."""
+        """Loss, accuracy and F1 over the validation sentences. Each process labels a share of the sentences."""
         mine = [self.data.valid[place] for place in self.group.share(range(len(self.data.valid)))]
         tagger = Tagger(model, self.data.tokenizer, self.data.labels, self.recipe)
         given = self.group.join(tagger.answers([one.tokens for one in mine]))
         tags = [[word.tag for word in one] for one in given]
         found = score_tags([one.tags for one in self.data.valid], tags, tagger.scheme)
         scores = {} if found.span_f1 is None else {"span_f1": found.span_f1}
-        loss = self._valid_loss(model, mine, learnt_scheme(tagger.scheme))
+        loss = self._valid_loss(model, mine, learned_scheme(tagger.scheme))
         scores |= {"accuracy": found.accuracy, "f1": found.f1, "loss": loss}
         metric = self.recipe.train.metric
         counts = "span_f1" if metric == "f1" and "span_f1" in scores else metric
         return Validation(scores, -loss if counts == "loss" else scores[counts])
 
-    def _valid_loss(self, model: TaggerModel, sentences: Sequence[TaggedSentence], learnt: Scheme) -> float:
-        """Mean loss per word of sentences whose labels are all known."""
+    def _valid_loss(self, model: TaggerModel, sentences: Sequence[TaggedSentence], learned: Scheme) -> float:
+        """Mean loss per word, over sentences that are not too long and have only known labels."""
         task, tokenizer = self.recipe.task, self.data.tokenizer
-        number = {label: place for place, label in enumerate(self.data.labels)}
+        index = {label: place for place, label in enumerate(self.data.labels)}
         short = (one for one in sentences if len(one.tags) <= task.max_words)
-        rewritten = [TaggedSentence(one.tokens, rewrite(one.tags, learnt)) for one in short]
-        known = [one for one in rewritten if number.keys() >= set(one.tags)]
+        rewritten = [TaggedSentence(one.tokens, rewrite(one.tags, learned)) for one in short]
+        known = [one for one in rewritten if index.keys() >= set(one.tags)]
         total = words = 0.0
         for places in in_batches([len(one.tags) for one in known], task.batch_words):
             chosen = [known[place] for place in places]
             encoded = encode_words([one.tokens for one in chosen], tokenizer, task)
-            labels = [[number[tag] for tag in one.tags] for one in chosen]
+            labels = [[index[tag] for tag in one.tags] for one in chosen]
             batch = make_words(encoded, tokenizer.pad, labels).to(model.output.weight.device)
             total += float(self.loss(model, batch).plain)
             words += batch.target_tokens
@@ -102,7 +102,7 @@ class TagTrainUnit(StreamTrainUnit):
 
 
 class TagTraining(Training[TrainingSentences, PreparedSentences]):
-    """From files of labelled words to a tagger."""
+    """Training of taggers."""
 
     train_unit = TagTrainUnit
 
@@ -116,7 +116,7 @@ class TagTraining(Training[TrainingSentences, PreparedSentences]):
         return {"vocabulary": recipe.tokenizer.vocab_size, "labels": examples.facts.labels}
 
     def workload(self, recipe: Recipe, examples: TrainingSentences) -> Workload:
-        """Words of mean length, each with a start and an end token."""
+        """The computation of an epoch, if all words have mean length. Each word also has SOS and EOS."""
         facts = examples.facts
         words = round(facts.total)
         pieces = round(words * (facts.word_length + 2))
@@ -151,14 +151,14 @@ class TagTraining(Training[TrainingSentences, PreparedSentences]):
 
     def card(self, recipe: Recipe, data: PreparedSentences, base: Run | None) -> Json:
         counts = data.train.label_counts(len(data.labels)).tolist()
-        labelling = LabelScheme(data.labels, recipe.task)
+        labeling = LabelScheme(data.labels, recipe.task)
         before = base.card.get("clitics", ()) if base else ()
         return {
             "vocabulary": data.tokenizer.size,
             "sentences": {"train": len(data.train), "valid": len(data.valid), "test": len(data.test)},
             "words": sum(counts),
-            "scheme": labelling.scheme,
-            "labels": labelling.merged(counts),
+            "scheme": labeling.scheme,
+            "labels": labeling.merge_counts(counts),
             "clitics": list(dict.fromkeys((*before, *data.clitics))),
         }
 
@@ -172,9 +172,9 @@ class TagTraining(Training[TrainingSentences, PreparedSentences]):
 
 
 def make_tag_plan(data: SentenceFacts, given: Tables) -> list[PlannedSetting]:
-    """Choose the settings that `given` leaves open."""
+    """Choose the settings that are not in `given`."""
     arch, small = given.get("model", {}).get("arch", "bigru-crf"), data.total < 50_000
-    characters = min(max(data.characters, 4) + 5, 8000)  # and EOS, UNK, SOS, PAD and the space
+    characters = min(max(data.characters, 4) + 5, 8000)  # 5 more: EOS, UNK, SOS, PAD and the space
     table = 1 << min(max(math.ceil(math.log2(data.distinct)), 8), 17)
     choices = []
     if data.scheme == "BIOES":
@@ -188,12 +188,13 @@ def make_tag_plan(data: SentenceFacts, given: Tables) -> list[PlannedSetting]:
     if arch == "bigru-crf":
         choices.append(PlannedSetting("model.width", 64 if small else 128, f"{data.total:,.0f} words"))
     choices.append(PlannedSetting("model.embedding_width", 50 if small else 100, f"{data.total:,.0f} words"))
-    if data.scheme == "plain":
-        choices.append(PlannedSetting("train.metric", "accuracy", "the share of words with the right label"))
-    else:
-        choices.append(PlannedSetting("train.metric", "f1", "of spans"))
+    metric = ("accuracy", "the share of words with the right label") if data.scheme == "plain" else ("f1", "of spans")
+    choices.append(PlannedSetting("train.metric", *metric))
     choices += choose_learning_rate(3e-3, 100, 0.4, muon=arch == "transformer-crf")
-    sentences, length = 32 if data.sentences >= 2_000 else 12, data.words + 1  # few, for enough steps per epoch
+    sentences, length = (
+        32 if data.sentences >= 2_000 else 12,
+        data.words + 1,
+    )  # small batches, for enough steps per epoch
     batch, epoch = choose_batch(
         given, sentences * length, least=128, examples=data.sentences, length=length, unit="sentences", filled=0.95
     )

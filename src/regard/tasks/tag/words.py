@@ -1,7 +1,7 @@
-"""Text divided into words as in treebanks and CoNLL files, for taggers that were trained on such words.
+"""Divides text into words as in treebanks and CoNLL files, for taggers that were trained on such words.
 
-Unlike in `text/words.py`, numbers, abbreviations, compounds and addresses stay whole, and English clitics are separated
-("did n't") if the training data separates them.
+Unlike in `text/words.py`, numbers, abbreviations, compounds and addresses are one word, and English clitics are
+separate words ("did n't") if they are in the training data.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from itertools import pairwise
 from regard.text.words import ABBREVIATIONS, Word, words
 
 CLITICS = ("n't", "'s", "'ll", "'re", "'ve", "'d", "'m")
-"""English words that are written without a space after the word before."""
+"""English words that are written without a space before them."""
 _SHORT = (
     f"{ABBREVIATIONS} Inc Corp Co Cos Ltd Bros Messrs Sen Rep Reps Pres Maj Cpl Ft Ave Blvd Rd Dept Univ Assn approx "
     "Jan Feb Apr Aug Sept Oct Nov Dec Calif Mass Conn Ariz Fla Mich Ill Colo Ky Pa Md Okla Tenn Va Wash Ont"
 )
 _CLOSING = " \t\"'”’»)]"
 _PART, _LETTER, _APOSTROPHE = r"[^\W_]", r"[^\W\d_]", "['’]"
-# Lengths are limited where the time would otherwise grow with the square of the length of the text.
+# Lengths are limited where the time would otherwise be quadratic in the length of the text.
 _ADDRESS = (
-    r"(?:[A-Za-z][A-Za-z0-9+.-]{1,15}://|www\.)\S*[^\s.,;:!?'\"’”»)\]}>]"  # not the punctuation that follows it
+    r"(?:[A-Za-z][A-Za-z0-9+.-]{1,15}://|www\.)\S*[^\s.,;:!?'\"’”»)\]}>]"  # without the punctuation after the address
     r"|[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+"
 )
-# In text with letters of other scripts, only these are kept whole.
+# In text of other scripts, only these are one word.
 _ANYWHERE = re.compile(rf"{_ADDRESS}|(?<!\d)\d++(?:[.,:/-]\d++)+")
 
 
 def treebank_words(text: str, clitics: Sequence[str] = ()) -> list[Word]:
-    """The words of `text`, in order. Every character that is not a space is in exactly one of them.
+    """The words of `text`, in order. Every character that is not a space is in exactly one word.
 
-    `clitics`, some of `CLITICS`, are separated from their words. If there are any, the text is English, where other
+    The given `clitics`, some of `CLITICS`, become separate words. If any are given, the text is English, where other
     apostrophes do not end a word ("O'Brien"); otherwise they do, as in `text/words.py` ("l'", "amico").
     """
     last = len(text.rstrip(_CLOSING))
@@ -48,7 +48,7 @@ def treebank_words(text: str, clitics: Sequence[str] = ()) -> list[Word]:
 
 
 def find_clitics(counts: Mapping[str, int]) -> tuple[str, ...]:
-    """The clitics that are mostly separate words, from the counts of words."""
+    """The clitics that are more often separate words than attached, by the counts of words."""
     alone, attached = dict.fromkeys(CLITICS, 0), dict.fromkeys(CLITICS, 0)
     for word, count in counts.items():
         plain = word.lower().replace("’", "'")
@@ -60,7 +60,7 @@ def find_clitics(counts: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def _needs_other_rules(chunk: str) -> bool:
-    """Whether there are letters other than Latin, Greek and Cyrillic, or combining marks."""
+    """Whether there are combining marks, or letters of other scripts than Latin, Greek and Cyrillic."""
     return not chunk.isascii() and any(
         (c.isalpha() and not (c < "\u0530" or "\u1e00" <= c < "\u2000"))
         or unicodedata.category(c) in ("Mn", "Mc", "Me", "Cf")
@@ -69,7 +69,7 @@ def _needs_other_rules(chunk: str) -> bool:
 
 
 def _between(text: str, start: int, end: int) -> Iterator[Word]:
-    """Addresses and numbers, and the words of `text/words.py` between them."""
+    """Addresses and numbers as one word each, and the words of `text/words.py` between them."""
     for match in [*_ANYWHERE.finditer(text, start, end), None]:
         between = text[start : match.start() if match else end]
         yield from (Word(word.text, start + word.start, start + word.end) for word in words(between))
@@ -79,7 +79,7 @@ def _between(text: str, start: int, end: int) -> Iterator[Word]:
 
 
 def _divide(text: str, start: int, end: int, clitics: tuple[str, ...], last: int) -> Iterator[Word]:
-    """The words of a part without spaces. `last`: end of the text without closing punctuation."""
+    """The words of `text` from `start` to `end`, a part without spaces. Only closing punctuation follows `last`."""
     for match in _pattern(clitics).finditer(text, start, end):
         cuts = [*match.span()]
         if match.lastgroup == "short":
@@ -93,12 +93,12 @@ def _divide(text: str, start: int, end: int, clitics: tuple[str, ...], last: int
 
 
 def _clitic_starts(match: re.Match[str], clitics: tuple[str, ...]) -> list[int]:
-    """The starts of the clitics at the end of a word: should|n't|'ve."""
+    """The positions of the clitics at the end of a word: should|n't|'ve."""
     starts: list[int] = []
     rest = match.group().lower().replace("’", "'")
-    if len(rest) != len(match.group()):  # a few letters are longer in lower case
+    if len(rest) != len(match.group()):  # a few letters become longer in lower case
         return starts
-    for _ in range(3):  # more clitics than three do not follow one word
+    for _ in range(3):  # a word has at most three clitics
         ending = next((clitic for clitic in clitics if rest.endswith(clitic) and rest != clitic), "")
         if not ending:
             break
@@ -122,7 +122,7 @@ def _pattern(clitics: tuple[str, ...]) -> re.Pattern[str]:
         after = "|".join(clitic[1:] for clitic in clitics if clitic[0] == "'")
         kinds += [rf"(?<=[\w.]){_APOSTROPHE}(?:{after})(?!{_PART})"] if after else []  # the U.S.|'s
     else:
-        whole = f"{_PART}++(?:{'|'.join(joined)})*+"  # never tried in another way: 1.1.1.1 could be read in many
+        whole = f"{_PART}++(?:{'|'.join(joined)})*+"  # possessive: "1.1.1.1" could match in many ways
         kinds = [f"{whole}(?:{usual})+", f"[Pp]o{_APOSTROPHE}(?!{_PART})", f"{whole}{_APOSTROPHE}(?={_PART})", whole]
     return re.compile(
         "|".join(
