@@ -15,8 +15,8 @@ def test_a_key_fits_and_its_file_does_not_hold_it(tmp_path):
     path = tmp_path / "keys.jsonl"
     first, second = add_key(path), add_key(path)
     keys = ApiKeys.read(path)
-    assert keys.fits(first)
-    assert keys.fits(second)
+    assert keys.is_valid(first)
+    assert keys.is_valid(second)
     secret = first.split("-", 2)[2]
     assert secret not in path.read_text()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -29,12 +29,12 @@ def test_nearly_right_is_wrong(tmp_path):
     changed = key[:-1] + ("A" if key[-1] != "A" else "B")
     mixed = "-".join([*key.split("-", 2)[:2], other.split("-", 2)[2]])
     for wrong in (changed, mixed, key + "x", key[:-1], " " + key, "", "rg-00000000-" + "a" * 43):
-        assert not keys.fits(wrong)
+        assert not keys.is_valid(wrong)
 
 
 @given(st.text())
 def test_any_text_can_be_tried(text):
-    assert not ApiKeys({}).fits(text)
+    assert not ApiKeys({}).is_valid(text)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_damaged_file_is_told(tmp_path, content):
 def test_the_command_makes_a_key(tmp_path, capsys):
     path = tmp_path / "keys.jsonl"
     assert main(["serve", "--new-key", str(path)]) == 0
-    assert ApiKeys.read(path).fits(capsys.readouterr().out.strip())
+    assert ApiKeys.read(path).is_valid(capsys.readouterr().out.strip())
     assert main(["serve", "--new-key", str(tmp_path / "none" / "keys.jsonl")]) == 2
     assert "cannot write there" in capsys.readouterr().err
 

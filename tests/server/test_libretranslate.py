@@ -34,7 +34,7 @@ def test_alternatives(client, runs):
     two = client.post("/translate", json={"q": ["hi", "yo"], "alternatives": 1, **PAIR}).json()
     assert two == {"translatedText": ["HI", "YO"], "alternatives": [["HI!"], ["YO!"]]}
     many = client.post("/translate", json={"q": "hi", "alternatives": 8, **PAIR})
-    assert many.json()["error"] == "alternatives: at most 8 translations of a text, the best included"
+    assert many.json()["error"] == "alternatives: at most 8 translations per text, including the best one"
     assert many.status_code == 400
 
 

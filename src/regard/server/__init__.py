@@ -1,1 +1,1 @@
-"""`regard serve`: opened runs behind a page and a REST API."""
+"""`regard serve`: a web page and a REST API for trained runs."""

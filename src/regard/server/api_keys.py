@@ -1,7 +1,7 @@
 """API keys: a file of JSON lines with a salted hash of each key, never the key itself.
 
-A key is a name and 256 random bits, `rg-NAME-SECRET`. Such a secret cannot be guessed, so the hash need not be slow as
-for passwords. Each key has its own salt, and hashes are compared in constant time.
+A key is `rg-NAME-SECRET`; the secret has 256 random bits. It cannot be guessed, so a fast hash is sufficient (passwords
+would need a slow one). Each key has its own salt, and hashes are compared in constant time.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class KeyFileError(RegardError):
 
 
 class ApiKeys:
-    """The valid keys: salt and hash by the name of the key."""
+    """The valid API keys."""
 
     def __init__(self, hashes: dict[str, tuple[bytes, bytes]]):
-        self._hashes = hashes
+        self._hashes = hashes  # salt and hash by the name of the key
         # Checking an unknown name must take as long as checking a known one.
         self._decoy = (secrets.token_bytes(16), secrets.token_bytes(32))
 
@@ -53,7 +53,7 @@ class ApiKeys:
             raise KeyFileError(f'{path}: contains no key; "regard serve --new-key {path}" adds one')
         return cls(hashes)
 
-    def fits(self, key: str) -> bool:
+    def is_valid(self, key: str) -> bool:
         if not (found := _KEY.fullmatch(key)):
             return False
         salt, stored = self._hashes.get(found["name"], self._decoy)
@@ -61,7 +61,7 @@ class ApiKeys:
 
 
 def add_key(path: str | Path) -> str:
-    """Create a key, add its hash to the file (readable by its owner only) and return the key, which is not stored."""
+    """Create a key, append its salted hash to the file (readable by the owner only), and return the key."""
     name, secret, salt = secrets.token_hex(4), secrets.token_urlsafe(32), secrets.token_bytes(16)
     entry = {"name": name, "salt": salt.hex(), "hash": _hash(secret, salt).hex()}
     try:

@@ -1,7 +1,7 @@
-"""The application: routes, middleware, and a fast path for JSON requests to the busiest routes.
+"""The ASGI application: routes, middleware, and a fast path for JSON requests to the most used routes.
 
-Matching routes and resolving dependencies cost more than a sentence's share of a batch. On the fast path, requests and
-responses are the same as those of the framework's routes, which describe the API and accept forms.
+FastAPI's routing and dependencies take longer than one sentence takes in a batch. The fast path calls the same
+endpoints without them. FastAPI's own routes remain for the API description and for forms.
 """
 
 from __future__ import annotations
@@ -36,13 +36,11 @@ from regard.server.settings import ServerSettings
 from regard.system import give_back
 
 RELEASE_INTERVAL = 10.0
-"""Seconds between releases of free memory. One takes some milliseconds, in which no thread can allocate."""
-NO_TELEMETRY: Any = {"auto_configure": False, "tracing": False, "metrics": False, "logs": False}
-"""FastAPI can send requests and their contents to collectors; this is off, whatever the environment says."""
+"""Seconds between releases of free memory. During a release (some milliseconds), no thread can allocate memory."""
 
 
 def create_app(runs: ServedRuns, settings: ServerSettings) -> FastAPI:
-    """The server as an ASGI application. When it stops, the runs finish the accepted requests."""
+    """The server as an ASGI application. When it stops, requests that were accepted are completed first."""
     keys = ApiKeys.read(settings.keys) if settings.keys else None
     tasks = v1.task_routes()
     service = Service(runs, settings, keys, ServerMetrics(runs))
@@ -67,11 +65,12 @@ def create_app(runs: ServedRuns, settings: ServerSettings) -> FastAPI:
         title="Regard",
         version=__version__,
         summary="Translation and other attention models, and what they compute.",
-        docs_url=None,  # FastAPI's pages load scripts from other hosts; /docs is our own
+        docs_url=None,  # FastAPI's pages load scripts from other hosts; reference.py has our own /docs
         redoc_url=None,
         redirect_slashes=False,
         lifespan=lifespan,
-        telemetry=NO_TELEMETRY,
+        # Whatever the environment says, FastAPI must not send requests to collectors.
+        telemetry={"auto_configure": False, "tracing": False, "metrics": False, "logs": False},
         middleware=layers,
         exception_handlers=dict.fromkeys(EXPECTED, handle_error),
     )
@@ -84,9 +83,9 @@ def create_app(runs: ServedRuns, settings: ServerSettings) -> FastAPI:
 
 
 async def release_memory_regularly(batches: Callable[[], int], every: float = RELEASE_INTERVAL) -> None:
-    """Return free memory to the system every few seconds, if `batches` were computed since the last time.
+    """Return free memory to the operating system every few seconds, if `batches` (a count) has increased since.
 
-    Sentences of very different lengths fragment the memory of a process that runs for long.
+    Sentences of very different lengths fragment the memory of a process that runs for a long time.
     """
     before = batches()
     while True:
@@ -107,16 +106,16 @@ async def give_metrics(request: Request, service: TheService) -> Response:
 
 @dataclass(frozen=True)
 class FastRoute:
-    """A route whose endpoint takes a JSON body, the request and the service."""
+    """A route of the fast path. Its endpoint takes the parsed body, the request and the service."""
 
     path: str
     endpoint: Callable[[Any, Request, Service], Awaitable[Response]]
     body: type[BaseModel]
     key_first: bool
-    """Whether the key in the header is checked before the body; if not, the endpoint checks it."""
+    """Whether the API key in the header is checked before the body is parsed; otherwise the endpoint checks the key."""
 
     async def answer(self, request: JsonRequest, service: Service) -> Response:
-        """The response; an invalid body gets the same error as FastAPI's."""
+        """The response of the endpoint. An invalid body raises the same error as in FastAPI."""
         if self.key_first:
             service.require_key(request)
         if not await request.body():
@@ -130,7 +129,7 @@ class FastRoute:
 
 
 def fast_routes(tasks: APIRouter) -> list[FastRoute]:
-    """The busiest routes: LibreTranslate's, and one per task."""
+    """The most used routes: /translate of LibreTranslate's API, and one route per task."""
     found = [FastRoute("/translate", libretranslate.translate, libretranslate.PlainTranslateRequest, key_first=False)]
     for route in tasks.routes:
         assert isinstance(route, APIRoute)
@@ -139,7 +138,7 @@ def fast_routes(tasks: APIRouter) -> list[FastRoute]:
 
 
 class FastPath:
-    """ASGI middleware, directly outside of the framework."""
+    """ASGI middleware that answers JSON requests to `routes`, and passes all others on to FastAPI."""
 
     def __init__(self, app: ASGIApp, service: Service, routes: Iterable[FastRoute]):
         self.app, self.service, self.routes = app, service, {route.path: route for route in routes}

@@ -1,9 +1,8 @@
-"""Batching: requests that arrive together are computed together, and long ones do not block short ones.
+"""Bounded queues: items of requests that arrive together are computed together; a full queue refuses requests (429).
 
-A request is one or more items. While a thread is free, a request starts at once; while all threads are busy, items
-wait, and form the next batch. Items are taken in turns: one of each request, then a second one of each, so that a
-request of 500 items and a request of one item advance side by side. The queue is bounded; a refused request learns when
-there will be room.
+A request has one or more items. If a thread is free, a request starts at once; if all threads are busy, its items wait
+for the next batches. A batch takes the first waiting item of each request, then the second item of each, and so on, so
+that a request of 500 items does not block a request of one item. A refused client gets the number of seconds to wait.
 """
 
 from __future__ import annotations
@@ -18,20 +17,20 @@ from math import inf
 from typing import Any, Generic, NamedTuple, TypeVar
 
 DECAY = 0.95
-"""Factor for earlier measurements of the throughput at the end of each batch."""
+"""After each batch, earlier measurements of the throughput are multiplied by this factor."""
 DEFAULT_WAIT = 1.0
 """Seconds until a refused client should retry, if no throughput was measured yet."""
 LOOKAHEAD = 4
-"""A batch is chosen from this many times its size of the items that are next in turn."""
+"""The items of a batch of size n are chosen from the next LOOKAHEAD * n waiting items."""
 FULL_SECONDS = 1.0
-"""For this long after the queue was full, half as many requests may wait."""
+"""For this many seconds after the queue was full, only half as many requests may wait."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 class Throughput:
-    """Weight computed per second, to tell refused clients when to retry. Idle time is not counted."""
+    """Measures the weight of items computed per second, without idle time, to estimate when a client should retry."""
 
     def __init__(self) -> None:
         self._weight, self._seconds = 0.0, 0.0
@@ -49,12 +48,12 @@ class Throughput:
         self._since = now
 
     def seconds(self, weight: float) -> float:
-        """Estimated time for this weight."""
+        """Estimated number of seconds to compute items of this total weight."""
         return weight * self._seconds / self._weight if self._weight and self._seconds else DEFAULT_WAIT
 
 
 class QueueFull(Exception):  # noqa: N818  an answer, not an error
-    """The queue has no room; there should be room in `retry_after` seconds."""
+    """The queue is full; there will probably be room in `retry_after` seconds."""
 
     def __init__(self, retry_after: float):
         super().__init__(f"the queue is full; try again in {retry_after:.1f} s")
@@ -71,14 +70,15 @@ class Closing(Exception):  # noqa: N818
 
 @dataclass
 class Counters:
-    """Counts since the start, for the metrics."""
+    """Counts since the start of the server, for the metrics."""
 
     refused: int = 0
-    """Requests, like the next."""
+    """Number of requests refused because the queue was full."""
     late: int = 0
+    """Number of requests that missed their deadline."""
     batches: int = 0
     items: int = 0
-    """Items that were started."""
+    """Number of items in all batches."""
     waited: float = 0.0
     """Total waiting time of items, in seconds."""
     worked: float = 0.0
@@ -86,7 +86,7 @@ class Counters:
 
 
 class Batcher(Generic[Item, Result]):
-    """A bounded queue for `work`, which gets lists of items and returns one result per item."""
+    """A bounded queue for the function `work`, which takes a list of items and returns one result per item."""
 
     def __init__(
         self,
@@ -100,17 +100,16 @@ class Batcher(Generic[Item, Result]):
         pool: Executor,
         threads: int = 1,
     ):
-        """At most `size` items per batch and `threads` batches at once, in threads of `pool`.
+        """Compute at most `size` items per batch, and at most `threads` batches at once, in threads of `pool`.
 
-        At most `most_waiting` items wait, of at most `most_requests` requests, with at most `most_weight` by `weigh`.
-        Since items are taken in turns, the number of requests determines how long one waits for its first turn. While
-        the queue keeps being full, only half as many requests may wait, so that accepted ones are answered soon.
+        At most `most_waiting` items of `most_requests` requests wait; the sum of their weights (by `weigh`) is at most
+        `most_weight`. The number of waiting requests determines how long a new request waits for its first batch. While
+        the queue stays full, only half as many requests may wait, so that accepted requests are answered soon.
         """
         self.size, self.threads = size, threads
         self.most_waiting, self.most_requests, self.most_weight = most_waiting, most_requests, most_weight
         self.counters = Counters()
-        self.waiting, self.working = 0, 0
-        """Items."""
+        self.waiting, self.working = 0, 0  # numbers of items
         self.waiting_weight = 0.0
         self._work, self._weigh, self._pool = work, weigh, pool
         self._line: list[_Request[Item, Result]] = []  # requests with unstarted items, next in turn first
@@ -127,10 +126,10 @@ class Batcher(Generic[Item, Result]):
         deadline: float | None = None,
         on_result: Callable[[int, Result], None] | None = None,
     ) -> list[Result]:
-        """The results of these items, in order. Only items whose requests have the same `key` share a batch.
+        """Compute the results of `items`, in order. A batch contains only items of requests with the same `key`.
 
-        `deadline`: seconds after which `TooLate` is raised. `on_result` is called with the index and the result of each
-        item when it is done. A late or cancelled request leaves the queue; its running batches are not stopped.
+        After `deadline` seconds, `TooLate` is raised. `on_result` is called with the index and the result of each item
+        when it is done. A late or cancelled request is removed from the queue; batches that have started are completed.
         """
         if self._closing:
             raise Closing("the server is shutting down")
@@ -156,7 +155,7 @@ class Batcher(Generic[Item, Result]):
     async def submit_in_order(
         self, items: Sequence[Item], *, key: Hashable = (), deadline: float | None = None
     ) -> AsyncGenerator[Result, None]:
-        """The results in order, each as soon as it and all before it are done."""
+        """Yield the results in order, each as soon as this result and all earlier ones are done."""
         loop = asyncio.get_running_loop()
         results: list[asyncio.Future[Result]] = [loop.create_future() for _ in items]
         work = asyncio.create_task(
@@ -179,14 +178,14 @@ class Batcher(Generic[Item, Result]):
             await asyncio.wait(tuple(self._batches))
 
     def full_for(self) -> float:
-        """Seconds until another request can be accepted; 0 if it can be now."""
+        """Estimated seconds until another request can be accepted; 0 if it can be accepted now."""
         return self._excess(1, 0.0) * self._throughput.seconds(self.waiting_weight) if self.waiting else 0.0
 
     # -----------------------------------------------------------------------------------------------------------------
     # The queue
 
     def _admit(self, request: _Request[Item, Result]) -> None:
-        """Append it to the queue. A request larger than the whole queue is accepted if the queue is empty."""
+        """Add the request to the queue, or raise `QueueFull`. An empty queue accepts a request of any size."""
         items, weight = len(request.items), sum(request.weights)
         if self.waiting and (excess := self._excess(items, weight)):
             self.counters.refused += 1
@@ -203,7 +202,7 @@ class Batcher(Generic[Item, Result]):
         return self.most_requests / 2 if was_full else self.most_requests
 
     def _excess(self, items: int, weight: float) -> float:
-        """The share of the queue that must be finished before there is room for this request."""
+        """The share (0 to 1) of the waiting work that must be done before a request of this size can be accepted."""
         excess = max(
             (self.waiting + items - self.most_waiting) / max(self.waiting, 1),
             (len(self._line) + 1 - self._room()) / max(len(self._line), 1),
@@ -225,9 +224,12 @@ class Batcher(Generic[Item, Result]):
             self.waiting_weight = 0.0  # rounding errors do not accumulate
 
     def _take(self) -> list[_Place[Item, Result]]:
-        """The next batch: half of it in turn, the rest of similar weight among the items that are next in turn."""
-        kin = [request for request in self._line if request.key == self._line[0].key]
-        candidates = list(islice(_turns(kin), LOOKAHEAD * self.size))
+        """Remove the next batch from the queue. Its first half are the next items in turn.
+
+        The other half are items of similar weight among the `LOOKAHEAD` * size next items, to reduce padding.
+        """
+        same_key = [request for request in self._line if request.key == self._line[0].key]
+        candidates = list(islice(_turns(same_key), LOOKAHEAD * self.size))
         share = -(-(self.waiting + self.working) // self.threads)  # an even share for each thread
         size = min(self.size, share, len(candidates))
         sure = -(-size // 2)
@@ -270,7 +272,8 @@ class Batcher(Generic[Item, Result]):
         self._throughput.end(sum(place.weight for place in batch), ended)
         self.working -= len(batch)
         for (request, number), outcome in zip(batch, outcomes, strict=True):
-            if request.take(number, outcome):
+            request.take(number, outcome)
+            if isinstance(outcome, Exception):
                 self._drop(request)
         self._batches.discard(asyncio.current_task())
         self._start()
@@ -278,7 +281,7 @@ class Batcher(Generic[Item, Result]):
 
 @dataclass(eq=False)
 class _Request(Generic[Item, Result]):
-    """The items of one caller: which are not started, and the results so far."""
+    """The items of one call of `submit`, with their results so far."""
 
     items: Sequence[Item]
     weights: Sequence[float]
@@ -288,26 +291,25 @@ class _Request(Generic[Item, Result]):
     arrived: float
 
     def __post_init__(self) -> None:
-        self.unstarted = dict.fromkeys(range(len(self.items)))  # an ordered set
+        self.unstarted = dict.fromkeys(range(len(self.items)))  # an ordered set of indices
         self._results: dict[int, Result] = {}
 
-    def take(self, number: int, outcome: Result | Exception) -> bool:
-        """Store the result of an item; returns whether the request failed. Ignored if the caller has left."""
+    def take(self, number: int, outcome: Result | Exception) -> None:
+        """Store the result of item `number`; an exception ends the whole request. Ignored if it has ended already."""
         if self.answered.done():
-            return False
+            return
         if isinstance(outcome, Exception):
             self.answered.set_exception(outcome)
-            return True
+            return
         self._results[number] = outcome
         if self.on_result:
             self.on_result(number, outcome)
         if len(self._results) == len(self.items):
             self.answered.set_result([self._results[number] for number in range(len(self.items))])
-        return False
 
 
 class _Place(NamedTuple, Generic[Item, Result]):
-    """One item of a request."""
+    """One item of a request, by its index."""
 
     request: _Request[Item, Result]
     number: int
@@ -318,7 +320,7 @@ class _Place(NamedTuple, Generic[Item, Result]):
 
 
 def _turns(requests: Sequence[_Request[Item, Result]]) -> Iterator[_Place[Item, Result]]:
-    """The first unstarted item of each request, then the second of each, and so on."""
+    """Yield the first unstarted item of each request, then the second of each, and so on."""
     for numbers in zip_longest(*(request.unstarted for request in requests)):
         for request, number in zip(requests, numbers, strict=True):
             if number is not None:
@@ -326,7 +328,7 @@ def _turns(requests: Sequence[_Request[Item, Result]]) -> Iterator[_Place[Item, 
 
 
 def _attempt(work: Callable[[list[Item]], list[Result]], items: list[Item]) -> list[Result | Exception]:
-    """The results. If a batch fails, its items are tried one by one, so that only the faulty ones fail."""
+    """The results of a batch. If it fails, each item is computed alone, so that only faulty items get an exception."""
     try:
         results = work(items)
         if len(results) != len(items):
@@ -339,7 +341,7 @@ def _attempt(work: Callable[[list[Item]], list[Result]], items: list[Item]) -> l
 
 
 def retrieve_error(task: asyncio.Task[Any]) -> None:
-    """A callback for tasks that may fail after their client has left: without it, Python logs the error."""
+    """A callback for tasks that may fail after their client disconnected: without it, Python logs their error."""
     if not task.cancelled():
         task.exception()
 
@@ -347,8 +349,8 @@ def retrieve_error(task: asyncio.Task[Any]) -> None:
 class ThreadToLoop(Generic[Item]):
     """Passes items from a thread to a queue of the event loop, in order.
 
-    The loop is woken once for all items since the last time. Waking it for each item of a fast thread could keep it
-    busy with nothing else.
+    The loop is woken once for all items that were put since it was last woken: a fast thread that woke it for every
+    item could keep it busy with nothing else.
     """
 
     def __init__(self, queue: asyncio.Queue[Item]):
@@ -357,7 +359,7 @@ class ThreadToLoop(Generic[Item]):
         self._woken = False
 
     def put(self, item: Item) -> None:
-        """Called in the thread."""
+        """Pass an item on; called in the thread."""
         self._items.append(item)
         if not self._woken:
             self._woken = True

@@ -25,12 +25,12 @@ from regard.tasks.api import FieldError
 JSON, FORM, MULTIPART = "application/json", "application/x-www-form-urlencoded", "multipart/form-data"
 MOST_FIELDS = 1000
 NUMBERS = frozenset({"alternatives"})
-"""Form fields that are converted to numbers."""
+"""Fields of forms whose values are converted to integers."""
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class RequestBody(BaseModel):
-    """A request in the format of another API. Types are strict (no "3" for 3), unknown fields are ignored."""
+    """A request in the format of another API. Types are strict (no "3" for 3); unknown fields are ignored."""
 
     model_config = ConfigDict(strict=True)
 
@@ -72,7 +72,7 @@ class FormRoute(JsonRoute):
 
 
 class JsonRequest(Request):
-    """A request whose JSON must be UTF-8 without lone surrogates, which Python parses but cannot encode."""
+    """A request whose JSON must be UTF-8. Lone surrogates are errors: Python parses them but cannot encode them."""
 
     async def json(self) -> Any:
         try:
@@ -84,7 +84,7 @@ class JsonRequest(Request):
             raise ApiError(400, "the body is not UTF-8, or contains a lone surrogate") from None
         except RecursionError:
             raise ApiError(400, "the JSON is nested too deeply") from None
-        except ValueError:  # or a number with thousands of digits
+        except ValueError:  # also raised for a number with thousands of digits
             raise ApiError(400, "the body is not valid JSON") from None
         return made
 
@@ -121,7 +121,7 @@ def content_type(request: Request) -> str:
 
 
 async def read_upload(request: Request, most: int) -> tuple[dict[str, str], str, bytes]:
-    """The fields of a multipart form, and the name and content of its one file, which is kept in memory."""
+    """The text fields of a multipart form, and the name and the content of its file. Nothing is written to disk."""
     if content_type(request) != MULTIPART:
         raise ApiError(415, f"send the file as {MULTIPART}")
     _, options = parse_options_header(request.headers["content-type"])

@@ -1,6 +1,6 @@
-"""Errors as JSON: a status and one sentence, without a traceback.
+"""Errors as JSON responses: a status and one sentence, without a traceback.
 
-The routes of /v1 use OpenAI's format, all others LibreTranslate's.
+Routes under /v1 use OpenAI's error format; all others use LibreTranslate's.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ logger = logging.getLogger("regard.server")
 
 MESSAGES = {404: "there is nothing at this address", 405: "this address does not accept this method"}
 TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
-"""OpenAI's types of errors by status; others are errors of the request or of the server."""
+"""OpenAI's error types by status; for any other status it is "invalid_request_error" or "server_error"."""
 
 
 class ApiError(HTTPException):
-    """An error with an HTTP status; a subclass of Starlette's exception, which FastAPI passes on unchanged."""
+    """An error with an HTTP status. FastAPI passes it on unchanged because it is a Starlette HTTPException."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ EXPECTED = (
 
 
 def to_api_error(error: Exception) -> ApiError:
-    """The error for an exception. Unexpected ones get status 500 and a message without details."""
+    """Convert an exception to an error with a status: 500, and a message without details, if it is unexpected."""
     match error:
         case ApiError():
             return error
@@ -75,7 +75,7 @@ def to_api_error(error: Exception) -> ApiError:
             return ApiError(503, "the server could not answer in time; try again later", headers={"Retry-After": "1"})
         case Closing():
             return ApiError(503, "the server is shutting down; try again later", headers={"Retry-After": "5"})
-        case RunError():  # its message names files of the server
+        case RunError():  # its message contains paths of the server, which clients must not see
             logger.error("a run cannot be used: %s", error)
             return ApiError(503, "the files of this model cannot be read; see the server's log")
         case RegardError():
@@ -85,9 +85,9 @@ def to_api_error(error: Exception) -> ApiError:
 
 
 def _invalid(errors: Sequence[Any]) -> ApiError:
-    """The validation error with the most exact location, without the value that was sent."""
+    """The validation error with the longest location, as one sentence that does not repeat the value sent."""
     first: Mapping[str, Any] = max(errors, key=lambda error: len(error["loc"]), default={})
-    # The location of the field, without the branches of a union that pydantic tried.
+    # pydantic's location also names the branches of a union that it tried, such as "str"; these are removed.
     loc = (*first.get("loc", ()), first["ctx"]["field"]) if first.get("type") == UNKNOWN_FIELD else first.get("loc", ())
     place = [str(part) for part in loc if isinstance(part, int) or str(part).isidentifier()]
     where = ".".join(part for part in place if part not in ("body", "str", "list"))
@@ -95,7 +95,7 @@ def _invalid(errors: Sequence[Any]) -> ApiError:
 
 
 def error_body(path: str, error: ApiError) -> dict[str, Any]:
-    """The JSON of an error, in the format of the path's API."""
+    """The JSON of an error, in the format of the API that `path` belongs to."""
     if not path.startswith("/v1"):
         return {"error": error.detail}
     kind = TYPES.get(error.status_code, "server_error" if error.status_code >= 500 else "invalid_request_error")
@@ -103,13 +103,11 @@ def error_body(path: str, error: ApiError) -> dict[str, Any]:
 
 
 def error_response(path: str, error: Exception) -> Response:
-    """The response for an exception."""
     if isinstance(error, ClientDisconnect):
-        return Response(status_code=499)  # only for the log
+        return Response(status_code=499)  # nobody receives it; the status appears in the log
     found = to_api_error(error)
     return Json(error_body(path, found), found.status_code, dict(found.headers or {}))
 
 
 async def handle_error(request: Request, error: Exception) -> Response:
-    """The handler of FastAPI for the expected exceptions of the routes."""
     return error_response(request.url.path, error)

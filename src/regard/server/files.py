@@ -1,6 +1,6 @@
-"""Translation of files and marked-up texts, and downloads of the translated files.
+"""Translation of files and texts with markup, and downloads of translated files.
 
-A file is parsed, its texts are translated in the same queue as other requests, and it is assembled again.
+A file is parsed, its texts are translated in the same queue as other requests, and the file is assembled again.
 """
 
 from __future__ import annotations
@@ -25,29 +25,21 @@ if TYPE_CHECKING:
     from regard.server.service import Service
 
 SLICE = 64
-"""Texts of a file that are queued at a time, so that a file never fills the queue."""
+"""Maximum number of texts of one file in the queue at the same time, so that a file never fills the queue."""
 DOWNLOAD_BYTES = 64_000_000
-"""Size limit of all kept files but the newest; the oldest are removed first."""
-UPLOAD: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            MULTIPART: {
-                "schema": {
-                    "type": "object",
-                    "required": ["file", "source", "target"],
-                    "properties": {
-                        "file": {"type": "string", "format": "binary", "description": "Its name gives its format."},
-                        "source": {"type": "string", "description": 'Language code, or "auto".'},
-                        "target": {"type": "string", "description": "Language code to translate into."},
-                        "api_key": {"type": "string", "description": "API key, if the server requires one."},
-                    },
-                }
-            }
-        },
-    }
+"""Maximum total size of the stored files, without the newest; the oldest files are removed first."""
+_FORM = {
+    "type": "object",
+    "required": ["file", "source", "target"],
+    "properties": {
+        "file": {"type": "string", "format": "binary", "description": "The ending of its name gives its format."},
+        "source": {"type": "string", "description": 'Language code of the file, or "auto".'},
+        "target": {"type": "string", "description": "Language code to translate into."},
+        "api_key": {"type": "string", "description": "API key, if the server requires one."},
+    },
 }
-"""The form in the API description. The routes read it themselves, so that a file is never written to disk."""
+UPLOAD: dict[str, Any] = {"requestBody": {"required": True, "content": {MULTIPART: {"schema": _FORM}}}}
+"""API description of the upload form. The routes parse the form themselves, so that no file is written to disk."""
 
 
 class TranslatedFile(NamedTuple):
@@ -55,13 +47,13 @@ class TranslatedFile(NamedTuple):
 
     name: str
     content: Any
-    """Text or bytes, like the source."""
+    """Text (str) or bytes, the same type as the content of the source file."""
     lost: tuple[str, ...] = ()
-    """Addresses, placeholders, code and numbers that the model left out; all but the numbers were inserted again."""
+    """URLs, placeholders, code and numbers that the model omitted; all except numbers were inserted again."""
 
     @property
     def headers(self) -> dict[str, str]:
-        """The number of lost parts, for clients that get the file and no JSON."""
+        """A header with the number of lost parts, for clients that get the file and no JSON."""
         return {"X-Regard-Lost": str(len(self.lost))}
 
 
@@ -79,7 +71,7 @@ async def translate_upload(request: Request, service: Service) -> TranslatedFile
 async def translate_documents(
     service: Service, name: str, contents: Sequence[str | bytes], source: str, target: str, *, deadline: float
 ) -> list[TranslatedFile]:
-    """Translate documents; `name` determines their format. They are parsed and assembled in a thread."""
+    """Translate documents whose format is given by the ending of `name`, within `deadline` seconds."""
     documents = await asyncio.to_thread(lambda: [parse(name, content) for content in contents])
     texts = [text for document in documents for text in document.texts]
     new_name = translated_name(name, target)
@@ -102,7 +94,7 @@ async def translate_documents(
 async def _translate_all(
     service: Service, served: ServedRun, texts: Sequence[str], align: bool, deadline: float
 ) -> list[Any]:
-    """Translate many texts, some at a time. After the first ones, wait while the queue is full."""
+    """Translate many texts, `SLICE` at a time. If the queue is full after the first slice, wait and retry."""
     loop = asyncio.get_running_loop()
     until = loop.time() + deadline
     answers: list[Any] = []
@@ -121,25 +113,25 @@ async def _translate_all(
 
 
 class Downloads:
-    """Translated files, kept in memory for some minutes under names that cannot be guessed."""
+    """Translated files, stored in memory for ten minutes under random tokens."""
 
     def __init__(self) -> None:
-        self._files: dict[str, tuple[str, bytes, float]] = {}  # by token: name, content, end of the download time
+        self._files: dict[str, tuple[str, bytes, float]] = {}  # by token: name, content, time of expiry
 
     def keep(self, name: str, content: bytes) -> str:
-        """Keep a file; returns the token to download it by."""
+        """Store a file and return its token, which is part of its download address."""
         token = secrets.token_urlsafe(24)
         self._files[token] = name, content, time.monotonic() + 600  # ten minutes
         self._remove_old()
         return token
 
     def find(self, token: str) -> tuple[str, bytes] | None:
-        """Name and content of the file, if it is still kept."""
+        """The name and the content of a file, or None if it has expired or never existed."""
         self._remove_old()
         return self._files[token][:2] if token in self._files else None
 
     def _remove_old(self) -> None:
-        """Remove old files, and those beyond the size limit. The newest stays: nobody had time to download it."""
+        """Remove expired files, and the oldest files beyond the size limit; never the newest file."""
         now, room = time.monotonic(), DOWNLOAD_BYTES
         for number, (token, (_, content, until)) in enumerate(reversed(list(self._files.items()))):
             size = len(content) if number else 0
@@ -150,12 +142,12 @@ class Downloads:
 
 
 def translated_name(name: str, target: str) -> str:
-    """The name of a translated file: page.html becomes page.it.html. Folders in the name are removed."""
+    """The name of a translated file without folders: page.html becomes page.it.html."""
     plain = re.sub(r"[^\w .()+-]", "_", re.split(r"[/\\]", name)[-1])[-100:]
     stem, dot, suffix = plain.rpartition(".")
     return f"{stem}.{target}.{suffix}" if dot else f"{plain}.{target}"
 
 
 def as_attachment(name: str) -> dict[str, str]:
-    """Headers that make a browser save a file under this name instead of showing it."""
+    """A header that makes a browser save a response as a file of this name instead of displaying it."""
     return {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}

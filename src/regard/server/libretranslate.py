@@ -1,4 +1,4 @@
-"""LibreTranslate's API: forms or JSON, languages by their codes."""
+"""The routes of LibreTranslate's API. Requests are JSON or forms; languages are given by their codes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PlainTranslateRequest(RequestBody):
     q: str | list[str] = Field(description="The text, or a list of texts.")
     source: str = Field(description='Language code of the text, or "auto".')
     target: str = Field(description="Language code to translate into.")
-    format: Literal["text", "html"] = Field("text", description="html: tags are kept in place.")
+    format: Literal["text", "html"] = Field("text", description="html: the text has HTML tags, which are kept.")
     alternatives: int = Field(0, ge=0, description="Number of alternative translations.")
     api_key: str = Field("", description="API key, if the server requires one.")
 
@@ -49,7 +49,7 @@ class Detection(BaseModel):
 
 
 class PlainTranslation(BaseModel):
-    """A translation in LibreTranslate's format: lists if `q` was a list."""
+    """A translation in LibreTranslate's format; the fields are lists if `q` was a list."""
 
     translatedText: str | list[str]
     alternatives: list[str] | list[list[str]] | None = None
@@ -70,13 +70,13 @@ class LanguageName(BaseModel):
 
 
 class Language(LanguageName):
-    """A language, and the languages that it can be translated into; empty if it is only a target."""
+    """A language and the languages that it can be translated into (none if it is only a target language)."""
 
     targets: list[str]
 
 
 class LanguagePair(BaseModel):
-    """The default language pair."""
+    """The language pair that a web page should show first."""
 
     source: LanguageName
     target: LanguageName
@@ -96,10 +96,10 @@ class FrontendSettings(BaseModel):
 
 
 class TranslatedFileAnswer(BaseModel):
-    """Address of the translated file, valid for some minutes."""
+    """The address of the translated file, valid for ten minutes."""
 
     translatedFileUrl: str
-    lost: list[str] = Field([], description="Addresses, placeholders, code and numbers that the model left out.")
+    lost: list[str] = Field([], description="URLs, placeholders, code and numbers that the model omitted.")
 
 
 class PlainError(BaseModel):
@@ -115,7 +115,7 @@ router = APIRouter(route_class=FormRoute, tags=["LibreTranslate"])
 
 
 def form_too(schema: type) -> dict[str, Any]:
-    """Adds to the API description that a form is accepted too."""
+    """The part of the API description which says that a form with the fields of `schema` is also accepted."""
     reference = {"schema": {"$ref": f"#/components/schemas/{schema.__name__}"}}
     return {"requestBody": {"content": {FORM: reference, MULTIPART: reference}}}
 
@@ -143,7 +143,7 @@ async def translate(asked: PlainTranslateRequest, request: Request, service: The
 async def _choices(
     service: Service, asked: PlainTranslateRequest, texts: Sequence[str], sources: Sequence[str]
 ) -> list[list[str]]:
-    """The translations of each text, best first. Texts in the same language are translated together."""
+    """The translations of each text, best first. Texts with the same source language are translated together."""
     loop = asyncio.get_running_loop()
     until = loop.time() + service.settings.timeout
     made: dict[int, list[str]] = {}
@@ -153,7 +153,7 @@ async def _choices(
         some, left = [texts[place] for place in places], until - loop.time()
         if service.is_same_language(source, asked.target):
             found = [[text] for text in some]
-        elif asked.format == "html":  # one translation only: alternatives of the many texts in it do not combine
+        elif asked.format == "html":  # no alternatives: those of the many texts of a page cannot be combined
             files = await translate_documents(service, "html", some, source, asked.target, deadline=left)
             found = [[str(file.content)] for file in files]
         else:
@@ -167,7 +167,7 @@ async def _choices(
 
 @router.post("/detect", response_model=list[Detection], responses=ERRORS, openapi_extra=form_too(DetectRequest))
 async def detect(asked: DetectRequest, request: Request, service: TheService) -> Response:
-    """Detect the language of a text, among those that the server translates from or into."""
+    """Detect the language of a text, among the languages that the server translates from or into."""
     service.require_key(request, asked.api_key)
     [text] = service.check_texts(asked.q)
     return Json(service.runs.detect(text))
@@ -175,7 +175,7 @@ async def detect(asked: DetectRequest, request: Request, service: TheService) ->
 
 @router.get("/languages", response_model=list[Language])
 async def languages(service: TheService) -> Response:
-    """List the served languages, and the languages that each can be translated into."""
+    """List the served languages, and for each the languages that it can be translated into."""
     return Json(service.runs.languages)
 
 
@@ -187,7 +187,7 @@ async def health() -> Response:
 
 @router.get("/frontend/settings", response_model=FrontendSettings)
 async def frontend_settings(service: TheService) -> Response:
-    """Settings for web pages that use this server."""
+    """Return settings for web pages that use this server."""
     known = service.runs.languages
     pair = {"source": known[0]["code"], "target": known[0]["targets"][0]} if known else {"source": "", "target": ""}
     return Json(
@@ -206,7 +206,7 @@ async def frontend_settings(service: TheService) -> Response:
 
 @router.post("/translate_file", response_model=TranslatedFileAnswer, responses=ERRORS, openapi_extra=UPLOAD)
 async def translate_file(request: Request, service: TheService) -> Response:
-    """Translate a file, e.g. text, HTML, Markdown, subtitles or PO messages. The response has its address."""
+    """Translate a file: text, HTML, Markdown, subtitles or PO messages. The response has the address of the result."""
     made = await translate_upload(request, service)
     token = service.downloads.keep(made.name, made.content)
     url = str(request.url_for("download_file", token=token))

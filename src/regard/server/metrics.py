@@ -1,4 +1,4 @@
-"""Metrics for Prometheus, in a registry of their own, independent of the rest of the process."""
+"""Metrics for Prometheus, in a separate registry, without the library's default metrics of the process."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from regard.server.runs import ServedRuns
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 OTHER = "other"
-"""Label of all paths without a route: arbitrary paths of clients must not become labels."""
+"""Label of requests to unknown paths or with unknown methods: what clients invent must not become a label."""
 
 
 class ServerMetrics:
-    """Counters of the server."""
+    """Counters of requests, texts, tokens and queues."""
 
     def __init__(self, runs: ServedRuns):
         registry = self.registry = CollectorRegistry()
@@ -36,15 +36,15 @@ class ServerMetrics:
         self.seconds.labels(route).observe(seconds)
 
     def count_texts(self, model: str, tokens: Sequence[int]) -> None:
-        """Count answered texts. `tokens`: how many the model wrote for each."""
+        """Count answered texts; `tokens` has the number of tokens that the model wrote for each text."""
         self.texts.labels(model).inc(len(tokens))
         self.tokens.labels(model).inc(sum(tokens))
 
 
 class _Queues(Collector):
-    """Counters of the queues, read when they are requested.
+    """Counters of the queues, read when the metrics are requested.
 
-    The mean size of a batch is the rate of `regard_batch_items_total` over that of `regard_batches_total`.
+    The mean size of a batch is the rate of `regard_batch_items_total` divided by that of `regard_batches_total`.
     """
 
     def __init__(self, runs: ServedRuns):

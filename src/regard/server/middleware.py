@@ -1,7 +1,7 @@
-"""ASGI middleware around all routes: which requests are accepted, their limits, headers, and the log.
+"""ASGI middleware around all routes: checks of the host and origin, limits on size and time, headers, and the log.
 
-The size of a body is counted as it arrives, whatever its header says. A body that arrives too slowly is refused. When
-the client disconnects, the work on its request is cancelled.
+The bytes of a body are counted when they arrive, because its header may be wrong. A body that arrives too slowly is
+refused. When a client disconnects, its request is cancelled.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from regard.server.settings import ServerSettings
 DOCUMENTS = frozenset({"/translate_file", "/v1/documents"})
 """Routes that accept files."""
 GRACE = 5.0
-"""Seconds after its deadline at which a request is aborted; time to send the response."""
+"""A request is aborted this many seconds after its deadline, so that there is time to send the response."""
 DISCARDED_BYTES = 32_000_000
-"""Bytes of a too large body that are read before the connection is closed."""
+"""Maximum number of bytes of a refused body that are still read before the connection is closed."""
 
 
 class HostCheck:
-    """Refuses requests with a wrong host name, and POST requests that pages of other web sites make.
+    """Refuses requests with a wrong host name, and POST requests from pages of other web sites.
 
-    A web page can make its own host name point to this machine (DNS rebinding); the Host header shows that. It can also
-    send a form to this server; the browser's Sec-Fetch-Site header shows that.
+    A web site can make its own host name point to this machine (DNS rebinding): then the Host header is wrong. It can
+    also send a form to this server: then the browser sets the Sec-Fetch-Site header.
     """
 
     def __init__(self, app: ASGIApp, settings: ServerSettings):
@@ -63,10 +63,10 @@ class HostCheck:
 
 
 class RequestLimits:
-    """Limits the size of a body, the time in which it must arrive, and the time of the response."""
+    """Limits the number of open requests, the size of a body, and the time for the body and for the response."""
 
     def __init__(self, app: ASGIApp, settings: ServerSettings, full_for: Callable[[], float] = lambda: 0.0):
-        """`full_for` returns the seconds until there is room for more requests; 0 if there is room now."""
+        """`full_for` returns the number of seconds until the queues accept another request; 0 if they accept it now."""
         self.app, self.settings, self.full_for = app, settings, full_for
         self._open = 0
 
@@ -93,7 +93,7 @@ class RequestLimits:
         is_too_large = length.isdecimal() and len(length) < 20 and int(length) > most
         refusal: Exception | None = _too_large(most) if is_too_large else None
         if refusal is None and scope["method"] == "POST" and (wait := self.full_for()):
-            refusal = QueueFull(wait)  # before its body is parsed
+            refusal = QueueFull(wait)  # before the body is parsed
         if refusal:
             if not headers.get("expect"):  # else the client waits before it sends the body
                 await exchange.discard()
@@ -113,7 +113,7 @@ def _too_large(most: int) -> ApiError:
 
 
 class _Exchange:
-    """One request and its response: limits the body, and notices when the client disconnects."""
+    """One request and its response; limits the body, and cancels the request when the client disconnects."""
 
     def __init__(self, receive: Receive, send: Send, most: int, seconds: float):
         self._receive, self._send, self._most = receive, send, most
@@ -123,19 +123,19 @@ class _Exchange:
         self._left = self._answered = self.answering = False
 
     async def run(self, app: ASGIApp, scope: Scope) -> None:
-        """Call the app; it is cancelled if the client disconnects before the response is sent."""
+        """Call the app, and cancel it if the client disconnects before the response is sent."""
         self._task = asyncio.current_task()
         try:
             await app(scope, self.receive, self.send)
         except asyncio.CancelledError:
-            if not self._left or (self._task and self._task.uncancel()):  # cancelled from outside as well
+            if not self._left or (self._task and self._task.uncancel()):  # also cancelled by somebody else
                 raise
         finally:
             if self._watcher:
                 self._watcher.cancel()
 
     async def receive(self) -> Message:
-        """The next message: parts of the body, within the limits, then the disconnection of the client."""
+        """The next ASGI message: parts of the body, within the limits; after the body, the disconnection."""
         if self._watcher:
             await asyncio.wait([self._watcher])
             return {"type": "http.disconnect"}
@@ -154,7 +154,7 @@ class _Exchange:
         return message
 
     async def discard(self) -> None:
-        """Read the rest of a too large body, up to a limit: a client that is cut off misses the response."""
+        """Read the rest of a refused body, up to a limit: a client that is still sending would not get the response."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(self._until):
                 while self._taken < DISCARDED_BYTES:
@@ -184,14 +184,14 @@ HEADERS = [
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cache-control", b"no-store"),  # responses contain texts of users
 ]
-"""Headers of every response that does not set them itself."""
+"""Headers that are added to every response, unless the response has them already."""
 
 logger = logging.getLogger("regard.server")
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
 
 
 def configure_logs(*, quiet: bool) -> None:
-    """Log to standard error: one line per request unless `quiet`, and errors of the web server."""
+    """Log to standard error: errors, and unless `quiet`, one line per request."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
     for name, level in (("regard.server", logging.WARNING if quiet else logging.INFO), ("uvicorn", logging.ERROR)):
@@ -201,9 +201,9 @@ def configure_logs(*, quiet: bool) -> None:
 
 
 class RequestLog:
-    """Counts, times and logs every request, answers unexpected exceptions, and adds the headers to every response.
+    """Counts, times and logs every request, converts unexpected exceptions to responses, and adds `HEADERS`.
 
-    The log contains no texts of users.
+    The log never contains texts of users.
     """
 
     def __init__(self, app: ASGIApp, metrics: ServerMetrics):
@@ -215,7 +215,7 @@ class RequestLog:
             return
         began, status = time.perf_counter(), 0
         method = scope["method"] if scope["method"] in METHODS else OTHER
-        # As it was sent, percent-encoded, without the query: always one line.
+        # The path is logged as it was sent, percent-encoded, without the query, so that it is always one line.
         raw: bytes = scope.get("raw_path") or scope["path"].encode()
         path = raw.partition(b"?")[0][:200].decode("ascii", "backslashreplace")
 
@@ -232,7 +232,7 @@ class RequestLog:
             with self.metrics.open.track_inprogress():
                 await self.app(scope, receive, send_with_headers)
         except Exception as error:
-            # Without the message of the exception, which may contain a text of a user.
+            # The message of the exception is not logged: it may contain a text of a user.
             frames = "".join(traceback.format_tb(error.__traceback__)).rstrip()
             logger.error("%s failed: %s\n%s", path, type(error).__name__, frames)
             if not status:

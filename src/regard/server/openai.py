@@ -1,7 +1,7 @@
 """The route /v1/chat/completions, for programs that are written for OpenAI's API.
 
-Runs that reply to conversations answer here (tasks whose api.py has `stream`). A run that answers from a knowledge base
-adds the stored question that it found. A run that translates translates the last message.
+It serves runs that reply to conversations (tasks whose api.py has `stream`) and runs that translate, which translate
+the last message. If a run answers from a knowledge base, the response also has the stored question that was found.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ChatMessage(BaseModel):
 
 
 class ChatChoice(BaseModel):
-    """A reply and why it ended."""
+    """A reply and the reason why it ended."""
 
     index: int
     message: ChatMessage
@@ -83,7 +83,7 @@ class ChatChoice(BaseModel):
 
 
 class Usage(BaseModel):
-    """Number of tokens."""
+    """Numbers of tokens."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -91,11 +91,11 @@ class Usage(BaseModel):
 
 
 class ChatSource(BaseModel):
-    """Origin of an answer from a knowledge base."""
+    """The source of an answer from a knowledge base."""
 
-    question: str = Field(description="The stored question that is nearest to the one asked.")
+    question: str = Field(description="The stored question that is most similar to the question asked.")
     score: float
-    answered: bool = Field(description="Whether it is near enough; if not, the reply is the fallback text.")
+    answered: bool = Field(description="Whether it is similar enough; if not, the reply is the fallback text.")
 
 
 class ChatCompletion(BaseModel):
@@ -107,7 +107,7 @@ class ChatCompletion(BaseModel):
     model: str
     choices: list[ChatChoice]
     usage: Usage
-    found: ChatSource | None = Field(None, description="Of a run that answers from a knowledge base.")
+    found: ChatSource | None = Field(None, description="Only if the run answers from a knowledge base.")
 
 
 # Route
@@ -117,7 +117,7 @@ router = APIRouter(prefix="/v1", route_class=JsonRoute, tags=["OpenAI"], respons
 
 @router.post("/chat/completions", response_model=ChatCompletion, responses=STREAM, dependencies=[Depends(key_required)])
 async def complete(asked: ChatRequest, request: Request, service: TheService) -> Response:
-    """Reply to a conversation; a run that translates translates the last message."""
+    """Reply to a conversation. A translation run translates the last message."""
     completion = Completion(asked, service)
     if asked.stream:
         return await stream_events(request.url.path, completion.chunks())
@@ -125,7 +125,7 @@ async def complete(asked: ChatRequest, request: Request, service: TheService) ->
 
 
 class Completion:
-    """The answer to one request."""
+    """The response to one request: whole, or in chunks."""
 
     def __init__(self, asked: ChatRequest, service: Service):
         self.asked, self.service = asked, service
@@ -133,7 +133,7 @@ class Completion:
         if not self.served.translates and not self.served.converses:
             task = self.served.task
             raise ApiError(400, f"{asked.model} was trained for {task}; use /v1/{task}", param="model")
-        # Fields that would change the form of the answer are refused; other unsupported fields are ignored.
+        # Unsupported fields that would change the format of the response are refused; others are ignored.
         for field, is_asked, why in (
             ("n", (asked.n or 1) > 1, "only one reply per request is supported"),
             ("tools", asked.tools, "these models call no tools"),
@@ -198,12 +198,12 @@ class Completion:
         return self.head | {"object": "chat.completion.chunk", "choices": [choice]}
 
     def request(self) -> ConversationRequest:
-        """The request to the task, with the search settings that were asked for."""
+        """The same request in the format of the task, with the requested search settings."""
         asked = self.asked
         search = SearchOptions(
             sample=None if asked.temperature is None else asked.temperature > 0,
             temperature=asked.temperature,
-            # Smaller values have the same effect: the most probable token alone.
+            # The task accepts no smaller value; 0.01 already leaves only the most probable token.
             top_p=None if asked.top_p is None else max(asked.top_p, 0.01),
             seed=asked.seed,
         )
@@ -212,7 +212,7 @@ class Completion:
         return ConversationRequest(model=self.served.name, turns=self.turns, search=search, max_tokens=limit)
 
     def count(self, side: int, texts: Sequence[str]) -> int:
-        """Number of source (0) or target (1) tokens; of words, if the run has no tokenizer (retrieval by words)."""
+        """Number of tokens by the source (0) or target (1) tokenizer; number of words if the run has no tokenizer."""
         try:
             tokenizer = self.served.run.tokenizers[side]
         except TokenizerError:

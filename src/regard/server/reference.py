@@ -1,4 +1,4 @@
-"""The API description: /openapi.json for programs, and /docs, an HTML page without scripts."""
+"""The API description: /openapi.json for programs, and /docs as an HTML page without scripts."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ from fastapi import FastAPI, Response
 
 Json = Mapping[str, Any]
 OPEN = ("/languages", "/health", "/frontend/settings", "/download_file/", "/v1/models", "/v1/tasks")
-"""Beginnings of the routes that need no key."""
-UNUSED = ("HTTPValidationError", "ValidationError")
-"""FastAPI's own error format, which is not used."""
+"""Prefixes of the routes that need no API key."""
 
 
 def describe_api(app: FastAPI, *, with_keys: bool) -> None:
-    """Add the page, and correct the description: errors in our format, and keys if the server requires them."""
+    """Add the route /docs, and change FastAPI's description: our error format, and API keys if `with_keys`."""
     describe = app.openapi
 
     def described() -> dict[str, Any]:
         if app.openapi_schema is None:
             made = describe()
-            for name in UNUSED:
+            for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's error format, which is not used
                 made["components"]["schemas"].pop(name, None)
             for path, operations in made["paths"].items():
                 for operation in operations.values():
@@ -83,7 +81,7 @@ def _table(api: Json, schema: Json) -> str:
 
 
 def _type(api: Json, field: Json) -> str:
-    """What a field may hold, in words."""
+    """The type of a field in words, e.g. "string or list of string"."""
     if "$ref" in field:
         return ", ".join(_resolved(api, field).get("properties", {})) or "object"
     if "anyOf" in field:

@@ -1,4 +1,4 @@
-"""The runs that a server serves: found by name or languages, each with its queues and its model."""
+"""The served runs, each with its model and its queues. A run is found by its name or by its languages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
-from functools import cached_property, partial
+from functools import cached_property
 from math import prod
 from pathlib import Path
 from threading import Event
@@ -29,24 +29,23 @@ Json = dict[str, Any]
 Log = Callable[[str], None]
 
 MEAN_CHARACTERS = 200
-"""The queue has room for this many characters per place, on average."""
+"""A queue for n sentences has room for n * MEAN_CHARACTERS characters."""
 
 
 def served_tasks() -> dict[str, ModuleType]:
-    """The module api.py of every task that has one, by the name of the task."""
+    """The module api.py of each task that has this module, by the name of the task."""
     return {name: tasks.part(name, "api") for name in tasks.names() if tasks.has_part(name, "api")}
 
 
 class Capacity:
-    """Threads that all served runs share. They start when they are first needed."""
+    """The threads that all served runs share. Each thread is started when it is first needed."""
 
     def __init__(self, settings: ServerSettings):
         self.settings, self.threads = settings, settings.threads or usable_cores()
         self.parallel = ThreadPoolExecutor(self.threads, thread_name_prefix="decode")
-        """For engines that use one core per batch, as CTranslate2 does."""
-        # Half of the cores for torch, so that inspections do not slow down translations.
-        limit = partial(_limit_torch, max(1, self.threads // 2))
-        self.torch = ThreadPoolExecutor(1, thread_name_prefix="torch", initializer=limit)
+        """For engines that use one core per batch, e.g. CTranslate2."""
+        cores = max(1, self.threads // 2)  # half of them, so that inspections do not slow down translations
+        self.torch = ThreadPoolExecutor(1, thread_name_prefix="torch", initializer=_limit_torch, initargs=(cores,))
 
     def close(self) -> None:
         for pool in (self.parallel, self.torch):
@@ -60,10 +59,10 @@ def _limit_torch(threads: int) -> None:
 
 
 class ServedRun:
-    """A run and its queues: one for each kind of request that the task's api.py offers.
+    """A run and its queues, one for each kind of request that the api.py of its task supports.
 
-    Only the one torch thread uses its model: disabling heads and recording attention change it for other users. It is
-    the `Host` of regard/tasks/api.py.
+    Only the torch thread uses the model, because disabling heads and recording attention change the model while they
+    are active. This class implements the protocol `Host` of regard/tasks/api.py.
     """
 
     def __init__(self, run: Run, name: str, capacity: Capacity, log: Log | None = None):
@@ -75,12 +74,12 @@ class ServedRun:
         self.api = apis[self.task]
         self.settings, self.log, self._capacity = capacity.settings, log, capacity
         self.queues: dict[str, Batcher[Any, Any]] = {}
-        """By name, as in the metrics."""
+        """The queues by name; the metrics have the same names."""
         self._open_requests, self._closing, self._idle = 0, False, asyncio.Event()
         self.handler: Any = getattr(self.api, "make_handler", AnswerHandler)(self)
         self.converses, self.inspects = hasattr(self.api, "stream"), hasattr(self.api, "inspect")
         self.translates = hasattr(self.handler, "translate_texts")
-        """Whether it translates texts and documents, and is chosen by its languages."""
+        """Whether it translates texts and documents, and can be chosen by its languages."""
         if self.converses:
             self.queues["stream"] = Batcher(self._stream, size=1, most_waiting=64, pool=capacity.torch)
         if self.inspects:
@@ -106,7 +105,7 @@ class ServedRun:
         size: int | None = None,
         parallel: bool = False,
     ) -> Batcher[Any, Any]:
-        """Accepted requests all fit into the next round of batches: each is started soon."""
+        """Add a queue. It accepts only as many requests as the next batches can start, so that none waits long."""
         threads, batch, queue = self._capacity.threads, self.settings.batch, self.settings.queue
         self.queues[name] = Batcher(
             work,
@@ -133,7 +132,7 @@ class ServedRun:
                 self._idle.set()
 
     async def close(self) -> None:
-        """Finish the accepted requests and refuse new ones."""
+        """Refuse new requests, and wait until the accepted requests are done."""
         self._closing = True
         self._idle.clear()
         if self._open_requests:
@@ -141,7 +140,7 @@ class ServedRun:
         await asyncio.gather(*(queue.close() for queue in self.queues.values()))
 
     async def stream(self, request: ConversationRequest, *, deadline: float | None = None) -> AsyncIterator[str]:
-        """The reply to a conversation in parts. The model stops when the client leaves."""
+        """Yield the parts of the reply to a conversation. The model stops when the client disconnects."""
         parts: asyncio.Queue[str | None] = asyncio.Queue()
         stopped = Event()
         job = (request, ThreadToLoop(parts).put, stopped)
@@ -165,7 +164,7 @@ class ServedRun:
         return [None] * len(jobs)
 
     async def inspect(self, request: InspectRequest, *, deadline: float | None = None) -> Json:
-        """The data that `regard inspect` shows, for one text."""
+        """The data of the inspection page for one text."""
         [found] = await self.queues["inspect"].submit([request], deadline=deadline)
         return found
 
@@ -174,7 +173,7 @@ class ServedRun:
 
 
 class AnswerHandler:
-    """Answers requests by the function `answer` of the task's api.py, in one queue."""
+    """Answers requests with the function `answer` of the task's api.py, in one queue."""
 
     def __init__(self, host: ServedRun):
         self.host, self.api = host, host.api
@@ -193,7 +192,7 @@ class AnswerHandler:
 
 
 def describe_run(served: ServedRun) -> Json:
-    """Facts about a run, for /v1/models: OpenAI's fields, and more."""
+    """The entry of a run in /v1/models: the fields of OpenAI's API, and facts about the run."""
     run, card = served.run, served.run.card
     plain_scores = {
         part: {name: value for name, value in scores.items() if isinstance(value, int | float | str)}
@@ -224,7 +223,7 @@ def _count_parameters(run: Run) -> int:
 
 
 def _created(run: Run) -> int:
-    """When the run was made: from its card, or if that has no valid time, from its files."""
+    """The time when the run was made, in seconds since 1970: from its card, or else that of its recipe file."""
     try:
         return int(datetime.fromisoformat(run.card["created"]).timestamp())
     except (KeyError, TypeError, ValueError, OverflowError):
@@ -236,18 +235,18 @@ def _created(run: Run) -> int:
 
 
 class NotServed(RegardError):  # noqa: N818  an answer, not a fault
-    """No served run translates this pair of languages."""
+    """No served run translates the requested pair of languages."""
 
 
 class ServedRuns:
-    """All runs that are served, by name."""
+    """All served runs."""
 
     def __init__(self, served: Iterable[ServedRun], capacity: Capacity):
         self.served = {one.name: one for one in served}
         self._capacity = capacity
         self._translators = [one for one in self.served.values() if one.translates]
         self._with_languages = [one for one in self._translators if one.source and one.target]
-        samples: dict[str, list[str]] = defaultdict(list)  # held-out sentences of each language
+        samples: dict[str, list[str]] = defaultdict(list)  # held-out sentences by language code
         for one in self._translators:
             pairs = one.run.held_out()
             for code, side in ((one.source, "source"), (one.target, "target")):
@@ -257,7 +256,7 @@ class ServedRuns:
 
     @classmethod
     def open(cls, runs: Sequence[str | Path], settings: ServerSettings, log: Log | None = None) -> ServedRuns:
-        """Open run folders. `log` gets a line about each conversion for another engine."""
+        """Open run folders. `log` is called with a line about each conversion to another engine's format."""
         opened = [Run.open(folder) for folder in runs]  # wrong names are reported before anything is loaded
         names = unique_names([run.folder for run in opened])
         capacity = Capacity(settings)
@@ -275,11 +274,11 @@ class ServedRuns:
         return sum(queue.counters.batches for one in self.served.values() for queue in one.queues.values())
 
     def full_for(self) -> float:
-        """Seconds until some run has room for another request; 0 if one has. Checked before a body is read."""
+        """Estimated seconds until at least one run can accept another request; 0 if one can now."""
         return min((one.handler.full_for() for one in self.served.values()), default=0.0)
 
     def by_pair(self, source: str, target: str, task: str = "") -> ServedRun:
-        """The first run (of a task) that translates this pair; if none matches exactly, "en" also matches "en-US"."""
+        """The first run (of `task`, if given) for this pair. If there is no exact match, "en" also matches "en-US"."""
         for form in (normalize_code, _language):
             for one in self._with_languages:
                 if task in ("", one.task) and (form(one.source), form(one.target)) == (form(source), form(target)):
@@ -290,7 +289,7 @@ class ServedRuns:
 
     @cached_property
     def languages(self) -> list[Json]:
-        """Languages, and into which each can be translated: those of sources first, then those of targets only."""
+        """All languages, each with the languages it can be translated into; source languages are first."""
         targets: dict[str, dict[str, None]] = defaultdict(dict)
         for one in self._with_languages:
             targets[one.source][one.target] = None
@@ -299,7 +298,7 @@ class ServedRuns:
         return [{"code": code, "name": language_name(code), "targets": list(found)} for code, found in targets.items()]
 
     def detect(self, text: str) -> list[Json]:
-        """The served languages that a text may be in, the most probable first, with a confidence from 0 to 100."""
+        """The served languages with the confidence (0 to 100) that `text` is written in them, highest first."""
         known = {entry["code"] for entry in self.languages}
         found = self._detector.detect(text)
         return [
@@ -307,7 +306,7 @@ class ServedRuns:
         ]
 
     def same_pair(self) -> list[list[ServedRun]]:
-        """Groups of runs that translate the same pair; the first of a group is the one that `by_pair` finds."""
+        """Groups of two or more runs that translate the same pair; `by_pair` returns the first of a group."""
         by_pair: dict[tuple[str, str], list[ServedRun]] = defaultdict(list)
         for one in self._with_languages:
             by_pair[normalize_code(one.source), normalize_code(one.target)].append(one)
@@ -315,7 +314,7 @@ class ServedRuns:
 
 
 def unique_names(folders: Sequence[Path]) -> list[str]:
-    """The names of the folders; a repeated name gets a number. The same folder twice is refused."""
+    """The name of each folder, with a number if an earlier folder has the same name. No folder may be given twice."""
     places = [folder.resolve() for folder in folders]
     for place, times in Counter(places).items():
         if times > 1:
@@ -330,5 +329,5 @@ def unique_names(folders: Sequence[Path]) -> list[str]:
 
 
 def _language(code: str) -> str:
-    """A code without region and script."""
+    """A language code without its region and script."""
     return normalize_code(code).partition("-")[0]

@@ -1,6 +1,7 @@
-"""From settings to a running server: bind, load, serve, and finish the accepted requests on a signal.
+"""The web server: bind a socket, open the runs, answer requests, and stop on a signal after the accepted requests.
 
-Also uvicorn's HTTP protocol with limits on request heads: the only place that uses private parts of uvicorn.
+This file also adds limits on the head of a request to uvicorn's HTTP protocol; only here, private parts of uvicorn are
+used.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from regard.system import STOP_SIGNALS, share_one_heap
 def serve(runs: Sequence[str | Path], settings: ServerSettings, log: Log) -> None:
     """Open the runs and answer requests until SIGTERM or SIGINT.
 
-    `log` gets warnings, a line about each conversion, and one line when the server is ready.
+    `log` is called with warnings, with a line about each conversion, and with a line when the server is ready.
     """
     share_one_heap()
-    with contextlib.closing(bind(settings.host, settings.port)) as listener:  # reports a port in use at once
+    with contextlib.closing(bind(settings.host, settings.port)) as listener:  # first: reports a port in use at once
         opened = ServedRuns.open(runs, settings, log)
         app = create_app(opened, settings)
         configure_logs(quiet=settings.quiet)
@@ -44,9 +45,9 @@ def serve(runs: Sequence[str | Path], settings: ServerSettings, log: Log) -> Non
 
 
 def warnings(runs: ServedRuns, settings: ServerSettings) -> Iterator[str]:
-    """Lines about settings that may be mistakes."""
+    """Yield one line about each setting that is probably a mistake."""
     if not settings.is_local and not settings.keys:
-        yield f"warning: with --host {settings.host} and no --keys, everyone who reaches this machine can use it"
+        yield f"warning: with --host {settings.host} and no --keys, everyone who can reach this machine can use it"
     for first, *others in runs.same_pair():
         names = ", ".join(one.name for one in others)
         uses = f"/translate uses {first.name}; to use {names}, set model at /v1/translate"
@@ -58,7 +59,7 @@ def _languages(run: ServedRun) -> str:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A bound socket. It does not listen yet: until the models are loaded, connections are refused."""
+    """A bound socket that does not listen yet, so that connections are refused until the models are loaded."""
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
@@ -76,18 +77,18 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def address(listener: socket.socket) -> str:
-    """The address for a browser. For "any address" it is the loopback address."""
+    """The URL to open in a browser; for a socket on all addresses (0.0.0.0 or ::), the loopback address."""
     host, port = listener.getsockname()[:2]
     name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
     return f"http://{name}:{port}"
 
 
 def make_server(app: FastAPI, settings: ServerSettings, ready: Callable[[], None] = lambda: None) -> Server:
-    """A web server for the app, with the same parser and event loop whatever else is installed."""
+    """A web server for `app`, with a fixed HTTP parser and event loop; `ready` is called when it accepts requests."""
     longest = max(settings.timeout, settings.document_timeout)
     config = uvicorn.Config(
         app,
-        # uvicorn creates a protocol per connection, without arguments of ours
+        # uvicorn creates the protocol of each connection itself, so our setting is an attribute of a subclass
         http=type("Protocol", (BoundedProtocol,), {"head_timeout": settings.body_timeout}),
         loop="asyncio",
         ws="none",
@@ -100,7 +101,7 @@ def make_server(app: FastAPI, settings: ServerSettings, ready: Callable[[], None
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, which returns after SIGTERM or SIGINT instead of raising the signal again."""
+    """uvicorn's server, but after SIGTERM or SIGINT it returns instead of raising the signal again."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]):
         super().__init__(config)
@@ -113,10 +114,10 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handle the signals while the server runs; only possible in the main thread."""
+        """Handle SIGTERM and SIGINT while the server runs, if it runs in the main thread."""
         try:
             before = {number: signal.signal(number, self.handle_exit) for number in STOP_SIGNALS}
-        except ValueError:
+        except ValueError:  # not in the main thread
             before = {}
         try:
             yield
@@ -126,22 +127,22 @@ class Server(uvicorn.Server):
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Limits on the size and the time of request heads, by private parts of uvicorn's HTTP protocol
+# Limits on the size of request heads and on the time in which they must arrive
 
 HEAD_BYTES = 32_000
-"""Maximum length of the head of a request; chunk framing may additionally be as long as the body."""
+"""Maximum length of the head of a request. The framing of a chunked body may be this much longer than the body."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """While no request is being answered, a timer runs until the head of the next one is complete.
+    """Closes connections whose request head is too long, or is not complete within `head_timeout` seconds.
 
-    uvicorn closes connections that are idle after a response, but not those that never complete a head. And the parser
-    buffers everything but bodies until it is complete: heads, trailers, the framing of chunks.
+    uvicorn closes connections that are idle after a response, but not those on which a head never ends; and its parser
+    buffers heads, trailers and chunk framing of any length.
     """
 
     head_timeout = 15.0
     _timer: asyncio.TimerHandle | None = None
-    _unread = 0  # bytes of this request that are not known to be body
+    _unread = 0  # bytes received of this request, minus twice those of its body
     _head = 0  # bytes of its headers
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -163,11 +164,11 @@ class BoundedProtocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as offer:
-            if self.parser.get_method() == b"CONNECT":  # the parser takes what follows for another protocol
+            if self.parser.get_method() == b"CONNECT":  # the parser expects another protocol after the head
                 self.send_400_response("CONNECT is not supported.")
                 return
-            # Some clients offer another protocol with their first request, which may have a body. The parser stops
-            # after the head of such a request; a new parser reads it without the offer.
+            # Some clients offer to upgrade to another protocol in their first request, which may have a body. The
+            # parser stops after the head of such a request; a new parser reads the request without the offer.
             head = [b"%s %s HTTP/1.1" % (self.parser.get_method(), self.url), b"connection: close"]
             head += [b"%s: %s" % header for header in self.headers if header[0] not in (b"connection", b"upgrade")]
             self.parser = httptools.HttpRequestParser(self)

@@ -18,13 +18,10 @@ from regard.server.runs import Json, ServedRun, ServedRuns
 from regard.server.settings import ServerSettings
 from regard.tasks.api import FieldError, TaskRequest
 
-MIN_CONFIDENCE = 50.0
-"""A language counts as detected if its confidence, of 100, is above this."""
-
 
 @dataclass(frozen=True)
 class Service:
-    """The state of the server that routes use."""
+    """The state of the server and the checks that all routes use."""
 
     runs: ServedRuns
     settings: ServerSettings
@@ -33,9 +30,9 @@ class Service:
     downloads: Downloads = field(default_factory=Downloads)
 
     def require_key(self, request: Request, key: str = "") -> None:
-        """Refuse a request without a valid API key, if the server has keys. `key` is the one in the body."""
+        """Raise an error if the server has API keys and neither the header nor the body (`key`) has a valid key."""
         given = bearer(request) or key
-        if self.keys is None or self.keys.fits(given):
+        if self.keys is None or self.keys.is_valid(given):
             return
         message = "this API key is not valid" if given else "this server requires an API key"
         if request.url.path.startswith("/v1"):
@@ -43,7 +40,7 @@ class Service:
         raise ApiError(403, message)
 
     def check_texts(self, q: str | list[str], field: str = "q") -> list[str]:
-        """The texts of a request, if they are within the limits."""
+        """Return the texts as a list; raise an error if they are too many or too long. `field` is for the message."""
         texts = [q] if isinstance(q, str) else q
         for what, count in {"texts": len(texts), "characters": sum(map(len, texts))}.items():
             most = getattr(self.settings, what)
@@ -52,9 +49,9 @@ class Service:
         return texts
 
     def check_nbest(self, count: int, field: str) -> int:
-        """The number of translations per text, if it is within the limit."""
+        """Return `count`, the number of translations per text; raise an error if it is over the limit."""
         if count > self.settings.nbest:
-            raise FieldError(field, f"at most {self.settings.nbest} translations of a text, the best included")
+            raise FieldError(field, f"at most {self.settings.nbest} translations per text, including the best one")
         return count
 
     def named(self, name: str) -> ServedRun:
@@ -64,7 +61,7 @@ class Service:
         return self.runs.served[name]
 
     def choose(self, asked: TaskRequest, task: str) -> ServedRun:
-        """The run for a request: by its name, else by the languages in the request, else the only run of the task."""
+        """The run for a request: by the name in it, else by the languages in it, else the only run of the task."""
         if asked.model:
             run = self.named(asked.model)
             if run.task != task:
@@ -82,7 +79,7 @@ class Service:
         return self.runs.by_pair(source, target, task)
 
     def choose_inspected(self, name: str) -> ServedRun:
-        """The run of this name, or the only run that can be inspected."""
+        """The run called `name`; if it is empty, the only run that can be inspected."""
         if not name:
             return self._only([run for run in self.runs.served.values() if run.inspects], "that can be inspected")
         run = self.named(name)
@@ -99,20 +96,20 @@ class Service:
         raise ApiError(404, f"no model {which} is served", param="model", code="model_not_found")
 
     def detect(self, texts: Sequence[str]) -> list[Json]:
-        """The language of each text. For texts without letters, such as numbers, it is that of all texts together."""
+        """Detect the language of each text. A text without letters, e.g. a number, gets the language of all texts."""
         together = "\n".join(texts)
         return [self.detect_one(text if any(map(str.isalpha, text)) else together) for text in texts]
 
     def detect_one(self, text: str) -> Json:
-        """The language of a text, if it is more probable than all others together."""
+        """The detected language of a text; raises an error unless its confidence is above 50 of 100."""
         guess = next(iter(self.runs.detect(text)), None)
-        if guess is None or guess["confidence"] <= MIN_CONFIDENCE:
+        if guess is None or guess["confidence"] <= 50:
             known = ", ".join(entry["code"] for entry in self.runs.languages) or "none"
             raise FieldError("source", f"the language could not be detected; set it (served: {known})")
         return guess
 
     def is_same_language(self, source: str, target: str) -> bool:
-        """Whether source and target are the same served language: then the text is returned unchanged."""
+        """Whether both codes are the same served language; such texts are returned unchanged."""
         codes = {code for entry in self.runs.languages for code in (entry["code"], *entry["targets"])}
         source, target = normalize_code(source), normalize_code(target)
         return source == target and source in map(normalize_code, codes)
@@ -133,5 +130,5 @@ TheService = Annotated[Service, Depends(service_of)]
 
 
 async def key_required(request: Request, service: TheService) -> None:
-    """A dependency: the key in the header must be valid, if the server has keys."""
+    """A dependency of FastAPI: check the API key in the header."""
     service.require_key(request)

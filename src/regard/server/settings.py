@@ -1,4 +1,4 @@
-"""Settings of the server. The text under a field is its help on the command line."""
+"""Settings of the server. The string under a field is its help on the command line."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ class ServerSettings:
     """Address, API keys, engine and limits of `regard serve`."""
 
     host: str = "127.0.0.1"
-    """Address to listen on; 0.0.0.0 or :: accepts connections from other machines."""
+    """Address to listen on; 0.0.0.0 or :: also accepts connections from other machines."""
     port: int = 5000
-    """Port to listen on; 0: any free port, which is printed."""
+    """Port to listen on; 0: a free port is chosen and printed."""
     keys: str = ""
     """File of API keys, created by --new-key; empty: no key is required."""
     engine: Literal["auto", "torch", "ctranslate2"] = "auto"
-    """Engine of translation. auto: CTranslate2 if it is installed and supports the settings, else torch."""
+    """Engine that translates. auto: CTranslate2 if it is installed and supports the settings, else torch."""
     quantization: Literal["int8", "int16", "float32"] = "int8"
-    """Number format of CTranslate2."""
+    """Number format of the weights in CTranslate2."""
     threads: int = 0
     """Number of compute threads; 0: one per core."""
     batch: int = 16
     """Maximum number of sentences decoded together."""
     queue: int = 512
-    """Maximum number of waiting sentences; further requests are refused for the moment (429)."""
+    """Maximum number of waiting sentences; further requests are refused until there is room (429)."""
     timeout: float = 30.0
-    """Time limit of a request in seconds, including waiting (503 beyond it)."""
+    """Time limit for a response in seconds, including waiting (503 after it)."""
     document_timeout: float = 300.0
-    """Time limit of the translation of a file, in seconds."""
+    """Time limit for the translation of a file, in seconds."""
     body_timeout: float = 15.0
-    """Seconds in which the head, and then the body, of a request must arrive (408 beyond it)."""
+    """Time limit in seconds for the head of a request to arrive, and then for its body (408 after it)."""
     body_bytes: int = 1_000_000
-    """Maximum size of a request body in bytes (413 beyond it)."""
+    """Maximum size of a request body in bytes (413 if it is larger)."""
     document_bytes: int = 4_000_000
     """Maximum size of a file to translate, in bytes."""
     texts: int = 128
@@ -46,16 +46,16 @@ class ServerSettings:
     nbest: int = 8
     """Maximum number of translations of one text."""
     traced: int = 400
-    """Maximum number of characters of a text to inspect: the result grows with the square of its length."""
+    """Maximum number of characters of an inspected text; the size of the result grows with its square."""
     requests: int = 1000
-    """Maximum number of open requests (503 beyond it)."""
+    """Maximum number of open requests (503 if there are more)."""
     allow_host: tuple[str, ...] = ()
-    """Accepted name in the Host header; may be repeated. Default: on a loopback address only the names of this machine
-    (so that no web page can reach it under its own name), else any."""
+    """Accepted name in the Host header; may be repeated; *: all. Default: on a loopback address only the names of this
+    machine (so that no web site can reach the server under its own name), else all."""
     allow_origin: tuple[str, ...] = ()
-    """Web site whose pages may use the API, e.g. https://example.org; may be repeated; *: all."""
+    """Web site whose pages may use the API, e.g. https://example.org; may be repeated; *: all sites."""
     quiet: bool = False
-    """Log no line per request. The log never contains texts of requests."""
+    """Do not log requests. The log never contains texts of requests."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
@@ -71,7 +71,7 @@ class ServerSettings:
 
     @property
     def hosts(self) -> frozenset[str] | None:
-        """Accepted names in the Host header; None: any."""
+        """Accepted names in the Host header; None: all names."""
         if self.allow_host:
             return None if "*" in self.allow_host else frozenset(name.lower() for name in self.allow_host)
         return frozenset({"localhost", "127.0.0.1", "::1", self.host.lower()}) if self.is_local else None

@@ -1,4 +1,4 @@
-"""The routes of /v1: one per task, inspections, files, and what is served; server-sent events."""
+"""The routes under /v1: one per task, inspections, files, lists of models and tasks; and server-sent events."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from regard.tasks import find
 from regard.tasks.api import FieldError, InspectRequest, TaskRequest
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Results in /openapi.json. They are only described there; the tests check that the responses match.
+# Formats of the responses. They only describe the API (/openapi.json); the tests check that the responses match.
 
 
 class Results(BaseModel):
-    """One result per text or conversation of the request. Their fields depend on the task."""
+    """One result per text or conversation of the request. The fields of a result depend on the task."""
 
     model: str
     results: list[dict[str, Any]]
@@ -44,7 +44,7 @@ class ModelFacts(BaseModel):
     parameters: int
     scores: dict[str, Any] = Field({}, description="Scores on held-out data, with their signatures.")
     facts: dict[str, Any] = Field(
-        {}, description="Figures of the task, e.g. the `questions` and `answers` of a knowledge base."
+        {}, description="Numbers of the task, e.g. of the `questions` and `answers` of a knowledge base."
     )
 
 
@@ -66,7 +66,7 @@ class TaskFacts(BaseModel):
 
 
 class TaskList(BaseModel):
-    """All tasks that this server knows."""
+    """All tasks that this server can serve."""
 
     data: list[TaskFacts]
 
@@ -87,11 +87,11 @@ class Error(BaseModel):
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What is served
+# Models and tasks
 
 
 Responses = dict[int | str, dict[str, Any]]
-"""Descriptions of responses by status, as FastAPI takes them."""
+"""Descriptions of responses by status, in FastAPI's format."""
 ERRORS: Responses = {status: {"model": Error} for status in (400, 401, 404, 408, 413, 415, 429, 503)}
 EVENT = {"type": "object", "required": ["data"], "properties": {"data": {"type": "string"}}}
 EVENTS = "text/event-stream"
@@ -104,7 +104,7 @@ needs_key = [Depends(key_required)]
 
 @router.get("/models", response_model=ModelList)
 async def list_models(request: Request, service: TheService) -> Response:
-    """List the served runs. Needs no key, but a key that is sent must be valid: clients test theirs here."""
+    """List the served runs. No key is required, but a wrong key is an error, so that clients can test their key."""
     if bearer(request):
         service.require_key(request)
     return Json({"object": "list", "data": [served.about for served in service.runs.served.values()]})
@@ -120,7 +120,7 @@ async def show_model(name: str, request: Request, service: TheService) -> Respon
 
 @router.get("/tasks", response_model=TaskList)
 async def list_tasks(service: TheService) -> Response:
-    """List the tasks that can be served, with the served runs of each. The web page makes its views from this."""
+    """List the tasks that can be served, with the served runs of each task. The web page shows one view per task."""
     tasks = [
         TaskFacts(
             name=name,
@@ -139,7 +139,7 @@ async def list_tasks(service: TheService) -> Response:
 
 
 def task_routes() -> APIRouter:
-    """POST /v1/<task> for every registered task that has an api.py, plugins included."""
+    """The routes POST /v1/<task> of all registered tasks that have an api.py, including those of plugins."""
     routes = APIRouter(prefix="/v1", route_class=JsonRoute, tags=["Regard"], responses=ERRORS)
     for name, api in served_tasks().items():
         routes.add_api_route(
@@ -157,7 +157,7 @@ def _task_endpoint(task: str, body: type[TaskRequest]) -> Callable[..., Awaitabl
     writes = find(task).writes
 
     def tokens(result: dict[str, Any]) -> int:
-        return len(result.get("tokens", ())) if writes else 0  # the tokens of a tagger are those that it read
+        return len(result.get("tokens", ())) if writes else 0  # a tagger's tokens are its input
 
     async def answer(asked: TaskRequest, request: Request, service: TheService) -> Response:
         field, texts = asked.texts()
@@ -182,7 +182,7 @@ def _task_endpoint(task: str, body: type[TaskRequest]) -> Callable[..., Awaitabl
 
 @router.post("/inspect", response_model=dict[str, Any], dependencies=needs_key)
 async def inspect(asked: InspectRequest, service: TheService) -> Response:
-    """Inspect what a model computes for one text: attention heads, search, next tokens; heads may be disabled."""
+    """Show what a model computes for one text: attention heads, search, next tokens. Heads can be disabled."""
     served = service.choose_inspected(asked.model)
     most = service.settings.traced
     for field, text in (("text", asked.text), ("target", asked.target or "")):
@@ -193,7 +193,7 @@ async def inspect(asked: InspectRequest, service: TheService) -> Response:
 
 @router.post("/documents", response_class=Response, responses=FILE, openapi_extra=UPLOAD)
 async def translate_document(request: Request, service: TheService) -> Response:
-    """Translate a file, e.g. text, HTML, Markdown, subtitles or PO messages. The response is the translated file."""
+    """Translate a file: text, HTML, Markdown, subtitles or PO messages. The response is the translated file."""
     made = await translate_upload(request, service)
     headers = as_attachment(made.name) | made.headers
     return Response(made.content, media_type="application/octet-stream", headers=headers)
@@ -204,10 +204,10 @@ async def translate_document(request: Request, service: TheService) -> Response:
 
 
 async def stream_events(path: str, events: AsyncGenerator[Any, None]) -> StreamingResponse:
-    """A response of server-sent events: lines of JSON after `data:`, then `data: [DONE]`, as OpenAI's clients expect.
+    """A response of server-sent events: `data:` and JSON for each event, then `data: [DONE]`, as in OpenAI's API.
 
-    The first event is awaited before the response starts, so that an error before it becomes an HTTP status. A later
-    error becomes an event, because the status is sent already.
+    The response starts after the first event is computed, so that an earlier error becomes an HTTP status. A later
+    error becomes an event, because the status has already been sent.
     """
     first = await anext(events, None)
 

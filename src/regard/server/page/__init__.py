@@ -1,7 +1,7 @@
-"""The web page of `regard serve`: its files, read once at start-up, and their routes.
+"""The web page of `regard serve`: its files, which are read once at start-up, and their routes.
 
-The page imports modules of `regard.pages`, so the files of both are served under /page/, by their path in their folder.
-A requested address is looked up in a table and never used as a path of the file system.
+The page also imports JavaScript modules of `regard.pages`, so the files of both folders are served under /page/. A
+requested address is looked up in a table; it is never used as a path in the file system.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fastapi import APIRouter, Request, Response
 
 MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
-"""The Content-Security-Policy under which the page works: nothing inline, nothing from another host."""
+"""The Content-Security-Policy header: no inline scripts or styles, and nothing from other hosts."""
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "Cache-Control": "no-cache",  # always revalidate: modules of two versions must not be mixed
@@ -34,7 +34,7 @@ class Asset(NamedTuple):
 
 
 def read_assets() -> dict[str, Asset]:
-    """Every file by its address: the page itself is "/", the others are "/page/PATH"."""
+    """All files by address: index.html has the address "/", every other file "/page/PATH"."""
     found: dict[str, Asset] = {}
     for package in ("regard.pages", __name__):
         folder = Path(str(files(package)))
