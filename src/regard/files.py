@@ -30,6 +30,7 @@ from regard.errors import CorpusError, RunError, SettingsError, UnwritableError,
 from regard.system import rename_folder, sync_folder
 
 STDIN = "standard input"
+BLOCK = 1 << 16  # number of bytes to read at a time
 LONGEST_LINE = 1 << 26
 """Largest number of bytes in a line; without a limit, a file such as /dev/zero would fill the memory."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
@@ -165,7 +166,7 @@ def _read_blocks(file: BinaryIO, where: str | Path, errors: str = "strict") -> I
     buffered = cast(io.BufferedReader, file)
     number = 1  # of the next line
     begun: list[bytes] = []  # parts of a line whose end was not read yet
-    while chunk := buffered.read1(1 << 16):
+    while chunk := buffered.read1(BLOCK):
         end = chunk.rfind(b"\n") + 1
         if end:
             for lines in _decode(b"".join((*begun, chunk[:end])), where, number, errors):
