@@ -13,7 +13,14 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard import models
-from regard.layers.attention import ScaledDotProductScore, SelfAttention, attend, attend_nearby, causal_mask, normalise
+from regard.layers.attention import (
+    ScaledDotProductScore,
+    SelfAttention,
+    attend,
+    attend_nearby,
+    causal_mask,
+    masked_softmax,
+)
 from regard.layers.hooks import AttentionHook, AttentionRecord, trace
 from regard.layers.positional_encoding import sinusoids
 from regard.models import presets
@@ -35,7 +42,7 @@ def test_scores_divided_by_eight_and_softmax(products: list[float], divided: lis
     query[..., 0], key[..., 0] = 1.0, torch.tensor(products)
     scores = ScaledDotProductScore()(query, key)
     assert scores.flatten().tolist() == divided
-    assert [round(share, 2) for share in normalise(scores).flatten().tolist()] == shares
+    assert [round(share, 2) for share in masked_softmax(scores).flatten().tolist()] == shares
 
 
 def test_the_output_is_the_sum_of_values_by_those_shares() -> None:

@@ -98,7 +98,7 @@ def test_a_model_without_any_head_still_counts_and_reorders() -> None:
     order, memory = [2, 0, 0], part.encode(source)
     state = map_tree(lambda x: x.repeat_interleave(3, dim=1), part.start(memory))
     _, state = part.step(tokens(2, 3), state, memory)
-    assert state.length == 1
+    assert state.caches[0].length == 1
     following = tokens(2, 3)
     straight, _ = part.step(following, state, memory)
     reordered, _ = part.step(following[:, order], map_tree(lambda x: x[:, order], state), memory)

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from regard.config import ModelSettings
 from regard.data.batches import DocumentBatch
-from regard.layers.dropout import Rows, sharing
+from regard.layers.dropout import Rows, dropout_rows
 from regard.layers.hooks import attention_hooks, listen, trace
 from regard.tasks.classify.training import ClassifyTrainUnit
 from regard.tasks.labels import label_loss
@@ -169,7 +169,7 @@ def test_rows_shared_between_processes_learn_what_one_would(settings: ModelSetti
         model = build(dataclasses.replace(settings, dropout=0.5)).train()
         for part, rows in parts:
             torch.manual_seed(3)
-            with sharing(rows):
+            with dropout_rows(rows):
                 label_loss(model(part), part.target_BL, several=False).smoothed.backward()
         return {name: weight.grad for name, weight in model.named_parameters()}
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
 from regard.config import ModelSettings
-from regard.layers.dropout import Rows, sharing
+from regard.layers.dropout import Rows, dropout_rows
 from regard.layers.hooks import attention_hooks, listen, trace
 from regard.tasks.tag.data import TagBatch
 from regard.tasks.tag.training import TagTrainUnit
@@ -167,7 +167,7 @@ def test_rows_shared_between_processes_learn_what_one_would(settings: ModelSetti
         model = build(dataclasses.replace(settings, dropout=0.5)).train()
         for part, rows in parts:
             torch.manual_seed(3)
-            with sharing(rows):
+            with dropout_rows(rows):
                 model.crf.negative_log_likelihood(model(part), part.target_BT, part.mask_BT).sum().backward()
         return {name: weight.grad for name, weight in model.named_parameters()}
 

@@ -20,7 +20,7 @@ from regard.layers.attention import (
     attend,
     attend_nearby,
     causal_mask,
-    normalise,
+    masked_softmax,
 )
 from regard.layers.hooks import AttentionHook, listen, trace, without_heads
 from regard.layers.positional_encoding import RotaryEncoding
@@ -145,7 +145,7 @@ def test_a_query_that_may_see_nothing_gets_zeros(queries: int, make_tap) -> None
 
 def test_a_query_that_may_see_nothing_has_no_weights() -> None:
     scores = torch.randn(2, 3, requires_grad=True)
-    weights = normalise(scores, torch.tensor([[False, False, False], [False, True, True]]))
+    weights = masked_softmax(scores, torch.tensor([[False, False, False], [False, True, True]]))
     assert weights[0].tolist() == [0, 0, 0]
     assert weights[1, 0] == 0
     weights[:, 2].sum().backward()

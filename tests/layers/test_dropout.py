@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from regard.errors import ModelError
-from regard.layers.dropout import Dropout, Rows, keep_mask, sharing
+from regard.layers.dropout import Dropout, Rows, keep_mask, dropout_rows
 
 CPU = torch.device("cpu")
 
@@ -102,12 +102,12 @@ def test_rows_of_a_shared_batch_meet_the_masks_of_the_whole(times: int, axis: in
         index = torch.arange(rank, total, 2)
         taken = torch.cat([index + total * repeat for repeat in range(times)])
         torch.manual_seed(1)
-        with sharing(Rows(index, total)):
+        with dropout_rows(Rows(index, total)):
             part = layer(torch.ones(shape).index_select(axis, taken))
         assert torch.equal(part, whole.index_select(axis, taken))
 
 
 def test_a_wrong_axis_is_told() -> None:
-    with sharing(Rows(torch.arange(3), 6)), pytest.raises(ModelError, match="is not a batch of 3 rows"):
+    with dropout_rows(Rows(torch.arange(3), 6)), pytest.raises(ModelError, match="is not a batch of 3 rows"):
         Dropout(0.5)(torch.ones(4, 3))
     Dropout(0.5)(torch.ones(4, 3))  # outside of the block, nothing is shared

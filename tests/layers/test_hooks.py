@@ -61,7 +61,7 @@ def test_an_idle_tap_never_sees_weights(model: Seq2Seq, source: Sentences, monke
     def fail(*_: object) -> None:
         pytest.fail("weights were computed although nobody looks")
 
-    monkeypatch.setattr("regard.layers.attention.normalise", fail)
+    monkeypatch.setattr("regard.layers.attention.masked_softmax", fail)
     model(source, tokens(2, 3))
     walk(model, source, tokens(2, 2, 3))
 

@@ -38,7 +38,7 @@ def test_states_and_gradients_equal_those_of_the_loop(sizes, backward):
     x = torch.randn(*mask.shape, 5, requires_grad=True)
     packing, graded = PackedLayout(mask), [x, *cell.parameters()]
     packed = packing.unpack(run_packed(cell, packing.pack(x), packing.sizes, backward=backward))
-    looped, _ = unroll(cell, cell.read(x.transpose(0, 1)), cell.start(len(sizes)), mask.t(), backward=backward)
+    looped, _ = unroll(cell, cell.input(x.transpose(0, 1)), cell.start(len(sizes)), mask.t(), backward=backward)
     looped = looped.transpose(0, 1) * mask[..., None]
     close(packed, looped)
     weigh = torch.randn_like(looped)

@@ -51,10 +51,10 @@ def test_the_first_step_is_the_papers():
         ahead, back = [], []
         forward, backward = (cell.start(1) for cell in layer.cells)
         for word in x:
-            forward = layer.cells[0](layer.cells[0].read(word[None]), forward)
+            forward = layer.cells[0](layer.cells[0].input(word[None]), forward)
             ahead.append(forward[0][0])
         for word in reversed(x):
-            backward = layer.cells[1](layer.cells[1].read(word[None]), backward)
+            backward = layer.cells[1](layer.cells[1].input(word[None]), backward)
             back.insert(0, backward[0][0])
         states.append(torch.cat([torch.stack(ahead), torch.stack(back)], dim=-1))
     s = torch.cat([forward[0][0], backward[0][0]])  # the last states of the last utterance
@@ -64,7 +64,7 @@ def test_the_first_step_is_the_papers():
         e = score.score(torch.tanh(score.query(torch.cat([s, above])) + score.key(h)))[:, 0]
         alphas.append(e.softmax(0))
         r = alphas[-1] @ h
-        ((above,),) = decoder.utterance_encoder(decoder.utterance_encoder.read(r[None]), (above[None],))
+        ((above,),) = decoder.utterance_encoder(decoder.utterance_encoder.input(r[None]), (above[None],))
         levels.append(above)
     level = torch.stack(levels)
     score = decoder.utterance_attention.score

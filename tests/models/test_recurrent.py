@@ -115,8 +115,8 @@ def test_a_reversed_source_ends_at_its_first_token() -> None:
 def test_a_state_stands_still_wherever_there_is_padding(backward: bool) -> None:
     cell, x_SBD = LSTM(3, 4), torch.randn(6, 1, 3)
     mask_SB = torch.tensor([[0], [1], [1], [0], [1], [0]], dtype=torch.bool)
-    states, last = unroll(cell, cell.read(x_SBD), cell.start(1), mask_SB, backward=backward)
-    real_states, real_last = unroll(cell, cell.read(x_SBD[mask_SB[:, 0]]), cell.start(1), backward=backward)
+    states, last = unroll(cell, cell.input(x_SBD), cell.start(1), mask_SB, backward=backward)
+    real_states, real_last = unroll(cell, cell.input(x_SBD[mask_SB[:, 0]]), cell.start(1), backward=backward)
     close(states[mask_SB[:, 0]], real_states, 1e-6)
     close(torch.stack(last), torch.stack(real_last), 1e-6)
     close(states[3], states[4 if backward else 2], 0)

@@ -14,7 +14,7 @@ from regard import models
 from regard.errors import ModelError, SettingsError
 from regard.layers.hooks import attention_hooks, trace
 from regard.layers.positional_encoding import NoPositions, sinusoids
-from regard.models.base import count_parameters, visible
+from regard.models.base import count_parameters, mask_or_none
 from regard.models.transformer import (
     Embedding,
     Encoder,
@@ -216,9 +216,9 @@ def test_an_empty_sentence_gives_numbers() -> None:
 
 
 def test_a_batch_without_padding_needs_no_mask() -> None:
-    assert visible(torch.ones(2, 3, dtype=torch.bool)) is None
+    assert mask_or_none(torch.ones(2, 3, dtype=torch.bool)) is None
     mask_BS = torch.tensor([[True, False]])
-    assert visible(mask_BS) is mask_BS
+    assert mask_or_none(mask_BS) is mask_BS
 
 
 def test_the_memory_is_kept_once_for_all_beams() -> None:

@@ -179,7 +179,7 @@ def test_without_a_mask_all_is_real(kind: str) -> None:
 def test_a_sequence_goes_on_from_any_state(kind: str) -> None:
     cell, x_SBD = noisy(CELLS[kind](INPUTS, WIDTH)), torch.randn(6, 3, INPUTS)
     start = tuple(torch.randn(3, WIDTH) for _ in range(cell.carried))
-    states, last = unroll(cell, cell.read(x_SBD), start)
+    states, last = unroll(cell, cell.input(x_SBD), start)
     first = tuple(part[None] for part in start)
     their_states, their_last = twin([[cell]])(x_SBD, first if kind == "lstm" else first[0])
     close(states, their_states, 1e-6)
@@ -191,7 +191,7 @@ def test_a_sequence_goes_on_from_any_state(kind: str) -> None:
 def test_what_is_fed_is_read_beside_the_input(kind: str) -> None:
     cell = noisy(CELLS[kind](INPUTS, WIDTH, fed=3))
     x, fed, state = torch.randn(4, INPUTS), torch.randn(4, 3), tuple(torch.randn(4, WIDTH) for _ in range(cell.carried))
-    same_last(cell(cell.feed_in(cell.read(x), fed), state), advance(cell_twin(cell), torch.cat([x, fed], 1), state))
+    same_last(cell(cell.feed_in(cell.input(x), fed), state), advance(cell_twin(cell), torch.cat([x, fed], 1), state))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

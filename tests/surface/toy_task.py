@@ -206,7 +206,7 @@ class ToyTrainUnit(StreamTrainUnit):
         return self.make([self.data.train[place] for place in index])
 
     def rows(self, batch: ToyBatch, first: int, every: int) -> tuple[ToyBatch, Rows]:
-        rows = Rows.deal(len(batch.label_B), first, every)
+        rows = Rows.every_nth(len(batch.label_B), first, every)
         index_R = rows.index_R
         return ToyBatch(batch.ids_BS[index_R], batch.mask_BS[index_R], batch.label_B[index_R]), rows
 

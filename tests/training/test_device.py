@@ -12,7 +12,7 @@ from regard import models
 from regard.config import TrainSettings
 from regard.data.batches import make_batch
 from regard.errors import SettingsError
-from regard.layers.dropout import sharing
+from regard.layers.dropout import dropout_rows
 from regard.models import presets, settings_of
 from regard.tasks.translate.training import TranslateTrainUnit
 from regard.training.device import autocast, choose_device, gather, key_biases, parallelize, scatter
@@ -54,7 +54,7 @@ def gradients(model, task, batch, parts):
         mine, rows = task.rows(batch, rank, parts) if parts > 1 else (batch, None)
         weight = rows.weight if rows else 1.0
         torch.manual_seed(11)
-        with sharing(rows):
+        with dropout_rows(rows):
             loss = task.loss(model, mine)
         (loss.smoothed * weight).backward()
         total += weight * float(loss.plain)

@@ -60,7 +60,7 @@ def arch_facts(arch: str, vocabulary: int) -> dict[str, Any]:
         raise SettingsError("--vocabulary must be at least 8")
     import torch
 
-    from regard.models.base import count_parameters, summarise
+    from regard.models.base import count_parameters, summarize
     from regard.training.flops import count_cost
 
     with torch.device("meta"):
@@ -70,7 +70,7 @@ def arch_facts(arch: str, vocabulary: int) -> dict[str, Any]:
         "arch": arch,
         "about": settings.paper(),
         "settings": dataclasses.asdict(settings),
-        "layers": summarise(model),
+        "layers": summarize(model),
         "parameters": count_parameters(model),
         "flops": {unit: cost for unit, cost in units if cost and not unit.endswith("pair")},
     }

@@ -69,7 +69,7 @@ class AdditiveScore(nn.Module):
         self.score = nn.Linear(inner, 1, bias=False)
 
     def prepare(self, key: Tensor) -> Tensor:
-        """The part of the score that depends on the keys only."""
+        """Compute `U k`, the part of the score that does not depend on the query."""
         return self.key(key)
 
     def forward(self, query: Tensor, prepared_key: Tensor) -> Tensor:
@@ -78,10 +78,6 @@ class AdditiveScore(nn.Module):
 
 
 SCALED_DOT = ScaledDotProductScore()
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Attention
 
 
 def attend(
@@ -104,7 +100,7 @@ def attend(
         return _fused(query, key, value, mask, causal, scale)
     if causal:
         mask = causal_mask(query.shape[-2], key.shape[-2], query.device)
-    weights = normalise(score(query, key), mask)
+    weights = masked_softmax(score(query, key), mask)
     if tap is not None and not tap.idle:
         weights = tap.replace(weights)
     output = weights @ value
@@ -114,15 +110,15 @@ def attend(
 
 
 def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
-    """PyTorch's fused kernel. On a CPU it always uses float32: its backward pass is five times slower in bfloat16."""
+    """Call PyTorch's fused kernel, on a CPU always in float32: in bfloat16 the backward pass is five times slower."""
     if query.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
         with torch.autocast("cpu", enabled=False):
             return _fused(query.float(), key.float(), value.float(), mask, causal, scale)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal, scale=scale)
 
 
-def normalise(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Softmax over the keys that are not masked; if all keys are masked, the weights are zero, not NaN."""
+def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Softmax over the keys for which `mask` is True; if it is False for all keys, the weights are zero, not NaN."""
     if mask is None:
         return scores.softmax(-1)
     weights = scores.masked_fill(~mask, -math.inf).softmax(-1)
@@ -130,14 +126,14 @@ def normalise(scores: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def causal_mask(queries: int, keys: int, device: torch.device) -> Tensor:
-    """True where query t may attend to key s: s <= t."""
+    """Boolean mask [T, S] that is True where query t may attend to key s: s <= t."""
     return torch.ones(queries, keys, dtype=torch.bool, device=device).tril()
 
 
 def attend_nearby(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, window: int, *, tap: AttentionHook | None = None
 ) -> Tensor:
-    """Restricted self-attention: each of n positions attends to `window // 2` neighbours on both sides; O(window n d).
+    """Restricted self-attention: each of n positions attends to `window // 2` neighbors on both sides; O(window n d).
 
     Tensors are [B, H, N, K], `mask` is [B, N]. Queries are divided into blocks; each block attends only to the keys in
     its windows, so that no n by n matrix is computed. If a hook is attached, it gets weights [B, H, N, N].
@@ -157,13 +153,9 @@ def attend_nearby(
 
 
 def _cut(x: Tensor, block: int, reach: int = 0) -> Tensor:
-    """Cut x [B, H, N, K] into blocks with `reach` neighbours on both sides: [B blocks, H, block + 2 reach, K]."""
+    """Cut x [B, H, N, K] into blocks with `reach` neighbors on both sides: [B blocks, H, block + 2 reach, K]."""
     padded = F.pad(x, (0, 0, reach, reach + -x.shape[-2] % block))
     return padded.unfold(-2, block + 2 * reach, block).permute(0, 2, 1, 4, 3).flatten(0, 1)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Multi-head attention
 
 
 class KeyValue(NamedTuple):
@@ -200,13 +192,13 @@ class SelfAttention(nn.Module):
         return self.out(mixed.transpose(1, 2).flatten(2))
 
     def start(self, rows: int, width: int) -> KVCache:
-        """An empty cache [B, W, H, 0, K] for `step`."""
+        """An empty cache [B, W, H, 0, K] for `rows` sentences with `width` hypotheses each."""
         weight = self.qkv.weight
         empty = weight.new_zeros(rows, width, self.heads, 0, weight.shape[0] // (3 * self.heads))
         return KVCache(empty, empty)
 
     def step(self, x_BWD: Tensor, cache: KVCache) -> tuple[Tensor, KVCache]:
-        """Attention of the next token of each of W hypotheses to the tokens before it."""
+        """Attention of the newest token of each hypothesis to itself and all earlier tokens; adds it to the cache."""
         qkv = self.qkv(x_BWD).unflatten(-1, (3, self.heads, -1))  # [B, W, 3, H, K]
         if self.rotary is not None:
             turned = self.rotary(qkv[:, :, :2].unsqueeze(-2), cache.length).squeeze(-2)
@@ -232,12 +224,12 @@ class CrossAttention(nn.Module):
         self.tap = AttentionHook(name)
 
     def project(self, memory_BSD: Tensor) -> KeyValue:
-        """Keys and values [B, H, S, K] of the encoded source, for all queries."""
+        """Keys and values [B, H, S, K] of the encoded source."""
         key, value = self.key_value(memory_BSD).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)
         return KeyValue(key, value)
 
     def forward(self, x_BTD: Tensor, memory: KeyValue, mask_BS: Tensor | None) -> Tensor:
-        """Attention with T queries per sentence: the target positions in training, the hypotheses in a search."""
+        """Attention of T queries per sentence: T target positions in training, T hypotheses in a search."""
         query = self.query(x_BTD).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         mask = None if mask_BS is None else mask_BS[:, None, None, :]
         mixed = attend(query, memory.key, memory.value, mask, tap=self.tap)
@@ -249,10 +241,10 @@ class CrossAttention(nn.Module):
 
 
 class RecurrentAttention(nn.Module):
-    """Single-head attention inside a decoder loop: N queries per step, N / B for each of the B sentences."""
+    """Single-head attention of N decoder states per step, N / B of each of the B sentences."""
 
     def __init__(self, score: str, query_width: int, memory_width: int, name: str, inner: int = 0):
-        """`inner`: width of the hidden layer of the additive score; 0: the width of the query."""
+        """`inner`: width of the hidden layer of the additive score; 0 means the width of the query."""
         super().__init__()
         self.memory_width = memory_width
         if score in ("dot", "scaled") and query_width != memory_width:
@@ -270,7 +262,7 @@ class RecurrentAttention(nn.Module):
         self.tap = AttentionHook(name)
 
     def prepare(self, states_BSD: Tensor) -> tuple[Tensor, ...]:
-        """Compute the part of the score that depends only on the keys; empty for dot products."""
+        """Compute the part of an additive score that depends only on the keys; empty for other scores."""
         return (self.score.prepare(states_BSD),) if isinstance(self.score, AdditiveScore) else ()
 
     def forward(self, query_ND: Tensor, source: KeyValue, mask_BS: Tensor | None, tap: AttentionHook | None) -> Tensor:
@@ -281,10 +273,10 @@ class RecurrentAttention(nn.Module):
         return attend(query, key, value, mask, score=self.score, tap=tap).flatten(0, 2)
 
     @contextmanager
-    def one_pass(self) -> Iterator[AttentionHook]:
-        """Yield a hook for a loop over decoder steps. After the loop, all steps are recorded as one record.
+    def hook_for_loop(self) -> Iterator[AttentionHook]:
+        """Yield a hook for all decoder steps of a loop; when the loop ends, recorders get one record of all steps.
 
-        Listeners are called at every step, because weights that they replace affect the next step.
+        Listeners are called at every step, because the weights that they return affect the next step.
         """
         if self.tap.idle:
             yield self.tap
@@ -303,8 +295,6 @@ class RecurrentAttention(nn.Module):
 # Pooling of a sequence of states into one vector
 
 DOT = DotProductScore()
-SHARPNESS = 4.0
-"""Scale of the initial context vector: lower values delay learning, higher values limit it (docs/log.md)."""
 
 
 def pool(query_D: Tensor, key_NSD: Tensor, x_NSD: Tensor, mask_NS: Tensor | None, tap: AttentionHook) -> Tensor:
@@ -320,7 +310,7 @@ class AttentionPooling(nn.Module):
     def __init__(self, width: int, name: str):
         super().__init__()
         self.key = glorot(nn.Linear(width, width))
-        self.context = nn.Parameter(torch.randn(width) * SHARPNESS * width**-0.5)
+        self.context = nn.Parameter(torch.randn(width) * 4.0 * width**-0.5)  # better than 1 and 12 (docs/log.md)
         self.tap = AttentionHook(name)
 
     def keys(self, x: Tensor) -> Tensor:

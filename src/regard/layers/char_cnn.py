@@ -17,12 +17,14 @@ from regard.layers.init import glorot
 FACTOR = 0x2545F4914F6CDD1D
 MIXERS = (0x1D8E4E27C47D124F, 0x369DEA0F31A53F85)
 """Odd numbers with random bits, for hashing; their products wrap around at 64 bits."""
-SPREAD = 0.3
-"""Range of the initial word embeddings."""
 
 
 class CharacterWordEncoder(nn.Module):
-    """Encodes the pieces of each word as one vector per word."""
+    """Computes one vector per word from the ids of its pieces.
+
+    `piece`, `spelling` and `embedding`: widths of piece embeddings, of the convolution and of whole-word embeddings.
+    `words`: number of rows of the whole-word table.
+    """
 
     def __init__(self, vocabulary: int, *, piece: int, spelling: int, words: int, embedding: int, word_dropout: float):
         super().__init__()
@@ -30,25 +32,25 @@ class CharacterWordEncoder(nn.Module):
         self.char_embedding = nn.Embedding(vocabulary, piece)
         self.convolution = glorot(nn.Linear(3 * piece, spelling))
         self.word_embedding = nn.Embedding(words, embedding)
-        nn.init.uniform_(self.word_embedding.weight, -SPREAD, SPREAD)
+        nn.init.uniform_(self.word_embedding.weight, -0.3, 0.3)
         self.hide = Dropout(word_dropout)
 
     def forward(self, ids_BTS: Tensor, mask_BTS: Tensor) -> Tensor:
-        """Word vectors [B, T, D], zero on padding. A word that occurs several times is computed only once."""
+        """Word vectors [B, T, D], zero on padding; the vector of a word that occurs several times is computed once."""
         mask_BT = mask_BTS[:, :, 0]
         ids_NS, mask_NS = ids_BTS[mask_BT], mask_BTS[mask_BT]
-        key_U, number_N = torch.unique(fingerprint(ids_NS, mask_NS), return_inverse=True)
-        some_U = key_U.new_zeros(len(key_U)).scatter_(0, number_N, torch.arange(len(number_N), device=key_U.device))
-        spelt_UD = self.spell(ids_NS[some_U], mask_NS[some_U])
+        key_U, index_N = torch.unique(fingerprint(ids_NS, mask_NS), return_inverse=True)
+        some_U = key_U.new_zeros(len(key_U)).scatter_(0, index_N, torch.arange(len(index_N), device=key_U.device))
+        spelled_UD = self.spell(ids_NS[some_U], mask_NS[some_U])
         places_U, others_U = (mix(key_U, mixer) % self.word_embedding.num_embeddings for mixer in MIXERS)
         whole_UD = self.word_embedding(places_U) + self.word_embedding(others_U)
-        both_UD = torch.cat([spelt_UD, whole_UD], dim=-1)
+        both_UD = torch.cat([spelled_UD, whole_UD], dim=-1)
         both_BTD = both_UD.new_zeros(*mask_BT.shape, self.width)
-        both_BTD[mask_BT] = both_UD[number_N]
+        both_BTD[mask_BT] = both_UD[index_N]
         if not self.training:
             return both_BTD
-        spelt_BTD, whole_BTD = both_BTD.split([spelt_UD.shape[1], whole_UD.shape[1]], dim=-1)
-        return torch.cat([spelt_BTD, whole_BTD * self.hide(whole_BTD.new_ones(*mask_BT.shape, 1))], dim=-1)
+        spelled_BTD, whole_BTD = both_BTD.split([spelled_UD.shape[1], whole_UD.shape[1]], dim=-1)
+        return torch.cat([spelled_BTD, whole_BTD * self.hide(whole_BTD.new_ones(*mask_BT.shape, 1))], dim=-1)
 
     def spell(self, ids_US: Tensor, mask_US: Tensor) -> Tensor:
         """Encode the spelling of U distinct words by the convolution: [U, D]."""
@@ -67,6 +69,6 @@ def fingerprint(ids_NS: Tensor, mask_NS: Tensor) -> Tensor:
 
 
 def mix(key_U: Tensor, mixer: int) -> Tensor:
-    """Mix a hash, so that its low bits depend on all of its bits."""
+    """Hash `key_U` again with `mixer`, so that the low bits of the result depend on all bits of `key_U`."""
     mixed_U = (key_U ^ (key_U >> 29)) * mixer
     return mixed_U ^ (mixed_U >> 32)

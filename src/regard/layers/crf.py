@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 
 class LinearChainCRF(nn.Module):
-    """Learned scores of label transitions, of the first label and of the last one.
+    """Learned scores of label transitions, of the first label and of the last label.
 
     Padding is at the end of a row, and every row has at least one word.
     """
@@ -23,16 +23,16 @@ class LinearChainCRF(nn.Module):
     def __init__(self, labels: int):
         super().__init__()
         self.transitions = nn.Parameter(torch.zeros(labels, labels))
-        """Rows: the previous label; columns: the next label."""
+        """Score of each pair of adjacent labels. Rows: the previous label; columns: the next label."""
         self.start = nn.Parameter(torch.zeros(labels))
         self.end = nn.Parameter(torch.zeros(labels))
 
     def negative_log_likelihood(
         self, logits_BTL: Tensor, target_BT: Tensor, mask_BT: Tensor, smoothing: float = 0.0
     ) -> Tensor:
-        """Negative log-probability [B] of the correct labels, with label smoothing."""
-        score_BTL, after_LL = self._close(logits_BTL, mask_BT), self.transitions.double()
-        total_B: Tensor = _Total.apply(score_BTL, after_LL, mask_BT)  # type: ignore[no-untyped-call]
+        """Negative log-probability [B] of the labels `target_BT`, with label smoothing."""
+        score_BTL, after_LL = self._add_start_and_end(logits_BTL, mask_BT), self.transitions.double()
+        total_B: Tensor = _LogPartition.apply(score_BTL, after_LL, mask_BT)  # type: ignore[no-untyped-call]
         place_BT = score_BTL.gather(2, target_BT[:, :, None])[:, :, 0]
         step_BT = after_LL[target_BT[:, :-1], target_BT[:, 1:]]
         if smoothing:
@@ -42,14 +42,14 @@ class LinearChainCRF(nn.Module):
 
     @torch.no_grad()
     def marginals(self, logits_BTL: Tensor, mask_BT: Tensor) -> Tensor:
-        """The marginal probability of each label of each word; zero on padding."""
-        found = forward_backward(self._close(logits_BTL, mask_BT), self.transitions.double(), mask_BT)
+        """The marginal probability [B, T, L] of each label of each word; zero on padding."""
+        found = forward_backward(self._add_start_and_end(logits_BTL, mask_BT), self.transitions.double(), mask_BT)
         return found.before_BTL * found.behind_BTL * mask_BT[:, :, None]
 
     @torch.no_grad()
     def best(self, logits_BTL: Tensor, mask_BT: Tensor) -> Tensor:
         """The most likely label sequence [B, T] of each row (Viterbi 1967); 0 on padding."""
-        score_BTL, after_LL = self._close(logits_BTL, mask_BT), self.transitions.double()
+        score_BTL, after_LL = self._add_start_and_end(logits_BTL, mask_BT), self.transitions.double()
         stay_L = torch.arange(after_LL.shape[0], device=after_LL.device)
         best_BL, pointers = score_BTL[:, 0], []
         for place in range(1, score_BTL.shape[1]):
@@ -62,8 +62,8 @@ class LinearChainCRF(nn.Module):
             path.append(from_BL.gather(1, path[-1][:, None])[:, 0])
         return torch.stack(path[::-1], dim=1) * mask_BT
 
-    def _close(self, logits_BTL: Tensor, mask_BT: Tensor) -> Tensor:
-        """Label scores, plus the scores of a label as the first or last of the sentence; zero on padding."""
+    def _add_start_and_end(self, logits_BTL: Tensor, mask_BT: Tensor) -> Tensor:
+        """Label scores; `start` is added at the first word of a sentence, `end` at the last; zero on padding."""
         real_BT1 = mask_BT[:, :, None]
         end_BT1 = real_BT1 & ~F.pad(mask_BT[:, 1:], (0, 1))[:, :, None]
         inner_BTL = torch.where(real_BT1, logits_BTL.double(), 0.0) + torch.where(end_BT1, self.end.double(), 0.0)
@@ -74,7 +74,7 @@ class ForwardBackward(NamedTuple):
     """The result of the forward-backward algorithm."""
 
     total_B: Tensor
-    """Logarithm of the sum over all label sequences."""
+    """The log-partition function: logarithm of the sum of exp(score) over all label sequences."""
     before_BTL: Tensor
     """Forward probabilities: the probability of each label, given only the words up to this one."""
     behind_BTL: Tensor
@@ -113,8 +113,8 @@ def forward_backward(score_BTL: Tensor, after_LL: Tensor, mask_BT: Tensor) -> Fo
     return ForwardBackward(total_B, *(torch.stack(found, dim=1) for found in (before, behind[::-1], onward[::-1])))
 
 
-class _Total(torch.autograd.Function):
-    """The logarithm of the sum over all label sequences. Its gradient is the expected counts of labels and pairs."""
+class _LogPartition(torch.autograd.Function):
+    """The log-partition function. Its gradient is the expected count of each label and of each pair of labels."""
 
     @staticmethod
     def forward(context: Any, score_BTL: Tensor, after_LL: Tensor, mask_BT: Tensor) -> Tensor:

@@ -23,10 +23,10 @@ class Rows(NamedTuple):
     total: int
     """Number of rows of the whole batch."""
     weight: float = 1.0
-    """0 if this process has no rows; it then computes one row only to take part in the communication."""
+    """0 if the batch has no row for this process, which then computes one row only to take part in communication."""
 
     @classmethod
-    def deal(cls, total: int, first: int, every: int) -> Rows:
+    def every_nth(cls, total: int, first: int, every: int) -> Rows:
         """The rows first, first + every, first + 2 every, ... of a batch of `total` rows."""
         if first >= total:
             return cls(torch.zeros(1, dtype=torch.long), total, weight=0.0)
@@ -37,10 +37,10 @@ _shared: Rows | None = None
 
 
 @contextmanager
-def sharing(rows: Rows | None) -> Iterator[None]:
-    """Within the `with` block, dropout masks are drawn for the whole batch, and only these rows of them are used.
+def dropout_rows(rows: Rows | None) -> Iterator[None]:
+    """Within the `with` block, dropout masks are drawn for the whole batch, and only their rows `rows` are used.
 
-    So a row gets the same mask whether one process or several processes compute the batch.
+    So a row gets the same mask whether one process or several processes compute the batch. None: use all rows.
     """
     global _shared
     before, _shared = _shared, rows
@@ -51,14 +51,14 @@ def sharing(rows: Rows | None) -> Iterator[None]:
 
 
 def batch_seed(seed: int, position: int) -> int:
-    """The random seed of one batch: a hash, so that neighbouring batches and seeds get unrelated random numbers."""
+    """The random seed of one batch: a hash, so that neighboring batches and seeds get unrelated random numbers."""
     mixed = (seed * 0x9E3779B97F4A7C15 + position * 0xBF58476D1CE4E5B9) & (2**64 - 1)
     mixed = ((mixed ^ (mixed >> 31)) * 0x94D049BB133111EB) & (2**64 - 1)
     return (mixed ^ (mixed >> 29)) & (2**63 - 1)
 
 
 def keep_mask(shape: torch.Size, dropped: int, device: torch.device) -> Tensor:
-    """Boolean mask of this shape, False with probability dropped / 256, from PyTorch's default generator."""
+    """A random boolean mask that is False with probability `dropped / 256`, from PyTorch's default generator."""
     count = shape.numel()
     draws = torch.empty(-(-count // 8), dtype=torch.int64, device=device)
     draws.random_(torch.iinfo(torch.int64).min, None)  # all 64 bits; the default range leaves the sign bit zero
@@ -66,11 +66,12 @@ def keep_mask(shape: torch.Size, dropped: int, device: torch.device) -> Tensor:
 
 
 def _shared_mask(shape: torch.Size, dropped: int, device: torch.device, axis: int, rows: Rows) -> Tensor:
-    """The mask of these rows, selected from the mask of the whole batch. With R-Drop the axis has each row twice."""
+    """Draw the mask of the whole batch and select `rows` along `axis`, which with R-Drop has every row twice."""
     times, rest = divmod(shape[axis], len(rows.index_R))
     if rest:
         raise ModelError(
-            f"dropout: axis {axis} of shape {tuple(shape)} is not a batch of {len(rows.index_R)} rows; set `rows`"
+            f"dropout: axis {axis} of the shape {tuple(shape)} is not a batch of {len(rows.index_R)} rows;"
+            " pass the index of the batch axis: Dropout(rate, rows=...)"
         )
     whole = list(shape)
     whole[axis] = times * rows.total

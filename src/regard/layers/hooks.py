@@ -1,7 +1,7 @@
 """Hooks: named points in a model where attention weights and hidden states can be recorded or replaced.
 
-Every attention layer has an `AttentionHook` such as "decoder.2.cross". Recorders receive an `AttentionRecord` of the
-computation. Listeners may return replacement weights: for masking heads, patching and other interventions.
+Every attention layer has an `AttentionHook` with a name such as "decoder.2.cross". Recorders receive an
+`AttentionRecord` of the computation. Listeners may replace the weights, for example to mask heads.
 
     with trace(model, "decoder.*.cross") as tape:
         model(source, target)
@@ -20,7 +20,7 @@ An unused hook costs one attribute check.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -34,7 +34,7 @@ from regard.errors import ModelError, nearest
 
 @dataclass(frozen=True)
 class AttentionRecord:
-    """One computation of an attention layer."""
+    """The tensors of one computation of an attention layer."""
 
     name: str
     query_BHTK: Tensor
@@ -45,8 +45,7 @@ class AttentionRecord:
 
 
 Listener = Callable[[str, Tensor], Tensor | None]
-"""Receives the name of the hook and the weights; returns replacement weights, or None to keep them."""
-
+"""Receives the name of a hook and its attention weights or hidden states; returns new ones, or None to keep them."""
 Recorder = Callable[[AttentionRecord], None]
 
 
@@ -60,14 +59,7 @@ class AttentionHook:
         self.idle = True
 
     def replace(self, weights_BHTS: Tensor) -> Tensor:
-        """Return the weights after all listeners were called in order."""
-        for listener in self.listeners:
-            other = listener(self.name, weights_BHTS)
-            if other is not None:
-                if other.shape != weights_BHTS.shape:
-                    raise ModelError(f"{self.name}: listeners must return weights of shape {tuple(weights_BHTS.shape)}")
-                weights_BHTS = other
-        return weights_BHTS
+        return _call(self.listeners, self.name, weights_BHTS, "weights")
 
     def record(self, seen: AttentionRecord) -> None:
         for recorder in self.recorders:
@@ -75,7 +67,7 @@ class AttentionHook:
 
     @contextmanager
     def attached(self, listener: Listener | None = None, recorder: Recorder | None = None) -> Iterator[None]:
-        """Attach a listener or a recorder within a `with` block."""
+        """Within the `with` block, call this listener, this recorder, or both."""
         if listener is not None:
             self.listeners.append(listener)
         if recorder is not None:
@@ -89,6 +81,17 @@ class AttentionHook:
             if recorder is not None:
                 self.recorders.remove(recorder)
             self.idle = not (self.listeners or self.recorders)
+
+
+def _call(listeners: Sequence[Listener], name: str, x: Tensor, what: str, first_axis: int = 0) -> Tensor:
+    """Call the listeners in order, each with the output of the one before; only axes before `first_axis` may grow."""
+    for listener in listeners:
+        other = listener(name, x)
+        if other is not None:
+            if other.shape[first_axis:] != x.shape[first_axis:]:
+                raise ModelError(f"{name}: listeners must return {what} of shape {tuple(x.shape)}")
+            x = other
+    return x
 
 
 class AttentionTrace(dict[str, AttentionRecord]):
@@ -111,7 +114,7 @@ class AttentionTrace(dict[str, AttentionRecord]):
 
 
 class Predictor(Protocol):
-    """What `regard.load` returns for a run with a network: a translator, a chatbot, a classifier, a tagger."""
+    """A loaded run with a network, as `regard.load` returns it: a translator, a chatbot, a classifier or a tagger."""
 
     @property
     def model(self) -> nn.Module: ...
@@ -127,9 +130,9 @@ def attention_hooks(model: nn.Module | Predictor) -> dict[str, AttentionHook]:
 
 
 def match_hooks(model: nn.Module | Predictor, patterns: str | Iterable[str]) -> list[AttentionHook]:
-    """The hooks whose names match a shell pattern such as "encoder.*.self"; an error if a pattern matches none.
+    """The hooks whose names match one of the shell patterns, such as "encoder.*.self".
 
-    "*" matches all hooks; a model without attention has none.
+    A pattern that matches no hook is an error, except "*", because a model without attention has no hooks.
     """
     known = attention_hooks(model)
     chosen: dict[str, AttentionHook] = {}
@@ -144,7 +147,7 @@ def match_hooks(model: nn.Module | Predictor, patterns: str | Iterable[str]) -> 
 
 @contextmanager
 def trace(model: nn.Module | Predictor, patterns: str | Iterable[str] = "*") -> Iterator[AttentionTrace]:
-    """Within the `with` block, record the attention of all hooks whose names match."""
+    """Within the `with` block, record the attention of all hooks whose names match one of the patterns."""
     tape = AttentionTrace()
     with ExitStack() as stack:
         for tap in match_hooks(model, patterns):
@@ -154,7 +157,7 @@ def trace(model: nn.Module | Predictor, patterns: str | Iterable[str] = "*") -> 
 
 @contextmanager
 def listen(model: nn.Module | Predictor, patterns: str | Iterable[str], listener: Listener) -> Iterator[None]:
-    """Within the `with` block, call `listener` with the weights of all hooks that match; it may replace them."""
+    """Within the `with` block, call `listener` for all hooks whose names match; it may replace their weights."""
     with ExitStack() as stack:
         for tap in match_hooks(model, patterns):
             stack.enter_context(tap.attached(listener=listener))
@@ -162,7 +165,7 @@ def listen(model: nn.Module | Predictor, patterns: str | Iterable[str], listener
 
 
 def without_heads(*heads: int) -> Listener:
-    """A listener that masks heads: it sets their weights to zero."""
+    """A listener that masks the heads with these indices: it sets their weights to zero."""
 
     def mask(name: str, weights_BHTS: Tensor) -> Tensor:
         for head in heads:
@@ -178,29 +181,17 @@ def without_heads(*heads: int) -> Listener:
 # ---------------------------------------------------------------------------------------------------------------------
 # Hidden states
 
-StateListener = Callable[[str, Tensor], Tensor | None]
-"""Receives the name of a point and its states; returns replacement states, or None to keep them."""
-
 
 class HiddenStateHook:
-    """The hook of the hidden states of one side of a model: the encoder or the decoder."""
+    """The hook of the hidden states of the encoder or of the decoder (`side`)."""
 
     def __init__(self, side: str):
         self.side = side
-        self.listeners: list[StateListener] = []
+        self.listeners: list[Listener] = []
 
     def see(self, place: str | int, x_BTD: Tensor) -> Tensor:
-        """Return the states at a point of the model after all listeners were called in order."""
-        if not self.listeners:
-            return x_BTD
-        name = f"{self.side}.{place}"
-        for listener in self.listeners:
-            other = listener(name, x_BTD)
-            if other is not None:
-                if other.shape[1:] != x_BTD.shape[1:]:
-                    raise ModelError(f"{name}: listeners must return states of shape {tuple(x_BTD.shape)}")
-                x_BTD = other
-        return x_BTD
+        """Call the listeners with the states at the point `place` of the model; return the states, perhaps replaced."""
+        return _call(self.listeners, f"{self.side}.{place}", x_BTD, "states", 1) if self.listeners else x_BTD
 
 
 def state_hooks(model: nn.Module) -> list[HiddenStateHook]:
@@ -209,8 +200,8 @@ def state_hooks(model: nn.Module) -> list[HiddenStateHook]:
 
 
 @contextmanager
-def listen_to_states(model: nn.Module, patterns: str | Iterable[str], listener: StateListener) -> Iterator[None]:
-    """Within the `with` block, call `listener` with the states of all points that match; it may replace them."""
+def listen_to_states(model: nn.Module, patterns: str | Iterable[str], listener: Listener) -> Iterator[None]:
+    """Within the `with` block, call `listener` for all points whose names match; it may replace their states."""
     wanted = [patterns] if isinstance(patterns, str) else list(patterns)
 
     def choose(name: str, x_BTD: Tensor) -> Tensor | None:

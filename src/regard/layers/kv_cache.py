@@ -13,23 +13,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-ROOM = 64
-"""Free slots of a new cache; a full cache doubles its size."""
-COMPACT_AFTER = 4
-"""Tokens between two removals of unused slots."""
+ROOM = 64  # free slots of a new cache; a full cache doubles its size
+COMPACT_AFTER = 4  # decoding steps between two removals of unused slots
 
 
 class KVCache:
     """Keys and values of one layer.
 
-    In a decoder state it acts like a pair of tensors [B, W, H, T, K]: it unpacks into them and is built from them. Each
+    A cache behaves like a named tuple of two tensors [B, W, H, T, K], the keys and the values of all hypotheses. Each
     new cache reuses the memory of the previous one, so `add` may be called only once on a cache.
     """
 
     _fields = ("key", "value")
 
     def __init__(self, key: Tensor, value: Tensor):
-        """Build a cache from keys and values [B, W, H, T, K]."""
         rows, width, heads, self.length, head_width = key.shape
         self.used = self.length * width
         self._room = key.new_empty(2, rows, heads, self.used + ROOM, head_width)
@@ -54,12 +51,12 @@ class KVCache:
         return self._gathered(1)
 
     def slots(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Keys and values [B, H, R, K] of all slots; a mask [B, 1, W, R]: which hypothesis uses which (None: all)."""
+        """Keys and values [B, H, R, K] of R slots, and the mask [B, 1, W, R] of each hypothesis (None: all slots)."""
         key, value = self._room[:, :, :, : self.used]
         return key, value, None if self.used == self.length else self._owns_BWR.unsqueeze(1)
 
     def add(self, both_BW2HK: Tensor) -> KVCache:
-        """The cache with the keys and values of one more token per hypothesis."""
+        """Return a cache with the keys and values of one more token per hypothesis."""
         rows, width = both_BW2HK.shape[:2]
         end, room = self.used + width, self._room
         if end > room.shape[3]:
@@ -70,21 +67,21 @@ class KVCache:
         return self._with(room, torch.cat([self._owns_BWR, own_BWW], dim=-1), self.length + 1, self._compact_at)
 
     def follow(self, beams_BW: Tensor) -> KVCache:
-        """Reorder beams: each new hypothesis gets the slots of the hypothesis that it continues."""
+        """Reorder beams: hypothesis w of the new cache gets the slots of hypothesis `beams_BW[b, w]` of this one."""
         owns_BWR = self._owns_BWR.gather(1, beams_BW[:, :, None].expand(-1, -1, self.used))
         after = self._with(self._room, owns_BWR, self.length, self._compact_at)
         return after._compacted() if self.used >= self._compact_at else after
 
     def keep(self, rows_N: Tensor) -> KVCache:
-        """Select these sentences of the batch."""
+        """Select the sentences `rows_N` of the batch."""
         room, owns_BWR = self._room.index_select(1, rows_N), self._owns_BWR.index_select(0, rows_N)
         return self._with(room, owns_BWR, self.length, self._compact_at)
 
     def _compacted(self) -> KVCache:
-        """Remove unused slots, except as many free ones as are needed until the next removal."""
+        """Remove unused slots, but keep as many free slots as are needed until the next removal."""
         width, soon = self._owns_BWR.shape[1], COMPACT_AFTER * self._owns_BWR.shape[1]
         owned_BR = F.pad(self._owns_BWR.any(1), (0, self._room.shape[3] - self.used))
-        count = int(owned_BR.sum(1).max())  # a sentence that uses fewer slots keeps some unused slots
+        count = int(owned_BR.sum(1).max())  # sentences that use fewer slots keep some unused ones
         slot_BR = _true_first(owned_BR)[:, : count + soon + width]
         owns_BWR = self._owns_BWR.gather(2, slot_BR[:, None, :count].expand(-1, width, -1))
         return self._with(_take_slots(self._room, slot_BR), owns_BWR, self.length, count + soon)
@@ -108,7 +105,7 @@ def _true_first(flags: Tensor) -> Tensor:
 
 
 def _take_slots(room: Tensor, slot_BN: Tensor) -> Tensor:
-    """Select slots [P, B, H, N, K] of each sentence from [P, B, H, R, K]."""
+    """Select the slots `slot_BN` of each sentence: [P, B, H, N, K] from [P, B, H, R, K]."""
     parts, rows, heads, size, head_width = room.shape
     first = torch.arange(parts * rows * heads, device=room.device).view(parts, rows, heads, 1) * size
     index = (first + slot_BN[:, None]).flatten()

@@ -21,7 +21,7 @@ def sinusoids(length: int, width: int, start: int = 0) -> Tensor:
 
 
 class SinusoidalTable(nn.Module):
-    """A table of sinusoids by position. It grows for longer sentences and is not saved with the weights."""
+    """A table of sinusoids, one row per position. It grows when needed and is not saved with the weights."""
 
     rows: Tensor
 
@@ -46,7 +46,7 @@ class SinusoidalEncoding(SinusoidalTable):
 
 
 class LearnedEncoding(nn.Module):
-    """One learned vector per position (ConvS2S; Gehring et al. 2017). Longer sentences raise an error."""
+    """One learned vector per position (Gehring et al. 2017). Sentences longer than `longest` raise an error."""
 
     def __init__(self, width: int, longest: int):
         super().__init__()
@@ -55,7 +55,7 @@ class LearnedEncoding(nn.Module):
         nn.init.normal_(self.embed.weight, std=width**-0.5)
 
     def forward(self, length: int, start: int = 0) -> Tensor:
-        """Rows [T, D] for positions start ... start + length - 1."""
+        """The vectors [T, D] of positions start ... start + length - 1."""
         if start + length > self.longest:
             raise ModelError(
                 f"a sentence of {start + length} tokens is longer than the {self.longest} learned positions; "
@@ -65,15 +65,15 @@ class LearnedEncoding(nn.Module):
 
 
 class RotaryEncoding(SinusoidalTable):
-    """Rotates queries and keys by their position (Su et al. 2021), so that scores depend only on the distance."""
+    """Rotates queries and keys by their position, so that scores depend only on their distance (Su et al. 2021)."""
 
     def __init__(self, head_width: int):
         super().__init__(head_width)
         if head_width % 2:
-            raise ModelError(f"rotary positions need an even head width, not {head_width}; change width or heads")
+            raise ModelError(f"rotary positions need an even head width, not {head_width}; change model.heads")
 
     def forward(self, x_BHTK: Tensor, start: int = 0) -> Tensor:
-        """Rotate each pair of dimensions of x by its angle at that position."""
+        """Rotate each pair of dimensions of x; the first token is at position `start`."""
         rows = self.between(start, start + x_BHTK.shape[-2])
         sin, cos = rows[:, 0::2], rows[:, 1::2]
         even, odd = x_BHTK[..., 0::2], x_BHTK[..., 1::2]
@@ -92,10 +92,7 @@ class AddPositions(nn.Module):
 
 
 class ConcatenatePositions(nn.Module):
-    """Concatenates token embedding and positional encoding, and projects them to the model's width.
-
-    Since W [e; p] = W1 e + W2 p, this is a sum with learned weights of both parts.
-    """
+    """Projects [token embedding; positional encoding] to the model's width: a sum W1 e + W2 p with learned weights."""
 
     def __init__(self, positions: SinusoidalEncoding | LearnedEncoding, width: int, position_width: int):
         super().__init__()
@@ -110,14 +107,14 @@ class ConcatenatePositions(nn.Module):
 
 
 class NoPositions(nn.Module):
-    """No positional encoding."""
+    """Returns the token embeddings without positional encoding."""
 
     def forward(self, x_BTD: Tensor, start: int = 0) -> Tensor:
         return x_BTD
 
 
 def position_layer(kind: str, join: str, width: int, longest: int) -> nn.Module:
-    """The layer that adds (or concatenates) positional encodings of this kind to token embeddings."""
+    """Build the layer that adds or concatenates (`join`) positional encodings of this `kind` to token embeddings."""
     if kind in ("none", "rotary"):
         return NoPositions()
     part = width if join == "add" else max(width // 8 * 2, 2)

@@ -27,10 +27,13 @@ CellState = tuple[Tensor, ...]
 
 
 class RecurrentCell(nn.Module):
-    """A recurrent cell. `fed`: the width of an input known only inside the loop, such as the attention context."""
+    """A recurrent cell. `fed`: the width of an input known only inside the loop, such as the attention context.
+
+    The layer `input` computes the part of the gates that depends on the input, for any number of steps at once.
+    """
 
     gates: int
-    carried: int
+    carried: int  # number of state tensors
 
     def __init__(self, inputs: int, width: int, fed: int = 0):
         super().__init__()
@@ -41,12 +44,8 @@ class RecurrentCell(nn.Module):
         for gate in self.recurrent.weight.chunk(self.gates):
             nn.init.orthogonal_(gate)
 
-    def read(self, x: Tensor) -> Tensor:
-        """The part of the gates that depends on the input, for any number of steps and rows at once."""
-        return self.input(x)
-
     def feed_in(self, read_NG: Tensor, fed_ND: Tensor) -> Tensor:
-        """Add the part that depends on an input known only inside the loop (input feeding)."""
+        """Add the part of the gates that depends on an input known only inside the loop (input feeding)."""
         assert self.input_feeding is not None
         return torch.addmm(read_NG, fed_ND, self.input_feeding.weight.t())
 
@@ -55,7 +54,7 @@ class RecurrentCell(nn.Module):
 
     @abstractmethod
     def forward(self, read_NG: Tensor, state: CellState) -> CellState:
-        """One step."""
+        """Compute the next state from `read_NG`, the output of `input` for one step, and the previous state."""
 
 
 class LSTM(RecurrentCell):
@@ -101,9 +100,9 @@ CELLS: dict[str, type[RecurrentCell]] = {"lstm": LSTM, "gru": GRU}
 def unroll(
     cell: RecurrentCell, read_SBG: Tensor, state: CellState, mask_SB: Tensor | None = None, *, backward: bool = False
 ) -> tuple[Tensor, CellState]:
-    """Run a cell over a sequence: hidden states [S, B, D] in the order of the sequence, and the last state.
+    """Run a cell over a sequence; return the hidden states [S, B, D] in the order of the sequence, and the last state.
 
-    `read_SBG`: the output of `cell.read`. Where the mask is False, the state does not change (in both directions).
+    `read_SBG`: the output of `cell.input`. Where the mask is False, the state does not change (in both directions).
     """
     reads = read_SBG.unbind(0)
     padded = [] if mask_SB is None else (~mask_SB.all(dim=1)).tolist()
@@ -128,11 +127,11 @@ class RecurrentLayer(nn.Module):
         self.width = width * len(backward)
 
     def forward(self, x_SBD: Tensor, mask_SB: Tensor | None) -> tuple[Tensor, CellState]:
-        """States [S, B, D], and the last states of both directions, concatenated."""
+        """Hidden states [S, B, D], and the last state; those of two directions are concatenated."""
         outputs, lasts = [], []
         for cell, backward in zip(self.cells, self.backward, strict=True):
             assert isinstance(cell, RecurrentCell)
-            output, last = unroll(cell, cell.read(x_SBD), cell.start(x_SBD.shape[1]), mask_SB, backward=backward)
+            output, last = unroll(cell, cell.input(x_SBD), cell.start(x_SBD.shape[1]), mask_SB, backward=backward)
             outputs.append(output)
             lasts.append(last)
         joined = tuple(torch.cat(parts, dim=-1) for parts in zip(*lasts, strict=True))
@@ -140,7 +139,7 @@ class RecurrentLayer(nn.Module):
 
 
 class PackedLayout:
-    """How the real tokens of padded sequences [N, S] are ordered when packed. Padding is at the end of a row."""
+    """The order of the real tokens of padded sequences [N, S] when packed. Padding is at the end of a row."""
 
     def __init__(self, mask_NS: Tensor):
         rows, steps = mask_NS.shape
@@ -155,11 +154,11 @@ class PackedLayout:
         """The number of sequences that have a token at each step."""
 
     def pack(self, x_NSD: Tensor) -> Tensor:
-        """The real tokens, [P, ...]."""
+        """Select the real tokens, [P, ...]."""
         return x_NSD.flatten(0, 1).index_select(0, self.place_P.to(x_NSD.device))
 
     def unpack(self, x_PD: Tensor) -> Tensor:
-        """Padded sequences [N, S, D], zero on padding."""
+        """Restore padded sequences [N, S, D], zero on padding."""
         rows, steps = self.shape
         flat = x_PD.new_zeros(rows * steps, x_PD.shape[-1]).index_copy(0, self.place_P.to(x_PD.device), x_PD)
         return flat.unflatten(0, (rows, steps))
@@ -173,31 +172,30 @@ class PackedGRU(nn.Module):
         self.forwards, self.backwards = GRU(inputs, width), GRU(inputs, width)
 
     def forward(self, x_PD: Tensor, sizes: list[int]) -> Tensor:
-        """States [P, 2 D] of every token."""
-        return torch.cat(
-            [run_packed(self.forwards, x_PD, sizes), run_packed(self.backwards, x_PD, sizes, backward=True)], dim=-1
-        )
+        """States [P, 2 D] of all tokens."""
+        states_PD = run_packed(self.forwards, x_PD, sizes)
+        return torch.cat([states_PD, run_packed(self.backwards, x_PD, sizes, backward=True)], dim=-1)
 
 
 def run_packed(cell: GRU, x_PD: Tensor, sizes: list[int], *, backward: bool = False) -> Tensor:
     """Hidden states [P, D] of a cell that starts with zeros at the first (`backward`: last) token of every sequence."""
-    states_PD: Tensor = _Run.apply(  # type: ignore[no-untyped-call]
-        cell.read(x_PD), cell.recurrent.weight, cell.candidate_bias, sizes, backward
+    states_PD: Tensor = _RunGRU.apply(  # type: ignore[no-untyped-call]
+        cell.input(x_PD), cell.recurrent.weight, cell.candidate_bias, sizes, backward
     )
     return states_PD
 
 
 def _steps(sizes: list[int], backward: bool) -> list[slice]:
-    """The tokens of each step, in the order in which the cell reads them."""
+    """The packed tokens of each step, in the order in which the cell reads the steps."""
     steps = [slice(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
     return steps[::-1] if backward else steps
 
 
-class _Run(torch.autograd.Function):
-    """One step is h' = n + z (h - n), with reset and update gates r, z = s(read + U h) and n = tanh(read + r m).
+class _RunGRU(torch.autograd.Function):
+    """GRU steps h' = n + z (h - n), with gates r, z = sigmoid(read + U h) and candidate n = tanh(read + r (U h + b)).
 
-    m = U h + b. In forward direction the rows of a step are the first rows of the previous step; in backward direction
-    new rows start with zeros.
+    In forward direction the rows of a step are the first rows of the previous step; in backward direction new rows
+    start with zeros.
     """
 
     @staticmethod

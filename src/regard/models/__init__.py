@@ -1,6 +1,6 @@
-"""Architectures, one per file, each written top to bottom as in its paper: settings, presets, network.
+"""Architectures: settings, presets and networks. `registry.ARCHITECTURES` names the file of every preset.
 
-`registry.ARCHITECTURES` names the file of every preset. Importing this package does not import torch.
+Importing this package does not import torch.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from regard.config import ModelSettings, presets, settings_of
+from regard.errors import SettingsError
 
 if TYPE_CHECKING:
     from regard.models.base import Network
@@ -18,13 +19,18 @@ __all__ = ["build", "presets", "settings_of", "size_names"]
 
 
 def build(settings: ModelSettings, **sizes: int) -> Network:
-    """A newly initialised network with these settings. `sizes`: the sizes of vocabularies and labels (`size_names`)."""
+    """Build a network with new weights. `sizes`: the sizes of vocabularies and labels, by the names of `size_names`."""
+    if settings.needs_joint_vocabulary and sizes["source_vocabulary"] != sizes["target_vocabulary"]:
+        raise SettingsError(
+            'model.tie_embeddings = "all" needs one vocabulary for source and target: set tokenizer.joint = true,'
+            ' or set model.tie_embeddings to "target" or "none"'
+        )
     built: Network = _network(settings)(settings, **sizes)
     return built
 
 
 def size_names(settings: ModelSettings) -> list[str]:
-    """Names of the sizes that a network's constructor needs in addition to settings, e.g. `source_vocabulary`."""
+    """Names of the sizes that the network's constructor needs in addition to settings, e.g. "source_vocabulary"."""
     return list(inspect.signature(_network(settings)).parameters)[1:]
 
 

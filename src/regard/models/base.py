@@ -5,11 +5,11 @@
     step(token_BW, state, memory) -> logits, state  scores of the next token, with cached states
     forward(source, target_BT)  -> logits_BTV       teacher forcing, the whole target at once
 
-Repeated `step` equals `forward`: tests/laws checks this for every registered architecture. A memory or a state is a
-tree of tuples, dictionaries and tensors whose first axis is the batch (and second, in a state, the beam), so that
-search can select and reorder rows of any architecture. An object in the tree may do this faster with methods
-`keep(rows_N)` and `follow(beams_BW)`, as the KV cache does (layers/kv_cache.py). `step` may be called only once with
-the same state. The caller may overwrite the logits.
+One `step` per token computes the same logits as `forward`: tests/laws checks this for every architecture. A memory or
+a state is a tree of tuples, dictionaries and tensors. The first axis of the tensors is the batch; in a state, the
+second axis is the beam. So a search can select and reorder the rows of any architecture. An object in the tree may do
+this faster by its methods `keep(rows_N)` and `follow(beams_BW)`, as the KV cache does (layers/kv_cache.py). `step` may
+be called only once with the same state. The caller may overwrite the logits.
 
 A classifier has only `encode`, which returns one vector per document, and `forward`, which scores the labels. A tagger
 has one vector per word, and a linear-chain CRF over the labels.
@@ -46,7 +46,7 @@ Tree = Any
 
 
 class EncoderOutput(NamedTuple):
-    """An encoded source: its states, their mask (True for real tokens), and further inputs of the decoder."""
+    """An encoded source: its states, their mask (True for real tokens), and other inputs of the decoder."""
 
     states_BSD: Tensor
     mask_BS: Tensor
@@ -60,13 +60,14 @@ def example_input(axes: str, *shape: int) -> SimpleNamespace:
 
 
 class Example(NamedTuple):
-    """A forward pass on a small input, and the number of each unit in the input: tokens, pairs of tokens, ...
+    """A forward pass on a small input, for `training/flops.py`.
 
     The input has data even if the weights are on the meta device, because the computation depends on its values.
     """
 
     run: Callable[[], Any]
     amounts: Mapping[str, int]
+    """How often each unit occurs in the input: tokens, pairs of tokens and so on."""
 
 
 class Network(nn.Module):
@@ -77,7 +78,7 @@ class Network(nn.Module):
 
     @abstractmethod
     def examples(self) -> Iterator[Example]:
-        """Forward passes, as many as there are units; `training/flops.py` computes the cost per unit from them."""
+        """Small forward passes, as many as there are units of input; flops.py computes the cost per unit from them."""
 
 
 class Seq2Seq(Network):
@@ -85,7 +86,7 @@ class Seq2Seq(Network):
 
     @abstractmethod
     def encode(self, source: Source) -> EncoderOutput:
-        """Encode the source."""
+        """Encode the source, once for all hypotheses."""
 
     @abstractmethod
     def start(self, memory: EncoderOutput) -> Tree:
@@ -97,14 +98,14 @@ class Seq2Seq(Network):
 
     @abstractmethod
     def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
-        """The last decoder states [B, T, D] with teacher forcing; the loss is computed from them."""
+        """The last decoder states [B, T, D] with teacher forcing, from which the loss is computed."""
 
     def forward(self, source: Source, target_BT: Tensor) -> Tensor:
         """Scores [B, T, V] of each next token, with teacher forcing."""
         return self.output(self.hidden(source, target_BT))
 
     def examples(self) -> Iterator[Example]:
-        """Units: sentences, source tokens, target tokens, and pairs of tokens of which one attends to the other."""
+        """Units: sentences, source tokens, target tokens, and pairs of a token and a token that it attends to."""
         for source, target in ((1, 1), (2, 1), (1, 2), (2, 2), (3, 1), (1, 3)):
             inputs = example_input("BS", 1, source), example_input("BS", 1, target).ids_BS
             amounts = {"sentence": 1, "source_token": source, "target_token": target}
@@ -178,17 +179,15 @@ class TaggerModel(Network):
         """Units: pieces, words, and pairs of words. The CRF's forward algorithm is one matrix product per word."""
         for words, size in ((1, 1), (1, 2), (2, 1)):
             amounts = {"piece": words * size, "word": words, "pair": words**2}
-            yield Example(partial(self._score, example_input("BTS", 1, words, size)), amounts)
-
-    def _score(self, sentences: Words) -> Tensor:
-        return self(sentences) @ self.crf.transitions
+            inputs = example_input("BTS", 1, words, size)
+            yield Example(partial(lambda sentences: self(sentences) @ self.crf.transitions, inputs), amounts)
 
 
 Layer = TypeVar("Layer", bound=nn.Module)
 
 
-class LayerNames(nn.ModuleList, Generic[Layer]):
-    """An `nn.ModuleList` that declares the type of its elements."""
+class LayerStack(nn.ModuleList, Generic[Layer]):
+    """An `nn.ModuleList` whose elements have a declared type."""
 
     def __init__(self, layers: Iterable[Layer]):
         super().__init__(layers)
@@ -197,20 +196,20 @@ class LayerNames(nn.ModuleList, Generic[Layer]):
         return cast(Iterator[Layer], super().__iter__())
 
 
-def visible(mask_BS: Tensor) -> Tensor | None:
-    """The mask, or None for a batch without padding: attention without a mask is faster."""
+def mask_or_none(mask_BS: Tensor) -> Tensor | None:
+    """The mask, or None if it is True everywhere, because attention without a mask is faster."""
     return None if bool(mask_BS.all()) else mask_BS
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Number of trainable weights; tied ones count once."""
+    """Number of weights; a matrix that several layers share counts once."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def summarise(model: nn.Module) -> list[dict[str, Any]]:
+def summarize(model: nn.Module) -> list[dict[str, Any]]:
     """A table of layers: name, number of such layers, shapes of the weights, total number of parameters.
 
-    Blocks that repeat are counted in one row, e.g. "encoder.blocks.*.feed_forward.up".
+    Equal layers of several blocks are one row, e.g. "encoder.blocks.*.feed_forward.up".
     """
     rows: dict[tuple[str, tuple[tuple[int, ...], ...]], dict[str, Any]] = {}
     seen: set[int] = set()

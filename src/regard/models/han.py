@@ -23,7 +23,7 @@ from regard.layers.dropout import Dropout
 from regard.layers.hooks import AttentionRecord
 from regard.layers.init import glorot
 from regard.layers.rnn_cells import PackedGRU, PackedLayout
-from regard.models.base import ClassifierModel, Documents, visible
+from regard.models.base import ClassifierModel, Documents, mask_or_none
 
 
 @dataclass(frozen=True)
@@ -38,20 +38,19 @@ class HANSettings(ModelSettings):
     embedding_width: Width = 128
     """Width of the word embeddings."""
     width: Width = 64
-    """Width of the GRU states, per direction; the paper has 50."""
+    """Width of the GRU states per direction; the paper has 50."""
     dropout: Share = 0.4
-    """Dropout on the features of words, sentences and documents; within a document the same features are dropped."""
+    """Dropout on word, sentence and document vectors; the same features are dropped in all words of a document."""
 
     def kept_per_token(self, length: float) -> float:
-        """Activations stored for the backward pass per token: two levels, each in two directions."""
-        return ACTIVATIONS_PER_UNIT * 2 * 2 * self.width
+        return ACTIVATIONS_PER_UNIT * 2 * 2 * self.width  # two levels, each in two directions
 
 
 PRESETS: dict[str, ModelSettings] = {"han": HANSettings("han")}
 
 
 class HANLevel(nn.Module):
-    """One vector per sequence: a bidirectional GRU, then attention with a context vector."""
+    """Computes one vector per sequence by a bidirectional GRU and attention with a learned context vector."""
 
     def __init__(self, inputs: int, width: int, dropout: float, name: str):
         super().__init__()
@@ -62,17 +61,17 @@ class HANLevel(nn.Module):
     def forward(
         self, x_PD: Tensor, packing: PackedLayout, mask_NS: Tensor, document_P: Tensor, documents: int
     ) -> Tensor:
-        """Vectors [N, D] of packed sequences; `document_P`: the document of each token."""
+        """Vectors [N, D] of packed sequences; `document_P`: the index of the document of each token."""
         if self.training:
             keep_BD = self.drop(x_PD.new_ones(documents, x_PD.shape[-1]))
             x_PD = x_PD * keep_BD.index_select(0, document_P)
         states_PD = self.rnn(x_PD, packing.sizes)
         keys_PD = self.attention.keys(states_PD)
-        return self.attention(packing.unpack(states_PD), packing.unpack(keys_PD), visible(mask_NS))
+        return self.attention(packing.unpack(states_PD), packing.unpack(keys_PD), mask_or_none(mask_NS))
 
 
 class HAN(ClassifierModel):
-    """Word level, sentence level, scores of labels."""
+    """The network: word level, sentence level, scores of labels."""
 
     def __init__(self, settings: HANSettings, vocabulary: int, labels: int):
         super().__init__()

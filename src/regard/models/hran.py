@@ -1,10 +1,10 @@
 """HRAN: "Hierarchical Recurrent Attention Network for Response Generation", Xing et al. 2017.
 
 A context is a sequence of utterances, an utterance is a sequence of words, and not all of them are equally important.
-For each word of the reply, attention over words computes one vector per utterance; a second encoder reads these vectors
-from the last utterance to the first; attention over its states computes the context vector, an input of the decoder.
-The query of the word attention has two parts: the decoder state, and the utterance encoder's state at the utterance
-that follows.
+For each word of the reply, attention over words computes one vector per utterance; a second encoder, the utterance
+encoder, reads these vectors from the last utterance to the first; attention over its states computes the context
+vector, an input of the decoder. The query of the word attention has two parts: the decoder state, and the state of the
+utterance encoder after the next utterance.
 
 The source is one sequence. A marker token (`turn_token_id`) ends every utterance except the last.
 
@@ -27,13 +27,12 @@ from torch.nn import functional as F
 
 from regard.config import ModelSettings
 from regard.config.ranges import EvenWidth, Range, Share, Width, require
-from regard.errors import SettingsError
 from regard.layers.attention import KeyValue, RecurrentAttention
 from regard.layers.dropout import Dropout
 from regard.layers.hooks import AttentionHook, AttentionRecord, HiddenStateHook, Listener
 from regard.layers.init import glorot
 from regard.layers.rnn_cells import GRU, RecurrentLayer
-from regard.models.base import EncoderOutput, Seq2Seq, Source, visible
+from regard.models.base import EncoderOutput, Seq2Seq, Source, mask_or_none
 from regard.models.recurrent import RecurrentEmbedding
 
 
@@ -53,12 +52,11 @@ class HRANSettings(ModelSettings):
     dropout: Share = 0.2
     """Dropout on the inputs of the word encoder, the decoder and the output layer."""
     tie_embeddings: Literal["all", "target", "none"] = "all"
-    """Which embeddings share one matrix: those of context, reply and output; of reply and output; none."""
+    """Embeddings that share one matrix: context, reply and output (all); reply and output (target); none."""
     turn_token_id: Annotated[int, Range(0)] = 3
-    """Id of the token that ends a turn; the ids of tokenizer.special_tokens start at 3."""
+    """Id of the token that ends a turn (the first of tokenizer.special_tokens has id 3)."""
 
     def check(self) -> None:
-        """Tied embeddings need equal widths."""
         require(
             self.tie_embeddings == "none" or self.embedding_width == self.width,
             'model.tie_embeddings needs model.embedding_width = model.width; or set model.tie_embeddings = "none"',
@@ -69,7 +67,6 @@ class HRANSettings(ModelSettings):
         return self.tie_embeddings == "all"
 
     def kept_per_token(self, length: float) -> float:
-        """Activations stored for the backward pass, per token of context and reply, if texts have `length` tokens."""
         return 24 * self.width + 2 * length * self.width + 4 * self.embedding_width
 
 
@@ -89,19 +86,15 @@ PRESETS: dict[str, ModelSettings] = {"hran": HRANSettings("hran")}
 
 
 class TwoLevelHooks(NamedTuple):
-    """The hooks of the two levels, and of their product."""
+    """The hooks of the two levels of attention, and of their product."""
 
     word: AttentionHook
     utterance: AttentionHook
     both: AttentionHook
 
-    @property
-    def idle(self) -> bool:
-        return all(tap.idle for tap in self)
-
 
 class TwoLevelAttentionRecorder:
-    """Runs the decoder steps of one pass with hooks, and records the attention of all steps at the end."""
+    """Computes the context vectors of all decoder steps with hooks, and records their attention at the end."""
 
     def __init__(
         self, taps: TwoLevelHooks, context: Callable[..., Tensor], memory: EncoderOutput, places: Sequence[Tensor]
@@ -147,7 +140,7 @@ class TwoLevelAttentionRecorder:
         return context_ND
 
     def record(self) -> None:
-        """Pass all steps, as one record per hook, to the recorders."""
+        """Pass one record per hook, which contains all steps, to the recorders."""
         states = self._memory.states_BSD.unsqueeze(1)
         query = torch.cat(self._queries, dim=-2)
         for tap, steps in self._steps.items():
@@ -160,11 +153,11 @@ class TwoLevelAttentionRecorder:
             return self._context(state_ND, word, utterance)
 
     def _replaced(self, tap: AttentionHook, weights: Tensor, place_BL: Tensor) -> Tensor:
-        """The weights after the listeners of a hook were called with them."""
+        """Call the listeners of a hook with weights over the source tokens; return the weights, perhaps replaced."""
         return _gather(tap.replace(self._spread(weights, place_BL)), place_BL) if tap.listeners else weights
 
     def _split(self, joint: Tensor, words: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
-        """Split `joint` into weights of words and of utterances; `words` is kept for an utterance of weight 0."""
+        """Split `joint` into weights of words and of utterances; an utterance of weight 0 keeps its weights `words`."""
         parts = [_gather(joint, place_BL) for place_BL in self._places]
         shares = [part.sum(-1, keepdim=True) for part in parts]
         found = [
@@ -174,18 +167,18 @@ class TwoLevelAttentionRecorder:
         return found, torch.cat(shares, dim=-1)
 
     def _spread(self, weights: Tensor, place_BL: Tensor) -> Tensor:
-        """Weights [B, 1, W, L] at their places among the source tokens, [B, 1, W, S]."""
+        """Write weights [B, 1, W, L] to their positions `place_BL` among the source tokens: [B, 1, W, S]."""
         empty = weights.new_zeros(*weights.shape[:-1], self._size + 1)
         return empty.scatter(-1, place_BL[:, None, None].expand_as(weights), weights)[..., : self._size]
 
     def _spread_all(self, words: Sequence[Tensor]) -> Tensor:
-        """The weights of the words of all utterances, at their places among the source tokens."""
+        """Write the weights of the words of all utterances to their positions among the source tokens."""
         parts = [self._spread(found, place_BL) for found, place_BL in zip(words, self._places, strict=True)]
         return torch.stack(parts).sum(0)
 
 
 def _gather(flat_B1WS: Tensor, place_BL: Tensor) -> Tensor:
-    """The weights of the words of an utterance, from those of all source tokens; 0 where there is no word."""
+    """Select the weights at the positions `place_BL` from those of all source tokens; 0 where there is no word."""
     index = place_BL[:, None, None].expand(*flat_B1WS.shape[:-1], -1)
     return F.pad(flat_B1WS, (0, 1)).gather(-1, index)
 
@@ -217,7 +210,7 @@ class TurnLayout(NamedTuple):
 
 
 def find_utterances(ids_BS: Tensor, mask_BS: Tensor, marker: int) -> TurnLayout:
-    """Split contexts after every marker token. A marker belongs to the utterance before it, so none is empty."""
+    """Split contexts after every marker token. A marker belongs to the utterance that it ends, so none is empty."""
     rows, size = ids_BS.shape
     place_BS = torch.arange(size, device=ids_BS.device).expand(rows, -1)
     closes_BS = (ids_BS == marker) & mask_BS
@@ -233,19 +226,15 @@ def find_utterances(ids_BS: Tensor, mask_BS: Tensor, marker: int) -> TurnLayout:
 
 
 def by_utterance(x_BSD: Tensor, place_BUL: Tensor) -> Tensor:
-    """States of the source by utterance, [B, U, L, D]; zeros where there is no word."""
+    """Group the states of the source by utterance: [B, U, L, D]; zeros where there is no word."""
     rows, size = x_BSD.shape[:2]
     first_B = torch.arange(rows, device=x_BSD.device) * (size + 1)
     index = (place_BUL.to(x_BSD.device) + first_B[:, None, None]).flatten()
     return F.pad(x_BSD, (0, 0, 0, 1)).flatten(0, 1).index_select(0, index).unflatten(0, place_BUL.shape)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Encoder
-
-
 class HRANEncoder(nn.Module):
-    """The word encoder: a bidirectional GRU over each utterance; all utterances of the batch run in parallel."""
+    """The word encoder: a bidirectional GRU over each utterance, for all utterances of the batch in parallel."""
 
     def __init__(self, settings: HRANSettings, vocabulary: int):
         super().__init__()
@@ -262,7 +251,7 @@ class HRANEncoder(nn.Module):
         layout = find_utterances(source.ids_BS.expand(rows, -1), source.mask_BS.expand(rows, -1), self.marker)
         turns = layout.place_BUL.shape[1]
         x_LNE = by_utterance(self.drop(x_BSE), layout.place_BUL).flatten(0, 1).transpose(0, 1)
-        mask_NL = visible(layout.mask_BUL.flatten(0, 1))
+        mask_NL = mask_or_none(layout.mask_BUL.flatten(0, 1))
         states_LND, (last_ND,) = self.words(x_LNE, None if mask_NL is None else mask_NL.t())
         row_B = torch.arange(rows, device=layout.turn_BS.device) * turns
         index_BS = (layout.within_BS * (rows * turns) + row_B[:, None] + layout.turn_BS).to(x_BSE.device)
@@ -282,15 +271,12 @@ class Turn(NamedTuple):
 
 
 class DecoderContext(NamedTuple):
-    """Further inputs of the decoder, in addition to the word states."""
+    """Inputs of the decoder in addition to the word states."""
 
     first_BD: Tensor
+    """The first decoder state: the final word states of the last utterance."""
     turns: tuple[Turn, ...]
     """The last utterance is first. Contexts with fewer utterances are padded with empty turns at the end."""
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Decoder
 
 
 class TurnMemory(NamedTuple):
@@ -298,7 +284,7 @@ class TurnMemory(NamedTuple):
 
     words: KeyValue
     mask_BL: Tensor | None
-    there_N1: Tensor | None
+    exists_N1: Tensor | None
 
 
 class HRANDecoder(nn.Module):
@@ -322,11 +308,11 @@ class HRANDecoder(nn.Module):
         turns = self._prepare(memory.extra.turns, len(state_ND))
         taps = TwoLevelHooks(self.word_attention.tap, self.utterance_attention.tap, self.tap)
         recorder = None
-        if not taps.idle:
+        if not all(tap.idle for tap in taps):
             places = [turn.place_BL for turn in memory.extra.turns]
             recorder = TwoLevelAttentionRecorder(taps, partial(self.context, turns), memory, places)
         contexts, states = [], []
-        for read_NG in self.cell.read(self.drop(x_TNE)).unbind(0):
+        for read_NG in self.cell.input(self.drop(x_TNE)).unbind(0):
             context_ND = recorder.context(state_ND) if recorder else self.context(turns, state_ND)
             (state_ND,) = self.cell(self.cell.feed_in(read_NG, context_ND), (state_ND,))
             contexts.append(context_ND)
@@ -343,51 +329,42 @@ class HRANDecoder(nn.Module):
         word: AttentionHook | None = None,
         utterance: AttentionHook | None = None,
     ) -> Tensor:
-        """The context vector of this state, [N, D]. The hooks get the weights of their level."""
+        """The context vector [N, D] of each decoder state; `word` and `utterance` are the hooks of the two levels."""
         above_ND = self.initial_utterance_state.repeat(len(state_ND), 1)
         levels = []
         for turn in turns:  # from the last utterance to the first: later states are part of the query
             guide_ND = torch.cat([state_ND, above_ND], dim=-1)
             seen_ND = self.word_attention(guide_ND, turn.words, turn.mask_BL, word)
-            (next_ND,) = self.utterance_encoder(self.utterance_encoder.read(seen_ND), (above_ND,))
-            above_ND = next_ND if turn.there_N1 is None else torch.where(turn.there_N1, next_ND, above_ND)
+            (next_ND,) = self.utterance_encoder(self.utterance_encoder.input(seen_ND), (above_ND,))
+            above_ND = next_ND if turn.exists_N1 is None else torch.where(turn.exists_N1, next_ND, above_ND)
             levels.append(above_ND)
         level_NUD = torch.stack(levels, dim=1)
         (key_NUD,) = self.utterance_attention.prepare(level_NUD)
-        return self.utterance_attention(state_ND, KeyValue(key_NUD, level_NUD), _there(turns), utterance)
+        return self.utterance_attention(state_ND, KeyValue(key_NUD, level_NUD), _turn_mask(turns), utterance)
 
     def _prepare(self, turns: Sequence[Turn], rows: int) -> list[TurnMemory]:
         prepared = []
         for turn in turns:
-            there_B = turn.mask_BL.any(-1)
-            there_N1 = None if bool(there_B.all()) else there_B.repeat_interleave(rows // len(there_B))[:, None]
-            prepared.append(TurnMemory(KeyValue(turn.key_BLD, turn.value_BLD), visible(turn.mask_BL), there_N1))
+            exists_B = turn.mask_BL.any(-1)
+            exists_N1 = None if bool(exists_B.all()) else exists_B.repeat_interleave(rows // len(exists_B))[:, None]
+            prepared.append(TurnMemory(KeyValue(turn.key_BLD, turn.value_BLD), mask_or_none(turn.mask_BL), exists_N1))
         return prepared
 
 
-def _there(turns: Sequence[TurnMemory]) -> Tensor | None:
+def _turn_mask(turns: Sequence[TurnMemory]) -> Tensor | None:
     """Mask [N, U] of the utterances that exist; None if all exist."""
-    missing = [turn.there_N1 for turn in turns if turn.there_N1 is not None]
+    missing = [turn.exists_N1 for turn in turns if turn.exists_N1 is not None]
     if not missing:
         return None
     every_N1 = torch.ones_like(missing[0])
-    return torch.cat([every_N1 if turn.there_N1 is None else turn.there_N1 for turn in turns], dim=1)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# The model
+    return torch.cat([every_N1 if turn.exists_N1 is None else turn.exists_N1 for turn in turns], dim=1)
 
 
 class HRAN(Seq2Seq):
-    """Word encoder, two levels of attention, decoder."""
+    """The network: word encoder, two levels of attention, decoder."""
 
     def __init__(self, settings: HRANSettings, source_vocabulary: int, target_vocabulary: int):
         super().__init__()
-        if settings.needs_joint_vocabulary and source_vocabulary != target_vocabulary:
-            raise SettingsError(
-                'model.tie_embeddings = "all" needs one vocabulary for source and target: set tokenizer.joint = true,'
-                ' or set model.tie_embeddings to "target" or "none"'
-            )
         self.encoder = HRANEncoder(settings, source_vocabulary)
         self.embed = RecurrentEmbedding(target_vocabulary, settings.embedding_width)
         self.decoder = HRANDecoder(settings)
@@ -401,7 +378,7 @@ class HRAN(Seq2Seq):
         self.stream = HiddenStateHook("decoder")
 
     def encode(self, source: Source) -> EncoderOutput:
-        """Word states of every utterance, and their attention keys, computed once per context."""
+        """The word states of every utterance, and their attention keys."""
         states_BSD, first_BD, layout = self.encoder(source)
         (key_BSD,) = self.decoder.word_attention.prepare(states_BSD)
         key_BULD, value_BULD = (by_utterance(x_BSD, layout.place_BUL) for x_BSD in (key_BSD, states_BSD))
@@ -413,7 +390,6 @@ class HRAN(Seq2Seq):
         return EncoderOutput(states_BSD, source.mask_BS, DecoderContext(first_BD, turns))
 
     def start(self, memory: EncoderOutput) -> tuple[Tensor]:
-        """The first decoder state: the final word states of the last utterance."""
         return (memory.extra.first_BD.unsqueeze(1),)
 
     def step(self, token_BW: Tensor, state: tuple[Tensor], memory: EncoderOutput) -> tuple[Tensor, tuple[Tensor]]:

@@ -15,7 +15,7 @@ from regard.config import ACTIVATIONS_PER_UNIT, ModelSettings
 from regard.config.ranges import Count, EvenWidth, Layers, Share, Width
 from regard.layers.hooks import HiddenStateHook
 from regard.layers.positional_encoding import position_layer
-from regard.models.base import EncoderOutput, LayerNames, Seq2Seq, Source
+from regard.models.base import EncoderOutput, LayerStack, Seq2Seq, Source
 from regard.models.transformer import Embedding, EncoderBlock, State, last_norm
 from regard.models.transformer_settings import BlockSettings
 
@@ -42,7 +42,6 @@ class LanguageModelSettings(BlockSettings):
     positional_encoding: Literal["sinusoidal", "rotary", "none"] = "rotary"
 
     def kept_per_token(self, length: float) -> float:
-        """Activations stored for the backward pass per token."""
         return ACTIVATIONS_PER_UNIT * self.layers * self.width
 
 
@@ -56,7 +55,7 @@ class LanguageModel(Seq2Seq):
         super().__init__()
         positions = position_layer(settings.positional_encoding, "add", settings.width, 0)
         self.embed = Embedding(vocabulary, settings, positions)
-        self.decoder = LayerNames(
+        self.decoder = LayerStack(
             EncoderBlock(settings, f"decoder.{layer}", causal=True) for layer in range(settings.layers)
         )
         self.norm = last_norm(settings)
@@ -65,17 +64,16 @@ class LanguageModel(Seq2Seq):
         self.stream = HiddenStateHook("decoder")
 
     def encode(self, source: Source) -> EncoderOutput:
-        """An empty memory; only the number of rows of the source is used."""
+        """An empty memory with as many rows as the source; the tokens of the source are not read."""
         rows = source.ids_BS.shape[0]
         return EncoderOutput(self.output.weight.new_zeros(rows, 0, 0), source.mask_BS)
 
     def start(self, memory: EncoderOutput) -> State:
-        """The state before the first token."""
         return State(tuple(block.self_attention.start(memory.states_BSD.shape[0], 1) for block in self.decoder))
 
     def step(self, token_BW: Tensor, state: State, memory: EncoderOutput) -> tuple[Tensor, State]:
-        """Scores of the next token, with cached keys and values."""
-        x_BWD = self.embed(token_BW.flatten()[:, None], state.length).view(*token_BW.shape, -1)
+        position = state.caches[0].length  # of the tokens of all hypotheses
+        x_BWD = self.embed(token_BW.flatten()[:, None], position).view(*token_BW.shape, -1)
         x_BWD = self.stream.see("embed", x_BWD)
         caches = []
         for layer, (block, cache) in enumerate(zip(self.decoder, state.caches, strict=True)):
@@ -85,7 +83,6 @@ class LanguageModel(Seq2Seq):
         return self.output(self.stream.see("top", self.norm(x_BWD))), State(tuple(caches))
 
     def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
-        """States [B, T, D] with teacher forcing."""
         x_BTD = self.stream.see("embed", self.embed(target_BT))
         for layer, block in enumerate(self.decoder):
             x_BTD = self.stream.see(layer, block(x_BTD))

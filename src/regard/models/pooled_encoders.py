@@ -1,8 +1,8 @@
 """Transformer encoders whose states are pooled into one vector: a classifier of documents and an encoder of texts.
 
-`TransformerClassifier`: a long document is given as windows of whole sentences. Each window is encoded separately, with
-its own positions, so that the cost grows linearly with the length; pooling covers the tokens of all windows. So there
-is no limit on the length of a document, but words in different windows do not attend to each other.
+`TransformerClassifier` reads a long document as windows of whole sentences. Each window is encoded separately, with its
+own positions, so that the cost grows linearly with the length; then the tokens of all windows are pooled. There is no
+limit on the length of a document, but words in different windows do not attend to each other.
 
 `TextEncoder` (Reimers and Gurevych 2019) encodes questions and answers as vectors of length 1, so that the dot product
 of two vectors is the cosine of their angle and measures how similar the texts are. The same weights encode both texts
@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from types import SimpleNamespace
+from typing import Annotated, ClassVar, Literal
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -26,7 +27,7 @@ from regard.layers.dropout import Dropout
 from regard.layers.hooks import AttentionRecord
 from regard.layers.init import glorot
 from regard.layers.positional_encoding import position_layer
-from regard.models.base import ClassifierModel, Documents, Example, Network, Source, example_input, visible
+from regard.models.base import ClassifierModel, Documents, Example, Network, Source, example_input, mask_or_none
 from regard.models.transformer import Embedding, Encoder
 from regard.models.transformer_settings import SmallEncoderSettings, TextEncoderSettings
 
@@ -46,7 +47,7 @@ class TransformerClassifierSettings(SmallEncoderSettings):
     pool: Literal["attention", "mean"] = "attention"
     """How the token states of a document are pooled into one vector: attention with a learned query, or the mean."""
     window_tokens: Annotated[int, Range(8)] = 128
-    """Documents are split into windows of whole sentences with at most this many tokens; all are pooled together."""
+    """Documents are split into windows of whole sentences with at most this many tokens, and encoded by window."""
 
     @property
     def document_window(self) -> int:
@@ -56,20 +57,10 @@ class TransformerClassifierSettings(SmallEncoderSettings):
 PRESETS: dict[str, ModelSettings] = {"transformer-classifier": TransformerClassifierSettings("transformer-classifier")}
 
 
-class WindowLayout(NamedTuple):
-    """Padded windows of text: the input of the encoder."""
-
-    ids_BS: Tensor
-    mask_BS: Tensor
-
-
-PooledParts = tuple[Encoder, AttentionPooling | MeanPooling, Dropout, nn.Linear]
-
-
 def pooled_parts(
     settings: TransformerClassifierSettings | TextEncoderSettings, vocabulary: int, outputs: int
-) -> PooledParts:
-    """The parts of both models: encoder, pooling, dropout, and the last linear layer."""
+) -> tuple[Encoder, AttentionPooling | MeanPooling, Dropout, nn.Linear]:
+    """Build the parts that both models have: encoder, pooling, dropout and the last linear layer."""
     width = settings.width
     place = position_layer(settings.positional_encoding, "add", width, 0)
     encoder = Encoder(Embedding(vocabulary, settings, place), settings)
@@ -78,35 +69,34 @@ def pooled_parts(
 
 
 class TransformerClassifier(ClassifierModel):
-    """Encoder, pooling, scores of labels."""
+    """The network: encoder, pooling, scores of labels."""
 
     def __init__(self, settings: TransformerClassifierSettings, vocabulary: int, labels: int):
         super().__init__()
         self.encoder, self.pool, self.drop, self.output = pooled_parts(settings, vocabulary, labels)
 
     def encode(self, documents: Documents) -> Tensor:
-        """Encode every window, then pool.
+        """Encode every window, then pool the tokens of all windows of a document.
 
-        The first windows of all documents come first, then the second windows, and so on, each in the order of the
-        batch: so several processes that share its rows use the same dropout masks as a single process
-        (layers/dropout.py). In a window of padding only, the first token is encoded but not pooled.
+        The encoder gets the first windows of all documents, then the second windows, and so on, each in the order of
+        the batch, so that several processes that share the rows of a batch use the same dropout masks as one process
+        (layers/dropout.py). In a window that is only padding, the first token is encoded but not pooled.
         """
         rows, windows, _ = documents.ids_BUS.shape
         ids_NS, mask_NS = (x.transpose(0, 1).flatten(0, 1) for x in (documents.ids_BUS, documents.mask_BUS))
         seen_NS = mask_NS.clone()
         seen_NS[:, 0] = True
-        states_NSD = self.encoder(WindowLayout(ids_NS, seen_NS)).states_BSD
+        states_NSD = self.encoder(SimpleNamespace(ids_BS=ids_NS, mask_BS=seen_NS)).states_BSD
         states_BTD = states_NSD.unflatten(0, (windows, rows)).transpose(0, 1).flatten(1, 2)
         mask_BT = documents.mask_BUS.flatten(1).to(states_BTD.device)
         return self.drop(self.pool(states_BTD, self.pool.keys(states_BTD), mask_BT))
 
     def shading(self, tape: Mapping[str, AttentionRecord], documents: Documents) -> Tensor:
-        """The attention weights of the pooling."""
         return tape["pool"].weights_BHTS[:, 0, 0].view(documents.mask_BUS.shape)
 
 
 class TextEncoder(Network):
-    """Encoder, pooling, projection to a unit vector."""
+    """The network: encoder, pooling, projection to a unit vector."""
 
     def __init__(self, settings: TextEncoderSettings, vocabulary: int):
         super().__init__()
@@ -118,7 +108,7 @@ class TextEncoder(Network):
             yield Example(partial(self, example_input("BS", 1, size)), {"text": 1, "token": size, "pair": size**2})
 
     def forward(self, texts: Source) -> Tensor:
-        """Vectors of length one [B, V]."""
+        """One vector of length 1 per text, [B, V]."""
         states_BSD = self.encoder(texts).states_BSD
-        pooled_BD = self.pool(states_BSD, self.pool.keys(states_BSD), visible(texts.mask_BS))
+        pooled_BD = self.pool(states_BSD, self.pool.keys(states_BSD), mask_or_none(texts.mask_BS))
         return F.normalize(self.output(self.drop(pooled_BD)), dim=-1)

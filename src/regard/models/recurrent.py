@@ -14,12 +14,12 @@ et al. 2015, global attention with input feeding. Departures: no local attention
 product in addition to the paper's scores; the source is read forwards unless `reverse_source` is set.
 
 GNMT: "Google's Neural Machine Translation System", Wu et al. 2016. It is a deep `BahdanauDecoder`: only the bottom
-layer attends, and every layer reads the context, so that only the bottom layer needs a loop with attention in it.
-Departures: the decoder starts from the encoder's last states; Bahdanau's deep output comes before the softmax.
+layer computes attention, and every layer reads the context vector. Departures: the decoder starts from the encoder's
+last states; Bahdanau's deep output comes before the softmax.
 
-In all models, recurrent weights are initialised orthogonally (Bahdanau et al.), other weights by Glorot, the bias of
+In all models, recurrent weights are initialized orthogonally (Bahdanau et al.), other weights by Glorot, the bias of
 the forget gate to one; embeddings are multiplied by the square root of their width; dropout is on the inputs of layers,
-not on recurrent states. The presets are smaller than the models of the papers; the recipes name both sizes.
+not on recurrent states. The presets are smaller than the models in the papers; the recipes name both sizes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from regard.layers.dropout import Dropout
 from regard.layers.hooks import HiddenStateHook
 from regard.layers.init import glorot
 from regard.layers.rnn_cells import CELLS, CellState, RecurrentLayer, unroll
-from regard.models.base import EncoderOutput, LayerNames, Seq2Seq, Source, visible
+from regard.models.base import EncoderOutput, LayerStack, Seq2Seq, Source, mask_or_none
 
 
 @dataclass(frozen=True)
@@ -54,30 +54,29 @@ class RecurrentSettings(ModelSettings):
     cell: Literal["lstm", "gru"] = "lstm"
     """The recurrent cell."""
     encoder_layers: Layers = 2
-    """Encoder layers; a bidirectional layer counts once."""
+    """Number of encoder layers; a bidirectional layer counts once."""
     decoder_layers: Layers = 2
-    """Decoder layers."""
+    """Number of decoder layers."""
     width: EvenWidth = 512
     """Width of the hidden states."""
     embedding_width: Width = 512
     """Width of the token embeddings."""
     bidirectional: Literal["none", "all", "first"] = "none"
-    """Encoder layers that are bidirectional: none, all, or only the first (GNMT)."""
+    """Which encoder layers are bidirectional: none, all, or only the first (GNMT)."""
     attention: Literal["none", "bahdanau", "luong"] = "none"
-    """None (only the last encoder state is used), Bahdanau's (before the recurrent cell) or Luong's (after it)."""
+    """Kind of attention: none (only the last encoder state is used), before the cell (Bahdanau), after it (Luong)."""
     attention_score: Literal["dot", "scaled", "general", "additive"] = "additive"
     """Attention score: dot product, scaled dot product, bilinear (general), or with a hidden layer (additive)."""
     reverse_source: bool = False
     """Read the source in reverse order (Sutskever et al.)."""
     residual_from_layer: Annotated[int, Range(0)] = 0
-    """First layer (counted from 1) with a residual connection; 0: no layer has one."""
+    """First layer (counted from 1) with a residual connection; with 0, no layer has one."""
     dropout: Share = 0.2
     """Dropout between layers."""
     tie_embeddings: Literal["target", "none"] = "none"
-    """Share the target embedding with the output matrix (needs equal widths)."""
+    """Whether target embeddings and output share one matrix (target) or not (none); needs equal widths."""
 
     def check(self) -> None:
-        """Tied embeddings need equal widths."""
         require(
             self.tie_embeddings == "none" or self.embedding_width == self.width,
             'model.tie_embeddings needs model.embedding_width = model.width; or set model.tie_embeddings = "none"',
@@ -102,7 +101,7 @@ class RecurrentSettings(ModelSettings):
         return wanted
 
     def kept_per_token(self, length: float) -> float:
-        """Activations stored for the backward pass, per source and target token: gates, states, attention weights."""
+        """Numbers kept for the backward pass, per source and target token: gates, states and attention weights."""
         directions = 1 if self.bidirectional == "none" else 2
         cells = 8 * self.width * (directions * self.encoder_layers + self.decoder_layers)
         attended = length * (self.width if self.attention_score == "additive" else 4) if self.attends else 0.0
@@ -138,20 +137,20 @@ PAPERS = {
 
 
 class RecurrentContext(NamedTuple):
-    """Further inputs of the decoder: its first states, and attention keys if they differ from the encoder states."""
+    """Other inputs of the decoder: its first states, and attention keys if they differ from the encoder states."""
 
     first: tuple[CellState, ...]
     keys: tuple[Tensor, ...] = ()
 
 
 class RecurrentState(NamedTuple):
-    """The decoder state: the state of each layer and, for Luong, the last output vector (input feeding)."""
+    """The decoder state: the state of each layer and, in `LuongDecoder`, the last output vector (input feeding)."""
 
     layers: tuple[CellState, ...]
     fed: tuple[Tensor, ...] = ()
 
     def map(self, change: Callable[[Tensor], Tensor]) -> RecurrentState:
-        """Apply a function to every tensor of the state."""
+        """Return a state in which `change` was applied to every tensor."""
         layers = tuple(tuple(change(part) for part in layer) for layer in self.layers)
         return RecurrentState(layers, tuple(change(part) for part in self.fed))
 
@@ -162,7 +161,7 @@ def beams_to_rows(x_BWD: Tensor) -> Tensor:
 
 
 class RecurrentEmbedding(nn.Module):
-    """Token embeddings times sqrt(width): layers need inputs of size 1, a tied output matrix needs small weights."""
+    """Token embeddings times sqrt(width): layers need inputs of variance 1, a tied output needs small weights."""
 
     def __init__(self, vocabulary: int, width: int):
         super().__init__()
@@ -174,12 +173,8 @@ class RecurrentEmbedding(nn.Module):
         return self.tokens(ids) * self.scale
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Encoder
-
-
 class RecurrentEncoder(nn.Module):
-    """Embedding and recurrent layers. States are in the order of the tokens, even if these are read in reverse."""
+    """Embedding and recurrent layers. States are in the order of the tokens, even if the source is read in reverse."""
 
     def __init__(self, settings: RecurrentSettings, vocabulary: int):
         super().__init__()
@@ -191,19 +186,18 @@ class RecurrentEncoder(nn.Module):
         inputs = settings.embedding_width
         for number in range(1, settings.encoder_layers + 1):
             both = settings.bidirectional == "all" or (settings.bidirectional == "first" and number == 1)
-            layer = RecurrentLayer(
-                settings.cell, inputs, settings.width, (reverse, not reverse) if both else (reverse,)
-            )
+            directions = (reverse, not reverse) if both else (reverse,)
+            layer = RecurrentLayer(settings.cell, inputs, settings.width, directions)
             self.residual.append(settings.adds_input(number, inputs, layer.width))
             stack.append(layer)
             inputs = layer.width
-        self.layers = LayerNames(stack)
+        self.layers = LayerStack(stack)
         self.width = inputs
         self.stream = HiddenStateHook("encoder")
 
     def forward(self, source: Source) -> tuple[Tensor, list[CellState]]:
         """States [B, S, D] of the top layer, and the last state of every layer."""
-        mask_BS = visible(source.mask_BS)
+        mask_BS = mask_or_none(source.mask_BS)
         mask_SB = None if mask_BS is None else mask_BS.t()
         x_SBD = self._see("embed", self.embed(source.ids_BS.t()))
         lasts = []
@@ -218,7 +212,10 @@ class RecurrentEncoder(nn.Module):
 
 
 class Bridge(nn.Module):
-    """First state of a decoder layer from the last state h of an encoder layer: tanh(W h), or h if widths are equal."""
+    """Computes the first state of a decoder layer from the last state h of an encoder layer: tanh(W h).
+
+    If both have the same width, the first state is h itself.
+    """
 
     def __init__(self, cell: str, encoder_width: int, width: int):
         super().__init__()
@@ -237,12 +234,12 @@ class Bridge(nn.Module):
 
 
 class RecurrentStack(nn.Module):
-    """Decoder layers without attention between them: each runs over all steps before the next one starts."""
+    """Decoder layers without attention: each layer runs over all steps before the next layer starts."""
 
     def __init__(self, settings: RecurrentSettings, layers: range, inputs: int, beside: int = 0):
         super().__init__()
         widths = [inputs if layer == layers.start else settings.width for layer in layers]
-        self.cells = LayerNames(CELLS[settings.cell](width + beside, settings.width) for width in widths)
+        self.cells = LayerStack(CELLS[settings.cell](width + beside, settings.width) for width in widths)
         self.residual = [
             settings.adds_input(layer, width, settings.width) for layer, width in zip(layers, widths, strict=True)
         ]
@@ -251,19 +248,19 @@ class RecurrentStack(nn.Module):
     def forward(
         self, x_TND: Tensor, states: Sequence[CellState], beside_TND: Tensor | None = None
     ) -> tuple[Tensor, tuple[CellState, ...]]:
-        """Outputs of the top layer, and the last state of each layer; `beside_TND`: a further input of every layer."""
+        """Outputs of the top layer, and the last state of each layer; `beside_TND`: one more input of every layer."""
         lasts = []
         for cell, adds_input, state in zip(self.cells, self.residual, states, strict=True):
             read = self.drop(x_TND)
             read = read if beside_TND is None else torch.cat([read, beside_TND], dim=-1)
-            output_TND, last = unroll(cell, cell.read(read), state)
+            output_TND, last = unroll(cell, cell.input(read), state)
             x_TND = x_TND + output_TND if adds_input else output_TND
             lasts.append(last)
         return x_TND, tuple(lasts)
 
 
 class NoAttentionDecoder(nn.Module):
-    """Sutskever et al.: the decoder knows the source only by its first state."""
+    """Sutskever et al.: the first state of the decoder is all that it gets from the source."""
 
     def __init__(self, settings: RecurrentSettings):
         super().__init__()
@@ -277,7 +274,7 @@ class NoAttentionDecoder(nn.Module):
 class BahdanauDecoder(nn.Module):
     """Bahdanau et al.: the previous state of the bottom cell is the query; then the cell reads [token; context].
 
-    Layers above it read [state below; context] (Wu et al.).
+    Higher layers read [state of the layer below; context] (Wu et al.).
     """
 
     def __init__(self, settings: RecurrentSettings, memory_width: int):
@@ -293,10 +290,10 @@ class BahdanauDecoder(nn.Module):
 
     def forward(self, x_TNE: Tensor, state: RecurrentState, memory: EncoderOutput) -> tuple[Tensor, RecurrentState]:
         bottom, *above = state.layers
-        source, mask_BS = _key_value(memory), visible(memory.mask_BS)
+        source, mask_BS = _key_value(memory), mask_or_none(memory.mask_BS)
         contexts, outputs = [], []
-        with self.attention.one_pass() as tap:
-            for read_NG in self.bottom.read(self.drop(x_TNE)).unbind(0):
+        with self.attention.hook_for_loop() as tap:
+            for read_NG in self.bottom.input(self.drop(x_TNE)).unbind(0):
                 context_ND = self.attention(bottom[0], source, mask_BS, tap)
                 bottom = self.bottom(self.bottom.feed_in(read_NG, context_ND), bottom)
                 contexts.append(context_ND)
@@ -308,7 +305,7 @@ class BahdanauDecoder(nn.Module):
 
 
 class LuongDecoder(nn.Module):
-    """Luong et al.: the top state is the query; the output tanh(W [context; state]) is also fed to the next step."""
+    """Luong et al.: the top state is the query; the output tanh(W [context; state]) is an input of the next step."""
 
     def __init__(self, settings: RecurrentSettings, memory_width: int):
         super().__init__()
@@ -316,17 +313,17 @@ class LuongDecoder(nn.Module):
         self.drop = Dropout(settings.dropout, rows=-2)
         kind, width = CELLS[settings.cell], settings.width
         self.bottom = kind(settings.embedding_width, width, fed=width)
-        self.upper = LayerNames(kind(width, width) for _ in range(1, settings.decoder_layers))
+        self.upper = LayerStack(kind(width, width) for _ in range(1, settings.decoder_layers))
         self.residual = [settings.adds_input(1, settings.embedding_width, width)]
         self.residual += [settings.adds_input(layer, width, width) for layer in range(2, settings.decoder_layers + 1)]
         self.combine = glorot(nn.Linear(memory_width + width, width, bias=False))
 
     def forward(self, x_TNE: Tensor, state: RecurrentState, memory: EncoderOutput) -> tuple[Tensor, RecurrentState]:
         layers, (fed_ND,) = state
-        source, mask_BS = _key_value(memory), visible(memory.mask_BS)
+        source, mask_BS = _key_value(memory), mask_or_none(memory.mask_BS)
         tops = []
-        with self.attention.one_pass() as tap:
-            for x_NE, read_NG in zip(x_TNE, self.bottom.read(self.drop(x_TNE)).unbind(0), strict=True):
+        with self.attention.hook_for_loop() as tap:
+            for x_NE, read_NG in zip(x_TNE, self.bottom.input(self.drop(x_TNE)).unbind(0), strict=True):
                 top_ND, layers = self._step(x_NE, self.bottom.feed_in(read_NG, fed_ND), layers)
                 context_ND = self.attention(top_ND, source, mask_BS, tap)
                 fed_ND = torch.tanh(self.combine(torch.cat([context_ND, top_ND], dim=-1)))
@@ -338,26 +335,22 @@ class LuongDecoder(nn.Module):
         states = [self.bottom(read_NG, layers[0])]
         x = x + states[0][0] if self.residual[0] else states[0][0]
         for cell, adds_input, state in zip(self.upper, self.residual[1:], layers[1:], strict=True):
-            states.append(cell(cell.read(self.drop(x)), state))
+            states.append(cell(cell.input(self.drop(x)), state))
             x = x + states[-1][0] if adds_input else states[-1][0]
         return x, tuple(states)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# The model
-
-
 class Recurrent(Seq2Seq):
-    """Recurrent encoder and one of the three decoders."""
+    """The network: recurrent encoder and one of the three decoders."""
 
     def __init__(self, settings: RecurrentSettings, source_vocabulary: int, target_vocabulary: int):
         super().__init__()
         layers, width = settings.decoder_layers, settings.width
         self.encoder = RecurrentEncoder(settings, source_vocabulary)
-        lowest = settings.encoder_layers - layers  # stacks of different height are aligned at the top
+        lowest = settings.encoder_layers - layers  # the top decoder layer starts from the top encoder layer
         self.origins = [max(0, lowest + layer) for layer in range(layers)]
         widths = [layer.width for layer in self.encoder.layers]
-        self.bridges = LayerNames(Bridge(settings.cell, widths[origin], width) for origin in self.origins)
+        self.bridges = LayerStack(Bridge(settings.cell, widths[origin], width) for origin in self.origins)
         self.embed = RecurrentEmbedding(target_vocabulary, settings.embedding_width)
         self.decoder: NoAttentionDecoder | BahdanauDecoder | LuongDecoder
         if settings.attention == "none":
@@ -374,7 +367,7 @@ class Recurrent(Seq2Seq):
         self.stream = HiddenStateHook("decoder")
 
     def encode(self, source: Source) -> EncoderOutput:
-        """States of the source, with keys and first decoder states, computed once."""
+        """The encoder states, the attention keys, and the first decoder states."""
         states_BSD, lasts = self.encoder(source)
         first = tuple(bridge(lasts[origin]) for bridge, origin in zip(self.bridges, self.origins, strict=True))
         keys = () if isinstance(self.decoder, NoAttentionDecoder) else self.decoder.attention.prepare(states_BSD)

@@ -4,7 +4,7 @@ Both encode each word from its characters (layers/char_cnn.py), then the words o
 linear-chain CRF over labels (layers/crf.py).
 
 `BiGRUCRF` is the bidirectional LSTM-CRF of Huang et al. 2015 with the character CNN of Ma and Hovy 2016. Departures:
-GRUs instead of LSTMs; vectors of whole words are found by hashing and learned with the model, not pretrained; they are
+GRUs instead of LSTMs; whole-word vectors are selected by a hash and learned with the model, not pretrained; they are
 dropped at random in training, so that the model learns to label unknown words by their spelling. `TransformerCRF` has
 Transformer encoder blocks instead of GRUs, so that attention between words can be inspected.
 """
@@ -24,13 +24,13 @@ from regard.layers.dropout import Dropout
 from regard.layers.init import glorot
 from regard.layers.positional_encoding import position_layer
 from regard.layers.rnn_cells import PackedGRU, PackedLayout
-from regard.models.base import LayerNames, TaggerModel, Words, visible
+from regard.models.base import LayerStack, TaggerModel, Words, mask_or_none
 from regard.models.transformer import EncoderBlock, last_norm
 from regard.models.transformer_settings import SmallEncoderSettings
 
 
 @dataclass(frozen=True)
-class WordReaderSettings(ModelSettings):
+class WordEncoderSettings(ModelSettings):
     """How a tagger encodes words: from their characters or subwords, and from a table of whole words."""
 
     char_embedding: Width = 32
@@ -38,15 +38,15 @@ class WordReaderSettings(ModelSettings):
     char_cnn_width: Width = 100
     """Width of the word vector that is computed from characters or subwords."""
     word_hash_rows: Count = 32_768
-    """Rows of the embedding table of whole words; the hash of a word selects its rows."""
+    """Number of rows of the whole-word embedding table; the hash of a word selects its rows."""
     embedding_width: Width = 100
-    """Width of the vectors of whole words."""
+    """Width of the whole-word embeddings."""
     word_dropout: Share = 0.2
-    """Share of words whose whole-word vector is dropped in training, so that the model learns from spelling."""
+    """Share of words whose whole-word embedding is dropped in training, so that the model learns from spelling."""
 
 
 @dataclass(frozen=True)
-class BiGRUCRFSettings(WordReaderSettings):
+class BiGRUCRFSettings(WordEncoderSettings):
     """Word vectors from characters or subwords, bidirectional GRUs over the words, and a CRF over their labels."""
 
     kind: ClassVar[str] = "tagger"
@@ -57,17 +57,17 @@ class BiGRUCRFSettings(WordReaderSettings):
     layers: Layers = 1
     """Number of GRU layers over words."""
     width: Width = 128
-    """Width of the GRU states, per direction."""
+    """Width of the GRU states per direction."""
     dropout: Share = 0.5
     """Dropout on the input of each layer and on the last states."""
 
     def kept_per_token(self, length: float) -> float:
-        """Activations stored for the backward pass per word: of its spelling, and of each layer in both directions."""
+        # Each layer in both directions; the spelling of a word counts as one more layer.
         return ACTIVATIONS_PER_UNIT * (self.layers + 1) * 2 * self.width
 
 
 @dataclass(frozen=True)
-class TransformerCRFSettings(SmallEncoderSettings, WordReaderSettings):
+class TransformerCRFSettings(SmallEncoderSettings, WordEncoderSettings):
     """Word vectors from characters or subwords, Transformer encoder blocks over words, and a CRF over their labels."""
 
     kind: ClassVar[str] = "tagger"
@@ -89,14 +89,14 @@ PRESETS: dict[str, ModelSettings] = {
 
 
 class BiGRUCRF(TaggerModel):
-    """Word encoder, bidirectional GRUs, CRF."""
+    """The network: word encoder, bidirectional GRUs, CRF."""
 
     def __init__(self, settings: BiGRUCRFSettings, vocabulary: int, labels: int):
         super().__init__()
         width = settings.width
-        self.word_encoder = _word_reader(settings, vocabulary)
+        self.word_encoder = _build_word_encoder(settings, vocabulary)
         inputs = [self.word_encoder.width] + [2 * width] * (settings.layers - 1)
-        self.layers = LayerNames(PackedGRU(each, width) for each in inputs)
+        self.layers = LayerStack(PackedGRU(each, width) for each in inputs)
         self.drop = Dropout(settings.dropout)
         self.output = glorot(nn.Linear(2 * width, labels))
         self.crf = LinearChainCRF(labels)
@@ -110,22 +110,22 @@ class BiGRUCRF(TaggerModel):
 
 
 class TransformerCRF(TaggerModel):
-    """Word encoder, Transformer encoder blocks, CRF."""
+    """The network: word encoder, Transformer encoder blocks, CRF."""
 
     def __init__(self, settings: TransformerCRFSettings, vocabulary: int, labels: int):
         super().__init__()
         width = settings.width
-        self.word_encoder = _word_reader(settings, vocabulary)
+        self.word_encoder = _build_word_encoder(settings, vocabulary)
         self.project = glorot(nn.Linear(self.word_encoder.width, width))
         self.positions = position_layer(settings.positional_encoding, "add", width, 0)
-        self.blocks = LayerNames(EncoderBlock(settings, f"encoder.{layer}") for layer in range(settings.encoder_layers))
+        self.blocks = LayerStack(EncoderBlock(settings, f"encoder.{layer}") for layer in range(settings.encoder_layers))
         self.norm = last_norm(settings)
         self.drop = Dropout(settings.dropout)
         self.output = glorot(nn.Linear(width, labels))
         self.crf = LinearChainCRF(labels)
 
     def encode(self, sentences: Words) -> Tensor:
-        mask_BT = visible(sentences.mask_BTS[:, :, 0])
+        mask_BT = mask_or_none(sentences.mask_BTS[:, :, 0])
         x_BTD = self.project(self.drop(self.word_encoder(sentences.ids_BTS, sentences.mask_BTS)))
         x_BTD = self.drop(self.positions(x_BTD))
         for block in self.blocks:
@@ -133,7 +133,7 @@ class TransformerCRF(TaggerModel):
         return self.drop(self.norm(x_BTD))
 
 
-def _word_reader(settings: WordReaderSettings, vocabulary: int) -> CharacterWordEncoder:
+def _build_word_encoder(settings: WordEncoderSettings, vocabulary: int) -> CharacterWordEncoder:
     return CharacterWordEncoder(
         vocabulary,
         piece=settings.char_embedding,

@@ -2,8 +2,8 @@
 
 Departures from the paper, all optional: pre-norm, which trains without a long warm-up; GELU, Swish and SwiGLU instead
 of ReLU; learned, rotary or no positional encodings; encodings concatenated instead of added; restricted self-attention
-in the encoder; encoder and decoder of different depth; after pruning, attention layers with different numbers of heads
-or none. Dropout is as in section 5.4 of the paper: on the embeddings and on the output of each sub-layer, not on the
+in the encoder; encoder and decoder of different depth; after pruning, attention layers with fewer heads or without
+heads. Dropout is as in section 5.4 of the paper: on the embeddings and on the output of each sub-layer, not on the
 attention weights.
 """
 
@@ -16,14 +16,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.errors import SettingsError
 from regard.layers.attention import CrossAttention, KeyValue, SelfAttention
 from regard.layers.dropout import Dropout
 from regard.layers.hooks import HiddenStateHook
-from regard.layers.init import glorot, zero_init
+from regard.layers.init import glorot
 from regard.layers.kv_cache import KVCache
 from regard.layers.positional_encoding import RotaryEncoding, position_layer
-from regard.models.base import EncoderOutput, LayerNames, Seq2Seq, Source, visible
+from regard.models.base import EncoderOutput, LayerStack, Seq2Seq, Source, mask_or_none
 from regard.models.transformer_settings import BlockSettings, EncoderSettings, TransformerSettings
 
 
@@ -54,7 +53,7 @@ class FeedForward(nn.Module):
 class Residual(nn.Module):
     """Residual connection and norm of a sub-layer f: norm(x + drop(f(x))) as in the paper, or x + drop(f(norm(x))).
 
-    `enter` returns the input of f, `leave` adds its output.
+    `enter(x)` returns the input of f; `leave(x, update)` adds `update`, the output of f, to x.
     """
 
     def __init__(self, settings: BlockSettings):
@@ -72,15 +71,15 @@ class Residual(nn.Module):
 
 
 def zero_init_residual(model: nn.Module) -> None:
-    """Initialise the output of every sub-layer to zero, so that every block starts as the identity.
+    """Set the last projection of every sub-layer to zero, so that every block is the identity before training.
 
-    With pre-norm, a small corpus is learned in fewer steps (docs/log.md).
+    With pre-norm, a small corpus is then learned in fewer steps (docs/log.md).
     """
     for part in model.modules():
-        if isinstance(part, SelfAttention | CrossAttention):
-            zero_init(part.out)
-        elif isinstance(part, FeedForward):
-            zero_init(part.down)
+        if isinstance(part, SelfAttention | CrossAttention | FeedForward):
+            last = part.down if isinstance(part, FeedForward) else part.out
+            nn.init.zeros_(last.weight)
+            nn.init.zeros_(last.bias)
 
 
 class FullyPrunedAttention(nn.Module):
@@ -97,7 +96,7 @@ class FullyPrunedAttention(nn.Module):
         return ()
 
     def start(self, rows: int, width: int) -> KVCache:
-        """A cache that only counts tokens."""
+        """A cache without contents, which only counts tokens."""
         empty = self.out["bias"].new_zeros(rows, width, 1, 0, 1)
         return KVCache(empty, empty)
 
@@ -126,12 +125,12 @@ class EncoderBlock(nn.Module):
         return self.feed_forward_residual.leave(x_BWD, update), cache
 
 
-Remembered = KeyValue | tuple[()]
-"""Keys and values of the source in a decoder layer; a layer without heads has none."""
+SourceKV = KeyValue | tuple[()]
+"""Keys and values of the source in a decoder layer; empty for a layer without heads."""
 
 
 class DecoderBlock(nn.Module):
-    """Masked self-attention, attention to the source, then feed-forward."""
+    """Causal self-attention, cross-attention to the source, then feed-forward."""
 
     def __init__(self, settings: BlockSettings, name: str):
         super().__init__()
@@ -147,15 +146,15 @@ class DecoderBlock(nn.Module):
         self.cross_attention_residual = Residual(settings)
         self.feed_forward_residual = Residual(settings)
 
-    def forward(self, x_BTD: Tensor, memory: Remembered, mask_BS: Tensor | None) -> Tensor:
+    def forward(self, x_BTD: Tensor, memory: SourceKV, mask_BS: Tensor | None) -> Tensor:
         update = self.self_attention(self.self_attention_residual.enter(x_BTD))
         return self._attend_and_feed(self.self_attention_residual.leave(x_BTD, update), memory, mask_BS)
 
-    def step(self, x_BWD: Tensor, cache: KVCache, memory: Remembered, mask_BS: Tensor | None) -> tuple[Tensor, KVCache]:
+    def step(self, x_BWD: Tensor, cache: KVCache, memory: SourceKV, mask_BS: Tensor | None) -> tuple[Tensor, KVCache]:
         update, cache = self.self_attention.step(self.self_attention_residual.enter(x_BWD), cache)
         return self._attend_and_feed(self.self_attention_residual.leave(x_BWD, update), memory, mask_BS), cache
 
-    def _attend_and_feed(self, x: Tensor, memory: Remembered, mask_BS: Tensor | None) -> Tensor:
+    def _attend_and_feed(self, x: Tensor, memory: SourceKV, mask_BS: Tensor | None) -> Tensor:
         update = self.cross_attention(self.cross_attention_residual.enter(x), memory, mask_BS)
         x = self.cross_attention_residual.leave(x, update)
         return self.feed_forward_residual.leave(x, self.feed_forward(self.feed_forward_residual.enter(x)))
@@ -171,7 +170,7 @@ def _self_attention(settings: BlockSettings, name: str, causal: bool) -> SelfAtt
         settings.head_size,
         f"{name}.self",
         causal=causal,
-        window=0 if causal else settings.neighbours,
+        window=settings.attention_window if isinstance(settings, TransformerSettings) and not causal else 0,
         rotary=RotaryEncoding(settings.head_size) if settings.positional_encoding == "rotary" else None,
     )
 
@@ -196,7 +195,7 @@ class Embedding(nn.Module):
         return self.drop(self.positions(x_BTD, start))
 
 
-def _placed_embedding(settings: TransformerSettings, vocabulary: int) -> Embedding:
+def _embedding_with_positions(settings: TransformerSettings, vocabulary: int) -> Embedding:
     positions = position_layer(
         settings.positional_encoding, settings.position_mode, settings.width, settings.max_positions
     )
@@ -204,22 +203,22 @@ def _placed_embedding(settings: TransformerSettings, vocabulary: int) -> Embeddi
 
 
 def last_norm(settings: BlockSettings) -> nn.Module:
-    """The norm after the last block, which only pre-norm needs: its residual stream is not normalised."""
+    """The norm after the last block; only pre-norm needs one, because its residual stream is not normalized."""
     return nn.LayerNorm(settings.width) if settings.norm == "pre" else nn.Identity()
 
 
 class Encoder(nn.Module):
-    """Embedding and encoder blocks, used with a decoder, in a classifier or in a text encoder."""
+    """Embedding and encoder blocks: the encoder of a Transformer, a classifier or a text encoder."""
 
     def __init__(self, embed: Embedding, settings: EncoderSettings):
         super().__init__()
         self.embed = embed
-        self.blocks = LayerNames(EncoderBlock(settings, f"encoder.{layer}") for layer in range(settings.encoder_layers))
+        self.blocks = LayerStack(EncoderBlock(settings, f"encoder.{layer}") for layer in range(settings.encoder_layers))
         self.norm = last_norm(settings)
         self.stream = HiddenStateHook("encoder")
 
     def forward(self, source: Source) -> EncoderOutput:
-        mask_BS = visible(source.mask_BS)
+        mask_BS = mask_or_none(source.mask_BS)
         x_BSD = self.stream.see("embed", self.embed(source.ids_BS))
         for layer, block in enumerate(self.blocks):
             x_BSD = self.stream.see(layer, block(x_BSD, mask_BS))
@@ -231,28 +230,19 @@ class State(NamedTuple):
 
     caches: tuple[KVCache, ...]
 
-    @property
-    def length(self) -> int:
-        return self.caches[0].length
-
 
 class Transformer(Seq2Seq):
     """Encoder and decoder."""
 
     def __init__(self, settings: TransformerSettings, source_vocabulary: int, target_vocabulary: int):
         super().__init__()
-        if settings.needs_joint_vocabulary and source_vocabulary != target_vocabulary:
-            raise SettingsError(
-                'model.tie_embeddings = "all" needs one vocabulary for source and target: set tokenizer.joint = true,'
-                ' or set model.tie_embeddings to "target" or "none"'
-            )
-        embed_source = _placed_embedding(settings, source_vocabulary)
+        embed_source = _embedding_with_positions(settings, source_vocabulary)
         embed_target = (
-            embed_source if settings.tie_embeddings == "all" else _placed_embedding(settings, target_vocabulary)
+            embed_source if settings.tie_embeddings == "all" else _embedding_with_positions(settings, target_vocabulary)
         )
         self.encoder = Encoder(embed_source, settings)
         self.embed = embed_target
-        self.decoder = LayerNames(
+        self.decoder = LayerStack(
             DecoderBlock(settings, f"decoder.{layer}") for layer in range(settings.decoder_layers)
         )
         self.norm = last_norm(settings)
@@ -265,7 +255,7 @@ class Transformer(Seq2Seq):
         self.stream = HiddenStateHook("decoder")
 
     def encode(self, source: Source) -> EncoderOutput:
-        """The states of the source, with the keys and values of every decoder layer, computed once."""
+        """The encoder states, and the keys and values that every decoder layer computes from them."""
         memory: EncoderOutput = self.encoder(source)
         return memory._replace(extra=tuple(block.cross_attention.project(memory.states_BSD) for block in self.decoder))
 
@@ -273,10 +263,10 @@ class Transformer(Seq2Seq):
         return State(tuple(block.self_attention.start(memory.states_BSD.shape[0], 1) for block in self.decoder))
 
     def step(self, token_BW: Tensor, state: State, memory: EncoderOutput) -> tuple[Tensor, State]:
-        """All hypotheses have the same length, so their next tokens have the same position."""
-        x_BWD = self.embed(token_BW.flatten()[:, None], state.length).view(*token_BW.shape, -1)
+        position = state.caches[0].length  # of the tokens of all hypotheses
+        x_BWD = self.embed(token_BW.flatten()[:, None], position).view(*token_BW.shape, -1)
         x_BWD = self.stream.see("embed", x_BWD)
-        mask_BS = visible(memory.mask_BS)
+        mask_BS = mask_or_none(memory.mask_BS)
         caches = []
         for layer, (block, cache, seen) in enumerate(zip(self.decoder, state.caches, memory.extra, strict=True)):
             x_BWD, cache = block.step(x_BWD, cache, seen, mask_BS)
@@ -286,7 +276,7 @@ class Transformer(Seq2Seq):
 
     def hidden(self, source: Source, target_BT: Tensor) -> Tensor:
         memory = self.encode(source)
-        mask_BS = visible(memory.mask_BS)
+        mask_BS = mask_or_none(memory.mask_BS)
         x_BTD = self.stream.see("embed", self.embed(target_BT))
         for layer, (block, seen) in enumerate(zip(self.decoder, memory.extra, strict=True)):
             x_BTD = self.stream.see(layer, block(x_BTD, seen, mask_BS))

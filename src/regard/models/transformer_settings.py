@@ -1,4 +1,4 @@
-"""Settings of the Transformer, of the encoder blocks that other models build on, and of the text encoder.
+"""Settings of the Transformer, of encoder blocks in other models, and of the text encoder.
 
 They are not in the files of the networks because they must be loaded without torch: translation with CTranslate2 and
 retrieval with BM25 run without torch.
@@ -27,19 +27,18 @@ class BlockSettings(ModelSettings):
     dropout: Share = 0.1
     """Dropout on embeddings and on the output of each sub-layer, as in the paper."""
     norm: Literal["post", "pre"] = "post"
-    """Layer norm after the residual sum (the paper) or before each sub-layer."""
+    """Position of the layer norm: after the residual sum (post, as in the paper) or before each sub-layer (pre)."""
     activation: Literal["relu", "gelu", "swish", "swiglu"] = "relu"
     """Non-linearity of the feed-forward network."""
     positional_encoding: Literal["sinusoidal", "learned", "rotary", "none"] = "sinusoidal"
     """Positional encoding: how the model knows the order of the tokens."""
 
     def check(self) -> None:
-        """The width must be a multiple of the number of heads."""
         require(self.width % self.heads == 0, f"model.width {self.width} is not a multiple of model.heads {self.heads}")
         self.check_rotary()
 
     def check_rotary(self) -> None:
-        """Rotary positional encodings rotate pairs of dimensions of a head, so its width must be even."""
+        """Check that the width of a head is even: rotary encodings rotate pairs of its dimensions."""
         require(
             self.positional_encoding != "rotary" or self.head_size % 2 == 0,
             f'model.positional_encoding = "rotary" needs an even head width, not {self.head_size}; change model.heads',
@@ -49,13 +48,8 @@ class BlockSettings(ModelSettings):
     def head_size(self) -> int:
         return self.width // self.heads
 
-    @property
-    def neighbours(self) -> int:
-        """Number of neighbours that a token attends to in the encoder's self-attention; 0: all tokens."""
-        return 0
-
     def heads_in(self, attention: str) -> int:
-        """Number of heads of the attention layer with this name."""
+        """Number of heads of the attention layer with the name `attention`."""
         return self.heads
 
 
@@ -67,7 +61,6 @@ class EncoderSettings(BlockSettings):
     """Number of encoder blocks."""
 
     def kept_per_token(self, length: float) -> float:
-        """Activations stored for the backward pass per token."""
         return ACTIVATIONS_PER_UNIT * max(self.encoder_layers, 1) * self.width
 
 
@@ -97,24 +90,23 @@ class TransformerSettings(EncoderSettings):
     decoder_layers: Layers = 6
     """Number of decoder blocks."""
     head_width: Annotated[int, Range(0, 65_536)] = 0
-    """Width of one head; 0: width / heads."""
+    """Width of one attention head; 0 means width / heads."""
     word_dropout: Share = 0.0
     """Share of the source and target tokens whose whole embedding is set to zero in training."""
     position_mode: Literal["add", "concatenate"] = "add"
-    """Positional encodings are added to the token embeddings, or concatenated (with a quarter of the width)."""
+    """Whether positional encodings are added to the token embeddings, or concatenated (a quarter of their width)."""
     max_positions: Count = 512
     """Maximum number of tokens of a sentence with learned positional encodings."""
     attention_window: Annotated[int, Range(0)] = 0
-    """Restricted self-attention in the encoder: each token attends to this many neighbours; 0: to all tokens."""
+    """Number of neighbors that a token attends to in the encoder's self-attention; 0 means all tokens."""
     tie_embeddings: Literal["all", "target", "none"] = "all"
-    """Which embeddings share one matrix: source, target and output; target and output; none."""
+    """Embeddings that share one matrix: source, target and output (all); target and output (target); none."""
     output_bias: bool = False
     """Whether the output layer has a bias, as in published Marian models."""
     remaining_heads: tuple[tuple[str, int], ...] = ()
-    """Number of heads left by pruning, e.g. [["encoder.0.self", 2]]; attention layers not listed have all heads."""
+    """Number of heads after pruning, e.g. [["encoder.0.self", 2]]; layers that are not listed have all heads."""
 
     def check(self) -> None:
-        """Heads must divide the width, unless `head_width` is set; `remaining_heads` must name existing layers."""
         require(
             self.head_width > 0 or self.width % self.heads == 0,
             f"model.width {self.width} is not a multiple of model.heads {self.heads}; or set model.head_width",
@@ -138,26 +130,21 @@ class TransformerSettings(EncoderSettings):
         return self.head_width or self.width // self.heads
 
     @property
-    def neighbours(self) -> int:
-        return self.attention_window
-
-    @property
     def needs_joint_vocabulary(self) -> bool:
         return self.tie_embeddings == "all"
 
     def heads_in(self, attention: str) -> int:
-        """Number of heads of an attention layer after pruning."""
         return dict(self.remaining_heads).get(attention, self.heads)
 
     def kept_per_token(self, length: float) -> float:
-        """Activations stored for the backward pass, per source and target token: inputs of layers, dropout masks."""
+        """Numbers kept for the backward pass, per source and target token: inputs of layers and dropout masks."""
         inner = 2 * self.ffn_width * (self.encoder_layers + self.decoder_layers)
         return inner + self.width * (10 * self.encoder_layers + 18 * self.decoder_layers + 4)
 
 
 @dataclass(frozen=True)
 class TextEncoderSettings(SmallEncoderSettings):
-    """An encoder of questions and answers: one vector per text; matching texts get similar vectors."""
+    """An encoder of questions and answers: computes one vector per text; similar texts get similar vectors."""
 
     kind: ClassVar[str] = "text-encoder"
     network: ClassVar[str] = "regard.models.pooled_encoders.TextEncoder"
@@ -165,7 +152,7 @@ class TextEncoderSettings(SmallEncoderSettings):
 
     arch: str = "text-encoder"
     encoder_layers: Annotated[int, Range(0, 256)] = 0
-    """Number of encoder blocks; 0: the token embeddings are pooled directly, which is best for small data."""
+    """Number of encoder blocks; with 0, the token embeddings are pooled directly, which is best for small data."""
     width: EvenWidth = 256
     ffn_width: Width = 512
     dropout: Share = 0.3

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from regard.config import TrainSettings
 from regard.errors import TrainingError
-from regard.layers.dropout import Rows, batch_seed, set_dropout_strength, sharing
+from regard.layers.dropout import Rows, batch_seed, set_dropout_strength, dropout_rows
 from regard.models.base import Network
 from regard.run import restore
 from regard.training import checkpoint, schedule
@@ -238,7 +238,7 @@ class Trainer:
         total = 0.0
         for number, part in enumerate(parts, 1):
             torch.manual_seed(batch_seed(self.settings.seed, part.position))
-            with self.parallel.summing(number == len(parts)), sharing(part.rows):
+            with self.parallel.summing(number == len(parts)), dropout_rows(part.rows):
                 loss = self.parallel.loss(part.batch)
                 (loss.smoothed / tokens * (part.weight * self.group.size)).backward()  # means over the processes
             total += part.weight * float(loss.plain)
