@@ -5,8 +5,6 @@ import json
 import os
 import pickle
 import shutil
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -24,6 +22,7 @@ from regard.tasks.training import training_of
 from regard.training.distributed import ProcessGroup
 from regard.training.schedule import ScheduleStage
 from regard.training.trainer import Trainer
+from tests.processes import call
 from tests.small_runs import train_arguments, write_corpus
 
 
@@ -429,12 +428,17 @@ def test_only_commands_change_how_the_process_keeps_memory(run, monkeypatch, cap
         keep_memory.cache_clear()
 
 
+def train_and_be_killed(arguments):
+    from regard.tasks.translate import data
+
+    data.build_store = lambda *_: os._exit(9)
+    main(arguments)
+
+
 def test_a_folder_whose_preparation_was_killed_is_replaced(tmp_path, capsys):
     write_corpus(tmp_path, train=60)
     wanted = train_arguments(tmp_path, tmp_path / "run", "train.max_steps=2")
-    killed = "import os, sys; from regard.tasks.translate import data; data.build_store = lambda *_: os._exit(9)"
-    command = [sys.executable, "-c", f"{killed}; from regard.cli import main; main(sys.argv[1:])", *wanted]
-    assert subprocess.run(command, capture_output=True).returncode == 9
+    assert call(train_and_be_killed, wanted) == 9
     assert (tmp_path / "run" / "tokenizer.json").is_file()
     assert main(["resume", str(tmp_path / "run")]) == 2
     assert "was stopped while its data was prepared; train again with the same --out" in capsys.readouterr().err

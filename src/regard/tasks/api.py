@@ -65,7 +65,7 @@ def _limited(name: str, least: float, most: float) -> Any:
 
 
 class SearchOptions(StrictRequest):
-    """Search settings of a request; the recipe of the run has the values of all others."""
+    """Search settings of a request. A setting that is left out has its value in the recipe of the run."""
 
     beam_size: int | None = _limited("beam_size", 1, 16)
     length_penalty: float | None = _limited("length_penalty", 0, 5)

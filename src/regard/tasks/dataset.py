@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from regard.config import Corpus, DataSettings, Recipe
 from regard.data.batches import BatchPosition, BatchStream, Index, epoch_batches
 from regard.data.records import read_kept
-from regard.data.split import deal, split_texts
+from regard.data.split import group_by_part, split_texts
 from regard.data.store import Ids, StorePart
 from regard.errors import CorpusError, SettingsError
 from regard.files import write_atomically
@@ -104,10 +104,10 @@ def hold_out(
     examples = [example for corpus in found for example in corpus]
     numbers = split_texts([text_of(example) for example in examples], data, seed)
     numbers = adjust(examples, numbers) if adjust else numbers
-    for corpus, dealt in zip(data.train, deal(found, numbers), strict=True):
-        parts.corpora.append((dealt["train"], corpus.weight))
+    for corpus, by_part in zip(data.train, group_by_part(found, numbers), strict=True):
+        parts.corpora.append((by_part["train"], corpus.weight))
         for name, held_out in parts.held_out.items():
-            held_out += dealt[name]
+            held_out += by_part[name]
     return parts
 
 

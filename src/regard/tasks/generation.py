@@ -147,7 +147,7 @@ class Searcher:
         else:
             watch = recorder.record if recorder else None
             method = partial(beam_search, width=settings.beam_size, stop=settings.stop, best=nbest, watch=watch)
-        with self._covered(source, memory) as (step, state, options):
+        with self._start_search(source, memory) as (step, state, options):
             return method(
                 step, state, memory, longest_B, self.tokens, penalty=self.penalty, constraints=constraints, **options
             )
@@ -159,7 +159,7 @@ class Searcher:
         constraints = (RepetitionPenalty(penalty),) if penalty != 1 else ()
         source = self._source(inputs)
         memory = self.decoder.encode(source)
-        with self._covered(source, memory) as (step, state, options):
+        with self._start_search(source, memory) as (step, state, options):
             return force(
                 step,
                 state,
@@ -190,7 +190,7 @@ class Searcher:
         return make_sources([one.ids for one in inputs], self.source_pad).to(self.device)
 
     @contextmanager
-    def _covered(self, source: TokenSource, memory: Any) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
+    def _start_search(self, source: TokenSource, memory: Any) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
         """Yield the step function, first state and options of a search, with the coverage penalty if it is set."""
         state = self.decoder.start(memory)
         if not self.settings.coverage_penalty:

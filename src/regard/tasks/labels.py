@@ -17,8 +17,6 @@ from regard.training.loss import Loss
 
 BINS = 15
 """Number of bins of equal width in the reliability diagram (Guo et al. 2017)."""
-ENOUGH_DOCUMENTS = 30
-"""Minimum number of documents to find a temperature."""
 
 Matrix = NDArray[np.float64]
 Truth = NDArray[np.bool_]
@@ -128,13 +126,13 @@ def balanced(counts_L: NDArray[np.int64]) -> Tensor:
 
 
 def find_temperature(logits_BL: Tensor, target_BL: Tensor, *, several: bool) -> float | None:
-    """The temperature with the highest likelihood of the correct labels (Guo et al. 2017); None for too few documents.
+    """The temperature with the highest likelihood of the correct labels (Guo et al. 2017); None below 30 documents.
 
     It calibrates probabilities and does not change predictions. As in Platt (1999), the target probability of the
     correct labels is a little below 1. Otherwise, if the labels of a few documents are all predicted correctly, the
     best temperature would be the lowest one, and all probabilities would become 0 or 1.
     """
-    if len(logits_BL) < ENOUGH_DOCUMENTS:
+    if len(logits_BL) < 30:
         return None
     logits_BL = logits_BL.double()
     doubt = 2 / (len(logits_BL) + 2)

@@ -56,6 +56,12 @@ def figures(*rows: tuple[str, str, str]) -> list[dict[str, str]]:
     return [{"label": label, "value": value, "note": note} for label, value, note in rows]
 
 
+def label_section(scores: Json) -> Json:
+    """The scores of labels that the page shows: for each label, as a confusion matrix, and as a reliability diagram."""
+    shown = {name: scores[name] for name in ("confusion", "by_label", "reliability")}
+    return shown | {"error": scores["calibration_error"]}
+
+
 def last_part(scores: Iterable[str]) -> str:
     """The part whose scores are reported: "test" if it has scores, otherwise "valid"."""
     return "test" if "test" in scores else "valid"

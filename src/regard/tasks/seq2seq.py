@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from regard.config import DataSettings, Recipe
-from regard.data.batches import Batch, Index, cut, make_batch
+from regard.data.batches import Batch, Index, batch_bounds, make_batch
 from regard.data.pairs import Pair
 from regard.data.store import TokenStore
 from regard.errors import TrainingError
@@ -25,8 +25,6 @@ from regard.training.flops import pair_amounts
 from regard.training.loss import Loss, smoothed_cross_entropy
 
 VALID_BATCH_PAIRS = 64
-VALID_BATCH_TOKENS = 16_384
-"""Limit of the number of pairs times the length of the longer padded side."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +119,9 @@ def mean_loss(
         encoded = ((source.encode(pair.source), target.encode(pair.target)) for pair in some)
         ids = [sides for sides in encoded if max(map(len, sides)) <= max_length]
         longest = np.array([max(map(len, sides)) + 1 for sides in ids], np.int64)
-        for start, end in pairwise(cut(longest, VALID_BATCH_TOKENS)):
+        for start, end in pairwise(
+            batch_bounds(longest, 16_384)
+        ):  # limits the number of pairs times the length of the longer side
             loss = batch_loss(model, make_batch(ids[start:end], source.pad, target.pad).to(device))
             total, tokens = total + float(loss.plain), tokens + loss.tokens
     total, tokens = group.sum(total, tokens)

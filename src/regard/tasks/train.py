@@ -405,8 +405,8 @@ def finish(run: Run, data: Any, progress: TrainingProgress) -> None:
     run.write_held_out(training.held_out(data))
     tuned = training.tune(run, data, log)
     predictor = training.predictor(run, data, log)
-    parts = {part: examples for part, examples in training.parts(data).items() if examples}
-    scored = {part: training.score(predictor, examples) for part, examples in parts.items()}
+    parts = {"valid": data.valid, "test": data.test}
+    scored = {part: training.score(predictor, examples) for part, examples in parts.items() if examples}
     with torch.device("meta"):
         parameters = count_parameters(models.build(run.recipe.model, **run.sizes))
     results = {"parameters": parameters, "scores": {part: found.scores for part, found in scored.items()}}

@@ -146,10 +146,6 @@ class Training(ABC, Generic[ExamplesOf, DataOf]):
         """The predictor that is scored."""
         return tasks.load(run)
 
-    def parts(self, data: Any) -> Mapping[str, Any]:
-        """The held-out parts by name. Empty parts are not scored."""
-        return {"valid": data.valid, "test": data.test}
-
     def held_out(self, data: Any) -> Sequence[Any]:
         """Held-out examples that stay in the run, as JSON objects: of the test part, or else of the validation part."""
         return [one._asdict() for one in (data.test or data.valid)[:HELD_OUT_EXAMPLES]]

@@ -249,7 +249,7 @@ def test_files_of_held_out_questions(tmp_path):
 def test_too_little_is_told(tmp_path):
     with pytest.raises(CorpusError, match='"regard index --create RUN'):
         knowledge(tmp_path, questions()[:8])
-    with pytest.raises(SettingsError, match="training needs validation data"):
+    with pytest.raises(SettingsError, match="no validation data"):
         knowledge(tmp_path, valid_size=0)
 
 

@@ -309,8 +309,8 @@ def test_info_shows_the_scores(folder, capsys):
         (["translate", "{run}", "{data}"], '{run} tags words; use "regard tag {run}"'),
         (["classify", "{run}", "{data}"], "tags words"),
         (["heads", "{run}"], "tags words"),
-        (["inspect", "{run}", "--measure"], "is a run of the task tag: leave it out"),
-        (["inspect", "{run}", " "], "there is no text to look at"),
+        (["inspect", "{run}", "--measure"], "is a run of the task tag: leave out --measure"),
+        (["inspect", "{run}", " "], "there is no text to inspect"),
         (["tag", "{run}", "{data}.none"], "no such file"),
         (
             ["tag", "{run}", "{data}", "--output-format", "conll", "--json"],

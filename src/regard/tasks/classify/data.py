@@ -26,8 +26,6 @@ from regard.text.words import split_sentences
 from regard.training.plan import CHARACTERS_PER_TOKEN
 
 LABEL_COLUMNS = ("label", "labels", "category")
-LONG_WORD = 15.0
-"""If words have more characters on average, the language is written without spaces."""
 FORMATS = ".tsv (label, tab, text), .jsonl (label and text), .csv (with a header), also .gz .zst"
 
 # A tag at which a new line begins, and any tag. "<3" and "a < b" are not tags.
@@ -198,7 +196,7 @@ class DocumentFacts:
     @property
     def by_words(self) -> bool:
         """Whether the language writes spaces between words."""
-        return self.word_length < LONG_WORD
+        return self.word_length < 15
 
     @property
     def tokens_per_word(self) -> float:

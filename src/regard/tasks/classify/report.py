@@ -9,7 +9,7 @@ from typing import Any
 from regard.run import Run
 from regard.tasks.classify.classifier import Classification, Classifier
 from regard.tasks.classify.data import LabeledDocument, PreparedDocuments
-from regard.tasks.report import PART_NAMES, figures, last_part
+from regard.tasks.report import PART_NAMES, figures, label_section, last_part
 
 SHOWN_DOCUMENTS, SHOWN_WORDS, SHOWN_LABELS = 8, 12, 12
 
@@ -18,14 +18,14 @@ def report(run: Run, classifier: Classifier, data: PreparedDocuments, answers: N
     card, labels, temperature = run.card, classifier.labels, run.recipe.task.temperature
     part = last_part(card["scores"])
     scores = card["scores"][part]
-    many = len(labels) > 4 or max(map(len, labels)) > 20
+    title = f"Documents: {', '.join(labels[:-1])} or {labels[-1]}"
+    if len(labels) > 4 or max(map(len, labels)) > 20:
+        title = f"Documents in {len(labels)} classes"
     error = f"calibration error {scores['calibration_error']:.1%}, temperature {temperature:.2f}"
     looked_at = (data.test or data.valid)[:200]
     results = classifier.classify([document.text for document in looked_at], explain=True)
     return {
-        "title": f"Documents in {len(labels)} classes"
-        if many
-        else f"Documents: {', '.join(labels[:-1])} or {labels[-1]}",
+        "title": title,
         "summary": figures(
             (f"accuracy on {scores['documents']:,} {PART_NAMES[part]} documents", f"{scores['accuracy']:.1%}", error),
             ("macro F1", f"{scores['f1']:.1%}", f"{len(scores['by_label'])} labels"),
@@ -34,10 +34,7 @@ def report(run: Run, classifier: Classifier, data: PreparedDocuments, answers: N
         "labels": {
             "names": list(labels),
             "documents": scores["documents"],
-            "confusion": scores["confusion"],
-            "by_label": scores["by_label"],
-            "reliability": scores["reliability"],
-            "error": scores["calibration_error"],
+            **label_section(scores),
             "temperature": temperature,
             "words": label_words(results),
         },

@@ -44,7 +44,11 @@ def run_write(options: argparse.Namespace) -> int:
     search = search_settings(options, opened.recipe.search)
     if options.count < 1:
         raise SettingsError(f"--count must be at least 1, not {options.count}")
-    beginnings = _beginnings(options.beginning)
+    beginnings = [options.beginning]
+    if options.beginning == "-":
+        beginnings = list(read_input_lines())
+    elif 0 < len(options.beginning) < 256 and Path(options.beginning).is_file():
+        beginnings = list(read_lines(options.beginning))
     from regard.tasks.language_model.generator import load
 
     generator = load(opened.folder)
@@ -59,14 +63,6 @@ def run_write(options: argparse.Namespace) -> int:
         else:
             print(*(one.text for one in (text, *text.alternatives)), sep="\n")
     return 0
-
-
-def _beginnings(given: str) -> list[str]:
-    if given == "-":
-        return list(read_input_lines())
-    if given and len(given) < 256 and Path(given).is_file():
-        return list(read_lines(given))
-    return [given]
 
 
 def configure_perplexity(parser: Parser) -> None:

@@ -107,9 +107,9 @@ def terms_of(word: str) -> Iterator[str]:
 # Coverage
 
 LONG = 5
-"""Words with this many letters have full weight; if three quarters of the words are shorter, shorter words have too."""
+"""Words with this many letters have full weight, or fewer letters if three quarters of all words have fewer."""
 SHORT = 3
-"""A word that is this much shorter has almost no weight."""
+"""A word with this many letters less has almost no weight."""
 
 
 class QueryCoverage:

@@ -36,7 +36,16 @@ def configure(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    _refuse(options)
+    if options.create and not options.files:
+        raise SettingsError("--create needs a file of questions and answers")
+    if options.create and (options.replace or options.remove or options.score):
+        raise SettingsError("--create makes a run; --replace, --remove and --score are for one that exists")
+    if options.replace and not options.files:
+        raise SettingsError("--replace needs a file of questions and answers")
+    if options.score and (options.files or options.remove or options.set):
+        raise SettingsError("--score changes nothing; give files, --remove and --set in another command")
+    if not options.create and options.encoder:
+        raise SettingsError("--encoder is for --create; the encoder of a run does not change")
     new = gather(entry for name in options.files for entry in read_knowledge(Corpus(name)))
     if options.create:
         from regard.tasks.retrieve.index import make_run
@@ -102,19 +111,6 @@ def show(change: IndexChange, options: argparse.Namespace, *, is_changed: bool =
     print(
         f"{options.run} answers from {counted(change.questions, 'question')} with {counted(change.answers, 'answer')}"
     )
-
-
-def _refuse(options: argparse.Namespace) -> None:
-    if options.create and not options.files:
-        raise SettingsError("--create needs a file of questions and answers")
-    if options.create and (options.replace or options.remove or options.score):
-        raise SettingsError("--create makes a run; --replace, --remove and --score are for one that exists")
-    if options.replace and not options.files:
-        raise SettingsError("--replace needs a file of questions and answers")
-    if options.score and (options.files or options.remove or options.set):
-        raise SettingsError("--score changes nothing; give files, --remove and --set in another command")
-    if not options.create and options.encoder:
-        raise SettingsError("--encoder is for --create; the encoder of a run does not change")
 
 
 COMMANDS = {

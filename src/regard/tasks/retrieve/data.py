@@ -18,7 +18,7 @@ from typing import NamedTuple
 from regard.config import Corpus, DataSettings
 from regard.data.pairs import Pair
 from regard.data.records import read_objects, read_table
-from regard.data.split import SHARE, held_out_sizes, normalise
+from regard.data.split import SHARE, held_out_sizes, normalize
 from regard.errors import CorpusError, RunError, SettingsError
 from regard.files import read_lines, split_suffix, write_atomically
 from regard.tasks import single_file
@@ -199,36 +199,36 @@ def gather(entries: Iterable[KnowledgeEntry]) -> list[KnowledgeEntry]:
     questions: dict[str, dict[str, str]] = {}
     answers: dict[str, str] = {}
     for entry in entries:
-        key = normalise(entry.answer)
+        key = normalize(entry.answer)
         answers.setdefault(key, entry.answer)
         known = questions.setdefault(key, {})
         for question in entry.questions:
-            known.setdefault(normalise(question), question)
+            known.setdefault(normalize(question), question)
     return [KnowledgeEntry(tuple(known.values()), answers[key]) for key, known in questions.items()]
 
 
 def add(entries: Sequence[KnowledgeEntry], new: Sequence[KnowledgeEntry]) -> list[KnowledgeEntry]:
     """Join `entries` and `new`. A question in both gets the new answer."""
-    answer_of = {normalise(question): normalise(entry.answer) for entry in new for question in entry.questions}
+    answer_of = {normalize(question): normalize(entry.answer) for entry in new for question in entry.questions}
     kept = []
     for entry in entries:
-        own = normalise(entry.answer)
-        stay = tuple(question for question in entry.questions if answer_of.get(normalise(question), own) == own)
+        own = normalize(entry.answer)
+        stay = tuple(question for question in entry.questions if answer_of.get(normalize(question), own) == own)
         kept += [KnowledgeEntry(stay, entry.answer)] if stay else []
     return gather([*kept, *new])
 
 
 def remove(entries: Sequence[KnowledgeEntry], texts: Iterable[str]) -> tuple[list[KnowledgeEntry], list[str]]:
     """Remove questions, and entries with these answers. Also returns the texts that are neither question nor answer."""
-    wanted = {normalise(text): text for text in texts}
-    known = {normalise(text) for entry in entries for text in (*entry.questions, entry.answer)}
-    left = (without(entry, wanted) for entry in entries if normalise(entry.answer) not in wanted)
+    wanted = {normalize(text): text for text in texts}
+    known = {normalize(text) for entry in entries for text in (*entry.questions, entry.answer)}
+    left = (without(entry, wanted) for entry in entries if normalize(entry.answer) not in wanted)
     return [entry for entry in left if entry.questions], [text for key, text in wanted.items() if key not in known]
 
 
 def without(entry: KnowledgeEntry, keys: Container[str]) -> KnowledgeEntry:
     """The entry without the questions whose normalized form is in `keys`."""
-    return entry._replace(questions=tuple(text for text in entry.questions if normalise(text) not in keys))
+    return entry._replace(questions=tuple(text for text in entry.questions if normalize(text) not in keys))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -318,14 +318,14 @@ class TrainingKnowledge:
 
     def _given(self, part: str, data: DataSettings) -> list[Pair]:
         """The questions in the files of a part. Their answers must be in the training data."""
-        answers = {normalise(entry.answer): entry.answer for entry in self.entries}
+        answers = {normalize(entry.answer): entry.answer for entry in self.entries}
         pairs = []
         for corpus in getattr(data, part):
             for entry in read_knowledge(corpus):
-                if normalise(entry.answer) not in answers:
+                if normalize(entry.answer) not in answers:
                     problem = f'the answer "{entry.answer[:60]}" of the {part} data is not in the training data'
                     raise CorpusError(corpus.source, problem)
-                pairs += [Pair(question, answers[normalise(entry.answer)]) for question in entry.questions]
+                pairs += [Pair(question, answers[normalize(entry.answer)]) for question in entry.questions]
         return pairs
 
     def _hold_out(self, data: DataSettings, total: int, chance: random.Random) -> list[KnowledgeEntry]:
@@ -338,7 +338,7 @@ class TrainingKnowledge:
         keep = 1 if spare >= 2 * sum(wanted.values()) else 0
         places = [(number, question) for number, entry in enumerate(self.entries) for question in entry.questions]
         chance.shuffle(places)
-        known = {normalise(pair.source) for pairs in self.held_out.values() for pair in pairs}
+        known = {normalize(pair.source) for pairs in self.held_out.values() for pair in pairs}
         left = [dict.fromkeys(without(entry, known).questions) for entry in self.entries]
         for part, count in wanted.items():
             for number, question in places:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from regard import __version__
 from regard.config.recipe import make_recipe, with_overrides
-from regard.data.split import normalise
+from regard.data.split import normalize
 from regard.errors import RunError, SettingsError
 from regard.files import write_atomically
 from regard.run import RECIPE, Run
@@ -77,7 +77,7 @@ class KnowledgeIndex:
 
     def without(self, questions: Iterable[str]) -> KnowledgeIndex:
         """An index without these questions."""
-        gone = set(map(normalise, questions))
+        gone = set(map(normalize, questions))
         entries = [without(entry, gone) for entry in self.entries]
         if entries == self.entries:
             return self
@@ -121,7 +121,7 @@ class KnowledgeIndex:
         for row, question in enumerate(questions):
             if bm25 is not None:
                 self._weight_by_coverage(question, bm25[row])
-            own = self._known.get(normalise(question))
+            own = self._known.get(normalize(question))
             for scores in (bm25, dense):
                 if scores is not None and own is not None:
                     scores[row, own] = 1.0
@@ -130,7 +130,7 @@ class KnowledgeIndex:
     @cached_property
     def _known(self) -> dict[str, int]:
         numbered = reversed(list(enumerate(self.entries)))  # if a question has two answers, the first is taken
-        return {normalise(question): number for number, entry in numbered for question in entry.questions}
+        return {normalize(question): number for number, entry in numbered for question in entry.questions}
 
     def _weight_by_coverage(self, question: str, scores_E: Scores) -> None:
         """Multiply scores by the coverage of the question, which is computed for the five best entries only."""
@@ -282,23 +282,27 @@ def make_run(
         raise
 
 
+def log(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
 def change(run: Run, before: Sequence[KnowledgeEntry], entries: Sequence[KnowledgeEntry]) -> IndexChange:
     """Replace the entries `before` by `entries`, and tune weight and threshold again."""
     index = store_entries(run, entries, log)
     tune_run(run, index, log)
-    made = compare(before, entries)
+    made = count_changes(before, entries)
     run.write_card(run.card | {"knowledge": {"answers": made.answers, "questions": made.questions}})
     return made
 
 
-def compare(before: Sequence[KnowledgeEntry], entries: Sequence[KnowledgeEntry]) -> IndexChange:
+def count_changes(before: Sequence[KnowledgeEntry], entries: Sequence[KnowledgeEntry]) -> IndexChange:
     """Count the differences. A new answer to a known question counts as changed."""
-    old, new = ({normalise(entry.answer): entry for entry in some} for some in (before, entries))
-    gone = {normalise(question): key for key in old.keys() - new.keys() for question in old[key].questions}
+    old, new = ({normalize(entry.answer): entry for entry in some} for some in (before, entries))
+    gone = {normalize(question): key for key in old.keys() - new.keys() for question in old[key].questions}
     added = 0
     replaced: set[str] = set()
     for key in new.keys() - old.keys():
-        known = {gone[asked] for question in new[key].questions if (asked := normalise(question)) in gone} - replaced
+        known = {gone[asked] for question in new[key].questions if (asked := normalize(question)) in gone} - replaced
         replaced |= set(sorted(known)[:1])
         added += not known
     changed = sum(set(old[key].questions) != set(new[key].questions) for key in old.keys() & new.keys())
@@ -324,8 +328,4 @@ def configure(run: Run, overrides: Iterable[str]) -> list[str]:
 def count(run: Run) -> IndexChange:
     """The numbers of answers and questions of a run, with 0 changes."""
     entries = known_entries(run)
-    return compare(entries, entries)
-
-
-def log(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
+    return count_changes(entries, entries)

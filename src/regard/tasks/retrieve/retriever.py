@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,6 @@ from regard.tasks.retrieve.scores import RetrievalScores, right_entries, score
 from regard.text.words import ShadedSentence, ShadedWord, word_texts
 
 __all__ = ["Reply", "RetrievalMatch", "Retriever", "load"]
-
-FEW_WORDS = 4
-"""A turn with at most this many words, e.g. "And on Sundays?", is also searched together with an earlier turn."""
-HINT, RIVAL = 0.4, 0.5
-"""The answer to both turns is used only if its score for the short turn alone reaches these shares of the threshold and
-of the best score for the short turn alone; so a new topic does not get the old answer."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +57,9 @@ class Retriever:
     turns = 3
     """The last and the third last turn of a conversation are used; the turn between is by the other speaker."""
 
+    tuned: Mapping[str, Mapping[str, float]] = {}
+    """The tuned settings of each method; only while training scores the retriever."""
+
     def __init__(self, index: KnowledgeIndex, settings: RetrieveSettings | None = None):
         """`settings` may have another weight, threshold, fallback text and number of matches than the index."""
         self.index, self.settings = index, settings or index.settings
@@ -82,13 +79,14 @@ class Retriever:
         turns = [turns] if isinstance(turns, str) else list(turns)
         last = turns[-1] if turns else ""
         alone = self._reply(last)
-        is_short = len([word for word in word_texts(last) if any(map(str.isalnum, word))]) <= FEW_WORDS
+        is_short = len([word for word in word_texts(last) if any(map(str.isalnum, word))]) <= 4  # "And on Sundays?"
         if not is_short or not last.strip() or len(turns) < self.turns:
             return alone
         longer = self._reply(f"{turns[-self.turns]} {last}")
         own = {match.answer: match.score for match in alone.matches}.get(longer.text, 0.0)
-        is_hinted = own >= max(HINT * self.settings.threshold, RIVAL * alone.score) and own > 0
-        is_better = longer.answered and is_hinted and (not alone.answered or longer.score > alone.score)
+        # The short turn alone must give this answer some score, so that a new topic does not get the old answer.
+        is_related = own >= max(0.4 * self.settings.threshold, 0.5 * alone.score) and own > 0
+        is_better = longer.answered and is_related and (not alone.answered or longer.score > alone.score)
         return longer if is_better else alone
 
     def explain(self, reply: Reply) -> list[ShadedSentence]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.pairs import Pair
-from regard.data.split import normalise
+from regard.data.split import normalize
 from regard.errors import RunError
 from regard.run import Run
 from regard.tasks.retrieve import RetrieveSettings
@@ -20,8 +20,6 @@ from regard.tasks.retrieve.data import KnowledgeEntry
 if TYPE_CHECKING:
     from regard.tasks.retrieve.index import KnowledgeIndex
 
-ENOUGH_QUESTIONS = 30
-"""Minimum number of held-out questions for tuning."""
 WEIGHTS = [step / 20 for step in range(21)]
 
 Scores = NDArray[np.float32]
@@ -91,11 +89,11 @@ def score(scores_QE: Scores, right_Q: Sequence[int], threshold: float) -> Retrie
 
 def right_entries(entries: Sequence[KnowledgeEntry], pairs: Sequence[Pair]) -> list[int]:
     """The index of the entry with the correct answer of each question. An unknown answer is an error."""
-    index = {normalise(entry.answer): place for place, entry in enumerate(entries)}
+    index = {normalize(entry.answer): place for place, entry in enumerate(entries)}
     for pair in pairs:
-        if normalise(pair.target) not in index:
+        if normalize(pair.target) not in index:
             raise RunError(f'the answer "{pair.target[:60]}" is not in the knowledge base')
-    return [index[normalise(pair.target)] for pair in pairs]
+    return [index[normalize(pair.target)] for pair in pairs]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -103,13 +101,10 @@ def right_entries(entries: Sequence[KnowledgeEntry], pairs: Sequence[Pair]) -> l
 
 
 def tune(index: KnowledgeIndex, pairs: Sequence[Pair]) -> dict[str, dict[str, float]]:
-    """The tuned threshold and weight of each method, from held-out questions whose answers are in the index.
-
-    Empty if there are too few of these questions.
-    """
-    answers = {normalise(entry.answer) for entry in index.entries}
-    pairs = [pair for pair in pairs if normalise(pair.target) in answers]
-    if len(pairs) < ENOUGH_QUESTIONS:
+    """Tuned settings of each method, from questions whose answers are in the index; empty for fewer than 30 of them."""
+    answers = {normalize(entry.answer) for entry in index.entries}
+    pairs = [pair for pair in pairs if normalize(pair.target) in answers]
+    if len(pairs) < 30:
         return {}
     compared = index.compare_all([pair.source for pair in pairs])
     right = right_entries(index.entries, pairs)

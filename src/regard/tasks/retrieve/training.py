@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.config import Recipe
-from regard.data.batches import TokenSource, cut, make_sources
+from regard.data.batches import TokenSource, batch_bounds, make_sources
 from regard.data.pairs import Pair
 from regard.errors import RunError, SettingsError
 from regard.layers.dropout import Rows
@@ -70,7 +70,7 @@ class PairBatch:
 
     @property
     def target_tokens(self) -> int:
-        """Number of pairs: the loss is their sum."""
+        """Number of pairs, over which the loss is summed."""
         return len(self.group_B)
 
     def to(self, device: torch.device | str) -> PairBatch:
@@ -152,20 +152,12 @@ class RetrieveTrainUnit(StreamTrainUnit):
         partner_B = first_B + (index - first_B + further_B) % size_B
         chosen = np.concatenate([index, partner_B])
         order = np.argsort(self.length_T[chosen], kind="stable")
-        bounds = cut(self.length_T[chosen[order]], self.recipe.train.batch_tokens // 2)
+        bounds = batch_bounds(self.length_T[chosen[order]], self.recipe.train.batch_tokens // 2)
         parts = (
             make_sources([self.ids[place] for place in chosen[order[start:end]]], self.data.tokenizer.pad)
             for start, end in pairwise(bounds)
         )
         return PairBatch(tuple(parts), torch.from_numpy(np.argsort(order)), torch.from_numpy(group_B))
-
-
-class TunedRetriever(Retriever):
-    """A retriever that also has the tuned settings of each method."""
-
-    def __init__(self, index: KnowledgeIndex, settings: RetrieveSettings, tuned: Mapping[str, Mapping[str, float]]):
-        super().__init__(index, settings)
-        self.tuned = tuned
 
 
 class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
@@ -178,7 +170,7 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
         settings: RetrieveSettings = recipe.task
         if settings.encoder or settings.method == "bm25":
             what = "retrieve.encoder" if settings.encoder else 'retrieve.method = "bm25"'
-            raise SettingsError(f'{what} needs no training: "regard index --create RUN FILE"')
+            raise SettingsError(f'{what} needs no training; use "regard index --create RUN FILE"')
 
     def read(self, recipe: Recipe) -> TrainingKnowledge:
         return TrainingKnowledge(recipe.data, recipe.train.seed)
@@ -224,13 +216,14 @@ class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
     def expected_initial_loss(self, recipe: Recipe, data: PreparedKnowledge) -> float:
         return 2.0 + 1 / recipe.task.temperature  # about half of the maximum: similarities are from -1 to 1
 
-    def predictor(self, run: Run, data: PreparedKnowledge, log: Log) -> TunedRetriever:
+    def predictor(self, run: Run, data: PreparedKnowledge, log: Log) -> Retriever:
         """A retriever with tuned weight and threshold, whose index does not have the held-out questions."""
         index = KnowledgeIndex(data.train, run.recipe.task, open_embedder(run, run.recipe.task))
-        settings = tune_run(run, index, log)
-        return TunedRetriever(index, settings, run.card.get("tuned", {}))
+        retriever = Retriever(index, tune_run(run, index, log))
+        retriever.tuned = run.card.get("tuned", {})
+        return retriever
 
-    def score(self, predictor: TunedRetriever, examples: Sequence[Pair]) -> Scored:
+    def score(self, predictor: Retriever, examples: Sequence[Pair]) -> Scored:
         """Recall and reciprocal rank of the method of the run, and of each method alone."""
         compared = predictor.index.compare_all([pair.source for pair in examples])
         right = right_entries(predictor.index.entries, examples)

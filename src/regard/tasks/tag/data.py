@@ -50,7 +50,7 @@ class TagBatch(TensorBatch):
 
     @property
     def target_tokens(self) -> int:
-        """Number of words: the loss is their sum."""
+        """Number of words, over which the loss is summed."""
         return int(self.mask_BT.sum())
 
 
@@ -58,7 +58,7 @@ def make_words(
     sentences: Sequence[Sentences], pad: int, labels: Sequence[Sequence[int]] = (),
     index: NDArray[np.int64] | None = None,
 ) -> TagBatch:  # fmt: skip
-    """Join sentences of words of pieces to tensors. `labels` has the index of the label of each word."""
+    """Join sentences, in which each word is a list of pieces, to tensors. `labels` has an index for each word."""
     made = make_documents(sentences, pad, index=index)
     target_BT = torch.zeros(made.mask_BUS.shape[:2], dtype=torch.int64)
     if labels:

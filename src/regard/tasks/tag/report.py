@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from regard.run import Run
-from regard.tasks.report import PART_NAMES, figures, last_part
+from regard.tasks.report import PART_NAMES, figures, label_section, last_part
 from regard.tasks.tag.conll import TaggedSentence
 from regard.tasks.tag.data import PreparedSentences
 from regard.tasks.tag.scores import type_of
@@ -39,10 +39,7 @@ def report(run: Run, tagger: Tagger, data: PreparedSentences, answers: None = No
             "unit": "spans" if "span_f1" in scores else "words",
             "counted": "words",
             "names": scores["names"],
-            "confusion": scores["confusion"],
-            "by_label": scores["by_label"],
-            "reliability": scores["reliability"],
-            "error": scores["calibration_error"],
+            **label_section(scores),
         },
         "sides": {"source": "Sentence", "target": "Labels"},
         "samples": samples(tagger, (data.test or data.valid)[:200]),
