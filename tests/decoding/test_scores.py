@@ -11,7 +11,7 @@ from regard.decoding.beam import beam_search
 from regard.decoding.ensemble import Ensemble
 from regard.decoding.forced_decoding import force
 from regard.decoding.hypothesis import Tokens, top, top_sums
-from regard.decoding.penalties import LEAST, CoveragePenalty, LengthPenalty
+from regard.decoding.penalties import CoveragePenalty, LengthPenalty
 
 END, START = 0, 3
 
@@ -111,7 +111,7 @@ def test_coverage_penalises_what_was_not_looked_at():
     cover = CoveragePenalty(0.5, attention=lambda: torch.tensor([[[0.75, 0.125, 0.125]]]))
     state = cover.start(torch.zeros(1, 1), torch.tensor([[True, True, False]]))
     step = cover.wrap(lambda token, state, memory: (torch.zeros(1, 1, 4), state))
-    assert float(cover.bonus(state)) == pytest.approx(0.5 * 2 * math.log(LEAST))
+    assert float(cover.bonus(state)) == pytest.approx(0.5 * 2 * math.log(1e-3))
     for _ in range(2):
         _, state = step(torch.zeros(1, 1), state, None)
     assert float(cover.bonus(state)) == pytest.approx(0.5 * math.log(0.25))

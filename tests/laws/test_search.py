@@ -17,7 +17,7 @@ from regard.decoding.ensemble import Decodable, Ensemble
 from regard.decoding.forced_decoding import force
 from regard.decoding.greedy import Sample, extend_paths, sampling
 from regard.decoding.hypothesis import Hypothesis, Tokens, follow_beams, keep_rows
-from regard.decoding.penalties import Form, LengthPenalty
+from regard.decoding.penalties import LengthPenalty
 from regard.models.base import Seq2Seq
 from tests.toys import SOURCELESS, TOYS, VARIANTS, VOCABULARY, Sentences, close, sentences, sizes, tokens
 
@@ -53,7 +53,7 @@ def test_beam_one_is_greedy(model: Seq2Seq, source: Sentences) -> None:
 @every_model
 @pytest.mark.parametrize(("penalty", "form"), [(0.0, "plain"), (1.0, "plain"), (0.6, "gnmt")])
 @torch.no_grad()
-def test_a_wide_beam_equals_brute_force(settings: ModelSettings, penalty: float, form: Form) -> None:
+def test_a_wide_beam_equals_brute_force(settings: ModelSettings, penalty: float, form: str) -> None:
     """Five words: the end, the start that is never written, and three more. Outputs of up to four tokens."""
     words, start, longest = 5, 4, 4
     torch.manual_seed(3)

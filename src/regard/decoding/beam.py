@@ -1,4 +1,4 @@
-"""Beam search: extend the W best hypotheses of each sentence by one token per step; recorded as a search tree.
+"""Beam search: in each step, the W best hypotheses of each sentence are extended by one token. Also: search trees.
 
 The score of a finished hypothesis is its log-probability divided by the length penalty, plus a bonus computed from its
 state. Finished sentences are removed from the batch once there are enough of them.
@@ -7,8 +7,8 @@ state. Finished sentences are removed from the batch once there are enough of th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,20 +18,21 @@ from regard.decoding.hypothesis import Hypothesis, Step, Tokens, Tree, follow_be
 from regard.decoding.penalties import MEAN, LengthPenalty
 
 Stop = Literal["exact", "beam-full"]
-"""When a sentence is finished: no open hypothesis can still win; or as soon as W hypotheses have ended."""
+"""exact: a search ends when no open hypothesis can still become the best; beam-full: when W hypotheses have ended."""
 
 REMOVED_SHARE = 0.1
 """Finished sentences are removed once they are this share of the batch, because removing copies the other states."""
 
 
-@dataclass(frozen=True)
-class OpenBeams:
-    """The open hypotheses of the sentences in the batch, best first; a total of minus infinity: none."""
+class OpenBeams(NamedTuple):
+    """The open hypotheses of each sentence in the batch, best first."""
 
     row_N: Tensor
+    """Index of each sentence in the whole batch."""
     path_NWT: Tensor
     log_probs_NWT: Tensor
     total_NW: Tensor
+    """Sum of the log-probabilities; minus infinity if there is no hypothesis."""
 
     @classmethod
     def first(cls, longest_B: Tensor) -> OpenBeams:
@@ -44,24 +45,18 @@ class OpenBeams:
     def length(self) -> int:
         return self.path_NWT.shape[-1]
 
-    def keep(self, rest: Tensor) -> OpenBeams:
-        return OpenBeams(self.row_N[rest], self.path_NWT[rest], self.log_probs_NWT[rest], self.total_NW[rest])
-
-    def close(self, done_N: Tensor) -> OpenBeams:
-        """Without hypotheses of these sentences, which stay in the batch for a while."""
-        return replace(self, total_NW=self.total_NW.masked_fill(done_N[:, None], -torch.inf))
-
 
 @dataclass
 class FinishedBeams:
-    """The best finished hypotheses of every sentence, best first; a score of minus infinity: none."""
+    """The best finished hypotheses of every sentence, best first."""
 
     score_BW: Tensor
+    """Minus infinity if there is no hypothesis."""
     length_BW: Tensor
     path_BWT: Tensor
     log_probs_BWT: Tensor
     count_B: Tensor
-    """How many have ended so far, including those that better ones have replaced."""
+    """Number of hypotheses that have ended so far, including those that better ones have replaced."""
 
     @classmethod
     def none(cls, longest_B: Tensor, width: int) -> FinishedBeams:
@@ -73,7 +68,7 @@ class FinishedBeams:
         return cls(score_BW, length_BW, length_BW.new_zeros(shape), score_BW.new_zeros(shape), count_B)
 
     def add(self, row_N: Tensor, score_NC: Tensor, path_NCT: Tensor, log_probs_NCT: Tensor) -> None:
-        """Add hypotheses of these sentences, all of one length; better ones replace worse ones."""
+        """Add C hypotheses, all of one length, to each of the sentences `row_N`; better ones replace worse ones."""
         length = path_NCT.shape[-1]
         missing = length - self.path_BWT.shape[-1]
         self.path_BWT = nn.functional.pad(self.path_BWT, (0, missing))
@@ -102,9 +97,8 @@ class FinishedBeams:
         ]
 
 
-@dataclass(frozen=True)
-class Expansion:
-    """The best continuations of each sentence: the beam that they continue, the token, and the total."""
+class Expansion(NamedTuple):
+    """The C best continuations of the hypotheses of each sentence: the continued beam, the next token, the total."""
 
     beam_NC: Tensor
     token_NC: Tensor
@@ -113,32 +107,29 @@ class Expansion:
 
     def choose(self, place_NW: Tensor) -> Expansion:
         """Select continuations by index."""
-        parts = (self.beam_NC, self.token_NC, self.log_prob_NC, self.total_NC)
-        return Expansion(*(part.gather(1, place_NW) for part in parts))
+        return Expansion(*(part.gather(1, place_NW) for part in self))
 
     def path(self, live: OpenBeams, count: int) -> tuple[Tensor, Tensor]:
-        """The paths of the first `count` continuations, and their log-probabilities."""
+        """The tokens of the first `count` continuations from the start on, and their log-probabilities."""
         beams = self.beam_NC[:, :count, None].expand(-1, -1, live.length)
         path = torch.cat([live.path_NWT.gather(1, beams), self.token_NC[:, :count, None]], dim=-1)
         log_probs = torch.cat([live.log_probs_NWT.gather(1, beams), self.log_prob_NC[:, :count, None]], dim=-1)
         return path, log_probs
 
 
-@dataclass(frozen=True)
-class BeamState:
-    """One step of a search, for `watch`: what was considered, the scores of what ended, and what was kept."""
+class BeamState(NamedTuple):
+    """One step of a beam search, which is passed to `watch`."""
 
     row_N: Tensor
     tried: Expansion
     score_NC: Tensor
-    """Scores of those of the first W that ended in this step; minus infinity for the others."""
+    """Scores of the first W continuations in `tried`; minus infinity for those that did not end in this step."""
     kept_NW: Tensor
     """Indices in `tried` of the hypotheses that stay open."""
 
 
-@dataclass(frozen=True)
-class BeamRules:
-    """Everything that determines a search besides the model."""
+class BeamRules(NamedTuple):
+    """The parameters of a beam search."""
 
     tokens: Tokens
     longest_B: Tensor
@@ -146,9 +137,9 @@ class BeamRules:
     penalty: LengthPenalty
     stop: Stop
     best: int
-    """How many of the returned hypotheses must be the best ones (for stop = "exact")."""
+    """With stop = "exact": a search ends when no open hypothesis can still become one of the `best` best."""
     bonus: Callable[[Tree], Tensor] | None
-    """Computes from the state what is added to the score of a hypothesis that ends, at most 0: [N, W]."""
+    """`bonus(state)`, [N, W], is added to the scores of hypotheses that end; it must not be above 0."""
 
 
 def beam_search(
@@ -166,7 +157,10 @@ def beam_search(
     bonus: Callable[[Tree], Tensor] | None = None,
     watch: Callable[[BeamState], None] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Up to `width` finished hypotheses per sentence, best first. `longest_B` limits their lengths."""
+    """Search up to `width` finished hypotheses per sentence, best first; `longest_B` limits their lengths.
+
+    The other parameters are described in `BeamRules`. `watch` is called after every step.
+    """
     rules = BeamRules(tokens, longest_B, width, penalty, stop, best, bonus)
     live, finished = OpenBeams.first(longest_B), FinishedBeams.none(longest_B, width)
     token_NW = torch.full((len(longest_B), 1), tokens.start, device=longest_B.device)
@@ -183,25 +177,25 @@ def beam_search(
             return finished.hypotheses(tokens.end)
         rest = going_N.nonzero()[:, 0]
         if len(rest) > (1 - REMOVED_SHARE) * len(going_N):
-            live = after.close(~going_N)
+            live = after._replace(total_NW=after.total_NW.masked_fill(~going_N[:, None], -torch.inf))
         else:
-            live, beams_NW = after.keep(rest), beams_NW[rest]
+            live, beams_NW = OpenBeams(*(part[rest] for part in after)), beams_NW[rest]
             state, memory = keep_rows(state, rest), keep_rows(memory, rest)
         state = follow_beams(state, beams_NW)
         token_NW = live.path_NWT[:, :, -1]
 
 
 def expand(log_probs_NWV: Tensor, total_NW: Tensor, candidates: int) -> Expansion:
-    """The best continuations among those of all hypotheses of a sentence."""
+    """The best `candidates` continuations of each sentence, among the continuations of all its hypotheses."""
     width, words = log_probs_NWV.shape[1:]
     total_NC, place_NC = top_sums(total_NW, log_probs_NWV, min(candidates, width * words))
     return Expansion(place_NC // words, place_NC % words, log_probs_NWV.flatten(1).gather(1, place_NC), total_NC)
 
 
 def retire(tried: Expansion, live: OpenBeams, finished: FinishedBeams, rules: BeamRules, state: Tree) -> Tensor:
-    """Move hypotheses that end in this step, or reach the length limit, to the finished ones; returns their scores.
+    """Add the continuations that end, or reach the length limit, to `finished`; return the scores (`BeamState`).
 
-    Only the best W continuations count: others would not be in the beam.
+    Only the best W continuations are considered, because the others are not in the beam.
     """
     length, width = live.length + 1, rules.width
     at_limit_N = length >= rules.longest_B[live.row_N]
@@ -215,7 +209,7 @@ def retire(tried: Expansion, live: OpenBeams, finished: FinishedBeams, rules: Be
 
 
 def select(tried: Expansion, live: OpenBeams, end: int, width: int) -> tuple[Tensor, Tensor, OpenBeams]:
-    """The best continuations that do not end: their indices in `tried`, the beams they continue, and the new beams."""
+    """Select the best continuations that do not end: their indices in `tried`, the continued beams, the new beams."""
     open_NC = tried.total_NC.masked_fill(tried.token_NC == end, -torch.inf)
     total_NW, kept_NW = open_NC.topk(min(width, open_NC.shape[1]), dim=-1)
     chosen = tried.choose(kept_NW)
@@ -223,7 +217,7 @@ def select(tried: Expansion, live: OpenBeams, end: int, width: int) -> tuple[Ten
 
 
 def unfinished(live: OpenBeams, finished: FinishedBeams, rules: BeamRules) -> Tensor:
-    """Which sentences continue: below their limit, and an open hypothesis can still be among the best."""
+    """Mask [N] of the sentences that are below their length limit and in which an open hypothesis can still win."""
     longest_N = rules.longest_B[live.row_N]
     reachable_N = rules.penalty.reachable(live.total_NW[:, 0], live.length, longest_N)
     going_N = (live.length < longest_N) & (reachable_N > finished.score_BW[live.row_N, rules.best - 1])
@@ -235,27 +229,27 @@ def unfinished(live: OpenBeams, finished: FinishedBeams, rules: BeamRules) -> Te
 # ---------------------------------------------------------------------------------------------------------------------
 # The search tree: a record of a beam search as plain data
 
-Outcome = Literal["kept", "finished", "dropped"]
-
 
 @dataclass(frozen=True)
 class SearchNode:
-    """One continuation. `total` is its log-probability so far; `score` is given if it ended."""
+    """One continuation that the search considered."""
 
     id: int
     parent: int
-    """The node that it continues; -1: the start of the sentence."""
+    """Id of the node that this node continues; -1 for the first token."""
     step: int
     token: str
     log_prob: float
     total: float
-    fate: Outcome
+    """Log-probability of all tokens up to this one."""
+    fate: Literal["kept", "finished", "dropped"]
     score: float | None = None
+    """The score, if the hypothesis is finished."""
 
 
 @dataclass(frozen=True)
 class SearchTree:
-    """The search for one sentence, in the order of its steps."""
+    """The search of one sentence: its nodes in the order of the steps."""
 
     nodes: tuple[SearchNode, ...]
 
@@ -265,7 +259,7 @@ class SearchTree:
 
 @dataclass
 class SearchTreeRecorder:
-    """Pass `record` to `beam_search` as `watch`; `trees` then returns one tree per sentence."""
+    """Records a beam search: pass `record` to `beam_search` as `watch`; then `trees` returns one tree per sentence."""
 
     sentences: int
     states: list[BeamState] = field(default_factory=list)
@@ -274,7 +268,7 @@ class SearchTreeRecorder:
         self.states.append(state)
 
     def trees(self, name: Callable[[int], str]) -> list[SearchTree]:
-        """The trees; `name` returns the text of a token."""
+        """One tree per sentence; `name(token)` is the text of a token."""
         nodes: list[list[SearchNode]] = [[] for _ in range(self.sentences)]
         living = [[-1] for _ in range(self.sentences)]  # the last node of each open hypothesis
         for step, state in enumerate(self.states):

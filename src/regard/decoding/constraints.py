@@ -1,7 +1,6 @@
-"""Constraints: changes of the next token's log-probabilities before a search selects, for all searches.
+"""Constraints: they change the log-probabilities of the next token before a search selects it.
 
-A constraint overwrites `log_probs_NWV`, given the tokens so far and the sentence of each row. Those that forbid tokens
-do not renormalise the others: a score stays the log-probability of the model.
+A constraint that forbids tokens does not renormalize the others, so that scores are log-probabilities of the model.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from torch import Tensor
 
 
 class Constraint(Protocol):
-    """Overwrites `log_probs_NWV`, given the tokens so far and the index of each sentence in the whole batch."""
+    """Changes `log_probs_NWV` in place. `path_NWT`: the tokens so far; `row_N`: index of each sentence in the batch."""
 
     def __call__(self, log_probs_NWV: Tensor, path_NWT: Tensor, row_N: Tensor) -> None: ...
 
@@ -23,7 +22,7 @@ class Constraint(Protocol):
 def constrain(
     constraints: Sequence[Constraint], log_probs_NWV: Tensor, path_NWT: Tensor, row_N: Tensor, end: int
 ) -> Tensor:
-    """Apply the constraints in order. If they forbid every token, the end token becomes possible again."""
+    """Apply the constraints in order. If they forbid every token, the end token is allowed again."""
     if constraints:
         end_NW = log_probs_NWV[..., end].clone()
         _apply(constraints, log_probs_NWV, path_NWT, row_N)
@@ -39,7 +38,7 @@ def _apply(constraints: Sequence[Constraint], log_probs_NWV: Tensor, path_NWT: T
 
 @dataclass(frozen=True)
 class SuppressTokens:
-    """These tokens are never written."""
+    """Forbids these tokens."""
 
     tokens: tuple[int, ...]
 
@@ -61,7 +60,7 @@ class MinLength:
 
 @dataclass(frozen=True)
 class NoRepeatNgram:
-    """No n-gram of `size` tokens occurs twice in an output."""
+    """Forbids tokens that would repeat an n-gram of `size` tokens in the output."""
 
     size: int
 
@@ -78,9 +77,9 @@ class NoRepeatNgram:
 
 @dataclass(frozen=True)
 class RepetitionPenalty:
-    """Multiplies the log-probabilities of tokens that the output already has by `factor` (Keskar et al. 2019).
+    """Multiplies the log-probabilities of tokens that the output already contains by `factor` (Keskar et al. 2019).
 
-    The only constraint that changes scores without forbidding tokens.
+    It is the only constraint that changes scores without forbidding tokens.
     """
 
     factor: float
@@ -94,14 +93,15 @@ class ForcedPrefix:
     """The output of each sentence starts with given tokens, even if other constraints forbid them."""
 
     token_BT: Tensor
-    """Padded with -1."""
+    """The given tokens of each sentence, padded with -1."""
     others: tuple[Constraint, ...] = ()
+    """Constraints on all tokens after the given ones."""
 
     @classmethod
     def of(
         cls, prefixes: Sequence[Sequence[int]], others: Sequence[Constraint] = (), device: torch.device | None = None
     ) -> ForcedPrefix:
-        """From one list of tokens per sentence; an empty list forces nothing."""
+        """Build the constraint from one list of tokens per sentence; an empty list forces nothing."""
         longest = max(map(len, prefixes))
         rows = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes]
         return cls(torch.tensor(rows, device=device), tuple(others))

@@ -1,8 +1,8 @@
 """Diverse beam search (Vijayakumar et al. 2016): groups of hypotheses that differ from each other.
 
-Each group is a beam search in which tokens that earlier groups have at the same position are less likely (the paper's
-Hamming diversity). A group depends only on earlier groups, so the groups are searched one after the other. In the end
-the penalties are removed from the scores.
+Each group is a beam search in which tokens of earlier groups at the same position are less likely (the paper's Hamming
+diversity). A group depends only on earlier groups, so one group is searched after the other. The returned scores do not
+contain the penalties.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from regard.decoding.penalties import MEAN, LengthPenalty
 
 
 class DiversityPenalty:
-    """A constraint: tokens of earlier groups at the same position become less likely."""
+    """A constraint that makes tokens of earlier groups at the same position less likely."""
 
     def __init__(self, strength: float, end: int):
-        """`strength`: subtracted from the log-probability of a token for each earlier hypothesis that has it there."""
+        """`strength` is subtracted from a token's log-probability for each earlier hypothesis with that token there."""
         self.strength, self.end = strength, end
         self._taken: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
         self._kept: list[tuple[list[int], list[list[int]]]] = []
 
     def __call__(self, log_probs_NWV: Tensor, path_NWT: Tensor, row_N: Tensor) -> None:
         place = path_NWT.shape[-1]
-        for number, row in enumerate(row_N.tolist()):
+        for index, row in enumerate(row_N.tolist()):
             for token, times in self._taken[row, place].items():
-                log_probs_NWV[number, :, token] -= self.strength * times
+                log_probs_NWV[index, :, token] -= self.strength * times
 
     def watch(self, state: BeamState) -> None:
-        """Record the tokens that the present group keeps at each step, except end tokens."""
+        """Record the tokens of the hypotheses that stay open after a step of the present group."""
         kept = state.tried.choose(state.kept_NW)
-        dead = kept.total_NC == -torch.inf  # of a finished sentence
+        dead = kept.total_NC == -torch.inf  # there is no hypothesis
         self._kept.append((state.row_N.tolist(), kept.token_NC.masked_fill(dead, self.end).tolist()))
 
     def next_group(self) -> None:
-        """Count the tokens of the group that has just been searched."""
+        """Add the tokens of the group that has just been searched to the tokens that get a penalty."""
         for place, (rows, tokens) in enumerate(self._kept):
             for row, chosen in zip(rows, tokens, strict=True):
                 self._taken[row, place].update(token for token in chosen if token != self.end)
         self._kept.clear()
 
     def undo(self, row: int, found: Hypothesis, penalty: LengthPenalty) -> Hypothesis:
-        """A hypothesis of the present group without the penalty."""
+        """Return a hypothesis of the present group with the log-probabilities and the score without this penalty."""
         own = [
             log_prob + self.strength * self._taken[row, place][token]
             for place, (token, log_prob) in enumerate(zip((*found.tokens, self.end), found.log_probs, strict=False))
@@ -71,7 +71,7 @@ def diverse_beam_search(
     stop: Stop = "exact",
     constraints: Sequence[Constraint] = (),
 ) -> list[list[Hypothesis]]:
-    """Up to `width` different finished hypotheses per sentence, best first; `start` makes a new state."""
+    """Search up to `width` different finished hypotheses per sentence, best first; `start()` returns a new state."""
     diversity, each = DiversityPenalty(strength, tokens.end), width // groups
     found: list[dict[tuple[int, ...], Hypothesis]] = [{} for _ in longest_B]
     for _ in range(groups):

@@ -1,4 +1,4 @@
-"""Several models that decode as one: their memories and states are tuples, their probabilities are averaged."""
+"""Ensembles: several models that decode as one. Their probabilities are averaged; their states are a tuple."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from torch import Tensor
 
 from regard.decoding.hypothesis import Tree
 
-Average = Literal["mean", "log-mean"]
-"""Mean of the probabilities, or of their logarithms (a geometric mean)."""
-
 
 class Decodable(Protocol):
     """The methods of a model that a search uses (models/base.py)."""
@@ -26,10 +23,11 @@ class Decodable(Protocol):
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Models with one vocabulary that decode as one."""
+    """Several models with the same vocabulary that decode as one."""
 
     members: Sequence[Decodable]
-    average: Average = "mean"
+    average: Literal["mean", "log-mean"] = "mean"
+    """Mean of the probabilities, or of their logarithms (a geometric mean)."""
 
     def encode(self, source: Any) -> Tree:
         return tuple(member.encode(source) for member in self.members)
@@ -38,7 +36,7 @@ class Ensemble:
         return tuple(member.start(part) for member, part in zip(self.members, memory, strict=True))
 
     def step(self, token_BW: Tensor, state: Tree, memory: Tree) -> tuple[Tensor, Tree]:
-        """Averaged log-probabilities of the next token, and the states after this one."""
+        """Averaged log-probabilities of the next token, and the next state of each model."""
         logits, states = zip(
             *(member.step(token_BW, *parts) for member, *parts in zip(self.members, state, memory, strict=True)),
             strict=True,

@@ -24,9 +24,9 @@ def force(
     constraints: Sequence[Constraint] = (),
     bonus: Callable[[Tree], Tensor] | None = None,
 ) -> list[Hypothesis]:
-    """The targets, given without the end token, as hypotheses with the scores that a search would give them.
+    """Score the targets, given without the end token: one hypothesis each, with the score that a search would give it.
 
-    `constraints`: those that change scores. `bonus`: computes from the state what is added to the score at the end.
+    `constraints`: only constraints that change scores. `bonus(state)` is added to the score, as in `beam_search`.
     """
     paths = [[*target, tokens.end] for target in targets]
     longest = max(map(len, paths))
@@ -48,7 +48,7 @@ def force(
 
 
 def _log_probs(logits_BV: Tensor, next_B1: Tensor, tokens: Tokens) -> Tensor:
-    """Of all tokens. If the next token is one that is never written, such as an unknown word, it keeps its logit."""
+    """Log-probabilities of all tokens; the given token `next_B1` is allowed even if it is one of `tokens.never`."""
     if not tokens.never:
         return logits_BV.log_softmax(-1)
     own_B1 = logits_BV.gather(-1, next_B1)

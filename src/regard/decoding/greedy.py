@@ -1,4 +1,4 @@
-"""Greedy search, sampling (temperature, top-k, top-p) and streaming: outputs are extended token by token."""
+"""Greedy search and random sampling (temperature, top-k, top-p), of whole batches or streamed token by token."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Choose = Callable[[Tensor, Tensor, int], Tensor]
 
 
 def most_likely(log_probs_NWV: Tensor, row_N: Tensor, position: int) -> Tensor:
-    """Greedy search: the token with the highest probability."""
+    """The token with the highest probability: as `choose`, this is greedy search."""
     return top(log_probs_NWV, 1)[1].squeeze(-1)
 
 
@@ -34,9 +34,9 @@ def extend_paths(
     penalty: LengthPenalty = MEAN,
     constraints: Sequence[Constraint] = (),
 ) -> list[list[Hypothesis]]:
-    """Greedy search, or sampling: `choose` selects each next token until the path ends; best first.
+    """Greedy search or sampling: `paths` outputs per sentence, best first; `choose` selects each next token.
 
-    Samples are independent: `paths` per sentence. Their log-probabilities are those of the model.
+    Log-probabilities and scores are those of the model, without temperature, top-k or top-p.
     """
     found: list[list[Hypothesis]] = [[] for _ in longest_B]
     row_N = torch.arange(len(longest_B), device=longest_B.device)
@@ -71,25 +71,21 @@ def extend_paths(
     return found
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Sampling
-
-
 @dataclass(frozen=True)
 class Sample:
-    """Which tokens may be sampled. Each limit applies to the tokens that the limits before it allow."""
+    """Settings of sampling. Each limit applies to the tokens that the limits before it allow."""
 
     temperature: float = 1.0
-    """Divides the log-probabilities: below 1 likely tokens become more likely; 0 is greedy search."""
+    """Divides the log-probabilities: below 1, likely tokens become more likely; 0 is greedy search."""
     top_k: int = 0
-    """Only this many most likely tokens; 0: all."""
+    """Sample only from this many most likely tokens; 0: from all."""
     top_p: float = 1.0
-    """Only the most likely tokens that together reach this probability (Holtzman et al. 2020)."""
+    """Sample only from the most likely tokens that together reach this probability (Holtzman et al. 2020)."""
     epsilon: float = 0.0
-    """Only tokens with a higher probability than this (Hewitt et al. 2022)."""
+    """Sample only from tokens with a higher probability than this (Hewitt et al. 2022)."""
 
     def draw(self, log_probs_NWV: Tensor, uniform_NW: Tensor) -> Tensor:
-        """One token per path, selected by a number between 0 and 1. The most likely token is always allowed."""
+        """Select one token per path by a random number between 0 and 1. The most likely token is always allowed."""
         words = log_probs_NWV.shape[-1]
         value_NWC, token_NWC = top(log_probs_NWV, 1 if self.temperature == 0 else min(self.top_k or words, words))
         share_NWC = (value_NWC / (self.temperature or 1.0)).softmax(-1)
@@ -110,7 +106,7 @@ def uniform(seed_N: Tensor, paths: int, position: int) -> Tensor:
 
 
 def _mix(number: Tensor) -> Tensor:
-    """The finaliser of SplitMix64 (Steele et al. 2014), a hash of 64-bit numbers."""
+    """The finalizer of SplitMix64 (Steele et al. 2014), a hash of 64-bit numbers."""
     number = number * -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed number
     number = (number ^ (number >> 30 & 0x3FFFFFFFF)) * -4658895280553007687
     number = (number ^ (number >> 27 & 0x1FFFFFFFFF)) * -7723592293110705685
@@ -118,7 +114,7 @@ def _mix(number: Tensor) -> Tensor:
 
 
 def sampling(settings: Sample, seed_B: Tensor) -> Choose:
-    """The function that samples the next token, by a random seed for each sentence."""
+    """A `choose` function that samples the next token, with one random seed per sentence."""
     return lambda log_probs_NWV, row_N, position: settings.draw(
         log_probs_NWV, uniform(seed_B[row_N], log_probs_NWV.shape[1], position)
     )
@@ -134,7 +130,7 @@ def stream(
     choose: Choose = most_likely,
     constraints: Sequence[Constraint] = (),
 ) -> Iterator[int]:
-    """Yield the tokens of a single sentence as soon as `choose` has selected them, without the end token."""
+    """Decode a single sentence and yield each token, except the end token, as soon as `choose` has selected it."""
     token_11 = torch.full((1, 1), tokens.start, device=longest_B.device)
     row_1 = torch.zeros_like(token_11[0])
     path_11T = token_11.new_empty(1, 1, 0)

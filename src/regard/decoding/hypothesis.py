@@ -1,7 +1,7 @@
-"""What all searches share: the step function, special tokens, hypotheses, selection of states, and top scores.
+"""Used by all searches: the step function, special tokens, hypotheses, selection of states, and a fast top-k.
 
-The memory and the state of a decoder may be any tree of tensors: tuples, named tuples and dictionaries. A branch with
-methods `keep(rows_N)` and `follow(beams_BW)`, such as a KV cache, selects rows and beams by itself.
+The memory and the state of a decoder may be any tree of tensors: tuples, named tuples and dictionaries. An object in
+the tree that has methods `keep(rows_N)` and `follow(beams_BW)`, such as a KV cache, selects rows and beams itself.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Step = Callable[[Tensor, Tree, Tree], tuple[Tensor, Tree]]
 
 
 def keep_rows(tree: Tree, rows_N: Tensor) -> Tree:
-    """Select these sentences of a batch."""
+    """Select the sentences `rows_N` of a batch."""
     return _map(tree, "keep", rows_N, lambda leaf: leaf.index_select(0, rows_N))
 
 
 def follow_beams(tree: Tree, beams_BW: Tensor) -> Tree:
-    """Give each new hypothesis the state of the one that it continues. Their numbers may differ."""
+    """Select states by beam: the new hypothesis w of sentence b gets the state of hypothesis `beams_BW[b, w]`."""
     rows, width = beams_BW.shape
 
     def follow(leaf: Tensor) -> Tensor:
@@ -37,7 +37,7 @@ def follow_beams(tree: Tree, beams_BW: Tensor) -> Tree:
 
 
 def _map(tree: Tree, method: str, index: Tensor, change: Callable[[Tensor], Tensor]) -> Tree:
-    """The tree with every tensor changed. A branch that has the method changes itself."""
+    """Apply `change` to every tensor of the tree; on objects that have the method, call `method(index)` instead."""
     if isinstance(tree, Tensor):
         return change(tree)
     if hasattr(tree, method):
@@ -57,13 +57,10 @@ class Tokens:
     start: int
     end: int
     never: tuple[int, ...] = ()
-    """Tokens that are never written: padding, the start and the unknown token. Their probability is zero."""
+    """Tokens that an output never contains: padding, the start and the unknown token. Their probability is zero."""
 
     def log_probs(self, logits: Tensor) -> Tensor:
-        """Log-probabilities of the tokens that may be written; minus infinity for the others.
-
-        All are normalised, because PyTorch's fused log-softmax is faster than a log-sum-exp alone.
-        """
+        """Log-probabilities of the next token; minus infinity for the tokens `never`. Overwrites `logits`."""
         if self.never:
             logits = logits.contiguous()  # an expanded view cannot be written into
             logits[..., list(self.never)] = -torch.inf
@@ -72,17 +69,19 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A finished output: tokens without the end token, log-probabilities with that of the end token, and the score."""
+    """A finished output of a search."""
 
     tokens: tuple[int, ...]
+    """Without the end token."""
     log_probs: tuple[float, ...]
+    """One per token, and one for the end token if `ended`."""
     score: float
     ended: bool
     """False if the length limit was reached before the end token."""
 
     @classmethod
     def of(cls, path: list[int], log_probs: list[float], score: float, end: int) -> Hypothesis:
-        """From a path, with or without the end token."""
+        """Build a hypothesis from a path with or without the end token."""
         ended = path[-1] == end
         return cls(tuple(path[:-1] if ended else path), tuple(log_probs), score, ended)
 
@@ -99,10 +98,10 @@ def top(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def top_sums(total_NW: Tensor, scores_NWV: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` highest sums `total + score` over all W and V of a row, best first, and their indices in W V.
+    """The `count` highest sums `total + score` of each row, best first, and their indices in the flattened [W, V].
 
-    The highest scores are in the groups with the highest maxima, which are fast to compute; only these groups are
-    searched. Rows are independent, so that between equal scores the choice does not depend on the rest of the batch.
+    The scores are divided into groups. The highest scores are in the groups with the highest maxima, which are fast to
+    compute, and only these groups are searched. Between equal scores, the choice does not depend on the other rows.
     """
     width, length = scores_NWV.shape[1:]
     groups = length // GROUP

@@ -1,4 +1,4 @@
-"""Length and coverage penalties (Wu et al. 2016): what is added to or divides the log-probability of a hypothesis."""
+"""Length penalty and coverage penalty (Wu et al. 2016): how a score is computed from a log-probability."""
 
 from __future__ import annotations
 
@@ -11,30 +11,25 @@ from torch import Tensor
 
 from regard.decoding.hypothesis import Step, Tree
 
-LEAST = 1e-3
-"""Coverage of a token without any attention: one such token must not outweigh everything else."""
-
-Form = Literal["plain", "gnmt"]
-
 
 @dataclass(frozen=True)
 class LengthPenalty:
     """Divides the log-probability of a hypothesis, so that long outputs are not worse because they are long."""
 
     exponent: float = 1.0
-    form: Form = "plain"
-    """plain: length ** exponent, which is the mean for 1; gnmt: ((5 + length) / 6) ** exponent (Wu et al. 2016)."""
+    form: Literal["plain", "gnmt"] = "plain"
+    """plain: length ** exponent (1: the mean); gnmt: ((5 + length) / 6) ** exponent (Wu et al. 2016)."""
 
     @property
     def formula(self) -> str:
-        """The divisor as text, such as "length^1.4"; empty if there is none."""
+        """The divisor as text, such as "length^1.4"; empty if it is always 1."""
         base = "length" if self.form == "plain" else "((5 + length) / 6)"
         if not self.exponent:
             return ""
         return base if self.exponent == 1 else f"{base}^{self.exponent:g}"
 
     def divisor(self, length: float | Tensor) -> Tensor:
-        """For outputs with this many tokens, the end token included."""
+        """The divisor for outputs of `length` tokens, including the end token."""
         length = torch.as_tensor(length, dtype=torch.float32)
         return (length if self.form == "plain" else (5 + length) / 6) ** self.exponent
 
@@ -43,7 +38,7 @@ class LengthPenalty:
         return sum(log_probs) / float(self.divisor(len(log_probs)))
 
     def reachable(self, total: Tensor, length: int, longest: Tensor) -> Tensor:
-        """The highest score that an open hypothesis of this length can reach: further tokens never raise its total."""
+        """The highest score that an open hypothesis can reach; more tokens never increase its `total`."""
         return total / torch.maximum(self.divisor(length + 1), self.divisor(longest))
 
 
@@ -52,7 +47,7 @@ MEAN = LengthPenalty()
 
 
 class CoverageState(NamedTuple):
-    """A decoder state, and the attention that each source token has received. It follows its hypothesis."""
+    """A decoder state, and the sum of the attention weights that each source token has received so far."""
 
     state: Tree
     seen_BWS: Tensor
@@ -60,21 +55,21 @@ class CoverageState(NamedTuple):
 
 @dataclass(frozen=True)
 class CoveragePenalty:
-    """weight * sum over source tokens of log(min(1, attention received from all output tokens)).
+    """Lowers the score of hypotheses that leave source tokens without attention.
 
-    Source tokens without attention make a hypothesis worse.
+    The penalty is weight * sum over source tokens of log(min(1, attention received from all output tokens)).
     """
 
     weight: float
     attention: Callable[[], Tensor]
-    """Returns the cross-attention weights of the last step: [B, W, S], a row sums to 1."""
+    """Returns the cross-attention weights [B, W, S] of the last step; each row sums to 1."""
 
     def start(self, state: Tree, mask_BS: Tensor) -> CoverageState:
-        """The state before the first token: only padding is covered."""
+        """The state before the first token: padding counts as covered, source tokens do not."""
         return CoverageState(state, (~mask_BS).float()[:, None])
 
     def wrap(self, step: Step) -> Step:
-        """The same step for `CoverageState`."""
+        """A step function for `CoverageState`: calls `step` and adds its attention weights to `seen_BWS`."""
 
         def step_and_count(token_BW: Tensor, state: Tree, memory: Tree) -> tuple[Tensor, Tree]:
             logits_BWV, inner = step(token_BW, state.state, memory)
@@ -83,5 +78,6 @@ class CoveragePenalty:
         return step_and_count
 
     def bonus(self, state: Tree) -> Tensor:
-        """What is added to the score of each hypothesis that ends, [B, W]: 0 if all is covered, else less."""
-        return self.weight * state.seen_BWS.clamp(LEAST, 1.0).log().sum(-1)
+        """The penalty [B, W] that `beam_search` adds to scores: 0 if all source tokens are covered, else negative."""
+        seen_BWS = state.seen_BWS.clamp(1e-3, 1.0)  # a single token without attention must not outweigh all others
+        return self.weight * seen_BWS.log().sum(-1)
