@@ -6,8 +6,8 @@ content = document.rebuild(answers)
 
 A format is a module that `regard.registry.FORMATS` names, with
     BINARY = False                                     True: `parse` gets bytes instead of text
-    parse(source, draft, name) -> list[Piece]          `draft.add` takes each text; `name` is for error messages
-    finish(made) -> str | bytes                        optional: makes the file of the filled pieces
+    parse(source, draft, name) -> list[Piece]          `draft.add` collects each text; `name` is for error messages
+    finish(made) -> str | bytes                        optional: makes the file from the text with all translations
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ __all__ = ["FORMAT_NAMES", "Document", "format_of", "parse"]
 
 FORMAT_NAMES = tuple(ending.removeprefix(".") for ending in FORMATS)
 """Names of the formats: file endings without the dot."""
-_MARK = "\ufeff"  # byte order mark
 
 
 class Document:
@@ -45,11 +44,11 @@ class Document:
 
     @property
     def needs_alignment(self) -> bool:
-        """Whether markup inside texts is placed better if the answers have word alignments."""
+        """Whether the answers should have word alignments, so that markup inside texts is placed correctly."""
         return any(segment.marked.needs_alignment for segment in self._segments)
 
     def rebuild(self, answers: Sequence[Answer]) -> str | bytes:
-        """The translated document, text or bytes like the source. An empty or equal answer leaves its text as is."""
+        """The translated document, as str or bytes like the source. An empty answer leaves its text untranslated."""
         from regard.documents.markup import fill
 
         if len(answers) != len(self._segments):
@@ -60,12 +59,12 @@ class Document:
         return made.encode("utf-8", "surrogatepass") if self._as_bytes and isinstance(made, str) else made
 
     def lost(self, answers: Sequence[Answer]) -> list[tuple[str, ...]]:
-        """For each text: addresses, placeholders, code (put back by `rebuild`) and numbers that its answer lacks."""
+        """For each text, the addresses, placeholders, code (`rebuild` restores it) and numbers that answers lack."""
         return [segment.lost(answer) for segment, answer in zip(self._segments, answers, strict=True)]
 
 
 def format_of(name: str) -> str:
-    """The format of a file by its ending; `name` may also be a format."""
+    """The format of a file. `name` is a file name, whose ending gives the format, or the name of a format."""
     lowered = name.lower()
     if lowered in FORMAT_NAMES:
         return lowered
@@ -79,7 +78,7 @@ def format_of(name: str) -> str:
 
 
 def parse(name: str, content: str | bytes, *, format: str = "") -> Document:
-    """Split a document into texts. `name` is a format, or the name of a file, whose ending gives the format."""
+    """Split a document into texts. Its format is `format` or, if empty, follows from `name` (see `format_of`)."""
     from regard.documents.segment import Draft
 
     module = import_module(FORMATS[f".{format_of(format or name)}"])
@@ -94,5 +93,5 @@ def parse(name: str, content: str | bytes, *, format: str = "") -> Document:
         byte, line = error.object[error.start], error.object.count(b"\n", 0, error.start) + 1
         problem = f"not UTF-8 (byte 0x{byte:02x}); convert the file, e.g. iconv -f latin1 -t utf-8"
         raise CorpusError(name, problem, line=line) from None
-    mark = _MARK if source.startswith(_MARK) else ""
+    mark = "\ufeff" if source.startswith("\ufeff") else ""  # byte order mark
     return Document([mark, *module.parse(source[len(mark) :], draft, name)], draft, module, as_bytes=as_bytes)

@@ -1,14 +1,15 @@
 """HTML pages and fragments: block elements separate texts; inline tags stay around the translated words.
 
 The standard library's parser is not used: it raises on some malformed declarations, takes quadratic time over unclosed
-tags, and does not give the position of everything. The tokens here are together the source, character for character;
-they are read in linear time, as a browser would as far as texts are concerned, and no input raises an error.
+tags, and does not give the position of everything. The tokens read here, joined, are exactly the source. They are read
+in linear time, texts are the same as in a browser, and no input raises an error.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from html import escape, unescape
 from typing import Literal, NamedTuple
 
@@ -32,18 +33,17 @@ _BLOCKS = _names(
     "tbody td template tfoot th thead tr ul"
 )
 _CODE = _names("code kbd samp tt var")
+# Inline elements that stay unchanged with all their content.
 _WHOLE = _names("script style textarea xmp iframe noembed noframes svg math object video audio canvas map")
-"""Inline elements that stay unchanged with all their content."""
 _ENDED_BY_NEXT = _names("p li dt dd option tr td th")
-_INVISIBLE = _names("wbr link meta script style")
-"""Elements that do not separate the words around them."""
+_INVISIBLE = _names("wbr link meta script style")  # these do not separate the words around them
 
 _END = re.compile(r"[.!?:。！？][\"'”’»)]?\s*$")
 _TEXT_ATTRIBUTES = ("alt", "title", "placeholder", "aria-label")
 
 
 def parse(source: str, draft: Draft, name: str) -> list[Piece]:
-    """Attributes that people read (alt, title and others) are texts as well."""
+    """Split a page into pieces. Attributes with readable text (alt, title and others) are texts too."""
     return _Reader(draft).read(list(read_tokens(source)))
 
 
@@ -89,7 +89,7 @@ class _Reader:
             self._tree.open(name, raw)
 
     def _follows_link(self) -> bool:
-        """Whether a link comes right after another: this is a list of links, not running text."""
+        """Whether only white space separates the next link from the last one, as in a list of links."""
         before = self._tree.root[-2:]
         while before and isinstance(before[-1], Words) and not before[-1].text.strip():
             before.pop()
@@ -110,7 +110,7 @@ class _Reader:
             self._tree.add(fixed(raw, "".join(unescape(token.raw) for token in element if token.kind == "text")))
 
     def _translate_attributes(self, token: Token) -> Raw:
-        """The source of a tag, with slots for the attributes that people read."""
+        """The source of a tag, with slots for the attributes that contain readable text."""
         if token.kind == "close" or "=" not in token.raw:
             return token.raw
         found = list(read_attributes(token.raw))
@@ -148,7 +148,7 @@ def _end_of_element(tokens: list[Token], start: int) -> int:
 
 
 def _stays_unchanged(token: Token) -> bool:
-    """Whether an element is not to be translated: code and the like, or because of its attributes."""
+    """Whether an element must not be translated, because of its name (e.g. code) or its attributes."""
     if token.name in _CODE or token.name in _WHOLE or token.name == "pre":
         return True
     if "translate" not in (lowered := token.raw.lower()):
@@ -159,9 +159,7 @@ def _stays_unchanged(token: Token) -> bool:
     )
 
 
-def escape_text(text: str) -> str:
-    """Escape a translated word outside attributes."""
-    return escape(text, quote=False)
+escape_text = partial(escape, quote=False)  # for words outside attributes
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -170,25 +168,25 @@ def escape_text(text: str) -> str:
 VOID = _names("area base br col embed hr img input link meta param source track wbr")
 _RAW_TEXT = _names("script style textarea xmp iframe noembed noframes title")
 
-# Quotation marks count only after "=" and only if they are closed. Possessive quantifiers (++) prevent backtracking.
+# Quotation marks have a meaning only after "=" and only if they are closed. Possessive quantifiers (++) prevent
+# backtracking.
 _TAG = re.compile(r"""</?([a-zA-Z][^\s/>]*+)(?:[^>=]++|=\s*+(?:"[^"]*+"|'[^']*+')?+)*+>""")
 _PLAIN_TAG = re.compile(r"</?([a-zA-Z][^\s/<>]*+)[^<>]*+>")
 _TAG_START = re.compile(r"</?[a-zA-Z]")
 
 
 class Token(NamedTuple):
-    """A piece of the source."""
+    """A tag, a text or another piece of the source."""
 
     kind: Kind
-    """`single`: a tag without content; `other`: a comment, a declaration, or content without text, e.g. a script."""
+    """ "single": a tag without content; "other": a comment, a declaration, or content without text, e.g. a script."""
     raw: str
-    name: str = ""
-    """Of a tag, in lower case."""
+    name: str = ""  # of a tag, in lower case
 
 
 def read_tokens(source: str) -> Iterator[Token]:
     tag, last = _TAG, source.rfind(">")
-    said = at = 0  # text up to `said` is done; the search for the next "<" starts at `at`
+    done = at = 0  # tokens up to `done` are yielded; the search for the next "<" starts at `at`
     while (at := source.find("<", at)) >= 0:
         if source.startswith("<!--", at):
             token = Token("other", _until(source, at, "-->", at + 2))
@@ -208,22 +206,22 @@ def read_tokens(source: str) -> Iterator[Token]:
         else:
             at += 1
             continue
-        if said < at:
-            yield Token("text", source[said:at])
+        if done < at:
+            yield Token("text", source[done:at])
         yield token
-        said = at = at + len(token.raw)
+        done = at = at + len(token.raw)
         if token.kind == "open" and token.name in _RAW_TEXT:  # tags inside it are plain characters
             end = re.compile(rf"</{token.name}(?=[\s/>])", re.IGNORECASE).search(source, at)
-            said = end.start() if end else len(source)
-            if at < said:
-                yield Token("text" if token.name == "title" else "other", source[at:said])
-            at = said
-    if said < len(source):
-        yield Token("text", source[said:])
+            done = end.start() if end else len(source)
+            if at < done:
+                yield Token("text" if token.name == "title" else "other", source[at:done])
+            at = done
+    if done < len(source):
+        yield Token("text", source[done:])
 
 
 def _until(source: str, start: int, mark: str, search_from: int) -> str:
-    """The source from `start` up to and including a mark, or to the end."""
+    """The source from `start` up to and including the first `mark` after `search_from`, or to the end."""
     end = source.find(mark, search_from)
     return source[start:] if end < 0 else source[start : end + len(mark)]
 
@@ -232,6 +230,6 @@ _ATTRIBUTE = re.compile(r"""([^\s"'<>/=]++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|
 
 
 def read_attributes(raw: str) -> Iterator[tuple[str, str, int]]:
-    """Name and value of each attribute of a start tag, and the position of a value in quotation marks, else 0."""
+    """Name and value of each attribute of a start tag, and the position of a value in quotation marks (others: 0)."""
     for match in _ATTRIBUTE.finditer(raw, re.match(r"<[^\s/>]*", raw).end()):  # type: ignore[union-attr]
         yield match[1].lower(), match[2] or match[3] or match[4] or "", max(match.start(2), match.start(3), 0)

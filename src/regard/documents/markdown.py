@@ -7,9 +7,8 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
-from functools import cached_property
 from html import unescape
+from typing import NamedTuple
 
 from regard.documents import html
 from regard.documents.html import VOID
@@ -42,7 +41,7 @@ _SPECIAL = re.compile(r"[\\`*_\[\]<]")
 
 
 def _escape(text: str) -> str:
-    """Escape translated text so that Markdown shows it as it is."""
+    """Escape characters that have a meaning in Markdown."""
     return _SPECIAL.sub(r"\\\g<0>", text)
 
 
@@ -52,7 +51,11 @@ def _fold(label: str) -> str:
 
 
 class _Inline:
-    r"""Reads the nodes of a paragraph. `breaks`: source of each "\n", and whether it is hard; `labels`: known links."""
+    r"""Reads the nodes of a paragraph.
+
+    `breaks` has, for each "\n" in the text, its source and whether it is a hard line break. `labels` are the names of
+    links that the document defines.
+    """
 
     def __init__(self, text: str, breaks: Sequence[tuple[str, bool]], labels: AbstractSet[str], draft: Draft):
         self._text, self._labels, self._draft = text, labels, draft
@@ -114,7 +117,7 @@ class _Inline:
         return match.end()
 
     def _take_code(self, match: re.Match[str]) -> int:
-        """A code span, up to the next run of equally many backticks; without one, the backticks are text."""
+        """Add a code span, up to the next run of equally many backticks; if there is none, the backticks are text."""
         size = len(match.group())
         places = self._ticks[size]
         following = bisect_right(places, match.start())
@@ -136,7 +139,7 @@ class _Inline:
             self._tree.open(name, raw)
 
     def _take_link(self, match: re.Match[str]) -> int:
-        """The end of a link with an address or a defined name; otherwise the bracket is text."""
+        """Close a link with an address or a defined name; otherwise the bracket is text."""
         to = match["to"] or ""
         label = self._text[self._brackets.pop() : match.start()] if self._brackets else ""
         defined = _fold(label) in self._labels
@@ -149,7 +152,7 @@ class _Inline:
         return match.start() + 1
 
     def _take_stress(self, match: re.Match[str]) -> None:
-        """Emphasis marks: they close open emphasis first; the rest open new emphasis."""
+        """Take a run of emphasis marks: they first close open emphasis; the others open new emphasis."""
         raw, mark = match.group(), match.group()[0]
         before = self._text[match.start() - 1 : match.start()] or " "
         after = self._text[match.end() : match.end() + 1] or " "
@@ -178,8 +181,10 @@ _FRONT_MATTER = re.compile(
     r"(---(?=[ \t]*\r?\n(?:[\w\"'-]+[ \t]*:|\#))|\+\+\+(?=[ \t]*\r?\n(?:[\w\"'.-]+[ \t]*=|[\[\#])))"
     r"[ \t]*\r?\n(?:.*\n)*?\1[ \t]*(?:\r?\n|\Z)"
 )
-_LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r|\Z)")
-_MARKERS = re.compile(r"(?:[ \t]*(?:>|[-*+](?=[ \t])(?:[ \t]+\[[ xX]\](?=[ \t]))?|\d{1,9}[.)](?=[ \t])))*+[ \t]*")
+_LINE = re.compile(
+    r"((?:[ \t]*(?:>|[-*+](?=[ \t])(?:[ \t]+\[[ xX]\](?=[ \t]))?|\d{1,9}[.)](?=[ \t])))*+[ \t]*)"
+    r"([^\r\n]*)(\r\n|\n|\r|\Z)"
+)
 _LIST_MARKER = re.compile(r"(?:^|[ \t>])(?:[-*+]|\d{1,9}[.)])[ \t]")
 _FENCE = re.compile(r"(`{3,})[^`]*$|(~{3,})")
 _HEADING = re.compile(r"#{1,6}[ \t]+")
@@ -193,8 +198,8 @@ _HTML_BLOCK = re.compile(
     r"select|style|summary|table|tbody|td|textarea|tfoot|th|thead|title|tr|ul)(?=[\s/>]|$))",
     re.IGNORECASE,
 )
+# HTML blocks that may contain blank lines, and their ends.
 _HTML_ENDS = {"<!--": "-->", "<script": "</script", "<pre": "</pre", "<style": "</style", "<textarea": "</textarea"}
-"""HTML blocks that may contain blank lines, and their end marks."""
 _LINE_START = re.compile(r"(\n[ \t>]*+|^)([-+*#=>]|\d+(?=[.)]))(?=[.)]?(?:\s|$))")
 
 
@@ -205,28 +210,18 @@ def parse(source: str, draft: Draft, name: str) -> list[Piece]:
     return [source[:start], *_Reader(lines, draft).read()]
 
 
-@dataclass(frozen=True)
-class _Line:
-    text: str
+class _Line(NamedTuple):
+    marks: str  # indentation, quotation marks and list marks
+    rest: str
     end: str
 
     @property
-    def whole(self) -> str:
-        return self.text + self.end
-
-    @cached_property
-    def marks(self) -> str:
-        """The indentation, quotation marks and list marks at the start of the line."""
-        match = _MARKERS.match(self.text)
-        return match.group() if match else ""
-
-    @cached_property
-    def rest(self) -> str:
-        return self.text[len(self.marks) :]
+    def text(self) -> str:
+        return self.marks + self.rest
 
 
 def _guard_lines(text: str) -> str:
-    """Escape line starts of a translated paragraph that would be list items, headings or quotations."""
+    """Escape line starts of a translated paragraph that Markdown would read as list items, headings or quotations."""
     return _LINE_START.sub(
         lambda found: f"{found[1]}{found[2]}\\" if found[2][0].isdigit() else rf"{found[1]}\{found[2]}", text
     )
@@ -251,9 +246,7 @@ class _Reader:
         """Read a line, or the lines of a block; returns the index of the next line."""
         line = self._lines[at]
         if not line.rest.strip():
-            self._flush()
-            self._pieces.append(line.whole)
-            return at + 1
+            return self._keep_until(at, at + 1)
         if fence := _FENCE.match(line.rest):
             return self._keep_until(at, self._end_of_fence(at, fence[1] or fence[2]))
         is_indented = line.text.startswith(("    ", "\t")) and not self._paragraph and not self._in_list
@@ -269,7 +262,7 @@ class _Reader:
         return at + 1
 
     def _read_line(self, line: _Line) -> None:
-        """A line of running text."""
+        """Add a heading, or add the line to the current paragraph."""
         begins_item = bool(_LIST_MARKER.search(line.marks))
         if begins_item or line.marks.count(">") > (self._paragraph[0].marks.count(">") if self._paragraph else 0):
             self._flush()
@@ -291,14 +284,14 @@ class _Reader:
         self._pieces += self._draft.add(nodes, escape, _guard_lines)
 
     def _flush(self) -> None:
-        """End a paragraph: its lines are one text."""
+        """End the current paragraph, whose lines are one text."""
         lines, self._paragraph = self._paragraph, []
         if not lines:
             return
         note = _NOTE.match(lines[0].rest)
         marks = lines[0].marks + (note.group() if note else "")
         texts = [lines[0].text[len(marks) :], *(line.rest for line in lines[1:])]
-        # A line ends in spaces, or in the backslash of a hard break.
+        # The end of each line: spaces, or the backslash of a hard line break.
         ends = [text[len(text.rstrip()) :] or ("\\" if text.endswith("\\") else "") for text in texts]
         breaks = [
             (end + line.end + following.marks, end.endswith(("  ", "\\")))
@@ -312,7 +305,7 @@ class _Reader:
 
     def _keep_until(self, at: int, end: int) -> int:
         self._flush()
-        self._pieces += [line.whole for line in self._lines[at:end]]
+        self._pieces += map("".join, self._lines[at:end])
         return end
 
     def _end_of_fence(self, at: int, fence: str) -> int:
@@ -324,7 +317,7 @@ class _Reader:
         return len(self._lines)
 
     def _read_html(self, at: int) -> int:
-        """An HTML block: up to a blank line, or to its end mark if it may contain blank lines."""
+        """Read an HTML block, up to a blank line, or up to its end tag if it may contain blank lines."""
         self._flush()
         lowered = self._lines[at].rest.lower()
         closing = next((end for start, end in _HTML_ENDS.items() if lowered.startswith(start)), "")
@@ -333,18 +326,18 @@ class _Reader:
             end += 1
             if closing and closing in self._lines[end - 1].text.lower():
                 break
-        self._pieces += html.parse("".join(line.whole for line in self._lines[at:end]), self._draft, "html")
+        self._pieces += html.parse("".join(map("".join, self._lines[at:end])), self._draft, "html")
         return end
 
     def _read_table(self, at: int) -> int:
-        """A table: each cell is a text; the delimiter row stays."""
+        """Read a table: each cell is a text; the delimiter row stays."""
         self._flush()
         head = at
         while at < len(self._lines) and (at <= head + 1 or "|" in self._lines[at].text):
             line = self._lines[at]
             at += 1
             if at == head + 2:
-                self._pieces.append(line.whole)
+                self._pieces.append("".join(line))
                 continue
             self._pieces.append(line.marks)
             for place, part in enumerate(_CELL_END.split(line.rest)):

@@ -15,15 +15,12 @@ from typing import Protocol
 
 from regard.text.words import word_texts, words
 
-MAX_DEPTH = 40
-"""Greatest depth of nested elements. Tags inside deeper ones are not matched; they stay where they are."""
-MAX_NODES = 1000
-"""Most nodes of an element or a text. Longer ones are cut, so that no input takes long to process."""
-MAX_SHOWN_WORDS = 5
-"""A fixed piece with at most this many words is sent to the translator as part of the sentence."""
+MAX_DEPTH = 40  # of nested elements; deeper tags are not matched and stay where they are
+MAX_NODES = 1000  # per element and per text; longer ones are split, so that no input takes long to process
+MAX_SHOWN_WORDS = 5  # a fixed piece of at most this many words is sent to the translator as part of the sentence
 
 _KINDS = (
-    # A web address, without the punctuation that ends the sentence. In HTML, an entity ends it.
+    # A web address, without punctuation at its end. In HTML, an entity ends the address.
     r"(?:https?://|ftp://|www\.)(?:(?!&(?:nbsp|lt|gt|quot|\#))[^\s<>\"'`|])*(?:(?!&)[^\s<>\"'`|.,;:!?)\]}*_])",
     r"(?<![\w.+-])[\w.+-]{1,64}+@\w[\w-]*(?:\.\w[\w-]*)+",  # an e-mail address
     r"%\(\w+\)[-+\#0]*\d*(?:\.\d+)?[a-zA-Z]",  # %(name)s
@@ -37,7 +34,7 @@ PROTECTED = re.compile(f"({'|'.join(_KINDS)})")
 
 
 class Alignment(Protocol):
-    """Which target words translate which source words. `regard.tasks.translate.translation.Alignment` is one."""
+    """A word alignment; implemented by `regard.tasks.translate.translation.Alignment`."""
 
     @property
     def source(self) -> Sequence[str]: ...
@@ -48,7 +45,7 @@ class Alignment(Protocol):
 
 
 class Answer(Protocol):
-    """A translation. `regard.tasks.translate.translation.Translation` is one."""
+    """A translation; implemented by `regard.tasks.translate.translation.Translation`."""
 
     @property
     def text(self) -> str: ...
@@ -57,18 +54,18 @@ class Answer(Protocol):
 
 
 class Slot(Protocol):
-    """A part of a document that depends on the translations: `render` gets those of all texts."""
+    """A part of a document that depends on translations: `render` receives the translations of all texts."""
 
     def render(self, answers: Sequence[Answer]) -> str: ...
 
 
 Piece = str | Slot
 Raw = str | tuple[Piece, ...]
-"""Source text that is written unchanged, or with some attributes of a tag translated."""
+"""Source text of a node: a string that stays unchanged, or pieces with slots for translated attributes."""
 
 
 def fill(raw: Raw | Sequence[Piece], answers: Sequence[Answer]) -> str:
-    """Join source text and fill its slots."""
+    """Join pieces of source text, with their slots filled by translations."""
     if isinstance(raw, str):
         return raw
     return "".join(piece if isinstance(piece, str) else piece.render(answers) for piece in raw)
@@ -79,33 +76,29 @@ class Words:
     """Running text."""
 
     raw: str
-    text: str
-    """The raw text without entities and escapes."""
+    text: str  # the raw text with entities and escapes decoded
 
 
 @dataclass(frozen=True)
 class Fixed:
     """A piece that must not change: an image, a comment, code, an address, a tag without its counterpart.
 
-    With a text it is part of the sentence, and replaces the target words that translate it. Without a text it goes to
-    the corresponding position in the translation.
+    A piece with a text is part of the sentence, and replaces the target words that translate the text. A piece without
+    a text is placed at the corresponding position in the translation.
     """
 
     raw: Raw
     text: str = ""
-    separates: bool = False
-    """It separates the words on its two sides without white space, as <br> does."""
-    visible: bool = False
-    """Readers see it as words, as they see an address."""
+    separates: bool = False  # it separates the words beside it without white space, like <br>
+    visible: bool = False  # readers see it as words, like an address
 
 
 @dataclass(frozen=True)
 class Break:
-    """A line break, or another mark that keeps its order and has words on both sides."""
+    """A line break, or another mark that must have words on both sides and must not change its order."""
 
     raw: str
-    required: bool
-    """It is never left out, even if there are too few words."""
+    required: bool  # never left out, even if there are too few words
 
 
 @dataclass(frozen=True)
@@ -116,10 +109,8 @@ class Element:
     opening: Raw
     inside: tuple[Node, ...]
     closing: Raw
-    may_be_empty: bool = True
-    """It may enclose nothing. If False, it is left out where it would enclose nothing."""
-    rewritten: str | None = None
-    """The end to write if the text has changed, where it differs from the end in the source."""
+    may_be_empty: bool = True  # if False, the tags are left out where they would enclose nothing
+    rewritten: str | None = None  # the end tag around a translated text, if it differs from `closing`
 
 
 Node = Words | Fixed | Break | Element
@@ -130,7 +121,7 @@ def as_pieces(raw: Raw) -> list[Piece]:
 
 
 def source_of(nodes: Iterable[Node]) -> list[Piece]:
-    """The source of the nodes, with slots for translated attributes."""
+    """The source text of the nodes, with slots for translated attributes."""
     found: list[Piece] = []
     for node in nodes:
         if isinstance(node, Element):
@@ -141,20 +132,20 @@ def source_of(nodes: Iterable[Node]) -> list[Piece]:
 
 
 def has_letters(node: Node) -> bool:
-    """Whether the node has something to translate."""
+    """Whether the node contains letters to translate."""
     if isinstance(node, Element):
         return any(map(has_letters, node.inside))
     return isinstance(node, Words) and any(map(str.isalpha, node.text))
 
 
 def fixed(raw: Raw, text: str) -> Fixed:
-    """A fixed piece made of words; a short one is part of the sentence."""
+    """A fixed piece that readers see as `text`; if short, it is part of the sentence."""
     said = " ".join(text.split())
     return Fixed(raw, said if len(word_texts(said)) <= MAX_SHOWN_WORDS else "", visible=bool(said))
 
 
 def read_words(raw: str, decode: Callable[[str], str] = str) -> Iterator[Node]:
-    """Nodes of running text; addresses and placeholders become fixed pieces."""
+    """Nodes of running text; addresses and placeholders become fixed pieces. `decode` replaces entities."""
     for place, piece in enumerate(PROTECTED.split(raw)):
         if piece:
             yield fixed(piece, decode(piece)) if place % 2 else Words(piece, decode(piece))
@@ -165,8 +156,7 @@ class _Open:
     name: str
     raw: Raw
     may_be_empty: bool
-    unmatched: Node
-    """The node that replaces the tag if its end tag never comes."""
+    unmatched: Node  # replaces the start tag if there is no end tag
     inside: list[Node] = field(default_factory=list)
 
 
@@ -191,8 +181,8 @@ class Tree:
             self.add(unmatched or Fixed(raw))
 
     def innermost(self, *names: str) -> str:
-        """The innermost open element with one of these names; empty if there is none."""
-        return next((one.name for one in reversed(self._open) if one.name in names), "")
+        """The name of the innermost open element with one of these names; empty if there is none."""
+        return next((tag.name for tag in reversed(self._open) if tag.name in names), "")
 
     def close(self, name: str, raw: Raw, rewritten: str | None = None) -> None:
         """Close the innermost element of this name. Elements inside it that are still open become unmatched tags."""
@@ -207,7 +197,7 @@ class Tree:
         self.add(Fixed(raw))
 
     def forget(self, name: str) -> None:
-        """Turn the innermost open element of this name into an unmatched tag."""
+        """Make the innermost open element of this name an unmatched tag."""
         if self.innermost(name):
             self._unmatch_above(name)
             self._unmatch()
@@ -219,7 +209,7 @@ class Tree:
         return nodes
 
     def _unmatch_above(self, name: str | None) -> None:
-        """Turn the elements inside the innermost one of this name, or all elements, into unmatched tags."""
+        """Make the open elements inside the innermost one of this name unmatched tags; all elements if None."""
         while self._open and self._open[-1].name != name:
             self._unmatch()
 
@@ -262,7 +252,7 @@ def read_tags(text: str, markup: re.Pattern[str] = _TAGS) -> list[Node]:
 
 @dataclass
 class Box:
-    """A mark and the words that it encloses, `start` up to `end`; a mark without words has `start` = `end`."""
+    """A mark (node of markup) and the words that it encloses, `start` up to `end`; no words if these are equal."""
 
     node: Element | Fixed | Break
     start: int
@@ -289,21 +279,21 @@ class Marked:
 
     @property
     def needs_alignment(self) -> bool:
-        """Whether placing the marks needs an alignment; line breaks are placed well enough by length."""
+        """Whether a word alignment is needed to place the marks; line breaks can be placed by length."""
         return any(not isinstance(box.node, Break) or box.node.required for box in walk(self.boxes))
 
 
 def mark(nodes: Sequence[Node]) -> Marked:
     """Join nodes into a text, with each run of white space as one space, and record their marks."""
-    writer = _Writer()
-    boxes = writer.write(nodes)
-    text = "".join(writer.pieces).rstrip()
+    joiner = _TextJoiner()
+    boxes = joiner.join(nodes)
+    text = "".join(joiner.pieces).rstrip()
     found = words(text)
     return Marked(text, len(found), _count_words(boxes, [word.start for word in found], [word.end for word in found]))
 
 
 def _count_words(boxes: Sequence[Box], starts: list[int], ends: list[int]) -> list[Box]:
-    """Convert character positions of boxes to word positions."""
+    """Convert character positions of boxes to word positions, by the `starts` and `ends` of all words."""
     counted = []
     for box in boxes:
         first, last = bisect_right(ends, box.start), bisect_left(starts, box.end)
@@ -315,8 +305,8 @@ def _count_words(boxes: Sequence[Box], starts: list[int], ends: list[int]) -> li
     return counted
 
 
-class _Writer:
-    """Joins the text of nodes; its boxes hold character positions."""
+class _TextJoiner:
+    """Joins the text of nodes; the boxes of `join` have character positions."""
 
     def __init__(self) -> None:
         self.pieces: list[str] = []
@@ -325,7 +315,7 @@ class _Writer:
         self._new_word = False  # the next text starts a new word
         self._waiting: list[Box] = []  # marks whose following text is not known yet
 
-    def write(self, nodes: Sequence[Node]) -> list[Box]:
+    def join(self, nodes: Sequence[Node]) -> list[Box]:
         boxes: list[Box] = []
         for node in nodes:
             if isinstance(node, Words):
@@ -334,7 +324,7 @@ class _Writer:
             box = Box(node, self._size, self._size, space_before=self._spaced and self._size > 0)
             boxes.append(box)
             if isinstance(node, Element):
-                box.inside = self.write(node.inside)
+                box.inside = self.join(node.inside)
             elif isinstance(node, Fixed) and node.text:
                 self._add_text(node.text)
             else:

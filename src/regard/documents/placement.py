@@ -1,7 +1,7 @@
-"""Places markup in a translation: each mark goes around the target words that translate the words it enclosed.
+"""Places markup in a translation: each mark encloses the target words that translate the source words it enclosed.
 
-An element takes the span of target words that agrees best with the alignment links; its inner marks stay inside it. A
-mark without words goes to the gap that separates the fewest linked words from their side.
+An element gets the span of target words that agrees best with the alignment links; marks inside it stay inside. A mark
+that encloses no words gets the gap between target words that leaves the fewest linked words on the wrong side.
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ from numpy.typing import NDArray
 from regard.documents.markup import Alignment, Box, Break, Element, Fixed, Marked, has_letters, walk
 from regard.text.words import word_texts
 
-OUTSIDE = 0.5
-"""Cost of a word in a span that translates something else; a word that belongs to the span counts 1."""
+OUTSIDE = 0.5  # cost of a word in a span that translates words outside it; a word that belongs to the span counts 1
 
 Links = list[tuple[int, int]]
 Span = tuple[int, int]
 
 
 def place_marks(marked: Marked, target: Sequence[str], alignment: Alignment | None) -> tuple[list[Box], set[int]]:
-    """The marks of a text as boxes around words of its translation, and the target words to leave out.
+    """The marks of a text as boxes around words of its translation, and the indices of target words to leave out.
 
-    These words are copies of fixed pieces that were placed elsewhere because of the marks around them.
+    Words are left out if they are copies of a fixed piece that was placed elsewhere because of the marks around it.
     """
     known = alignment is not None and (len(alignment.source), len(alignment.target)) == (marked.size, len(target))
     links = _links(marked, len(target), alignment)
@@ -39,7 +38,7 @@ def place_marks(marked: Marked, target: Sequence[str], alignment: Alignment | No
 
 
 def _links(marked: Marked, size: int, alignment: Alignment | None) -> Links:
-    """The links of an alignment; without one, words are linked by their relative position."""
+    """The links of an alignment; without an alignment, words are linked by their relative position."""
     if alignment is None or not alignment.links or not marked.size:
         return [((2 * place + 1) * marked.size // (2 * size), place) for place in range(size)] if marked.size else []
     # A tokenizer with unknown characters may count words differently than we do.
@@ -49,12 +48,15 @@ def _links(marked: Marked, size: int, alignment: Alignment | None) -> Links:
 
 
 def _pin(kept: Sequence[Box], target: tuple[str, ...], links: Links) -> tuple[Links, set[int]]:
-    """Link fixed pieces to their copies in the translation, linked ones first. Also returns where the copies are."""
+    """Link fixed pieces to their copies in the translation, if possible to those that `links` already link to them.
+
+    Returns the new links, and the indices of the target words of the copies.
+    """
     linked: dict[int, list[int]] = defaultdict(list)
     for s, t in links:
         linked[s].append(t)
     texts = [tuple(word_texts(box.node.text)) for box in kept if isinstance(box.node, Fixed)]
-    runs: dict[tuple[str, ...], list[int]] = defaultdict(list)  # positions of runs of words, the first one last
+    runs: dict[tuple[str, ...], list[int]] = defaultdict(list)  # positions of runs of words, from last to first
     for size in set(map(len, texts)):
         for start in range(len(target) - size, -1, -1):
             runs[target[start : start + size]].append(start)
@@ -82,7 +84,7 @@ class _Placer:
     """Places the marks of one text by the links between its words and those of its translation."""
 
     def __init__(self, target: Sequence[str], links: Links, replaceable: set[int] | None):
-        """`replaceable`: target words that a fixed piece may replace; None: all words that translate it."""
+        """`replaceable`: indices of target words that fixed pieces may replace; None: all that translate them."""
         pairs = np.array(sorted(links), dtype=np.int64).reshape(-1, 2)
         self.source, self.target = pairs[:, 0], pairs[:, 1]
         self.size = len(target)
@@ -90,17 +92,17 @@ class _Placer:
         self.is_word_T = [any(map(str.isalnum, word)) for word in target]
         self.replaceable_T = np.array([replaceable is None or place in replaceable for place in range(self.size)])
 
-    def place(self, boxes: Sequence[Box], home: Span, room: Span) -> list[Box]:
-        """Place marks of the source span `home` in the target span `room`."""
+    def place(self, boxes: Sequence[Box], source_span: Span, target_span: Span) -> list[Box]:
+        """Place the marks of a source span in a target span, with the marks inside them."""
         taken_T = np.zeros(self.size, dtype=bool)
-        closed_G = np.zeros(self.size + 1, dtype=bool)  # gaps inside spans that are taken
+        closed_G = np.zeros(self.size + 1, dtype=bool)  # gaps between words of one box, where no other mark may be
         found: dict[int, Box] = {}  # by `id` of the source box
         enclosing = [box for box in boxes if box.start < box.end]
         for box in sorted(enclosing, key=lambda box: not isinstance(box.node, Fixed)):
-            span = self._span(box, home, room, taken_T)
-            if not span and has_letters(box.node):  # its words have no translation, and it must not enclose nothing
-                gap = self._gap(box.start, home, room, closed_G)
-                beside = [place for place in (gap, gap - 1) if room[0] <= place < room[1] and not taken_T[place]]
+            span = self._span(box, source_span, target_span, taken_T)
+            if not span and has_letters(box.node):  # no target word is linked to its words: enclose one word nearby
+                gap = self._gap(box.start, source_span, target_span, closed_G)
+                beside = [place for place in (gap, gap - 1) if place in range(*target_span) and not taken_T[place]]
                 span = next(((place, place + 1) for place in beside if self.is_word_T[place]), None)
             if span:
                 start, end = span
@@ -108,26 +110,26 @@ class _Placer:
                 closed_G[start + 1 : end] = True
                 inside = self.place(box.inside, (box.start, box.end), span)
                 found[id(box)] = replace(box, start=start, end=end, inside=inside)
-        self._place_breaks([box for box in boxes if isinstance(box.node, Break)], home, room, closed_G, found)
+        found |= self._place_breaks(boxes, source_span, target_span, closed_G)
         for box in boxes:
             if id(box) not in found and not isinstance(box.node, Break):
-                found[id(box)] = _at(box, self._gap(box.start, home, room, closed_G))
+                found[id(box)] = _at(box, self._gap(box.start, source_span, target_span, closed_G))
         return [found[id(box)] for box in boxes if id(box) in found]
 
     # Marks that enclose words
 
-    def _span(self, box: Box, home: Span, room: Span, taken_T: NDArray[np.bool_]) -> Span | None:
-        """The target span of a mark that encloses words; None if no words are left."""
-        low, high = room
-        fits = isinstance(box.node, Element) and (box.start, box.end) == home and low < high
+    def _span(self, box: Box, source_span: Span, target_span: Span, taken_T: NDArray[np.bool_]) -> Span | None:
+        """The target words for a mark that encloses source words; None if no linked words are free."""
+        low, high = target_span
+        fits = isinstance(box.node, Element) and (box.start, box.end) == source_span and low < high
         if fits and not taken_T[low:high].any():
-            return room
-        mine = self._linked(box.start, box.end, room)
+            return target_span
+        mine = self._linked(box.start, box.end, target_span)
         if not len(mine):
             return None
         left, right = int(mine.min()), int(mine.max()) + 1
         inside_T, total_T = np.bincount(mine - left), self.total_T[left:right]
-        if isinstance(box.node, Fixed):  # it replaces words, so none that mostly translate something else
+        if isinstance(box.node, Fixed):  # must not replace words that mostly translate other words
             mine_T = (2 * inside_T >= np.maximum(total_T, 1)) & self.replaceable_T[left:right]
             weights = np.where(mine_T, 1.0, -np.inf)
         else:
@@ -136,58 +138,68 @@ class _Placer:
         weights[taken_T[left:right]] = -np.inf
         return _best_span(weights, left)
 
-    def _linked(self, start: int, end: int, room: Span) -> NDArray[np.int64]:
-        """Target words in `room` that are linked to these source words, one per link."""
+    def _linked(self, start: int, end: int, target_span: Span) -> NDArray[np.int64]:
+        """The target words in `target_span` that are linked to the source words from `start` to `end`, one per link."""
         first, last = np.searchsorted(self.source, (start, end))
         targets = self.target[first:last]
-        return targets[(targets >= room[0]) & (targets < room[1])]
+        return targets[(targets >= target_span[0]) & (targets < target_span[1])]
 
     # Marks without words
 
-    def _gap(self, place: int, home: Span, room: Span, closed_G: NDArray[np.bool_]) -> int:
-        """The gap in `room` that separates the fewest links."""
-        cost_G = self._cost(place, home, room)
-        cost_G[closed_G[room[0] : room[1] + 1]] = np.inf
-        return room[0] + int(np.argmin(cost_G))
+    def _gap(self, place: int, source_span: Span, target_span: Span, closed_G: NDArray[np.bool_]) -> int:
+        """The open gap with the lowest cost for a mark before the source word `place`."""
+        cost_G = self._cost(place, source_span, target_span)
+        cost_G[closed_G[target_span[0] : target_span[1] + 1]] = np.inf
+        return target_span[0] + int(np.argmin(cost_G))
 
-    def _cost(self, place: int, home: Span, room: Span) -> NDArray[np.float64]:
-        """For each gap of `room`: links on the wrong side, plus a small cost of the distance from the source place."""
-        low, size = room[0], room[1] - room[0]
-        before_T = np.bincount(self._linked(home[0], place, room) - low, minlength=size)
-        after_T = np.bincount(self._linked(place, home[1], room) - low, minlength=size)
+    def _cost(self, place: int, source_span: Span, target_span: Span) -> NDArray[np.float64]:
+        """The cost of each gap of `target_span` for a mark before the source word `place`.
+
+        It is the number of links to words on the wrong side of the gap, plus a fraction for the difference between the
+        relative positions of the mark in source and target.
+        """
+        low, size = target_span[0], target_span[1] - target_span[0]
+        before_T = np.bincount(self._linked(source_span[0], place, target_span) - low, minlength=size)
+        after_T = np.bincount(self._linked(place, source_span[1], target_span) - low, minlength=size)
         passed_G = np.concatenate(([0], np.cumsum(before_T)))
         wrong_G = (passed_G[-1] - passed_G) + np.concatenate(([0], np.cumsum(after_T)))
-        share = (place - home[0]) / max(home[1] - home[0], 1)
+        share = (place - source_span[0]) / max(source_span[1] - source_span[0], 1)
         distance_G = np.abs(np.arange(size + 1) - share * size)
         return wrong_G + distance_G / (2 * (size + 1))
 
     def _place_breaks(
-        self, boxes: Sequence[Box], home: Span, room: Span, closed_G: NDArray[np.bool_], found: dict[int, Box]
-    ) -> None:
-        """Place breaks in their order with words between them; one without room is left out unless it is required."""
-        due = sum(isinstance(box.node, Break) and box.node.required for box in boxes)
-        last = room[0]
+        self, boxes: Sequence[Box], source_span: Span, target_span: Span, closed_G: NDArray[np.bool_]
+    ) -> dict[int, Box]:
+        """Place the breaks among `boxes` in their order, with at least one target word between two breaks.
+
+        If no gap is left for a break, it is left out; a required break is then placed at the same gap as the last one.
+        """
+        found: dict[int, Box] = {}
+        required = sum(isinstance(box.node, Break) and box.node.required for box in boxes)
+        last = target_span[0]
         for box in boxes:
-            assert isinstance(box.node, Break)
-            due -= box.node.required
-            first, end = last + 1, room[1] - due  # the remaining required breaks need one word each
+            if not isinstance(box.node, Break):
+                continue
+            required -= box.node.required
+            first, end = last + 1, target_span[1] - required  # each later required break needs one word
             if first < end:
-                cost_G = self._cost(box.start, home, room)[first - room[0] : end - room[0]]
+                cost_G = self._cost(box.start, source_span, target_span)[first - target_span[0] : end - target_span[0]]
                 cost_G[closed_G[first:end]] = np.inf
                 if np.isfinite(cost_G.min()):
                     last = first + int(np.argmin(cost_G))
                     found[id(box)] = _at(box, last)
             if box.node.required and id(box) not in found:
                 found[id(box)] = _at(box, last)
+        return found
 
 
 def _at(box: Box, gap: int) -> Box:
-    """A mark with everything inside it, placed between two words."""
+    """The box and all boxes inside it, without words, in the gap before target word `gap`."""
     return replace(box, start=gap, end=gap, inside=[_at(inner, gap) for inner in box.inside])
 
 
 def _best_span(weights: NDArray[np.float64], offset: int) -> Span | None:
-    """The shortest span with the largest sum of weights; None if the sum is not above zero."""
+    """The shortest span with the largest sum of weights, moved by `offset`; None if no sum is above zero."""
     best, span, total, start = 0.0, None, 0.0, 0
     for place, weight in enumerate(weights.tolist()):
         if total <= 0:

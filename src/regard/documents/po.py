@@ -1,4 +1,4 @@
-"""gettext catalogues: untranslated entries are filled and marked fuzzy; everything else stays, byte for byte."""
+"""gettext catalogs (PO): untranslated entries are filled and marked fuzzy; everything else stays, byte for byte."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ BINARY = False
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _FIELD = re.compile(r'[ \t]*(msgctxt|msgid_plural|msgid|msgstr(?:\[\d{1,3}\])?)[ \t]*(".*)$')
 _STRING = re.compile(r'[ \t]*"((?:[^"\\]|\\.)*)"[ \t]*$')
-MOST_FORMS = 10
-"""Plural forms that a language may have; Arabic has six."""
+MOST_FORMS = 10  # upper limit of plural forms of a language; Arabic has six
 _PLURAL_FORMS = re.compile(r"plural\s*=\s*([^;\n]+)")
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))")
 _NAMED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
@@ -29,7 +28,7 @@ _TO_ESCAPE = str.maketrans({text: f"\\{name}" for name, text in _NAMED.items()} 
 
 @dataclass
 class _Field:
-    """A string of an entry and its lines, `start` up to `end`."""
+    """A string of an entry, written in the lines from `start` up to but not including `end`."""
 
     start: int
     end: int
@@ -38,14 +37,13 @@ class _Field:
 
 @dataclass
 class _Entry:
-    start: int
-    """Its first line: a comment, or the first field."""
+    start: int  # index of the first line: a comment, or the first field
     fields: dict[str, _Field] = field(default_factory=dict)
 
     @property
     def forms(self) -> dict[str, _Field]:
-        """The translations: one, or one for each plural form."""
-        return {name: one for name, one in self.fields.items() if name.startswith("msgstr")}
+        """The fields of translations: one, or one for each plural form."""
+        return {name: string for name, string in self.fields.items() if name.startswith("msgstr")}
 
 
 def parse(source: str, draft: Draft, name: str) -> list[Piece]:
@@ -55,7 +53,7 @@ def parse(source: str, draft: Draft, name: str) -> list[Piece]:
     without_context = (entry.fields for entry in entries if "msgctxt" not in entry.fields and "msgstr" in entry.fields)
     header = next((fields["msgstr"].text for fields in without_context if not fields["msgid"].text), "")
     if match := _PLURAL_FORMS.search(header):
-        with suppress(ValueError, ArithmeticError):  # no expression, or one that cannot be computed
+        with suppress(ValueError, ArithmeticError):  # not an expression, or it cannot be computed
             singular = _form_of_one(match[1])
     pieces: list[Piece] = []
     at = 0
@@ -116,14 +114,14 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def _form_of_one(expression: str) -> int:
-    """The index of the plural form for n = 1, by an expression in C such as `n%10==1 && n%100!=11 ? 0 : 1`.
+    """The index of the plural form for n = 1, by a C expression such as `n%10==1 && n%100!=11 ? 0 : 1`.
 
-    The standard library evaluates such an expression only in a compiled catalogue, so we write one with a single entry.
+    The standard library evaluates such expressions only in compiled catalogs, so we make a catalog of a single entry.
     """
     forms = "\0".join(map(str, range(MOST_FORMS)))
     header = f"Plural-Forms: nplurals={MOST_FORMS}; plural={expression};\n"
     ids, texts = [b"", b"1\0n"], [header.encode(), forms.encode()]
-    start = 28 + 8 * len(ids + texts)  # of the strings: after seven numbers, and length and place of each string
+    start = 28 + 8 * len(ids + texts)  # strings follow the header of seven numbers, and length and place of each string
     numbers = [0x950412DE, 0, len(ids), 28, 28 + 8 * len(ids), 0, 0]
     for string in ids + texts:
         numbers += [len(string), start]
@@ -138,13 +136,11 @@ def _form_of_one(expression: str) -> int:
 
 @dataclass(frozen=True)
 class _Filled:
-    """A slot for an entry."""
+    """The slot of an entry to translate."""
 
     comments: Sequence[str]
-    texts: Sequence[str]
-    """The lines from msgctxt or msgid up to the first msgstr."""
-    forms: Sequence[tuple[str, Sequence[Piece]]]
-    """Names of the translations and their pieces."""
+    texts: Sequence[str]  # the lines from msgctxt or msgid up to the first msgstr
+    forms: Sequence[tuple[str, Sequence[Piece]]]  # field names of the translations, with their pieces
     source: str
     ending: str
 
@@ -163,7 +159,7 @@ class _Filled:
 
 
 def _make_slot(entry: _Entry, lines: Sequence[str], singular: int, draft: Draft) -> _Filled | None:
-    """The slot of an entry; None if it has nothing to translate."""
+    """The slot of an entry; None if its texts have no letters to translate. `singular`: plural form for n = 1."""
     names, before = list(entry.forms), len(draft.segments)
     for_one = f"msgstr[{singular}]" if len(names) > 1 else ""
     pieces: dict[str, list[Piece]] = {}

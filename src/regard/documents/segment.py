@@ -6,7 +6,7 @@ In plain text every line is a text. Line ends, blank lines, indentation and trai
 from __future__ import annotations
 
 import re
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -41,14 +41,11 @@ Escape = Callable[[str], str]
 class Segment:
     """A slot for the translation of one text."""
 
-    number: int
-    """Index of the text in the document."""
+    number: int  # index of the text in the document
     nodes: tuple[Node, ...]
     marked: Marked
-    escape: Escape
-    """Turns a translated word into source text of the format."""
-    finish: Escape = str
-    """Corrects the finished text."""
+    escape: Escape  # converts a translated word to source text of the format
+    finish: Escape = str  # escapes what only the whole translation shows, e.g. line starts in Markdown
 
     def render(self, answers: Sequence[Answer]) -> str:
         """The translation with its marks; the source if the translation is empty or equal to it."""
@@ -61,7 +58,7 @@ class Segment:
         texts = [word.text for word in target]
         placed, left_out = place_marks(self.marked, texts, answer.alignment)
         written = ["" if place in left_out else self.escape(text) for place, text in enumerate(texts)]
-        return self.finish(_Writing(written, gaps, answers).write(placed, 0, len(target)))
+        return self.finish(_TargetWriter(written, gaps, answers).write(placed, 0, len(target)))
 
     def lost(self, answer: Answer) -> tuple[str, ...]:
         """Addresses, placeholders, code and numbers that are missing from the translation."""
@@ -80,62 +77,62 @@ _NUMBER = re.compile(r"\d{1,40}")
 
 
 def _numbers(text: str) -> Counter[str]:
-    """Separators do not count: 1,000.5 and 1.000,5 are equal."""
+    """The numbers of a text, without separators: 1,000.5 and 1.000,5 are equal."""
     return Counter(str(int(number)) for number in _NUMBER.findall(_INSIDE_NUMBER.sub("", text)))
 
 
-class _Writing:
-    """Writes target words and marks as source text."""
+class _TargetWriter:
+    """Writes target words and marks as source text. `gaps`: whether white space follows each word."""
 
     def __init__(self, target: Sequence[str], gaps: Sequence[bool], answers: Sequence[Answer]):
         self.target, self.gaps, self.answers = target, gaps, answers
 
     def write(self, placed: Sequence[Box], start: int, end: int) -> str:
         """The words from `start` to `end` with their marks."""
-        stretches = {one.start: one for one in placed if one.start < one.end}
-        points: dict[int, list[Box]] = {}
-        for one in placed:
-            if one.start == one.end:
-                points.setdefault(one.start, []).append(one)
+        spans = {box.start: box for box in placed if box.start < box.end}
+        points: dict[int, list[Box]] = defaultdict(list)
+        for box in placed:
+            if box.start == box.end:
+                points[box.start].append(box)
         written, at = [], start
         while True:
             spaced = start < at < end and self.gaps[at - 1] and bool(self.target[at - 1])
-            written.append(self._between(points.get(at, ()), spaced, at == start, at == end))
+            written.append(self._between(points[at], spaced, at == start, at == end))
             if at == end:
                 return "".join(written)
-            if stretch := stretches.get(at):
-                written.append(self._enclose(stretch))
-                at = stretch.end
+            if span := spans.get(at):
+                written.append(self._enclose(span))
+                at = span.end
             else:
                 written.append(self.target[at])
                 at += 1
 
-    def _enclose(self, one: Box) -> str:
-        node = one.node
+    def _enclose(self, box: Box) -> str:
+        node = box.node
         if not isinstance(node, Element):
             return fill(node.raw, self.answers)
-        inside = self.write(one.inside, one.start, one.end)
-        if one.start == one.end and not node.may_be_empty:
+        inside = self.write(box.inside, box.start, box.end)
+        if box.start == box.end and not node.may_be_empty:
             return inside
         closing = fill(node.closing, self.answers) if node.rewritten is None else node.rewritten
         return fill(node.opening, self.answers) + inside + closing
 
     def _between(self, points: Sequence[Box], spaced: bool, first: bool, last: bool) -> str:
-        """White space and marks between two words; no white space directly inside the tags of an element."""
+        """The marks `points` between two words, with white space; none at the `first` and `last` gap of an element."""
         if not points:
             return " " if spaced else ""
         left, right = _sides(points, spaced, first, last)
         joined = [" "] if left else []
-        for place, one in enumerate(points):
-            parted = place and not _breaks(one) and not _breaks(points[place - 1])
-            if parted and (one.space_before or points[place - 1].space_after):
+        for place, box in enumerate(points):
+            parted = place and not _breaks(box) and not _breaks(points[place - 1])
+            if parted and (box.space_before or points[place - 1].space_after):
                 joined.append(" ")
-            joined.append(self._enclose(one))
+            joined.append(self._enclose(box))
         return "".join(joined) + " " * right
 
 
 def _sides(points: Sequence[Box], spaced: bool, first: bool, last: bool) -> tuple[bool, bool]:
-    """Whether to write white space before and after marks between two words; a line break needs none."""
+    """Whether to write white space before and after the marks between two words; none is needed beside a line break."""
     before, after = points[0].space_before, points[-1].space_after
     if any(map(_breaks, points)):
         return (
@@ -148,18 +145,17 @@ def _sides(points: Sequence[Box], spaced: bool, first: bool, last: bool) -> tupl
     left = not first and (before or (any_space and last))
     right = not last and (after or (any_space and first))
     if spaced and not left and not right:  # separate words stay separate, by a space or by a mark
-        left = not any(isinstance(one.node, Fixed) and one.node.separates for one in points)
+        left = not any(isinstance(box.node, Fixed) and box.node.separates for box in points)
     return left, right
 
 
-def _breaks(one: Box) -> bool:
-    return isinstance(one.node, Break)
+def _breaks(box: Box) -> bool:
+    return isinstance(box.node, Break)
 
 
-def _is_seen(one: Box) -> bool:
+def _is_seen(mark: Box) -> bool:
     """Whether readers see the mark, so that it has its own white space."""
-    fixed = [box.node for box in walk([one]) if isinstance(box.node, Fixed)]
-    return any(node.separates or node.visible for node in fixed)
+    return any(isinstance(box.node, Fixed) and (box.node.separates or box.node.visible) for box in walk([mark]))
 
 
 @dataclass
@@ -169,7 +165,10 @@ class Draft:
     segments: list[Segment] = field(default_factory=list)
 
     def add(self, nodes: Sequence[Node], escape: Escape = str, finish: Escape = str) -> list[Piece]:
-        """Add one text; returns source text and at most one slot. Markup around all of the words is not part of it."""
+        """Add one text, without the markup around all of its words; returns its pieces, with a slot if it has letters.
+
+        A text of more than MAX_NODES nodes is split.
+        """
         before: list[Piece] = []
         after: list[Piece] = []  # last piece first
         rest = deque(nodes)
@@ -198,7 +197,7 @@ class Draft:
 
 
 def _is_content(node: Node) -> bool:
-    """Whether a node at the edge belongs to the text: words, or a fixed piece that is part of the sentence."""
+    """Whether a node at the start or end belongs to the text: words, or a fixed piece that is part of the sentence."""
     if isinstance(node, Element):
         return any(map(_is_content, node.inside))
     return not isinstance(node, Break) and bool(node.text.strip())
@@ -208,7 +207,7 @@ _SPACE = re.compile(r"(?:\s|&nbsp;|&#160;|&#xa0;)*", re.IGNORECASE)
 
 
 def _strip(nodes: list[Node]) -> tuple[str, list[Node], str]:
-    """Split off the white space at the two ends, at the start also where it is written as entities."""
+    """Split off the white space at both ends; at the start also entities of white space such as "&nbsp;"."""
     left = right = ""
     if isinstance(first := nodes[0], Words):
         match = _SPACE.match(first.raw) if first.raw != first.text else None
@@ -235,7 +234,7 @@ def parse(source: str, draft: Draft, name: str) -> list[Piece]:
 
 
 def split_lines(source: str, draft: Draft, read: Callable[[str], Iterable[Node]]) -> list[Piece]:
-    """Split text into pieces, with one text per line; `read` turns a line into nodes."""
+    """Split `source` into texts at line ends and tabs; `read` converts a text to nodes."""
     pieces: list[Piece] = []
     for place, part in enumerate(_SEPARATORS.split(source)):
         pieces += [part] if place % 2 else draft.add(list(read(part)))

@@ -1,7 +1,7 @@
 """SubRip subtitles (SRT): numbers and times stay. A sentence that continues over several cues is one text.
 
-Its translation is divided among the same cues again: a cue ends where the words that translate its own words end.
-Dashes before speakers and music notes are not translated. Other subtitle formats use `add_cues`.
+Its translation is divided among the same cues: each cue gets the words that translate its source words. Dashes before
+speakers and music notes are not translated. Other subtitle formats use `add_cues`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,8 @@ _NOTES = re.compile(r"([♪♫]+)")
 _DASH_OR_NOTES = re.compile(rf"(^\s*{_DASH}|[♪♫]+)")
 _MARKUP = re.compile(r"<[^<>]*>|\{\\[^{}]*\}")
 
-MAX_CUES = 6
-"""Most cues that one sentence may continue over."""
-MAX_PAUSE = 3.0
-"""Seconds of pause after which a new sentence starts in any case."""
+MAX_CUES = 6  # a sentence continues over at most this many cues
+MAX_PAUSE = 3.0  # seconds; no sentence continues after a longer pause
 
 
 @dataclass(frozen=True)
@@ -42,11 +40,6 @@ class Cue:
     tail: str
     start: float
     end: float
-
-    @property
-    def plain(self) -> str:
-        """The text without its markup."""
-        return _MARKUP.sub("", self.text).strip()
 
 
 def parse(source: str, draft: Draft, name: str) -> list[Piece]:
@@ -64,14 +57,14 @@ def parse(source: str, draft: Draft, name: str) -> list[Piece]:
 
 
 def make_cue(head: str, body: str, start: str, end: str) -> Cue:
-    """A cue from the source before its text, the text with white space around it, and its times as written."""
+    """A cue from the source before its text, the text with surrounding white space, and its times as strings."""
     text = body.strip()
     at = body.find(text)
     return Cue(head + body[:at], text, body[at + len(text) :], _seconds(start), _seconds(end))
 
 
 def _seconds(time: str) -> float:
-    """From "01:02:03,500" or "02:03.500"."""
+    """Seconds of a time such as "01:02:03,500" or "02:03.500"."""
     *whole, seconds = time.replace(",", ".").split(":")
     return sum(int(part) * 60**place for place, part in enumerate(reversed(whole), 1)) + float(seconds)
 
@@ -79,22 +72,22 @@ def _seconds(time: str) -> float:
 def add_cues(
     cues: Iterable[Cue], draft: Draft, read: Callable[[str], list[Node]] = read_tags, escape: Escape = str
 ) -> Iterator[Piece]:
-    """The pieces of cues. `read` turns the text of a cue into nodes, `escape` a translated word into source text."""
+    """The pieces of cues. `read` converts the text of a cue to nodes, `escape` a translated word to source text."""
     for group in _sentences(cues):
         yield group[0].head
         if len(group) == 1:
-            for place, part in enumerate(_NEXT_SPEAKER.split(group[0].text)):  # the words of each speaker are a text
-                yield from [part] if place % 2 else draft.add(_read(part, read), escape)
+            for place, part in enumerate(_NEXT_SPEAKER.split(group[0].text)):  # one text per speaker
+                yield from [part] if place % 2 else draft.add(list(_protect(read(part))), escape)
         else:
-            nodes = _read(group[0].text, read)
+            nodes = list(_protect(read(group[0].text)))
             for cue, following in pairwise(group):
-                nodes += [Break(cue.tail + following.head, required=True), *_read(following.text, read)]
+                nodes += [Break(cue.tail + following.head, required=True), *_protect(read(following.text))]
             yield from draft.add(nodes, escape)
         yield group[-1].tail
 
 
 def _sentences(cues: Iterable[Cue]) -> Iterator[list[Cue]]:
-    """Group the cues over which one sentence continues."""
+    """Group cues so that a sentence that continues over several cues is in one group."""
     group: list[Cue] = []
     for cue in cues:
         if group and (len(group) == MAX_CUES or not _continues(group[-1], cue)):
@@ -106,13 +99,13 @@ def _sentences(cues: Iterable[Cue]) -> Iterator[list[Cue]]:
 
 
 def _continues(cue: Cue, following: Cue) -> bool:
-    """Whether a sentence continues in the next cue: no full stop before, a lower-case letter after."""
+    """Whether a sentence of `cue` continues in `following`: no full stop at the end, then a lowercase letter."""
     if following.start - cue.end > MAX_PAUSE or any(_NEXT_SPEAKER.search(one.text) for one in (cue, following)):
         return False
     voices = _VOICE.findall(following.text)
     if voices and voices != _VOICE.findall(cue.text):
         return False
-    before, after = cue.plain, following.plain
+    before, after = (_MARKUP.sub("", one.text).strip() for one in (cue, following))
     if not before or not after or re.match(_SPEAKER, after):
         return False
     open_end = before.endswith(("...", "…")) or not re.search(r"[.!?:。！？♪][\"'”’»)\]]*$", before)
@@ -120,13 +113,8 @@ def _continues(cue: Cue, following: Cue) -> bool:
     return open_end and (first.islower() or before.endswith(","))
 
 
-def _read(text: str, read: Callable[[str], list[Node]]) -> list[Node]:
-    """The nodes of what one speaker says. A dash before it and music notes stay in their places."""
-    return list(_protect(read(text), True))
-
-
-def _protect(nodes: Sequence[Node], first: bool) -> Iterator[Node]:
-    """Make fixed pieces of music notes, and of a dash that comes before all words (`first`)."""
+def _protect(nodes: Sequence[Node], first: bool = True) -> Iterator[Node]:
+    """Replace music notes by fixed pieces, and if `first` also a dash before the first word."""
     for node in nodes:
         if isinstance(node, Element):
             yield replace(node, inside=tuple(_protect(node.inside, first)))

@@ -36,7 +36,7 @@ def parse(source: str, draft: Draft, name: str) -> list[Piece]:
         raise CorpusError(name, "not WebVTT: the first line must be WEBVTT", line=1)
     cues: list[Cue] = []
     head: list[str] = []  # all source since the last cue
-    lines = _LINE.findall(source)[::-1]  # the next one is last
+    lines = _LINE.findall(source)[::-1]  # in reverse order: `pop` returns the next line
     while lines:
         head.append(lines.pop())
         if not (times := _TIMES.match(head[-1])):

@@ -1,13 +1,13 @@
-"""Model formats of other programs: runs written in them (`EXPORTS` of the registry), models read from them (`IMPORTS`).
+"""Export of runs to the model formats of other programs (`EXPORTS` in the registry), and import (`IMPORTS`).
 
 An export format is a module with
-    NEEDS     names of the libraries it needs, which `pip install "regard[<format>]"` installs
+    NEEDS     names of required libraries, which `pip install "regard[<format>]"` installs
     OPTIONS   its options by name; each becomes an option of `regard export` and a keyword of `write`
     obstacle(recipe) -> str                   why a run of this recipe cannot be exported; empty if it can
     write(run, folder, log, **options)        write the run into `folder`; `log` receives lines for the user
 An import format is a module with
-    HELP      what the folder of a model must hold
-    read(folder, out, log) -> Run             make a run folder `out` from a model
+    HELP      the files that the folder of a model must contain
+    read(folder, out, log) -> Run             make a run folder `out` from the model in `folder`
 All of these but `write` and `read` work without torch: a module imports torch inside its functions.
 
 The folder of an export (`export_folder`) is written completely or not at all, and is marked as an export.
@@ -38,20 +38,17 @@ Log = Callable[[str], None]
 
 MARK = "export.json"
 """File with the format and the weights' fingerprint. A folder that contains it may be replaced by another export."""
-LOCK = ".convert.lock"
-"""File in a run folder, locked by the process that writes an export there."""
+LOCK = ".convert.lock"  # file in a run folder, locked by the process that writes an export there
 
 
 class Option(NamedTuple):
     """An option of an export format."""
 
-    choices: tuple[str, ...]
-    """The values that it can have; the first is the default."""
+    choices: tuple[str, ...]  # the first is the default
     help: str
 
 
 def export_format(name: str) -> ModuleType:
-    """The module of an export format."""
     if name not in EXPORTS:
         raise SettingsError(f"cannot export {name}: choose from {', '.join(EXPORTS)}{nearest(name, EXPORTS)}")
     return import_module(EXPORTS[name])
@@ -63,7 +60,7 @@ def exportable(recipe: Recipe) -> dict[str, str]:
 
 
 def require_exportable(recipe: Recipe, name: str, *, where: str | Path = "this recipe") -> None:
-    """Raise an error if a run of this recipe cannot be exported to the format, or a library is missing."""
+    """Raise an error if a run of this recipe cannot be exported to the format `name`, or a library is missing."""
     module = export_format(name)
     if reason := module.obstacle(recipe):
         raise SettingsError(f"{where}: cannot be exported to {name}: {reason}")
@@ -73,7 +70,7 @@ def require_exportable(recipe: Recipe, name: str, *, where: str | Path = "this r
 
 
 def complete_options(name: str, given: Mapping[str, str]) -> dict[str, str]:
-    """The options of a format: those given, which are checked, and defaults for the others."""
+    """The options of the format `name`: `given` values, which are checked, and defaults for the other options."""
     known = export_format(name).OPTIONS
     for option, value in given.items():
         if option not in known:
@@ -86,7 +83,7 @@ def complete_options(name: str, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def folder_name(name: str, options: Mapping[str, str]) -> str:
-    """The name of an export inside a run folder: the format and the values of its options."""
+    """The name of an export inside a run folder: the format and the values of its options, e.g. ctranslate2-int8."""
     return "-".join([name, *options.values()])
 
 
@@ -107,13 +104,16 @@ def import_model(name: str, folder: Path, out: Path, log: Log = lambda line: Non
 
 
 def transformer_settings(recipe: Recipe) -> TransformerSettings:
-    """The settings of the model of a recipe for which `transformer_obstacle` gave no reason."""
+    """The model settings of a recipe whose model is known to be an encoder-decoder Transformer."""
     assert isinstance(recipe.model, TransformerSettings)
     return recipe.model
 
 
 def transformer_obstacle(recipe: Recipe, program: str, no_window: str) -> str:
-    """Why a model cannot be exported: no encoder-decoder Transformer, or local attention (`no_window` says why)."""
+    """Why a model cannot be exported, or an empty string: only Transformers without local attention can.
+
+    `no_window` is the reason for the latter.
+    """
     if not isinstance(recipe.model, TransformerSettings):
         return f'{program} takes encoder-decoder Transformers, and model.arch is "{recipe.model.arch}"'
     window = recipe.model.attention_window
@@ -126,11 +126,11 @@ def transformer_obstacle(recipe: Recipe, program: str, no_window: str) -> str:
 
 @contextmanager
 def export_folder(run: Run, folder: Path, facts: dict[str, Any]) -> Iterator[Path]:
-    """A draft folder that becomes `folder` (free, or an earlier export) when the block ends without an error."""
+    """Yield a draft folder, which becomes `folder` when the block ends without an error; replaces an earlier export."""
     refuse_taken(folder)
     if folder.is_symlink() and folder.parent.resolve() == run.folder.resolve():
-        # The maker of the run decides where a link in it leads; only a link that the user names is followed.
-        raise RunError(f"{folder}: is a link, whose target may not be an export; remove it, or use --out")
+        # Runs may come from other people: a link inside a run is not followed, a link that the user names is.
+        raise RunError(f"{folder}: is a link inside the run folder; remove the link, or choose another folder by --out")
     folder = folder.resolve()  # a link stays; its target is replaced
     with atomic_folder(folder) as draft:
         yield draft
@@ -148,7 +148,7 @@ def refuse_taken(folder: Path) -> None:
 
 
 def read_mark(folder: Path) -> dict[str, Any]:
-    """The mark of an export; empty if there is none."""
+    """The content of the file MARK of an export; empty if the file is missing or damaged."""
     try:
         mark = json.loads((folder / MARK).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -157,13 +157,13 @@ def read_mark(folder: Path) -> dict[str, Any]:
 
 
 def fingerprint(run: Run) -> str:
-    """A hash of the weights and the architecture. An export with another fingerprint is of other weights."""
+    """A hash of weights and architecture. An export with another fingerprint was made from other weights."""
     run.require_weights()
     return hashlib.sha256(f"{run.checksums.check(WEIGHTS)} {run.recipe.model!r}".encode()).hexdigest()
 
 
 def check_export(folder: Path) -> dict[str, str]:
-    """The problem of each file of an export ("missing" or "damaged"), by name; empty if it has none."""
+    """For each file of an export, by name: "missing", "damaged", or an empty string if it is correct."""
     found = {}
     for name, digest in read_mark(folder).get("sha256", {}).items():
         there = (folder / name).is_file()
@@ -173,7 +173,7 @@ def check_export(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def exporting(run: Run) -> Iterator[None]:
-    """Allow one process at a time to write exports into the run folder; remove drafts of killed processes."""
+    """Let only one process at a time write exports into the run folder, and remove drafts of killed processes."""
     with one_at_a_time(run.folder / LOCK):
         for name in EXPORTS:
             remove_drafts(run.folder, f"{name}*", folders=True)

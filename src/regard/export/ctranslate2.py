@@ -1,10 +1,10 @@
-"""Export to CTranslate2, through `ctranslate2.specs` alone.
+"""Export to CTranslate2; it uses `ctranslate2.specs` only.
 
-Both programs keep queries, keys and values in one matrix, so the tables pair one tensor with one. The padding token,
-always last, is removed: CTranslate2 needs none, and a token that does not exist is never written. The start token has
-an embedding like any other token. Positional encodings become a table, because CTranslate2's own sinusoids have other
-frequencies. All attentions of the encoder, and all of the decoder, have one number of heads: pruned ones are filled up
-with zeros to the largest number in the encoder or decoder.
+Both programs store queries, keys and values in one matrix, so each tensor has exactly one counterpart. The padding
+token, always last, is removed: CTranslate2 does not need it, and cannot output a token that does not exist. The start
+token has an embedding like any other token. Positional encodings become a table, because CTranslate2's own sinusoids
+have other frequencies. All attentions of the encoder must have the same number of heads, and so must those of the
+decoder: pruned heads are replaced by heads of zeros, up to the largest number of heads.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ Quantization = Literal["int8", "int16", "float32"]
 
 NEEDS = ("ctranslate2",)
 OPTIONS = {"quantization": Option(("float32", "int16", "int8"), "number type of the weights")}
-LONGEST = 1024
-"""Number of positions of an exported model, unless it has learned fewer."""
+LONGEST = 1024  # number of positions of an exported model, unless positional encodings are learned
 
 BLOCK = (
     LayerNames("self_attention.qkv", ("self_attention/linear_0/",), "reads"),
@@ -56,7 +55,6 @@ def obstacle(recipe: Recipe) -> str:
 
 
 def write(run: Run, folder: Path, log: Log, *, quantization: Quantization = "float32") -> None:
-    """Write a run as a CTranslate2 model into `folder`."""
     settings = transformer_settings(run.recipe)
     spec = build_spec(settings, dict(run.load_model().state_dict()), *run.tokenizers)
     spec.validate()
@@ -70,7 +68,7 @@ def write(run: Run, folder: Path, log: Log, *, quantization: Quantization = "flo
 
 
 def import_ctranslate2() -> ModuleType:
-    """The library, or an error that says how to install it."""
+    """The module `ctranslate2`; raises an error that says how to install it."""
     try:
         import ctranslate2
     except ImportError:
@@ -81,7 +79,7 @@ def import_ctranslate2() -> ModuleType:
 def build_spec(
     settings: TransformerSettings, weights: dict[str, Tensor], source: Tokenizer, target: Tokenizer
 ) -> TransformerSpec:
-    """The model as a CTranslate2 specification. `weights` hold tied tensors under each of their names."""
+    """The model as a CTranslate2 specification. `weights` must contain tied tensors under each of their names."""
     from ctranslate2.specs import Activation, TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
     from ctranslate2.specs.model_spec import index_spec
 
@@ -119,7 +117,7 @@ def build_spec(
 
 
 def _pairs(settings: TransformerSettings, *, biased: bool) -> Iterator[NamePair]:
-    """The table: our parameter names and CTranslate2's."""
+    """The table of our parameter names and those of CTranslate2."""
     gate = ["ffn/linear_0_noact/"] if settings.activation == "swiglu" else []
     widen = LayerNames("feed_forward.up", ("ffn/linear_0/", *gate), "reads")
     for layer in range(settings.encoder_layers):
@@ -141,7 +139,7 @@ def _split_off_positions(
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The weights without positional encodings, and a table of positional encodings for encoder and decoder.
 
-    Concatenated positions are a sum too: W [e; p] = W1 e + W2 p. W1 goes into the embeddings, W2 into the table.
+    Concatenation can be written as a sum: W [e; p] = W1 e + W2 p. The embeddings become W1 e, the table W2 p.
     """
     import torch
 

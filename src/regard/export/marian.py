@@ -1,14 +1,14 @@
 """Export to Marian, in the layout of Hugging Face `transformers`: weights, configuration, search settings, tokenizers.
 
-Weights differ in four ways. Marian's sinusoids are [sin | cos] halves where ours interleave sine and cosine, so the
+Weights differ in four ways. Marian's sinusoids are [sin | cos] halves while ours interleave sine and cosine, so the
 dimensions of the residual stream have another order, in every matrix that reads or writes it. Marian has separate
-matrices for query, key and value. Marian adds a bias to the scores of the vocabulary, which ours may lack. And all of
-Marian's attentions have one number of heads: pruned heads are replaced by zeros.
+matrices for query, key and value. Marian adds a bias to the logits, which our models may lack. And all attentions of
+Marian have the same number of heads: pruned heads are replaced by heads of zeros.
 
-Search settings become those of `generate` and back, where both mean the same; the names of the others are returned, to
-be logged. Their `min_length` counts the start token. They normalise scores, if at all, after forbidding tokens; we
-normalise before, so that a score is always the model's own. Their `repetition_penalty` equals ours in a beam search
-that does not normalise; their greedy search applies it to logits.
+Search settings are converted to those of `generate`, and back, if both have the same meaning; the names of the others
+are returned, to be logged. `generate` counts the start token in `min_length`. If it normalizes scores, it does so after
+forbidding tokens; we normalize before, so that scores are always those of the model. Its `repetition_penalty` equals
+ours in a beam search that does not normalize; its greedy search applies the penalty to logits.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
 NEEDS: tuple[str, ...] = ()
 OPTIONS: dict[str, Option] = {}
-LONGEST = 1024
-"""Number of positions of the exported model."""
+LONGEST = 1024  # number of positions of the exported model
 BIAS = "final_logits_bias"
 
 BLOCK = (
@@ -59,8 +58,10 @@ EMBEDDINGS = {
     "target": _SEPARATE,
     "none": (*_SEPARATE, ("output.weight", "lm_head.weight")),
 }
-"""By `model.tie_embeddings`: the matrices that are stored, our name and theirs."""
+"""For each `model.tie_embeddings`: our name and Marian's name of the embedding matrices that are stored."""
+# Our search settings that `generate` lacks.
 MISSING_THERE = ("length_penalty_form", "coverage_penalty", "beam_groups", "sample", "replace_unknown")
+# Settings of `generate` that we lack, with the values that have no effect.
 MISSING_HERE = {
     "do_sample": False,
     "num_beam_groups": 1,
@@ -71,7 +72,6 @@ MISSING_HERE = {
     "begin_suppress_tokens": None,
     "sequence_bias": None,
 }
-"""Settings that change their search and that we lack, with the values that have no effect."""
 NUMBERS = ("num_beams", "length_penalty", "no_repeat_ngram_size", "min_length", "min_new_tokens", "repetition_penalty")
 RENORMALIZE = "renormalize_logits"
 
@@ -83,7 +83,7 @@ def obstacle(recipe: Recipe) -> str:
     places = model.positional_encoding
     uneven = model.head_width not in (0, model.width / model.heads)
     obstacles = {
-        f'model.norm = "{model.norm}"; Marian normalises after each sub-layer': model.norm == "pre",
+        f'model.norm = "{model.norm}"; Marian normalizes after each sub-layer': model.norm == "pre",
         f'model.positional_encoding = "{places}"; Marian adds sinusoids': places != "sinusoidal",
         f'model.position_mode = "{model.position_mode}"; Marian adds positions': model.position_mode != "add",
         f'model.activation = "{model.activation}"; Marian has no gated layer': model.activation == "swiglu",
@@ -91,11 +91,11 @@ def obstacle(recipe: Recipe) -> str:
         f'tokenizer.kind = "{tokenizer.kind}"; Marian uses SentencePiece': tokenizer.kind in ("word", "character"),
         "tokenizer.lowercase = true; Marian's tokenizer cannot lowercase": tokenizer.lowercase,
     }
-    return next((reason for reason, stands in obstacles.items() if stands), "")
+    return next((reason for reason, applies in obstacles.items() if applies), "")
 
 
 def pairs(settings: TransformerSettings) -> Iterator[NamePair]:
-    """The table: our parameter names and Marian's."""
+    """The table of our parameter names and those of Marian."""
     for layer in range(settings.encoder_layers):
         yield from pairs_of(f"encoder.blocks.{layer}.", f"model.encoder.layers.{layer}.", BLOCK)
     for layer in range(settings.decoder_layers):
@@ -105,7 +105,7 @@ def pairs(settings: TransformerSettings) -> Iterator[NamePair]:
 
 
 def stream_order(width: int) -> Tensor:
-    """For each dimension of Marian's residual stream the index of ours: first the sines, then the cosines."""
+    """For each dimension of Marian's residual stream (sines first, then cosines), the index in our stream."""
     import torch
 
     return torch.arange(width).view(-1, 2).T.flatten()
@@ -130,7 +130,7 @@ def write(run: Run, folder: Path, log: Log) -> None:
 
 
 def to_marian(settings: TransformerSettings, weights: Mapping[str, Tensor], vocabulary: int) -> dict[str, Tensor]:
-    """Our weights under Marian's names, in Marian's order."""
+    """Our weights under Marian's names, with Marian's order of dimensions."""
     import torch
 
     rest = fill_heads(settings, weights, dict.fromkeys(settings.attentions, settings.heads))
@@ -140,9 +140,9 @@ def to_marian(settings: TransformerSettings, weights: Mapping[str, Tensor], voca
 
 
 def to_generation(search: SearchSettings, target: Tokenizer) -> tuple[dict[str, Any], list[str]]:
-    """Our search settings as those of `generate`, and the names and values of those that it lacks."""
+    """Our search settings as settings of `generate`, and names and values of the settings that `generate` lacks."""
     chosen = [target.tokens.index(token) for token in search.suppress_tokens if token in target.tokens]
-    said = {
+    generation: dict[str, Any] = {
         "num_beams": search.beam_size,
         "length_penalty": search.length_penalty,
         "early_stopping": True if search.stop == "beam-full" else "never",
@@ -152,24 +152,27 @@ def to_generation(search: SearchSettings, target: Tokenizer) -> tuple[dict[str, 
     if "length_penalty_form" in lost and not search.length_penalty:
         lost.remove("length_penalty_form")  # both forms divide by one
     if search.no_repeat_ngram_size:
-        said["no_repeat_ngram_size"] = search.no_repeat_ngram_size
+        generation["no_repeat_ngram_size"] = search.no_repeat_ngram_size
     if search.min_length:
-        said["min_length"] = search.min_length + 1
+        generation["min_length"] = search.min_length + 1
     if search.repetition_penalty != 1 and search.beam_size > 1:
-        said["repetition_penalty"] = search.repetition_penalty
+        generation["repetition_penalty"] = search.repetition_penalty
     elif search.repetition_penalty != 1:
         lost.append("repetition_penalty")
-    # Probability of tokens that are never written goes to the others; of tokens forbidden at some steps it does not.
-    forbids = search.no_repeat_ngram_size or search.min_length or chosen or "repetition_penalty" in said
-    said[RENORMALIZE] = not forbids
-    return said, [f"search.{name} = {json.dumps(getattr(search, name))}" for name in lost]
+    # We renormalize without the tokens that are never output, but not without tokens that are forbidden at some steps.
+    forbids = search.no_repeat_ngram_size or search.min_length or chosen or "repetition_penalty" in generation
+    generation[RENORMALIZE] = not forbids
+    return generation, [f"search.{name} = {json.dumps(getattr(search, name))}" for name in lost]
 
 
 def from_generation(
-    said: Mapping[str, Any], tokens: Mapping[int, str], *, where: str
+    generation: Mapping[str, Any], tokens: Mapping[int, str], *, where: str
 ) -> tuple[dict[str, Any], list[str]]:
-    """The settings of `generate` as ours, and those that we lack. `tokens`: by their ids, without the special ones."""
-    given = {name: value for name, value in said.items() if value is not None}
+    """Settings of `generate` as our search settings, and names and values of those that we lack.
+
+    `tokens` maps ids to tokens, without special tokens.
+    """
+    given = {name: value for name, value in generation.items() if value is not None}
     for name in NUMBERS:
         if isinstance(value := given.get(name, 0), bool) or not isinstance(value, int | float):
             raise RunError(f"{where}: {name} = {json.dumps(value)} is not a number")
@@ -189,8 +192,8 @@ def from_generation(
     if any(len(ids) > 1 for ids in given.get("bad_words_ids", [])):
         lost.append("bad_words_ids")
     early = given.get("early_stopping", False)
-    # Theirs asks whether an open hypothesis would win at its present length. Without a reward for length, a hypothesis
-    # that cannot win now cannot win later.
+    # By default, `generate` stops if no open hypothesis would win at its present length. If length is not rewarded,
+    # that is exact: a hypothesis that cannot win now cannot win later.
     if early is True:
         search["stop"] = "beam-full"
     elif early == "never" or (search["beam_size"] > 1 and search["length_penalty"] <= 0):
@@ -263,8 +266,10 @@ def _write_tokenizers(folder: Path, recipe: Recipe, source: Tokenizer, target: T
 
 
 SQUEEZE_SPACES = b"\x1a\x02\x20\x01"
-"""Field 3 of a SentencePiece model (normalisation) with its field 4 (remove extra spaces) true. Protocol buffers merge
-what is appended. We remove extra spaces before SentencePiece; Marian's tokenizer leaves that to SentencePiece."""
+"""Setting that is appended to a SentencePiece model, because Marian's tokenizer does not remove extra spaces itself.
+
+It is field 3 (normalization) with its field 4 (remove extra spaces) true; protocol buffers merge appended fields.
+"""
 
 
 def _spm(tokenizer: Tokenizer) -> bytes:

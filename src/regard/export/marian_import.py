@@ -1,7 +1,7 @@
 """Import of published Marian models (OPUS-MT, in the layout of Hugging Face `transformers`) as run folders.
 
-Marian has no start token: its decoder starts with the padding token. Our start token gets its own row, a copy of the
-row of padding, so that token ids have our usual order: end, unknown, start, the tokens, padding.
+Marian has no start token: its decoder starts with the padding token. Our start token gets its own embedding, a copy of
+that of padding, so that token ids have our usual order: end, unknown, start, the tokens, padding.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ HELP = (
 END, UNKNOWN, START = FIRST_SPECIALS
 ALIASES = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")
 POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
+# Values that the configuration must have, if it has the key, because our models cannot differ in them.
 FIXED = {
     "model_type": "marian",
     "scale_embedding": True,
@@ -42,13 +43,12 @@ FIXED = {
     "normalize_embedding": False,
     "add_final_layer_norm": False,
 }
-"""Values that the configuration must have, where it has the key, for the model to be one of ours."""
 
 Vocabulary = Mapping[str, int]
 
 
 def read(folder: Path, out: Path, log: Log) -> Run:
-    """Make a run from the folder of a Marian model; on an error, no run folder remains."""
+    """Make a run folder `out` from the folder of a Marian model; if an error occurs, `out` is removed."""
     import torch
 
     if not (folder / "config.json").is_file():
@@ -97,7 +97,7 @@ def read(folder: Path, out: Path, log: Log) -> Run:
 def from_marian(
     recipe: Recipe, stored: Mapping[str, Tensor], source_rows: list[int], target_rows: list[int], *, where: str
 ) -> dict[str, Tensor]:
-    """Marian's weights under our names, in our order, with our rows of the vocabulary."""
+    """Marian's weights under our names, with our order of dimensions and of tokens (`source_rows`, `target_rows`)."""
     settings = transformer_settings(recipe)
     theirs = {name: tensor.float() for name, tensor in stored.items()}
     _drop_computed(theirs, settings, where)
@@ -115,7 +115,7 @@ def from_marian(
 
 
 def _drop_computed(weights: dict[str, Tensor], settings: TransformerSettings, where: str) -> None:
-    """Remove weights that are stored twice or can be computed, after checking that they have the expected values."""
+    """Remove weights that are copies or can be computed; raise an error if they do not have the expected values."""
     import torch
 
     from regard.layers.positional_encoding import sinusoids
@@ -174,7 +174,7 @@ def read_torch_file(path: Path) -> dict[str, Tensor]:
 
 
 def _is_plain(weight: object) -> bool:
-    """Whether this is a dense float tensor that stores each element: copying one of stride 0 may fill the memory."""
+    """Whether this is a dense float tensor that stores each element (a copy of one with stride 0 could fill memory)."""
     import torch
 
     return (
@@ -187,7 +187,7 @@ def _is_plain(weight: object) -> bool:
 
 
 def _recipe(folder: Path, config: _Table, described: _Table, search: Mapping[str, Any], *, biased: bool) -> Recipe:
-    """The configuration as settings."""
+    """The configuration of a Marian model as a recipe."""
     for key, wanted in FIXED.items():
         if config.get(key, wanted) != wanted:
             raise RunError(f"{folder}: {key} = {json.dumps(config[key])} in config.json is not supported")
@@ -220,7 +220,7 @@ def _recipe(folder: Path, config: _Table, described: _Table, search: Mapping[str
 
 
 def _rows(vocabulary: Vocabulary, start: int | None, folder: Path) -> list[int]:
-    """Their id for each of our ids: end, unknown, start, the tokens in their order, padding."""
+    """For each of our ids, the id in the `vocabulary`: end, unknown, start, the tokens in their order, padding."""
     if {id for id in vocabulary.values() if isinstance(id, int)} != set(range(len(vocabulary))):
         raise RunError(f"{folder}: the ids in its vocabulary do not run from 0 to {len(vocabulary) - 1}")
     for token in (END, UNKNOWN, PAD_TOKEN):
@@ -235,13 +235,13 @@ def _rows(vocabulary: Vocabulary, start: int | None, folder: Path) -> list[int]:
 
 
 def _tokens(vocabulary: Vocabulary, rows: list[int]) -> dict[int, str]:
-    """Tokens by their ids, without the special ones. A token spelled like our start token gets another spelling."""
+    """Tokens by id, without special tokens. A token that is spelled like our start token is renamed."""
     by_id = {id: token for token, id in vocabulary.items()}
     return {id: by_id[id] if by_id[id] != START else f"<s:{id}>" for id in rows[SOS + 1 : -1]}
 
 
 def _tokenizer(folder: Path, side: str, vocabulary: Vocabulary, rows: list[int]) -> Tokenizer:
-    """SentencePiece with the vocabulary's table; our own tokenizer if it gives the same ids, as in our exports."""
+    """A SentencePiece tokenizer with the ids of the vocabulary; for our own exports, the original tokenizer."""
     path = folder / f"{side}.spm"
     if not path.is_file():
         raise RunError(f"{folder}: has no {path.name}")
@@ -255,7 +255,7 @@ def _tokenizer(folder: Path, side: str, vocabulary: Vocabulary, rows: list[int])
 
 
 class _Table(dict[str, Any]):
-    """The object of a JSON file. A missing key is an error that names the file."""
+    """The object in a JSON file. A missing key raises an error that names the file."""
 
     def __init__(self, path: Path, content: Mapping[str, Any]):
         super().__init__(content)

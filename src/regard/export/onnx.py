@@ -5,7 +5,7 @@ decoder.onnx   token [B], mask [B, S], memory..., past... [B, H, T, K] -> logits
 
 `mask` is true where a token is real. The first call takes the start token and a past of length 0; each later call takes
 the last token and the `present` outputs of the call before. Rows are sentences or hypotheses, all with a past of one
-length. Each attention has its own number of heads H; one without heads gets a head of zeros, an input like the others.
+length. Each attention has its own number of heads H; an attention without heads gets one head of zeros.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from regard.text.tokenizer import EOS, SOS, UNK
 
 NEEDS = ("onnx", "onnxscript")
 OPTIONS: dict[str, Option] = {}
-LONGEST = 1024
-"""Number of positions of the graphs, unless the model has learned fewer."""
+LONGEST = 1024  # number of positions of the graphs, unless positional encodings are learned
 
 
 def obstacle(recipe: Recipe) -> str:

@@ -51,7 +51,7 @@ class DecoderGraph(nn.Module):
         self.model = model
 
     def forward(self, token_B: Tensor, mask_BS: Tensor, memory: list[Tensor], past: list[Tensor]) -> list[Tensor]:
-        """Scores of the next token, then keys and values of each layer, this token included."""
+        """Logits of the next token, then keys and values of each layer, including those of `token_B`."""
         place = past[0].shape[2]
         x_B1D = self.model.embed(token_B[:, None], place)
         present: list[Tensor] = []
@@ -73,17 +73,17 @@ class PlainCache(KVCache):
         return iter(self._parts)
 
     def slots(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Keys and values; all belong to the one hypothesis."""
+        """Keys and values, and no index of hypotheses, because each row is one hypothesis."""
         return *self._parts, None
 
     def add(self, both_BW2HK: Tensor) -> PlainCache:
-        """The cache with the key and value of one more token."""
+        """A cache with the keys and values of one more token."""
         new = both_BW2HK.permute(2, 0, 3, 1, 4)  # [2, B, H, 1, K]
         return PlainCache(*(torch.cat([old, one], dim=2) for old, one in zip(self._parts, new, strict=True)))
 
 
 def load_transformer(run: Run, settings: TransformerSettings) -> Transformer:
-    """The model of a run, with a head of zeros in each attention that has lost all heads."""
+    """The model of a run, with one head of zeros in each attention whose heads are all pruned."""
     model: Network = run.load_model()
     wanted = {name: max(settings.heads_in(name), 1) for name in settings.attentions}
     if any(settings.heads_in(name) < heads for name, heads in wanted.items()):
@@ -100,7 +100,7 @@ def write_graphs(model: Transformer, settings: TransformerSettings, longest: int
     """Write encoder.onnx and decoder.onnx for up to `longest` positions."""
     for module in model.modules():
         if isinstance(module, SinusoidalEncoding | RotaryEncoding):
-            module.between(0, longest)  # in full length: a graph cannot extend a table of sinusoids
+            module.between(0, longest)  # compute the whole table of sinusoids: a graph cannot extend it
     batch, size, length = Dim("B"), Dim("S", max=longest), Dim("T", max=longest - 1)
     layers, head_width = settings.decoder_layers, settings.head_width or settings.width // settings.heads
 

@@ -1,8 +1,8 @@
-"""Names of weights in other formats: one table per format, read in both directions; pruned heads as heads of zeros.
+"""Names of weights in other formats, by one table per format for both directions; pruned heads as heads of zeros.
 
-A name that is missing or unused is an error. Some formats want one number of heads in every attention. There,
-pruned heads are replaced by heads of zeros. Such a head has equal attention weights, a value of zero and adds nothing:
-the translations stay the same, but the saving of the pruning is lost.
+A name that is missing or unused is an error. Some formats need the same number of heads in every attention. For these,
+pruned heads are replaced by heads of zeros. Such a head has equal attention weights and values of zero, so it adds
+nothing: the translations stay the same, but they take as long as without pruning.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ WEIGHT_AND_BIAS = ("weight", "bias")
 
 
 class NamePair(NamedTuple):
-    """One of our tensors and its names in the other format."""
+    """Our name of a tensor, and its names in the other format."""
 
     ours: str
     theirs: tuple[str, ...]
-    """Several if the other format splits our tensor: concatenated along the first axis, their tensors are ours."""
+    """Several names if the other format splits our tensor along the first axis."""
     stream: tuple[int, ...] = ()
     """Axes of the residual stream, whose dimensions may have another order in the other format."""
 
@@ -40,7 +40,7 @@ class LayerNames(NamedTuple):
 def pairs_of(
     ours: str, theirs: str, layers: Iterable[LayerNames], norm_parts: tuple[str, str] = WEIGHT_AND_BIAS
 ) -> Iterator[NamePair]:
-    """The pairs of these layers, under our prefix and theirs. `norm_parts`: their names of the vectors of a norm."""
+    """The pairs of these layers; `ours` and `theirs` are prefixes, `norm_parts` the other format's parts of a norm."""
     for layer in layers:
         names = norm_parts if layer.role == "norm" else WEIGHT_AND_BIAS
         streams = ((1,), ()) if layer.role == "reads" else ((0,), (0,))
@@ -52,7 +52,7 @@ def pairs_of(
 def to_theirs(
     pairs: Iterable[NamePair], weights: Mapping[str, Tensor], order: Tensor | None = None
 ) -> dict[str, Tensor]:
-    """Our weights under their names. `order` gives, for each dimension of their residual stream, the index of ours."""
+    """Our weights under the other format's names, with the dimensions of the residual stream in this `order`."""
     left = dict(weights)
     made: dict[str, Tensor] = {}
     for pair in pairs:
@@ -65,7 +65,7 @@ def to_theirs(
 def to_ours(
     pairs: Iterable[NamePair], weights: Mapping[str, Tensor], order: Tensor | None = None, *, where: str
 ) -> dict[str, Tensor]:
-    """Their weights under our names: the inverse of `to_theirs`, with the same `order`."""
+    """Weights of the other format under our names: the inverse of `to_theirs`, with the same `order`."""
     import torch
 
     left = dict(weights)
@@ -90,21 +90,19 @@ def _refuse_rest(left: Mapping[str, Tensor], where: str) -> None:
 
 
 def _reorder(tensor: Tensor, axes: tuple[int, ...], order: Tensor | None) -> Tensor:
-    if order is None:
-        return tensor
     for axis in axes:
-        tensor = tensor.index_select(axis, order)
+        tensor = tensor if order is None else tensor.index_select(axis, order)
     return tensor
 
 
 MAPS = {"self": {"qkv": 3}, "cross": {"query": 1, "key_value": 2}}
-"""Matrices whose rows belong to heads, with the number of projections stacked in each; by kind of attention."""
+"""By kind of attention: matrices whose rows belong to heads, and the number of projections in each (e.g. q, k, v)."""
 
 
 def fill_heads(
     settings: TransformerSettings, weights: Mapping[str, Tensor], wanted: Mapping[str, int]
 ) -> dict[str, Tensor]:
-    """The weights with the wanted number of heads in each attention, which is never below the present number."""
+    """The weights with heads of zeros added, so that each attention has its `wanted` number of heads."""
     import torch
 
     filled, width = dict(weights), settings.width

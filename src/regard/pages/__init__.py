@@ -1,11 +1,11 @@
-"""Pages: one self-contained HTML file each, drawn in the browser from JSON inside the file.
+"""Pages: self-contained HTML files, each drawn in the browser from JSON inside the file.
 
-`render_page` fills one skeleton with the styles of a page, its script and its data. The file needs no network, and its
-Content-Security-Policy allows nothing but its own parts. Each page has a folder; what several use is in common/.
+`render_page` inserts the styles, the script and the data of a page into a skeleton. The file needs no network, and its
+Content-Security-Policy allows only its own parts. Each page has a folder; parts that several pages use are in common/.
 
 The script is an ES module, bundled with all modules that it imports; the server serves the same modules one by one.
-They use a small part of the language: imports are at the top and name a file by its relative path, and one
-`export { ... };` ends the file. In a bundle, each module is a function that is called once and returns what it exports.
+Modules use a small part of the language: imports are at the top and name a file by its relative path, and one
+`export { ... };` ends the file. In a bundle, each module is a function that is called once and returns its exports.
 """
 
 from __future__ import annotations
@@ -34,15 +34,13 @@ _EXPORT = re.compile(r"^export (?P<names>\{[^}]*\});$", re.MULTILINE)
 
 
 class Page(NamedTuple):
-    """What differs from page to page. Scripts and styles are named by their path in this folder, without the suffix."""
+    """The parts of one kind of page. Scripts and styles are given as paths in this folder, without the suffix."""
 
     script: str
-    title: str
-    """The title for data without one."""
-    subject: str
-    """What the page shows, in one word."""
+    title: str  # for data without a title
+    subject: str  # one word for the thing that the page shows
     command: str
-    """The command that writes such pages; a file that names it may be overwritten by it."""
+    """The command that writes such pages. It may overwrite a file that contains the name of the command."""
     styles: tuple[str, ...]
 
 
@@ -60,7 +58,7 @@ COMMON_STYLES = ("common/theme", "common/book", "common/draw")
 
 
 def render_page(name: str, data: Mapping[str, Any]) -> str:
-    """The page `name` ("report", "inspect") that draws `data`, as the text of one HTML file."""
+    """The text of an HTML file that shows `data`; `name` is a page of PAGES, e.g. "report"."""
     if name not in PAGES:
         raise SettingsError(f'there is no page "{name}"{nearest(name, PAGES)} (pages: {", ".join(PAGES)})')
     page = PAGES[name]
@@ -80,25 +78,25 @@ def render_page(name: str, data: Mapping[str, Any]) -> str:
         "data": _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text),
         "script": f"<script>{script}</script>",
     }
-    # One pass over the skeleton: text of users that looks like a slot is never filled.
+    # One pass over the skeleton, so that text of users that looks like a slot is not replaced.
     skeleton = (files(__name__) / "skeleton.html").read_text(encoding="utf-8")
     return _SLOT.sub(lambda found: slots[found[1]], skeleton)
 
 
 def _part(name: str) -> str:
-    """A style or script without its indentation and without lines of comment."""
+    """The text of a style or script, without indentation and comment lines."""
     lines = (line.strip() for line in (files(__name__) / name).read_text(encoding="utf-8").splitlines())
     return "\n".join(line for line in lines if line and not _COMMENT.match(line))
 
 
 def _hashes(parts: Sequence[str]) -> str:
-    """As a Content-Security-Policy names the texts that it allows."""
+    """The hashes of texts, in the form in which a Content-Security-Policy lists allowed texts."""
     digests = (hashlib.sha256(text.encode()).digest() for text in parts)
     return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
 
 
 def _finite(value: Any) -> Any:
-    """The same data with null for every number that JSON cannot write (a loss that became nan)."""
+    """The data with None instead of numbers that JSON cannot represent, e.g. a loss of NaN."""
     if isinstance(value, Mapping):
         return {str(key): _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -107,9 +105,9 @@ def _finite(value: Any) -> Any:
 
 
 def bundle(name: str, read: Callable[[str], str]) -> str:
-    """The module `name` with all that it imports, as one script: each once and before the modules that need it.
+    """One script of the module `name` and all modules that it imports, each once and before the modules that need it.
 
-    Modules are named by their path without the suffix ("inspect/look"); `read` returns the text of one.
+    Modules are named by their path without the suffix, e.g. "inspect/look"; `read` returns the text of a module.
     """
     made: dict[str, str] = {}
 
@@ -134,5 +132,5 @@ def bundle(name: str, read: Callable[[str], str]) -> str:
 
 
 def resolve(importer: str, path: str) -> str:
-    """The module that a relative path means in the module `importer`."""
+    """The name of the module that the module `importer` imports by a relative path."""
     return posixpath.normpath(posixpath.join(posixpath.dirname(importer), path))

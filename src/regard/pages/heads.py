@@ -9,7 +9,7 @@ from typing import Any
 
 CELL_WIDTH, CELL_HEIGHT, GAP = 150, 54, 6
 LEFT, TOP = 84, 96
-COLOURS = {"positional": "#2a78b8", "rare": "#a64a97", "syntactic": "#3a8a4d", "alignment": "#b97a12", "": "#8a8f98"}
+COLORS = {"positional": "#2a78b8", "rare": "#a64a97", "syntactic": "#3a8a4d", "alignment": "#b97a12", "": "#8a8f98"}
 KINDS = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "cross-attention"}
 LEGEND = {
     "positional": "a fixed offset", "rare": "the rarest token", "syntactic": "a grammatical relation",
@@ -26,7 +26,7 @@ text { font: 12px system-ui, sans-serif; fill: #24292f }
 
 
 def draw_heads(heads: Sequence[Mapping[str, Any]], title: str) -> str:
-    """Draw heads (`HeadReport.as_dict`): the colour shows the role, its strength the importance."""
+    """Draw heads (`HeadReport.as_dict`): the color shows the role, the strength of the color the importance."""
     most = max((head["ablation"] for head in heads), default=0.0)
     found = {role["kind"] for head in heads for role in head["roles"]}
     legend = " · ".join(f"{kind}: {meaning}" for kind, meaning in LEGEND.items() if kind in found)
@@ -55,7 +55,7 @@ def draw_heads(heads: Sequence[Mapping[str, Any]], title: str) -> str:
 
 def _cell(head: Mapping[str, Any], x: float, y: float, most: float) -> str:
     role = head["roles"][0] if head["roles"] else None
-    colour = COLOURS[role["kind"] if role else ""]
+    color = COLORS[role["kind"] if role else ""]
     share = max(head["ablation"], 0.0) / most if most > 0 else 0.0
     label = f"{role['name']} {role['evidence']['share']:.0%}" if role else "no role"
     facts = f"{head['attention']} head {head['head']}: {label}; loss {head['ablation']:+.4f} without it"
@@ -63,10 +63,10 @@ def _cell(head: Mapping[str, Any], x: float, y: float, most: float) -> str:
     return (
         f"<g><title>{escape(facts)}</title>"
         f'<rect class="cell" x="{x}" y="{y}" width="{CELL_WIDTH}" height="{CELL_HEIGHT}" rx="6"/>'
-        f'<rect x="{x}" y="{y}" width="{CELL_WIDTH}" height="{CELL_HEIGHT}" rx="6" fill="{colour}" '
+        f'<rect x="{x}" y="{y}" width="{CELL_WIDTH}" height="{CELL_HEIGHT}" rx="6" fill="{color}" '
         f'fill-opacity="{0.06 + 0.4 * share:.2f}"/>'
         f"{_text(x + 10, y + 20, label, 'role' if role else 'small')}"
-        f'<rect x="{x + 10}" y="{y + 29}" width="{(CELL_WIDTH - 20) * share:.1f}" height="3" rx="1.5" fill="{colour}"/>'
+        f'<rect x="{x + 10}" y="{y + 29}" width="{(CELL_WIDTH - 20) * share:.1f}" height="3" rx="1.5" fill="{color}"/>'
         f"{_text(x + 10, y + 46, below, 'small')}</g>"
     )
 
