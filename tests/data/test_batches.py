@@ -17,7 +17,7 @@ from regard.data.batches import (
     Batch,
     BatchPosition,
     BatchStream,
-    cut,
+    batch_bounds,
     epoch_batches,
     in_batches,
     make_batch,
@@ -113,7 +113,7 @@ def test_nothing_to_train_on() -> None:
 
 @given(st.lists(st.integers(0, 60), max_size=60), budgets)
 def test_cut_is_greedy(longest: list[int], budget: int) -> None:
-    bounds = cut(np.array(longest, np.int32), budget)
+    bounds = batch_bounds(np.array(longest, np.int32), budget)
     expected, start = [0], 0
     while start < len(longest):
         end = start + 1

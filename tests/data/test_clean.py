@@ -14,7 +14,7 @@ from regard.config import Corpus
 from regard.config.recipe import describe
 from regard.data.clean import RULES, CleaningSettings, RemovedExample, clean
 from regard.data.pairs import Pair, read_corpus
-from regard.data.split import SeenTexts, fingerprint, normalise
+from regard.data.split import SeenTexts, fingerprint, normalize
 from regard.errors import SettingsError
 from regard.languages import common_scripts, is_language, language_scripts, share_in
 
@@ -221,7 +221,7 @@ class TestFingerprints:
     def test_numbering_is_that_of_a_dictionary(self, texts: list[str]) -> None:
         numbering, known = SeenTexts(), {}
         for text in texts:
-            assert numbering.number(text) == known.setdefault(text, len(known))
+            assert numbering.index(text) == known.setdefault(text, len(known))
         assert len(numbering) == len(known)
 
     def test_numbering_grows_and_stays_small(self) -> None:
@@ -236,7 +236,7 @@ class TestFingerprints:
         assert held < 24 * 20_000
 
     def test_normalise(self) -> None:
-        assert normalise("  Cafe\u0301\u00a0 STRASSE ") == normalise("café straße") == "café strasse"
+        assert normalize("  Cafe\u0301\u00a0 STRASSE ") == normalize("café straße") == "café strasse"
 
 
 def test_duplicates_take_a_few_bytes_a_pair() -> None:

@@ -57,7 +57,7 @@ def test_the_last_sentence_needs_no_empty_line(tmp_path: Path) -> None:
     ("line", "message"),
     [
         ("Sie geht zum Haus.", ":1: 1 columns between tabs, not the 10 of CoNLL-U"),
-        (row("one", "Sie"), ':1: "one" is not the number of a word'),
+        (row("one", "Sie"), ':1: "one" is not a word number'),
         (row("1", "Sie", "7", "nsubj"), ':1: the head "7" is not a word of the sentence'),
     ],
 )

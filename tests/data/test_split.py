@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from regard.config import Corpus
 from regard.data.pairs import Pair, read_corpus
-from regard.data.split import PARTS, Split, normalise, plan_split
+from regard.data.split import PARTS, Split, normalize, plan_split
 from regard.errors import CorpusError, SettingsError
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
@@ -21,17 +21,17 @@ SHARED = Path(__file__).parents[3] / "shared" / "data"
 
 def parts_of(split: Split, pairs: list[Pair]) -> dict[str, list[Pair]]:
     parts: dict[str, list[Pair]] = {name: [] for name in PARTS}
-    for name, pair in split.deal(pairs):
+    for name, pair in split.parts_of(pairs):
         parts[name].append(pair)
     return parts
 
 
 def assert_no_sentence_in_two_parts(split: Split, pairs: list[Pair]) -> None:
     homes = defaultdict(set)
-    for name, pair in split.deal(pairs):
+    for name, pair in split.parts_of(pairs):
         for side in pair:
-            if normalise(side):
-                homes[normalise(side)].add(name)
+            if normalize(side):
+                homes[normalize(side)].add(name)
     assert all(len(names) == 1 for names in homes.values())
 
 
@@ -40,14 +40,14 @@ def count_components(pairs: list[Pair]) -> int:
     by_sentence = defaultdict(list)
     for number, pair in enumerate(pairs):
         for side in pair:
-            if normalise(side):
-                by_sentence[normalise(side)].append(number)
+            if normalize(side):
+                by_sentence[normalize(side)].append(number)
     unseen, count = set(range(len(pairs))), 0
     while unseen:
         count += 1
         wave = [unseen.pop()]
         while wave:
-            near = {other for side in pairs[wave.pop()] for other in by_sentence.get(normalise(side), ())} & unseen
+            near = {other for side in pairs[wave.pop()] for other in by_sentence.get(normalize(side), ())} & unseen
             unseen -= near
             wave.extend(near)
     return count
@@ -70,7 +70,7 @@ def test_split_property(pairs: list[Pair], valid: int | float, test: int | float
         reject()  # asked for more than there is; told in the tests below
     assert split.components == count_components(pairs)
     assert_no_sentence_in_two_parts(split, pairs)
-    assert [pair for _, pair in split.deal(pairs)] == pairs
+    assert [pair for _, pair in split.parts_of(pairs)] == pairs
     assert sum(split.sizes.values()) == len(pairs) == sum(split.wanted.values())
     for name in ("valid", "test"):
         assert split.sizes[name] <= split.wanted[name]
@@ -134,8 +134,7 @@ def test_what_cannot_be_done_is_told() -> None:
         plan_split(knot, 2, 0, where="a.tsv")
     knotted = "9 of 9 pairs are connected through shared sentences"
     assert (
-        str(caught.value)
-        == f"a.tsv: nothing is left for valid: {knotted}; clean it, or ask for more pairs (data.valid_size)"
+        str(caught.value) == f"a.tsv: no pairs for valid: {knotted}; clean it, or ask for more pairs (data.valid_size)"
     )
     for valid, test, told in (
         (5, 4, "valid 5 and test 4 leave nothing of 9 pairs for train"),
@@ -152,8 +151,8 @@ def test_a_corpus_that_changes_meanwhile_is_told() -> None:
     pairs = [Pair(f"source {number}", f"target {number}") for number in range(10)]
     split = plan_split(pairs, 1, 0)
     for changed in (pairs[:-1], [*pairs, pairs[0]]):
-        with pytest.raises(CorpusError, match=r"^a\.tsv: changed while it was split: 10 pairs at first, then others$"):
-            list(split.deal(changed, "a.tsv"))
+        with pytest.raises(CorpusError, match=r"^a\.tsv: changed while it was split; it had 10 pairs; try again$"):
+            list(split.parts_of(changed, "a.tsv"))
 
 
 def test_memory_is_a_few_bytes_a_pair() -> None:

@@ -22,7 +22,7 @@ from regard import registry
 from regard.config import ModelSettings, Recipe
 from regard.config.ranges import CheckedSettings, Share, Width
 from regard.data.records import read_kept
-from regard.data.split import deal, split_texts
+from regard.data.split import group_by_part, split_texts
 from regard.errors import CorpusError
 from regard.files import read_lines, write_atomically
 from regard.layers.dropout import Dropout, Rows
@@ -142,7 +142,7 @@ class ToyExamples:
                     raise CorpusError(corpus.source, "a line is a language, a tab and a text", line=number)
                 lines.append(Line(label, text))
         parts = split_texts([line.text for line in lines], recipe.data, recipe.train.seed)
-        [self.parts] = deal([lines], parts)
+        [self.parts] = group_by_part([lines], parts)
 
     def __len__(self) -> int:
         return len(self.parts["train"])

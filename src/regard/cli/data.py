@@ -41,9 +41,9 @@ def configure(parser: Parser) -> None:
         one.add_argument(
             "--source", metavar="FILE", required=True, help="source sentences, or one file with both sides"
         )
-        one.add_argument("--target", metavar="FILE", default="", help="target sentences, line by line")
+        one.add_argument("--target", metavar="FILE", default="", help="target sentences, in the same order")
         for option, side in (("--from", "source"), ("--to", "target")):
-            text = f"language code of the {side}: finds it in files with several languages, and its script"
+            text = f"language code of the {side}; selects it in files with several languages, and gives its script"
             one.add_argument(option, dest=f"{side}_language", metavar="CODE", default="", help=text)
         one.add_argument("--json", action="store_true", help="print JSON")
         action.configure(one)
@@ -62,7 +62,7 @@ def _configure_clean(parser: Parser) -> None:
     where.add_argument("--force", action="store_true", help="overwrite existing files")
     parser.add_argument(
         "--report", metavar="N", type=int, nargs="?", const=3, default=0,
-        help="show the first N (3) pairs that each rule removed",
+        help="show the first N pairs that each rule removed (without N: 3)",
     )  # fmt: skip
     rules = parser.add_argument_group("rules")
     hints, texts = get_type_hints(CleaningSettings), describe(CleaningSettings)
@@ -80,7 +80,7 @@ def _configure_split(parser: Parser) -> None:
         help="pairs to hold out for validation: a number, or a share such as 0.05",
     )  # fmt: skip
     parser.add_argument(
-        "--test", metavar="N", type=_amount, default=0, help="pairs to hold out for the test, likewise (0)"
+        "--test", metavar="N", type=_amount, default=0, help="pairs to hold out for the test: a number, or a share (0)"
     )
     parser.add_argument("--seed", metavar="N", type=int, default=1, help="the same seed gives the same split (1)")
     parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="folder for the parts, two files each")
@@ -134,7 +134,7 @@ def _run_clean(options: argparse.Namespace) -> int:
 def _run_split(options: argparse.Namespace) -> int:
     asked = [part for part in PARTS if part == "train" or getattr(options, part)]
     outputs = [options.out / f"{part}.{name}" for part in asked for name in _side_names(options)]
-    refuse_existing(outputs, force=options.force)  # now, not after minutes of reading
+    refuse_existing(outputs, force=options.force)  # before the corpus is read, which may take minutes
     pairs = watch(_read(options), "pairs", doing="comparing")
     split = plan_split(pairs, options.valid, options.test, options.seed, options.source)
     try:
@@ -143,7 +143,8 @@ def _run_split(options: argparse.Namespace) -> int:
         raise SettingsError(f"--out {options.out}: cannot make this folder ({error.strerror})") from None
     with atomic_files(outputs, force=options.force) as files:
         writers = {part: PairWriter(files[2 * place : 2 * place + 2]) for place, part in enumerate(asked)}
-        for part, pair in split.deal(watch(_read(options), "pairs", len(split.parts), doing="writing"), options.source):
+        pairs = watch(_read(options), "pairs", len(split.parts), doing="writing")
+        for part, pair in split.parts_of(pairs, options.source):
             writers[part].write(pair)
     flattened = sum(writer.flattened for writer in writers.values())
     if options.json:
@@ -187,7 +188,7 @@ def _print_json(answer: Mapping[str, Any], outputs: Sequence[Path] | None = None
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Results: for people, source and target are side by side with the labels between them
+# Results. On a terminal, source and target are side by side with labels between them; elsewhere, tab-separated
 
 SOURCE, TARGET = "cyan", "magenta"
 _WIDEST = 110
@@ -196,7 +197,7 @@ _MARGIN = 2
 
 
 def show_statistics(statistics: CorpusStatistics, title: str, names: tuple[str, str]) -> None:
-    """Print counts, then the lengths of both sides back to back."""
+    """Print counts, then histograms of the sentence lengths of both sides."""
     source, target = statistics.source, statistics.target
     counts = [
         (source.distinct, "distinct sentences", target.distinct),
@@ -222,7 +223,7 @@ def show_statistics(statistics: CorpusStatistics, title: str, names: tuple[str, 
 
 
 def show_report(report: CleaningReport, title: str) -> None:
-    """Print what each rule removed, with the examples of the report."""
+    """Print how many pairs each rule removed, with the examples in `report`."""
     if not for_people():
         show_table([], (("read", report.read), ("kept", report.kept), *report.removed.items()))
         show_table([], ((rule, number, *pair) for rule, found in report.examples.items() for number, pair in found))
@@ -247,7 +248,7 @@ def show_report(report: CleaningReport, title: str) -> None:
 
 
 def show_split(split: Split, title: str) -> None:
-    """Print the sizes of the parts, and of the groups that share sentences."""
+    """Print the sizes of the parts, the number of groups that share no sentence, and the size of the largest group."""
     sizes, total = split.sizes, len(split.parts)
     if not for_people():
         show_table([], (*sizes.items(), ("components", split.components), ("largest", split.largest)))
@@ -267,7 +268,7 @@ def show_split(split: Split, title: str) -> None:
 
 
 def show_written(outputs: Sequence[Path], flattened: int) -> None:
-    """Print the files that were written, and how many sentences had to be changed to fit on one line."""
+    """Print the files that were written; `flattened` sentences had line ends or tabs that became spaces."""
     if outputs and not for_people():
         show_table([], [*(("wrote", path) for path in outputs), ("flattened", flattened)])
         return
@@ -278,7 +279,7 @@ def show_written(outputs: Sequence[Path], flattened: int) -> None:
 
 
 def _print_facing(rows: Sequence[tuple[str, str, str]], style: str = "") -> None:
-    """Print lines of source, label and target."""
+    """Print rows of a source column, a label and a target column."""
     from rich.text import Text
 
     for source, label, target in rows:
@@ -292,7 +293,7 @@ def _side_width() -> int:
 
 
 def _print_histogram(what: str, source: LengthStatistics, target: LengthStatistics) -> None:
-    """Bars that grow outwards from the middle, one line per bucket; empty buckets at the ends are left out."""
+    """Print a line per bucket of lengths: bars of the source grow to the left, bars of the target to the right."""
     names = _filled_buckets(source, target)
     counts = [source.buckets[name] for name in names] + [target.buckets[name] for name in names]
     most, digits = max(counts), max(len(f"{count:,}") for count in counts)

@@ -1,7 +1,7 @@
-"""Batches: which items are shown together and in which order, and the tensors that a model gets.
+"""Batches: the tensors that a model gets, and the order of the training batches.
 
-The order of training is one endless stream of batches, epoch after epoch, that depends on a seed alone. A position in
-it is all that is needed to continue training, on one process or on many.
+Training reads one endless stream of batches, epoch after epoch. The stream depends only on the seed, so a position in
+the stream is enough to continue training, with one process or with many.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ from regard.text.tokenizer import EOS, SOS
 
 JITTER = 0.1
 """Share of the items that are sorted as if they were one token longer, so that batches differ between epochs."""
-
 Index = NDArray[np.int64]
-"""Numbers of items: pairs or documents."""
+"""Indices of items (sentence pairs or documents) in a store."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -35,10 +34,10 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class TensorBatch:
-    """Base of batches: dataclasses of tensors whose first dimension counts the items, and of other batches."""
+    """Base of batches: a dataclass of tensors, whose first dimension is the batch, and of other batches."""
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Self:
-        """A copy with every tensor changed."""
+        """A copy in which every tensor is replaced by `change(tensor)`."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         changed: dict[str, Any] = {
             name: change(value) if isinstance(value, Tensor) else value.map(change)
@@ -51,13 +50,13 @@ class TensorBatch:
         return self.map(lambda tensor: tensor.to(device))
 
     def rows(self, index_R: Tensor) -> Self:
-        """Some of the items, padded as before."""
+        """The items with these indices in the batch; the padding stays."""
         return self.map(lambda tensor: tensor[index_R])
 
 
 @dataclass(frozen=True)
 class TokenSource(TensorBatch):
-    """Padded sentences: their ids with EOS at the end, and a mask that is True where they are real."""
+    """Padded sentences: the token ids with EOS at the end, and a mask that is False at padding."""
 
     ids_BS: Tensor
     mask_BS: Tensor
@@ -65,21 +64,21 @@ class TokenSource(TensorBatch):
 
 @dataclass(frozen=True)
 class Batch(TensorBatch):
-    """Pairs to learn from. The decoder reads `target_input` (SOS first) and predicts `target_output` (EOS last)."""
+    """Training pairs. The decoder reads `target_input_BT` (SOS first) and predicts `target_output_BT` (EOS last)."""
 
     source: TokenSource
     target_input_BT: Tensor
     target_output_BT: Tensor
     target_mask_BT: Tensor
-    """True where input and output are real."""
+    """False at padding."""
     index_B: Tensor
-    """The numbers of these pairs."""
+    """Indices of the pairs in the store."""
     source_tokens: int
-    """Real tokens, EOS included; likewise for the target."""
+    """Number of source tokens with EOS, without padding."""
     target_tokens: int
 
     def twice(self) -> Batch:
-        """The batch with every pair twice, so that each passes through two different dropout masks (R-Drop)."""
+        """The batch with every pair twice: R-Drop computes each pair with two different dropout masks."""
         twice = self.map(lambda tensor: torch.cat([tensor, tensor]))
         return replace(twice, source_tokens=2 * self.source_tokens, target_tokens=2 * self.target_tokens)
 
@@ -95,30 +94,30 @@ def make_batch(
     target_pad: int,
     index: Index | None = None,
 ) -> Batch:
-    """Join pairs of ids into tensors. `index`: their numbers in the store; 0, 1, ... if it is not given."""
-    source_BS, source_mask_BS = _pad([source for source, _ in pairs], source_pad)
+    """Make a batch of pairs of token ids. `index`: the indices of the pairs in the store; default: 0, 1, ..."""
+    source = make_sources([source for source, _ in pairs], source_pad)
     output_BT, mask_BT = _pad([target for _, target in pairs], target_pad)
     input_BT = np.full_like(output_BT, SOS)
     input_BT[:, 1:] = np.where(mask_BT[:, 1:], output_BT[:, :-1], target_pad)
     return Batch(
-        source=TokenSource(torch.from_numpy(source_BS), torch.from_numpy(source_mask_BS)),
+        source=source,
         target_input_BT=torch.from_numpy(input_BT),
         target_output_BT=torch.from_numpy(output_BT),
         target_mask_BT=torch.from_numpy(mask_BT),
         index_B=torch.arange(len(pairs)) if index is None else torch.tensor(index, dtype=torch.int64),
-        source_tokens=int(source_mask_BS.sum()),
+        source_tokens=int(source.mask_BS.sum()),
         target_tokens=int(mask_BT.sum()),
     )
 
 
-def make_sources(sentences: Sequence[Ids | list[int]], pad: int) -> TokenSource:
-    """Join the ids of sentences into tensors, EOS appended."""
+def make_sources(sentences: Sentences, pad: int) -> TokenSource:
+    """Make a padded batch of sentences, given as token ids; EOS is appended to each."""
     ids_BS, mask_BS = _pad(sentences, pad)
     return TokenSource(torch.from_numpy(ids_BS), torch.from_numpy(mask_BS))
 
 
-def _pad(rows: Sequence[Ids | list[int]], pad: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Rows of ids with EOS appended, as one array filled up with `pad`, and the mask of what is real."""
+def _pad(rows: Sentences, pad: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Token ids of several sentences as one padded array, EOS appended to each, and the mask (False at padding)."""
     lengths_B = np.fromiter(map(len, rows), np.int64, len(rows))
     place_S = np.arange(lengths_B.max() + 1)
     ids_BS = np.full((len(rows), len(place_S)), pad, np.int64)
@@ -129,26 +128,26 @@ def _pad(rows: Sequence[Ids | list[int]], pad: int) -> tuple[NDArray[np.int64], 
 
 @dataclass(frozen=True)
 class DocumentBatch(TensorBatch):
-    """Documents of segments of tokens, and their labels if they have any."""
+    """Padded documents, each a list of segments of tokens, and their labels if they have any."""
 
     ids_BUS: Tensor
     mask_BUS: Tensor
     target_BL: Tensor
-    """1 for each label that a document has."""
+    """1 for each label that a document has, 0 for the others."""
     index_B: Tensor
-    """The numbers of these documents."""
+    """Indices of the documents in the store."""
 
     @property
     def target_tokens(self) -> int:
-        """Number of documents, over which the loss is summed."""
+        """Number of documents: the loss is a sum over documents, and this divides it."""
         return len(self.target_BL)
 
 
 def make_documents(
     documents: Sequence[Sentences], pad: int, window: int = 0, labels: Sequence[Sequence[int]] = (), count: int = 0,
-    index: NDArray[np.int64] | None = None,
+    index: Index | None = None,
 ) -> DocumentBatch:  # fmt: skip
-    """Join documents into tensors. `window`: see `_segments`; `count`: number of labels that exist."""
+    """Make a batch of documents. `window`: see `_segments`. `labels`: label indices per document, below `count`."""
     segments = [_segments([len(sentence) for sentence in sentences], window) for sentences in documents]
     lengths_BU = np.zeros((len(documents), max(map(len, segments))), np.int64)
     for row, found in enumerate(segments):
@@ -164,7 +163,7 @@ def make_documents(
 
 
 def _segments(lengths: Sequence[int], window: int) -> Sequence[int]:
-    """Lengths of the segments: the sentences themselves, or as many neighbours as fit into a window."""
+    """Lengths of the segments: one sentence per segment, or as many sentences as fit into `window` tokens."""
     if not window:
         return lengths
     joined = [lengths[0]]
@@ -181,7 +180,7 @@ def _segments(lengths: Sequence[int], window: int) -> Sequence[int]:
 
 
 class BatchPosition(NamedTuple):
-    """An epoch (the first is 0), and the position of its first batch in the stream."""
+    """The number of an epoch (the first is 0), and the position in the stream at which it starts."""
 
     epoch: int
     position: int
@@ -191,10 +190,10 @@ START = BatchPosition(0, 0)
 
 
 class BatchStream:
-    """The endless stream of batches of training, by position; a batch holds the numbers of its items.
+    """The endless stream of training batches. A batch is an array of the indices of its items.
 
-    Every epoch shows every item as often as its weight says, and the next epoch follows without a gap. Process r of n
-    takes the positions p with p % n == r, so that n processes together see the same batches as one.
+    In every epoch, each item is used as often as its weight says. Process r of n takes the positions p with
+    p % n == r, so that n processes together use the same batches as one process.
     """
 
     def __init__(
@@ -205,58 +204,62 @@ class BatchStream:
         weights: Sequence[StorePart] = (),
         known: BatchPosition = START,
     ):
-        """`known`, from `mark` of an equal stream, saves planning earlier epochs; earlier positions raise an error."""
+        """`known`: where an epoch starts, from `mark`. Earlier epochs are not planned and cannot be read."""
         if not len(lengths[0]):
             raise TrainingError("there is nothing to train on: every pair has an empty side or exceeds data.max_length")
         self._marks = [known]
         self._plan = lru_cache(maxsize=1)(lambda epoch: epoch_batches(lengths, budget, seed, epoch, weights))
 
     def at(self, position: int) -> Index:
-        """The batch at a position of the stream."""
+        """The batch at this position of the stream: the indices of its items."""
         mark = self.mark(position)
         return self._plan(mark.epoch)[position - mark.position]
 
     def mark(self, position: int) -> BatchPosition:
-        """The epoch that a position belongs to."""
+        """The epoch of a position, with the position at which the epoch starts."""
         while (last := self._marks[-1]).position <= position:  # the number of batches is known once an epoch is planned
             self._marks.append(BatchPosition(last.epoch + 1, last.position + len(self._plan(last.epoch))))
         place = bisect(self._marks, position, key=lambda mark: mark.position) - 1
         if place < 0:
-            raise ValueError(f"position {position} is before {self._marks[0]}, the first one that this stream knows")
+            raise ValueError(f"position {position} is before {self._marks[0]}, where this stream starts")
         return self._marks[place]
 
 
 def epoch_batches(
     lengths: tuple[Ids, Ids], budget: int, seed: int, epoch: int, weights: Sequence[StorePart] = ()
 ) -> list[Index]:
-    """The batches of one epoch, in the order of training: a function of the arguments and nothing else.
+    """The batches of one epoch, in the order of training. The result depends only on the arguments.
 
-    A batch has at most `budget` tokens: rows times the longer of its two padded sides, EOS and SOS included. A pair
-    with more tokens is a batch of its own. Pairs of similar lengths on both sides are put together.
+    A batch has at most `budget` tokens: number of pairs times the longer padded side, EOS or SOS included. A pair
+    with more tokens is a batch of its own. The pairs of a batch have similar lengths on both sides.
     """
     chance = np.random.Generator(np.random.PCG64([seed % (1 << 64), epoch]))
-    order = chance.permutation(_shown(len(lengths[0]), weights, chance))  # decides between equal lengths
-    longest, difference = _measure(lengths, order)
+    order = chance.permutation(_epoch_items(len(lengths[0]), weights, chance))  # the order within equal lengths
+    source, target = (side[order].astype(np.int32) for side in lengths)
+    longest, difference = np.maximum(source, target) + 1, source - target  # 1: EOS or SOS
     row = longest + (chance.random(len(order)) < JITTER)
     width = np.int64(2 * longest.max(initial=0) + 1)
-    # For every second length the difference is sorted downwards, so that it never jumps between neighbours.
+    # Differences are in descending order for every second length, so that neighbors always have similar differences.
     by_length = np.argsort(row * width + np.where(row % 2, difference, -difference), kind="stable")
     order, longest = order[by_length], longest[by_length]
-    batches = [order[start:end] for start, end in pairwise(cut(longest, budget))]
+    batches = [order[start:end] for start, end in pairwise(batch_bounds(longest, budget))]
     return [batches[place] for place in chance.permutation(len(batches))]
 
 
 def in_batches(lengths: Sequence[int], budget: int, *, skip_empty: bool = False) -> list[list[int]]:
-    """Numbers of the rows of these lengths, longest first, in batches whose padded size is at most `budget`."""
+    """Indices of sequences with these lengths, longest first, in batches of at most `budget` tokens with padding."""
     sizes = np.asarray(lengths, np.int64)
     order = np.argsort(-sizes, kind="stable")
     if skip_empty:
         order = order[sizes[order] > 0]
-    return [order[start:end].tolist() for start, end in pairwise(cut(sizes[order], budget))]
+    return [order[start:end].tolist() for start, end in pairwise(batch_bounds(sizes[order], budget))]
 
 
-def cut(longest: NDArray[np.integer], budget: int) -> list[int]:
-    """Bounds of batches of neighbouring rows: rows times the longest one is at most `budget`; an empty row counts 1."""
+def batch_bounds(longest: NDArray[np.integer], budget: int) -> list[int]:
+    """Divide rows of these lengths into batches: batch n holds the rows from bounds[n] up to bounds[n + 1].
+
+    The number of rows times the largest length in a batch is at most `budget`; an empty row counts as length 1.
+    """
     longest = np.maximum(longest, 1)
     bounds = [0]
     row_numbers = np.arange(1, budget + 1)
@@ -267,19 +270,13 @@ def cut(longest: NDArray[np.integer], budget: int) -> list[int]:
     return bounds
 
 
-def _measure(lengths: tuple[Ids, Ids], order: Index) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Length of the longer side of each pair, EOS or SOS included, and the source length minus the target length."""
-    source, target = (side[order].astype(np.int32) for side in lengths)
-    return np.maximum(source, target) + 1, source - target
-
-
-def _shown(pairs: int, weights: Sequence[StorePart], chance: np.random.Generator) -> Index:
-    """Items of an epoch: each as often as the integer part of its weight, and once more with the rest as chance."""
-    shown, start = [], 0
+def _epoch_items(pairs: int, weights: Sequence[StorePart], chance: np.random.Generator) -> Index:
+    """The indices of the items of an epoch. An item of weight 2.3 occurs twice, and once more with probability 0.3."""
+    items, start = [], 0
     for end, weight in weights or (StorePart(pairs, 1.0),):
-        numbers = np.arange(start, end)
-        shown += [numbers] * int(weight)
+        part = np.arange(start, end)
+        items += [part] * int(weight)
         if weight % 1:
-            shown.append(numbers[chance.random(len(numbers)) < weight % 1])
+            items.append(part[chance.random(len(part)) < weight % 1])
         start = end
-    return np.concatenate(shown)
+    return np.concatenate(items)

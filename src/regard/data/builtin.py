@@ -1,4 +1,4 @@
-"""The built-in corpora by name: "phrasebook" and "smalltalk", with their parts "phrasebook:valid" and so on.
+"""The built-in corpora: "phrasebook" and "smalltalk", with parts such as "phrasebook:valid".
 
 They are packaged files of JSON lines. The programs that write them are in tools/ of the source repository.
 """
@@ -22,7 +22,7 @@ PARTS = ("train", "valid", "test")
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Which words of a sentence are its subject, its verb and its object, as indices into `words(sentence)`.
+    """The subject, the verb and the object of a sentence, as indices into `words(sentence)`.
 
     In a sentence with a reason ("... because it was tired"), the roles are those of the first clause. Where Italian
     drops the pronoun, the subject is empty. "Piacere" swaps the roles: in "Mi piace la casa" the house is the subject.
@@ -46,18 +46,18 @@ class Phrase:
 
 
 def corpus_of(name: str) -> str:
-    """The built-in corpus that a name refers to ("phrasebook:valid": "phrasebook"), or an empty string."""
+    """The name without its part: "phrasebook:valid" gives "phrasebook"; "" if it is not a built-in corpus."""
     corpus = name.partition(":")[0]
     return corpus if corpus in BUILTIN else ""
 
 
 def part_names(corpus: str) -> tuple[str, ...]:
-    """The names of the parts of a built-in corpus: its own name for the training part, then NAME:valid, NAME:test."""
+    """The names of the parts of a corpus: "phrasebook" (the training part), "phrasebook:valid", "phrasebook:test"."""
     return tuple(corpus if part == "train" else f"{corpus}:{part}" for part in PARTS)
 
 
 def part_of(name: str) -> str:
-    """The part that the name of a built-in corpus refers to: "phrasebook" to train, "phrasebook:valid" to valid."""
+    """The part in the name of a built-in corpus: "phrasebook" gives "train", "phrasebook:valid" gives "valid"."""
     names = part_names(corpus_of(name))
     if name not in names:
         hint = nearest(name, names) or f"; its parts are {', '.join(names)}"
@@ -67,10 +67,10 @@ def part_of(name: str) -> str:
 
 @functools.cache
 def read_phrases(part: str = "train") -> tuple[Phrase, ...]:
-    """Sentence pairs of the phrasebook: 24,000 of "train", 500 of "valid" or 1,000 of "test".
+    """Sentence pairs of the phrasebook: 24,000 in "train", 500 in "valid", 1,000 in "test".
 
-    The parts share no sentence on either side. The training part begins with the sentences of the lectures. Each
-    sentence of the test part combines two words that no sentence of the other parts combines.
+    No sentence, source or target, is in two parts. The training part begins with the sentences of the lectures. Each
+    sentence of the test part combines two words that do not occur together in a sentence of the other parts.
     """
     return tuple(
         Phrase(
@@ -86,18 +86,18 @@ def read_phrases(part: str = "train") -> tuple[Phrase, ...]:
 
 @functools.cache
 def read_conversations(part: str = "train") -> tuple[tuple[str, ...], ...]:
-    """Turns of small-talk conversations: 3,000 of "train", 150 of "valid", 300 of "test"; odd indices are replies."""
+    """Small-talk conversations as lists of turns: 3,000 in "train", 150 in "valid", 300 in "test"."""
     return tuple(tuple(row["turns"]) for row in _rows("smalltalk", part))
 
 
 def read_texts(name: str) -> Iterator[str]:
-    """The texts of one part in one language: the source side of pairs, or the turns of conversations."""
+    """The texts of a part of a corpus: the source sentences of pairs, or the turns of conversations."""
     for row in _rows(corpus_of(name), part_of(name)):
         yield from row["turns"] if "turns" in row else [row["source"]]
 
 
 def part_hash(name: str) -> str:
-    """SHA-256 of the text of one part: of "source, tab, target" lines, or of the turns as JSON lists."""
+    """SHA-256 of the text of a part: of lines "source, tab, target", or of the turns as JSON lists."""
     digest = hashlib.sha256()
     for row in _rows(corpus_of(name), part_of(name)):
         text = json.dumps(row["turns"]) if "turns" in row else f"{row['source']}\t{row['target']}\n"

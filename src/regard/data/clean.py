@@ -1,7 +1,7 @@
-"""Cleaning: an ordered table of rules, each of which removes one kind of useless pairs.
+"""Cleaning of a corpus: rules in a fixed order, each of which removes one kind of useless pairs.
 
-A pair is kept unchanged or removed. It is counted for the first rule that matches it, so that the counts and the kept
-pairs add up to the pairs that were read.
+A pair is kept unchanged or removed. A removed pair is counted only for the first rule that matches it, so that kept and
+removed pairs add up to the pairs that were read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from regard.languages import common_scripts, language_scripts, share_in
 
 @dataclass(frozen=True)
 class CleaningSettings:
-    """What to remove from a corpus. The defaults remove what harms training and little else."""
+    """Which pairs to remove from a corpus. The defaults remove pairs that harm training, and few others."""
 
     source_language: str = ""
     """Language code of the source; determines the expected script."""
@@ -35,15 +35,15 @@ class CleaningSettings:
     max_length_ratio: float = 4.0
     """Remove pairs with one side this many times longer than the other; 0: no limit."""
     min_script: float = 0.5
-    """Remove pairs with a smaller share of a side's letters than this in its language's script; 0: not checked."""
+    """Remove pairs in which less than this share of a side's letters is in the language's script; 0: not checked."""
     drop_control: bool = True
     """Remove pairs with control characters, unusual line separators or the replacement character U+FFFD."""
     drop_html: bool = True
-    """Remove pairs with HTML tags or entities such as &nbsp; left in them."""
+    """Remove pairs with HTML tags or entities such as &nbsp; in the text."""
     drop_copies: bool = True
-    """Remove pairs whose target is a copy of the source, if it has a letter."""
+    """Remove pairs whose target is a copy of the source, if it contains a letter."""
     drop_duplicates: bool = True
-    """Remove pairs that occurred before with exactly the same sides."""
+    """Remove pairs whose two sides are exactly those of an earlier pair."""
 
     def __post_init__(self) -> None:
         for name in ("max_words", "max_characters"):
@@ -63,7 +63,7 @@ RULES = {
     "ratio": "one side much longer than the other",
     "copy": "the target is a copy of the source",
     "script": "letters of a script that the language does not use",
-    "duplicate": "the same pair occurred before",  # last: it remembers every pair it sees
+    "duplicate": "the same pair occurred before",  # last, because it stores a hash of every pair that it checks
 }
 """Reasons to remove a pair, in the order in which they are tried."""
 
@@ -77,12 +77,12 @@ class RemovedExample(NamedTuple):
 
 @dataclass
 class CleaningReport:
-    """Counts of kept and removed pairs. It is filled while the pairs are read."""
+    """Counts of kept and removed pairs, updated while the pairs are read."""
 
     read: int = 0
     kept: int = 0
     removed: dict[str, int] = field(default_factory=lambda: dict.fromkeys(RULES, 0))
-    """Pairs by the first rule that matched them, in the order of the table."""
+    """Number of removed pairs by rule, in the order of `RULES`."""
     examples: dict[str, list[RemovedExample]] = field(default_factory=lambda: {name: [] for name in RULES})
     """The first few removed pairs of each rule."""
 
@@ -90,7 +90,10 @@ class CleaningReport:
 def clean(
     pairs: Iterable[Pair], settings: CleaningSettings, examples: int = 3
 ) -> tuple[Iterator[Pair], CleaningReport]:
-    """The pairs that pass every rule, as a stream, and a report that is filled while they are read."""
+    """A stream of the pairs that no rule removes, and a report that is updated while the stream is read.
+
+    `examples` is the largest number of removed pairs per rule that the report keeps.
+    """
     report = CleaningReport()
 
     def keep(pairs: Iterator[Pair]) -> Iterator[Pair]:
@@ -127,7 +130,7 @@ _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|([A-Za-z][A-Za-z0-9]{1
 
 
 def _make_checks(settings: CleaningSettings, head: Sequence[Pair]) -> dict[str, Callable[[Pair], bool]]:
-    """The checks that are turned on, in the order of `RULES`; `head` gives the scripts of an unknown language."""
+    """The checks that are turned on, by rule. `head`: first pairs, which show the scripts of an unknown language."""
     words, characters = settings.max_words or math.inf, settings.max_characters or math.inf
 
     def is_too_long(text: str) -> bool:
@@ -137,7 +140,7 @@ def _make_checks(settings: CleaningSettings, head: Sequence[Pair]) -> dict[str, 
         return max(one, other) > settings.max_length_ratio * (min(one, other) + 5)
 
     def is_unbalanced(pair: Pair) -> bool:
-        # Chinese needs a third of the characters of English, Russian twice the bytes: no good pair differs in both.
+        # Chinese has a third of the characters of English, Russian twice the bytes: a good pair never differs in both.
         source, target = pair
         return is_far(len(source), len(target)) and is_far(len(source.encode()), len(target.encode()))
 

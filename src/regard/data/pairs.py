@@ -1,6 +1,6 @@
 """Corpora of sentence pairs: parallel text, TSV, JSON lines, TMX, PO, Parquet and the built-in phrasebook, as streams.
 
-Each format has one reader. It streams the pairs of one file and reports problems in one line with their place.
+Each format has one reader, which streams the pairs of a file. Every error is one line with file and line number.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Pair(NamedTuple):
 
 
 class Languages(NamedTuple):
-    """Codes of the languages to read from a file that may hold several; empty if not given."""
+    """Codes of the languages to read, for files that may hold several languages; empty if not given."""
 
     source: str
     target: str
 
 
 def find_language(asked: str, codes: Iterable[str]) -> str | None:
-    """The code that `asked` refers to: itself, or a longer one ("en" finds "EN-US"); letter case does not matter."""
+    """The one of `codes` that equals `asked`, or else starts with it: "en" finds "EN-US". Letter case is ignored."""
     wanted, codes = normalize_code(asked), list(codes)
     if not wanted:
         return None
@@ -52,7 +52,7 @@ def find_language(asked: str, codes: Iterable[str]) -> str | None:
 
 
 def read_corpus(corpus: Corpus, source_language: str = "", target_language: str = "") -> Iterator[Pair]:
-    """Stream the pairs of a corpus, unchanged. Memory does not grow with the file, except for PO (see `read_po`).
+    """Stream the pairs of a corpus, unchanged. A file is not held in memory, except for PO (see `read_po`).
 
     The language codes select the sides in files that name languages: TMX, PO, TSV, JSON lines and Parquet.
     """
@@ -79,7 +79,7 @@ def read_corpus(corpus: Corpus, source_language: str = "", target_language: str 
 
 
 def content_hash(corpus: Corpus) -> str:
-    """SHA-256 of the corpus: of its file as it is on disk, or of the source file followed by the target file."""
+    """SHA-256 of the file of the corpus as it is on disk, or of the source file followed by the target file."""
     if corpus_of(corpus.source):
         return part_hash(corpus.source)
     digest = hashlib.sha256()
@@ -105,7 +105,7 @@ def _read_parallel(source: Path, target: Path) -> Iterator[Pair]:
 
 
 def read_tsv(path: Path, languages: Languages) -> Iterator[Pair]:
-    """The first two columns, or those that a header names like the keys of JSON lines; others are ignored."""
+    """Read the first two columns; or, if the first row is a header with the languages, the columns it names."""
 
     def find(cells: list[str]) -> list[int] | None:
         keys = _find_keys(tuple(cells), languages)
@@ -116,7 +116,7 @@ def read_tsv(path: Path, languages: Languages) -> Iterator[Pair]:
 
 
 def read_jsonl(path: Path, languages: Languages) -> Iterator[Pair]:
-    """An object per line. An empty line is a pair with two empty sides, as it is in text."""
+    """Read one JSON object per line. An empty line is a pair with two empty sides, as in plain text files."""
     form, empty = "a line is an object that holds both sides", {"source": "", "target": ""}
     for number, record in records.read_objects(path, form, empty):
         yield _pair_from_record(record, languages, path, number)
@@ -158,7 +158,7 @@ def _find_keys(keys: tuple[str, ...], languages: Languages) -> tuple[str, str] |
 
 
 def read_parquet(path: Path, languages: Languages) -> Iterator[Pair]:
-    """Columns named like the keys of JSON lines. A null is an empty side."""
+    """Read the columns that have the names of the keys of JSON lines. A null value is an empty side."""
 
     def choose(columns: list[str]) -> Sequence[str]:
         if "translation" in columns:
@@ -173,12 +173,12 @@ def read_parquet(path: Path, languages: Languages) -> Iterator[Pair]:
 # TMX
 
 _XML_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
-# The content of these elements is markup of another program (bold on, a field code). <hi> holds text.
+# These elements contain markup of another program, which is dropped; <hi> contains text.
 _CODE_TAGS = frozenset({"bpt", "ept", "it", "ph", "ut"})
 
 
 def read_tmx(path: Path, languages: Languages) -> Iterator[Pair]:
-    """Translation units with both languages, one at a time; of several variants of a language, the first."""
+    """Read the translation units that have both languages; if a language has several variants, the first."""
     found: dict[str, None] = {}  # an ordered set
     any_pair = False
     for unit in _read_units(path):
@@ -217,7 +217,7 @@ def _read_units(path: Path) -> Iterator[ElementTree.Element]:
 
 
 def _segments(unit: ElementTree.Element) -> dict[str, str]:
-    """Text by language code, in the order of the file."""
+    """The text of a translation unit by language code, in the order of the file."""
     segments: dict[str, str] = {}
     for variant in unit:
         if _local_name(variant) != "tuv":
@@ -244,21 +244,21 @@ _CLOSED = re.compile(r'(?<!\\)(?:\\\\)*"$')  # a quotation mark that is not esca
 
 
 def read_po(path: Path, languages: Languages) -> Iterator[Pair]:
-    """Finished entries of a gettext catalogue: untranslated, fuzzy and obsolete ones are skipped.
+    """Read the translated entries of a gettext catalog: untranslated, fuzzy and obsolete entries are skipped.
 
     A plural entry gives the singular with the first form, and the plural with each further form (or with the first,
-    in a language that has only one). If the catalogue is translated into the wanted source language, the sides are
-    swapped. The whole file is held in memory, since polib does so; catalogues are small.
+    in a language that has only one). If the language of the catalog is the source language, the sides are swapped. The
+    whole file is held in memory, since polib does so; catalogs are small.
     """
-    catalogue = _parse_po(path)
-    code, backwards = catalogue.metadata.get("Language", ""), False
+    catalog = _parse_po(path)
+    code, backwards = catalog.metadata.get("Language", ""), False
     if code and languages.target and not find_language(languages.target, [code]):
         if not find_language(languages.source, [code]):
             raise CorpusError(path, f'translated into "{code}", not into "{languages.target}"')
         backwards = True
-    finished = [entry for entry in catalogue if entry.translated()]
+    finished = [entry for entry in catalog if entry.translated()]
     if not finished:
-        raise CorpusError(path, f"no finished translation among its {len(catalogue)} entries")
+        raise CorpusError(path, f"no finished translation among its {len(catalog)} entries")
     for entry in finished:
         pairs = [(entry.msgid, entry.msgstr)]
         if entry.msgid_plural:
@@ -273,21 +273,21 @@ def _parse_po(path: Path) -> Any:
     lines = list(read_lines(path))
     # polib splits a string at characters such as U+2028, but not a file, so it gets a copy in plain UTF-8.
     with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "catalogue.po"
+        copy = Path(folder) / "catalog.po"
         copy.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
         try:
-            catalogue = polib.pofile(str(copy), encoding="utf-8")
+            catalog = polib.pofile(str(copy), encoding="utf-8")
         except (OSError, ValueError, IndexError) as error:
             place = re.search(r"\(line (\d+)\)(?:: (.*))?", str(error))
             reason = f" ({place[2]})" if place and place[2] else ""
             line = int(place[1]) if place else None
             raise CorpusError(path, f"broken PO syntax{reason}", line=line) from None
-    # Of a file that ends within an entry, polib would take what is left of it, without its last character.
+    # polib accepts a file that ends within an entry, and drops the last character.
     texts = [(number, text) for number, line in enumerate(lines, 1) if (text := line.strip()) and text[0] != "#"]
     keywords = [text for _, text in texts if text.startswith("msg")]
     if texts and not (keywords and keywords[-1].startswith("msgstr") and _CLOSED.search(texts[-1][1])):
         raise CorpusError(path, "ends within an entry; the file may be cut off", line=texts[-1][0])
-    return catalogue
+    return catalog
 
 
 READERS: Mapping[str, Callable[[Path, Languages], Iterator[Pair]]] = {
@@ -297,7 +297,7 @@ READERS: Mapping[str, Callable[[Path, Languages], Iterator[Pair]]] = {
     ".po": read_po,
     ".parquet": read_parquet,
 }
-"""Readers of the formats that hold both sides in one file, by suffix."""
+"""Readers of the formats with both sides in one file, by suffix."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ class PairWriter:
         self._files = files
         self._breaking = re.compile(r"[\r\n]+" if len(files) == 2 else r"[\t\r\n]+")
         self.flattened = 0
-        """Number of sentences in which a line end (TMX and PO may have some), or a tab in TSV, became a space."""
+        """Number of sentences in which line ends (possible in TMX and PO), or tabs in TSV, were replaced by spaces."""
 
     def write(self, pair: Pair) -> None:
         flat = [self._breaking.sub(" ", sentence) for sentence in pair]

@@ -1,7 +1,7 @@
-"""Rows of TSV, CSV, JSON lines and Parquet files, each with its line number; dependency trees of CoNLL-U files.
+"""Readers of TSV, CSV, JSON lines and Parquet (rows with their line numbers), and of CoNLL-U (dependency trees).
 
-A table gives the cells of the wanted columns, in the wanted order. A CSV file must name its columns in a header; a TSV
-file may. Letter case does not matter in names of columns, and all other columns are ignored.
+The readers of tables return the cells of the wanted columns, in the wanted order; other columns are ignored. A CSV file
+must have a header with the names of its columns, a TSV file may have one. Letter case in these names is ignored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from regard.files import opened, read_lines, require, split_suffix
 from regard.text.tokenizer import normalize
 
 Find = Callable[[list[str]], Sequence[int] | None]
-"""Takes the cells of a first row, stripped and in lower case, and gives the indices of the wanted columns, or None."""
+"""Takes the first row, stripped and in lower case. Returns the indices of the wanted columns; None: not a header."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -29,7 +29,7 @@ Find = Callable[[list[str]], Sequence[int] | None]
 
 
 def by_name(*columns: Sequence[str]) -> Find:
-    """Finds columns by their names; of several names for a column, the first that exists is taken."""
+    """A function that finds columns by name. Each of `columns` lists the names that one column may have."""
 
     def find(cells: list[str]) -> Sequence[int] | None:
         places = [next((cells.index(name) for name in names if name in cells), None) for names in columns]
@@ -41,9 +41,9 @@ def by_name(*columns: Sequence[str]) -> Find:
 def read_tsv(
     path: Path, form: Sequence[str], find: Find, *, rest: bool = False, keep_empty: bool = False
 ) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Line number and cells of each row; quotes have no meaning. Without a header, the first columns are those wanted.
+    """Line number and cells of each row. Quotes have no meaning. Without a header, the first columns are read.
 
-    `form` names the columns in error messages. `rest`: the last column holds the rest of its line, with tabs in it.
+    `form`: names of the columns for error messages. `rest`: the last column may contain tabs, if it ends the line.
     `keep_empty`: an empty line is a row of empty cells; otherwise lines without text are skipped.
     """
     wanted = f"a row is {', tab, '.join(form)}"
@@ -68,7 +68,7 @@ def read_tsv(
 
 
 def read_csv(path: Path, find: Find, missing: str) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Line number and cells of each row; cells may be quoted. `missing` says what the header must name."""
+    """Line number and cells of each row; cells may be quoted. `missing` lists the columns for the error message."""
     csv.field_size_limit(sys.maxsize)  # a text may be long
     rows = csv.reader(f"{line}\n" for line in read_lines(path))
     try:
@@ -91,7 +91,7 @@ def read_csv(path: Path, find: Find, missing: str) -> Iterator[tuple[int, tuple[
 def read_table(
     path: Path, form: Sequence[str], columns: Sequence[Sequence[str]], *, rest: bool = False
 ) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """The rows of a .tsv or .csv file whose columns have these names."""
+    """Line number and cells of each row of a .tsv or .csv file; see `by_name` and `read_tsv` for the arguments."""
     if split_suffix(path)[0] == ".csv":
         return read_csv(path, by_name(*columns), ", and ".join(" or ".join(names) for names in columns))
     return read_tsv(path, form, by_name(*columns), rest=rest)
@@ -102,7 +102,7 @@ def read_table(
 
 
 def read_json_lines(path: Path, empty: Any = None) -> Iterator[tuple[int, Any]]:
-    """Line number and value of each line. `empty` is the value of a line without text; None: the line is skipped."""
+    """Line number and value of each line. `empty`: the value of a line without text; None: such lines are skipped."""
     for number, line in enumerate(read_lines(path), 1):
         if not line or line.isspace():
             if empty is not None:
@@ -121,7 +121,7 @@ def read_json_lines(path: Path, empty: Any = None) -> Iterator[tuple[int, Any]]:
 
 
 def read_objects(path: Path, form: str, empty: Any = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Line number and JSON object of each line. `form` says in an error message what a line is."""
+    """Line number and JSON object of each line. `form` describes a correct line in the error message."""
     for number, value in read_json_lines(path, empty):
         if not isinstance(value, dict):
             raise CorpusError(path, f"not a JSON object; {form}", line=number)
@@ -129,7 +129,7 @@ def read_objects(path: Path, form: str, empty: Any = None) -> Iterator[tuple[int
 
 
 def read_kept(path: Path, what: str) -> list[Any]:
-    """The values of a JSON lines file in a run folder, which may be empty. `what` names them in the error message."""
+    """The values of a JSON lines file in a run folder; the file may be empty. `what`: their name for error messages."""
     if not path.is_file():
         raise RunError(f"{path}: the {what} are missing; train again with another --out")
     return [value for _, value in read_json_lines(path)] if path.stat().st_size else []
@@ -140,7 +140,7 @@ def read_kept(path: Path, what: str) -> list[Any]:
 
 
 def read_parquet(path: Path, choose: Callable[[list[str]], Sequence[str]]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Number and values of each row, of the columns that `choose` picks from all names; some rows at a time."""
+    """Number and values of each row. `choose` takes the names of all columns and returns those to read."""
     arrow = require("pyarrow", path, "reading Parquet")
     parquet = require("pyarrow.parquet", path, "reading Parquet")
     number = 0
@@ -167,7 +167,7 @@ ID, FORM, HEAD, RELATION, MISC = 0, 1, 6, 7, 9
 
 
 class DependencyArc(NamedTuple):
-    """A relation, e.g. "nsubj", from a word to its head; both are indices of words of the sentence."""
+    """A relation, e.g. "nsubj", between a word and its head, which are indices of words of the sentence."""
 
     dependent: int
     head: int
@@ -180,18 +180,18 @@ class Parse:
 
     text: str
     spans: tuple[tuple[int, int], ...]
-    """Start and end of each word in the text. Words that are written as one ("du", "didn't") have the same span."""
+    """Start and end of each word in the text. The words of a contraction ("du", "didn't") have the same span."""
     arcs: tuple[DependencyArc, ...]
-    """Without the arc of the root."""
+    """All arcs except that of the root."""
 
 
 def read_conllu(path: str | Path) -> Iterator[Parse]:
-    """The sentences of a file, in order. Their texts are joined from their words and normalised as for tokenizers."""
+    """Read the sentences of a CoNLL-U file. Each text is joined from its words, which are normalized."""
     return (_parse_sentence(rows, path) for rows in read_conllu_rows(path))
 
 
 def read_conllu_rows(path: str | Path) -> Iterator[list[tuple[int, list[str]]]]:
-    """Line number and columns of each row, sentence by sentence, without comments."""
+    """The rows of each sentence, without comments; a row is its line number and its columns."""
     rows = ((number, line.split("\t")) for number, line in enumerate(read_lines(path), 1))
     for is_sentence, group in groupby(rows, key=lambda row: bool(row[1][0].strip())):
         words = [(line, fields) for line, fields in group if not fields[0].startswith("#")] if is_sentence else []
@@ -233,5 +233,5 @@ def _parse_sentence(rows: list[tuple[int, list[str]]], path: str | Path) -> Pars
 
 def _whole(text: str, path: str | Path, line: int) -> int:
     if not text.isdecimal():
-        raise CorpusError(path, f'"{text}" is not the number of a word; the first column counts the words', line=line)
+        raise CorpusError(path, f'"{text}" is not a word number; the first column must hold word numbers', line=line)
     return int(text)

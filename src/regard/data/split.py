@@ -1,15 +1,15 @@
 """Splits a corpus into train, valid and test so that no sentence is in two of them.
 
-Pairs that share a source or a target sentence belong together, and so do pairs that are connected through others
-("Hi / Hallo", "Hello / Hallo", "Hello / Guten Tag"): they are the connected components of a graph whose edges are the
-pairs. Whole components are drawn in a random order until each part has its size. Sentences are compared in the form
-of `normalise`; an empty side connects nothing.
+Pairs that share a source or a target sentence stay together, also if they are connected through other pairs
+("Hi / Hallo", "Hello / Hallo", "Hello / Guten Tag"): they form a connected component of the graph in which sentences
+are nodes and pairs are edges. Whole components are drawn in random order until each part has its size. Sentences are
+compared after `normalize`; an empty side connects nothing.
 
 A part first takes components of at most a tenth of its size, so that one large component cannot fill a test set; if
 these are not enough, it takes larger ones that still fit. A component that fits nowhere goes to train. So a part may be
-smaller than asked (never larger, see `Split.sizes`); a part that would be empty is an error.
+smaller than requested, but never larger (see `Split.sizes`); an empty part is an error.
 
-Texts are distinguished by 64-bit hashes, so that a corpus far larger than memory can be checked for repetition.
+Texts are compared by 64-bit hashes, so that duplicates can be found in a corpus that is much larger than the memory.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from regard.data.pairs import Pair
 from regard.errors import CorpusError, SettingsError
 
 PARTS = ("train", "valid", "test")
-SHARE = 10
-"""At most 1 / SHARE of the texts are held out for each part."""
+SHARE = 10  # at most 1 / SHARE of the texts are held out for each part
 
 Example = TypeVar("Example")
 
@@ -39,38 +38,38 @@ Example = TypeVar("Example")
 
 
 def fingerprint(text: str) -> int:
-    """A 64-bit hash of a text, the same on every machine. Ten million texts collide with a chance of 1 in 370,000."""
+    """A 64-bit hash of a text, the same on all machines. P(collision) among 10 million texts is 1 in 370,000."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def pair_text(source: str, target: str) -> str:
-    """Both sides as one text that no other pair has."""
+    """Both sides as one string that is different for every pair."""
     return f"{len(source)} {source}{target}"
 
 
-def normalise(sentence: str) -> str:
-    """The form in which sentences are compared: composed (NFC), case folded, single spaces."""
+def normalize(sentence: str) -> str:
+    """The form in which sentences are compared: composed (NFC), case-folded, with single spaces."""
     if not sentence.isascii():
         sentence = unicodedata.normalize("NFC", sentence)
     return " ".join(sentence.casefold().split())
 
 
 class SeenTexts:
-    """Numbers distinct texts 0, 1, 2, ... in the order of their first occurrence.
+    """A set of texts that gives each distinct text an index 0, 1, 2, ... in the order of first occurrence.
 
-    Only hashes are kept: an open-addressing table of 4-byte numbers over a dense array of 8-byte keys, 14 to 20 bytes
-    per text, where a dictionary would take about 150.
+    Only hashes are stored, in an open-addressing hash table of 4-byte indices into an array of 8-byte hashes: 14 to
+    20 bytes per text, while a dictionary would take about 150.
     """
 
     def __init__(self) -> None:
         self._keys = array("Q")
-        self._table = array("I", [0]) * 1024  # number + 1; 0 is a free place
+        self._table = array("I", [0]) * 1024  # index + 1; 0: free
 
     def __len__(self) -> int:
         return len(self._keys)
 
-    def number(self, text: str) -> int:
-        """The number of this text; the next free one if it is new."""
+    def index(self, text: str) -> int:
+        """The index of a text. A new text is added."""
         key = fingerprint(text)
         table, keys = self._table, self._keys
         mask = len(table) - 1
@@ -86,9 +85,9 @@ class SeenTexts:
         return len(keys) - 1
 
     def is_new(self, text: str) -> bool:
-        """Whether this text has not occurred before. It gets a number, so the next call gives False."""
+        """Whether the text is not in the set yet. It is added, so the next call returns False."""
         known = len(self._keys)
-        return self.number(text) == known
+        return self.index(text) == known
 
     def _grow(self) -> None:
         mask = 2 * len(self._table) - 1
@@ -107,36 +106,36 @@ class SeenTexts:
 
 @dataclass(frozen=True)
 class Split:
-    """Which part each pair of a corpus belongs to."""
+    """The assignment of each pair of a corpus to a part."""
 
     parts: bytes
-    """The number in `PARTS` of each pair, in the order of the corpus: one byte per pair."""
+    """One byte per pair of the corpus, in order: the index of its part in `PARTS`."""
     wanted: dict[str, int]
-    """Wanted number of pairs in each part."""
+    """Requested number of pairs in each part."""
     components: int
     """Number of connected components."""
     largest: int
-    """Pairs in the largest component."""
+    """Number of pairs in the largest component."""
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Pairs in each part."""
+        """Number of pairs in each part."""
         return {name: self.parts.count(number) for number, name in enumerate(PARTS)}
 
-    def deal(self, pairs: Iterable[Pair], where: str = "corpus") -> Iterator[tuple[str, Pair]]:
-        """Stream the same corpus again, each pair with the name of its part."""
+    def parts_of(self, pairs: Iterable[Pair], where: str = "corpus") -> Iterator[tuple[str, Pair]]:
+        """Yield each pair of the same corpus, read again, with the name of its part."""
         for part, pair in zip_longest(self.parts, pairs):
             if part is None or pair is None:
-                raise CorpusError(where, f"changed while it was split: {len(self.parts):,} pairs at first, then others")
+                raise CorpusError(where, f"changed while it was split; it had {len(self.parts):,} pairs; try again")
             yield PARTS[part], pair
 
 
 def plan_split(
     pairs: Iterable[Pair], valid: int | float, test: int | float, seed: int = 1, where: str = "corpus"
 ) -> Split:
-    """Read a corpus once and assign each pair to a part. An integer is a number of pairs, a float a share.
+    """Read a corpus once and assign each pair to a part. The same corpus and seed give the same split.
 
-    The same corpus and seed give the same split. Memory: 50 to 70 bytes per pair; the text is not kept.
+    `valid` and `test` are numbers of pairs (int) or shares of the corpus (float). Memory: 50 to 70 bytes per pair.
     """
     return _assign(_find_components(pairs), valid, test, seed, where)
 
@@ -144,19 +143,22 @@ def plan_split(
 def plan_group_split(
     groups: Iterable[tuple[str, int]], valid: int | float, test: int | float, seed: int = 1, where: str = "corpus"
 ) -> Split:
-    """Split groups of pairs, e.g. conversations, given by text and size. Groups stay whole, equal ones together."""
+    """Split groups of pairs, e.g. conversations, without dividing a group. Groups with equal texts get the same part.
+
+    A group is given as its text and its number of pairs; see `plan_split` for the other arguments.
+    """
     texts = SeenTexts()
     first_pair, roots = array("I"), array("I")
     for text, count in groups:
-        number = texts.number(normalise(text))
-        if number == len(first_pair):
+        index = texts.index(normalize(text))
+        if index == len(first_pair):
             first_pair.append(len(roots))
-        roots.extend([first_pair[number]] * count)
+        roots.extend([first_pair[index]] * count)
     return _assign(roots, valid, test, seed, where)
 
 
 def _assign(roots: array[int], valid: int | float, test: int | float, seed: int, where: str) -> Split:
-    """Assign components to parts; `roots` has for each pair the number of the first pair of its component."""
+    """Assign components to parts. `roots`: for each pair, the index of the first pair of its component."""
     sizes = array("I", [0]) * len(roots)
     for root in roots:
         sizes[root] += 1
@@ -172,21 +174,21 @@ def _assign(roots: array[int], valid: int | float, test: int | float, seed: int,
         if split.wanted[name] and not size:
             problem = f"{split.largest:,} of {len(roots):,} pairs are connected through shared sentences"
             advice = f"clean it, or ask for more pairs (data.{name}_size)"
-            raise CorpusError(where, f"nothing is left for {name}: {problem}; {advice}")
+            raise CorpusError(where, f"no pairs for {name}: {problem}; {advice}")
     return split
 
 
 def _find_components(pairs: Iterable[Pair]) -> array[int]:
-    """For each pair the number of the first pair of its component: union-find with the smallest number as the root."""
+    """For each pair, the index of the first pair of its component (union-find with the smallest index as the root)."""
     sentences = SeenTexts()
     first_pair = array("I")  # by sentence: the first pair that has it
     parent = array("I")
     for number, pair in enumerate(pairs):
         parent.append(number)
         for side in pair:
-            if not (text := normalise(side)):
+            if not (text := normalize(side)):
                 continue
-            sentence = sentences.number(text)
+            sentence = sentences.index(text)
             if sentence == len(first_pair):
                 first_pair.append(number)
             else:
@@ -220,7 +222,7 @@ def _wanted_sizes(total: int, valid: int | float, test: int | float) -> tuple[in
 
 
 def _draw(sizes: array[int], wanted: tuple[int, int, int], generator: random.Random) -> bytearray:
-    """Assign each component, given by its root, to a part: held-out parts take what fits, train takes the rest."""
+    """The part of each component, by the index of its root. Test and valid take components that fit; train the rest."""
     order = array("I", (root for root, size in enumerate(sizes) if size))
     generator.shuffle(order)
     part_of_root = bytearray(len(sizes))
@@ -237,31 +239,31 @@ def _draw(sizes: array[int], wanted: tuple[int, int, int], generator: random.Ran
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Holding out examples of the training data
+# Holding out examples from the training data
 
 
 def held_out_sizes(data: DataSettings, most: int) -> tuple[int, int]:
-    """How many examples the validation and the test part take from the training data, at most `most` each."""
+    """Number of training examples to hold out for validation and for the test, at most `most` each."""
     valid = 0 if data.valid else min(data.valid_size, most)
     test = 0 if data.valid or data.test else min(data.test_size, most)
     if not data.valid and not valid:
-        raise SettingsError("data.valid_size = 0 and no validation file: training needs validation data to stop")
+        raise SettingsError("no validation data: set data.valid_size above 0, or give validation files")
     return valid, test
 
 
 def split_texts(texts: Sequence[str], data: DataSettings, seed: int) -> bytes:
-    """The number in `PARTS` of each text. Equal texts get the same part."""
+    """One byte per text: the index of its part in `PARTS`. Equal texts get the same part."""
     valid, test = held_out_sizes(data, max(len(texts) // SHARE, 1))
     if not valid and not test:
         return bytes(len(texts))
     return plan_split((Pair(text, "") for text in texts), valid, test, seed, where=data.train[0].source).parts
 
 
-def deal(corpora: Sequence[Sequence[Example]], parts: bytes) -> Iterator[dict[str, list[Example]]]:
-    """The examples of each corpus by part. `parts` holds the number of each example's part, corpus after corpus."""
-    numbers = iter(parts)
+def group_by_part(corpora: Sequence[Sequence[Example]], parts: bytes) -> Iterator[dict[str, list[Example]]]:
+    """For each corpus, its examples by part. `parts`: one byte per example of all corpora, as from `split_texts`."""
+    remaining = iter(parts)
     for corpus in corpora:
-        dealt: dict[str, list[Example]] = {part: [] for part in PARTS}
+        grouped: dict[str, list[Example]] = {part: [] for part in PARTS}
         for example in corpus:
-            dealt[PARTS[next(numbers)]].append(example)
-        yield dealt
+            grouped[PARTS[next(remaining)]].append(example)
+        yield grouped

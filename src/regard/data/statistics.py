@@ -17,25 +17,25 @@ from regard.data.split import SeenTexts, pair_text
 
 WORD_BUCKETS = (0, 5, 10, 15, 20, 25, 30, 40, 50, 75, 100)
 CHARACTER_BUCKETS = (0, 10, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500)
-"""The greatest length in each bucket. One more bucket holds everything longer."""
+"""The largest length in each bucket; a last bucket is for all longer sentences."""
 
 _PUNCTUATION = string.punctuation + "¡¿«»„“”‚‘’…–—。、，！？：；「」『』（）"
 
 
 @dataclass(frozen=True)
 class LengthStatistics:
-    """Lengths of the sentences of one side."""
+    """Statistics of the lengths of the sentences of one side."""
 
     total: int
     mean: float
     shortest: int
     median: int
     p95: int
-    """95% of the sentences are at most this long."""
+    """The 95th percentile: 95% of the sentences are at most this long."""
     p99: int
     longest: int
     buckets: dict[str, int]
-    """Sentences by length: "0", "1-5", "6-10", ..., "101+"."""
+    """Number of sentences by length: "0", "1-5", "6-10", ..., "101+"."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ class SideStatistics:
     words: LengthStatistics
     characters: LengthStatistics
     vocabulary: int
-    """Distinct words."""
+    """Number of distinct words."""
     distinct: int
-    """Distinct sentences."""
+    """Number of distinct sentences."""
     empty: int
-    """Sentences that have only white space."""
+    """Number of sentences that have only white space."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class CorpusStatistics:
 
     pairs: int
     duplicates: int
-    """Pairs that occurred before with exactly the same sides."""
+    """Number of pairs whose two sides are exactly those of an earlier pair."""
     ratio: float
     """Characters of the target per character of the source, over the whole corpus."""
     ratio_p05: float
@@ -69,7 +69,7 @@ class CorpusStatistics:
 
 
 def measure(pairs: Iterable[Pair]) -> CorpusStatistics:
-    """Count everything in one pass. Memory: about 60 bytes per pair, 20 per distinct word, and at least 10 MB."""
+    """Measure a corpus in one pass. Memory: about 60 bytes per pair, 20 per distinct word, and at least 10 MB."""
     source, target = _SideCounter(), _SideCounter()
     distinct = SeenTexts()
     ratios: Counter[int] = Counter()  # in hundredths
@@ -78,7 +78,7 @@ def measure(pairs: Iterable[Pair]) -> CorpusStatistics:
         count += 1
         source.add(pair.source)
         target.add(pair.target)
-        distinct.number(pair_text(*pair))
+        distinct.index(pair_text(*pair))
         if pair.source and pair.target:
             ratios[round(100 * len(pair.target) / len(pair.source))] += 1
     return CorpusStatistics(
@@ -104,12 +104,12 @@ class _SideCounter:
         words = sentence.casefold().split()
         self.words[len(words)] += 1
         self.characters[len(sentence)] += 1
-        self._sentences.number(sentence)
+        self._sentences.index(sentence)
         for word in words:
             if word not in self._recent:
                 self._recent.add(word)
                 if bare := word.strip(_PUNCTUATION):
-                    self._vocabulary.number(bare)
+                    self._vocabulary.index(bare)
         if len(self._recent) > 50_000:
             self._recent.clear()
 

@@ -1,11 +1,11 @@
-"""The token store: the token ids of training data, in flat files that the system maps into memory when they are read.
+"""The token store: the token ids of the training data, in memory-mapped files.
 
 A store is a folder of ragged arrays: `ids` holds the ids of all sequences, one after another, and `ids.offsets` the
-place where each sequence starts. In a store of pairs, sequences 2n and 2n + 1 are the source and the target of pair n.
-In a store of documents, `documents.offsets` holds the number of the first sequence of each document (a sequence is a
-sentence, or for a tagger a word), and `labels` is a second ragged array with one row per document. `header.json` says
-how much there is of everything. A store is written in one pass, in memory that does not grow with the text, and appears
-under its name when it is complete.
+position where each sequence starts. In a store of pairs, sequences 2n and 2n + 1 are the source and the target of pair
+n. In a store of documents, `documents.offsets` holds the index of the first sequence of each document (a sequence is a
+sentence, or for a tagger a word), and `labels` is a second ragged array with one row per document. `header.json` has
+the sizes of all arrays. A store is written in one pass, in memory that does not grow with the text, and gets its name
+only when it is complete.
 """
 
 from __future__ import annotations
@@ -34,18 +34,17 @@ FORMAT = 1
 ID_TYPES = ("<u2", "<u4")
 LABEL = np.dtype("<u4")
 OFFSET = np.dtype("<i8")
-CHUNK = 4096
-"""Pairs or documents that are encoded and written at a time."""
+CHUNK = 4096  # number of pairs or documents to encode and write at a time
 HEADER, IDS, LABELS, DOCUMENTS = "header.json", "ids", "labels", "documents.offsets"
 
 Ids = NDArray[np.unsignedinteger]
 Sentences = Sequence[Ids | list[int]]
-"""The token ids of a document, sentence by sentence."""
+"""The token ids of several sentences, e.g. of a document."""
 Item = TypeVar("Item")
 
 
 class StorePart(NamedTuple):
-    """The items of one corpus: those before `end` that no earlier part holds, each shown `weight` times per epoch."""
+    """The items of one corpus, from the end of the part before up to `end`; each is used `weight` times per epoch."""
 
     end: int
     weight: float
@@ -56,23 +55,23 @@ class StoreHeader:
     """The content of `header.json`."""
 
     dtype: str
-    """Of the ids: "<u2" if the vocabularies fit into it, else "<u4"."""
+    """Type of the ids: "<u2" if all ids of the vocabularies fit into 16 bits, else "<u4"."""
     items: int = 0
-    """Pairs or documents."""
+    """Number of pairs or documents."""
     sequences: int = 0
     tokens: int = 0
     labels: int = 0
-    """Labels of all documents together."""
+    """Number of labels of all documents together."""
     parts: tuple[StorePart, ...] = ()
     max_length: int = 0
-    """Most tokens on a side of a pair; 0: no limit."""
+    """Largest number of tokens on one side of a pair; 0: no limit."""
     source_hash: str = ""
-    """`Tokenizer.hash` of the source side of pairs, and below of the target side."""
+    """`Tokenizer.hash` of the source tokenizer, in a store of pairs."""
     target_hash: str = ""
     left_out_empty: int = 0
-    """Pairs left out because a side had no token."""
+    """Number of pairs left out because a side had no token."""
     left_out_long: int = 0
-    """Pairs left out because a side had more than `max_length` tokens."""
+    """Number of pairs left out because a side had more than `max_length` tokens."""
     format: int = FORMAT
 
 
@@ -83,7 +82,7 @@ class Ragged(NamedTuple):
     offsets: NDArray[np.int64]
 
     def rows(self, first: int, last: int) -> list[Ids]:
-        """Rows `first` up to `last`, as views."""
+        """The rows from `first` up to, but not including, `last`, as views."""
         return [self.values[start:end] for start, end in pairwise(self.offsets[first : last + 1].tolist())]
 
 
@@ -95,7 +94,7 @@ NOTHING = Ragged(np.empty(0, np.uint16), np.empty(0, OFFSET))
 
 
 class TokenStore:
-    """Stored pairs, by number; made by `build_store` or `open_store`."""
+    """Stored sentence pairs, by index; made by `build_store` or `open_store`."""
 
     def __init__(self, header: StoreHeader, ids: Ragged):
         self.header, self.weights = header, header.parts
@@ -112,14 +111,14 @@ class TokenStore:
         return self._ids[start:middle], self._ids[middle:end]
 
     def close(self) -> None:
-        """Release the files, so that every system can rename and remove them. No pair can be read afterwards."""
+        """Release the memory-mapped files, so that Windows can remove them. No pair can be read afterwards."""
         self._ids, self._offsets = NOTHING
 
     @cached_property
     def lengths(self) -> tuple[Ids, Ids]:
-        """Numbers of source tokens and of target tokens, pair by pair."""
+        """Number of source tokens and number of target tokens of each pair."""
         sides = np.empty((2, len(self)), np.uint16 if self.header.max_length < 1 << 16 else np.uint32)
-        for start in range(0, len(self), 1 << 20):  # not all at once: a difference takes 8 bytes
+        for start in range(0, len(self), 1 << 20):  # in parts: each difference takes 8 bytes
             end = min(start + (1 << 20), len(self))
             sides[:, start:end] = np.diff(self._offsets[2 * start : 2 * end + 1]).reshape(-1, 2).T
         return sides[0], sides[1]
@@ -128,10 +127,10 @@ class TokenStore:
 def build_store(
     folder: Path, corpora: Iterable[tuple[Iterable[Pair], float]], source: Tokenizer, target: Tokenizer, max_length: int
 ) -> TokenStore:
-    """Encode corpora, each with its weight, into a new folder.
+    """Encode corpora, each given with its weight, into a new folder.
 
-    Pairs with an empty side, or with more than `max_length` tokens on one, are left out and counted. What an
-    interrupted build left behind is removed, so only one process may build a store.
+    Pairs with an empty side, or with more than `max_length` tokens on a side, are left out and counted. Drafts of an
+    interrupted build are removed, so only one process at a time may build a store.
     """
     if folder.exists():
         raise RunError(f"{folder}: exists already; remove it to build the token store again")
@@ -166,7 +165,7 @@ def build_store(
 
 
 def open_store(folder: Path) -> TokenStore:
-    """Map stored pairs into memory. They must be complete."""
+    """Open a store of pairs (memory-mapped). A damaged or incomplete store is an error."""
     header = _read_header(folder)
     return TokenStore(header, _open_ragged(folder, IDS, np.dtype(header.dtype), 2 * header.items, header.tokens))
 
@@ -176,40 +175,40 @@ def open_store(folder: Path) -> TokenStore:
 
 
 class DocumentStore:
-    """Labelled documents, by number; made by `open_documents`."""
+    """Stored documents with their labels, by index; made by `open_documents`."""
 
     def __init__(self, header: StoreHeader, ids: Ragged, first: NDArray[np.int64], labels: Ragged):
-        """`first` holds the number of the first sequence of each document, and the number of sequences at its end."""
+        """`first`: the index of the first sequence of each document, and at the end the number of sequences."""
         self.header, self.weights = header, header.parts
         self._ids, self._first, self._labels = ids, first, labels
         self.tokens: Ids = np.diff(ids.offsets[first]).astype(np.uint32)
-        """Numbers of tokens, document by document."""
+        """Number of tokens of each document."""
         self.sentence_counts: Ids = np.diff(first).astype(np.uint32)
-        """Numbers of sentences, document by document."""
+        """Number of sentences of each document."""
 
     def __len__(self) -> int:
         return self.header.items
 
     def __getitem__(self, index: int) -> tuple[list[Ids], list[int]]:
-        """Sentences and numbers of the labels of a document."""
+        """The sentences of a document as token ids, and the indices of its labels."""
         if not 0 <= index < len(self):
             raise IndexError(f"there is no document {index} among {len(self)}")
         (labels,) = self._labels.rows(index, index + 1)
         return self._ids.rows(int(self._first[index]), int(self._first[index + 1])), labels.tolist()
 
     def close(self) -> None:
-        """Release the files, so that every system can rename and remove them. Nothing can be read afterwards."""
+        """Release the memory-mapped files, so that Windows can remove them. No document can be read afterwards."""
         self._ids, self._first, self._labels = NOTHING, np.empty(0, OFFSET), NOTHING
 
     def label_counts(self, labels: int) -> NDArray[np.int64]:
-        """How many documents have each label."""
+        """Number of documents with each of the `labels` labels."""
         return np.bincount(self._labels.values.astype(np.int64), minlength=labels)
 
 
 def write_documents(
     folder: Path, documents: Iterable[tuple[Sentences, Sequence[int]]], parts: Sequence[StorePart], vocabulary: int
 ) -> None:
-    """Store documents, given with the numbers of their labels, in a new folder."""
+    """Store documents in a new folder. A document is its sentences as token ids, and the indices of its labels."""
     dtype, first = ID_TYPES[vocabulary > 1 << 16], [0]
     with atomic_folder(folder) as draft:
         with _RaggedWriter(draft, IDS, np.dtype(dtype)) as ids, _RaggedWriter(draft, LABELS, LABEL) as labels:
@@ -223,7 +222,7 @@ def write_documents(
 
 
 def open_documents(folder: Path) -> DocumentStore:
-    """Map stored documents into memory. They must be complete."""
+    """Open a store of documents (memory-mapped). A damaged or incomplete store is an error."""
     header = _read_header(folder)
     ids = _open_ragged(folder, IDS, np.dtype(header.dtype), header.sequences, header.tokens)
     first = _map_offsets(folder, DOCUMENTS, IDS, header.items, header.sequences)
@@ -235,7 +234,7 @@ def open_documents(folder: Path) -> DocumentStore:
 
 
 class _RaggedWriter:
-    """Appends rows to the two files of a ragged array, and counts them."""
+    """Appends rows to the two files of a ragged array, and counts rows and values."""
 
     def __init__(self, folder: Path, name: str, dtype: np.dtype[Any]):
         self._dtype, self.rows, self.size = dtype, 0, 0
@@ -270,7 +269,7 @@ def _map_offsets(folder: Path, name: str, of: str, rows: int, size: int) -> NDAr
 
 
 def _map(path: Path, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
-    """An array over a file, read when it is used. A plain array: slices of `np.memmap` take several times as long."""
+    """A memory-mapped file as a plain array: slicing an `np.memmap` object would take several times as long."""
     expected = count * dtype.itemsize
     try:
         size = path.stat().st_size
