@@ -1,6 +1,6 @@
-"""The command line. Each command is a `Command` in the table COMMANDS of a module; it parses, calls the API and prints.
+"""The command line. Each command is a `Command` in the table COMMANDS of its module.
 
-Modules are imported when their command is called, and nothing here imports torch, so help and errors are immediate.
+The module of a command is imported when the command is called. Nothing here imports torch, so that help is immediate.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ OWN = {
         "verify": ("regard.cli.info", "check the files of a run against their checksums"),
     },
 }
-"""Commands that belong to no task, by group: the module that holds them and their help in one line."""
+"""Commands that belong to no task, by group. Each has the module that contains it and its help in one line."""
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""Errors of the operating system after which nothing more can be written."""
+WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""Errors that mean that the output cannot be written, e.g. because the disk is full."""
 
 
 def groups() -> dict[str, dict[str, tuple[str, str]]]:
-    """All commands by group, in the order of `regard --help`."""
-    of_tasks = {
+    """All commands by group, in the order of `regard --help`: the module and the help of each command."""
+    task_commands = {
         command: (part_name(task, "cli"), text) for task in TASKS for command, text in find_task(task).commands.items()
     }
     train, *others = OWN.items()
-    return dict([train, ("Use", of_tasks), *others])
+    return dict([train, ("Use", task_commands), *others])
 
 
 def commands() -> dict[str, tuple[str, str]]:
@@ -62,16 +62,16 @@ def find_command(name: str) -> Command:
     if name not in known:
         raise SettingsError(f'there is no command "{name}"{nearest(name, known)} (see "regard --help")')
     found = import_module(known[name][0]).COMMANDS[name]
-    if isinstance(found, str):  # a module of its own, imported for this command only
+    if isinstance(found, str):  # the name of another module, which is imported for this command only
         found = import_module(found).COMMANDS[name]
     assert isinstance(found, Command)
     return found
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; returns 0 after success, 2 for bad input, 130 when interrupted, 143 after SIGTERM."""
-    # Waiting threads should sleep soon instead of spinning: on a busy machine, spinning threads take the cores from
-    # the threads they wait for (docs/log.md). This must be set before torch is first imported.
+    """Run one command and return the exit code: 0 success, 2 wrong input, 130 interrupted, 143 after SIGTERM."""
+    # Waiting OpenMP threads should sleep soon: on a busy machine, spinning threads take the cores from the threads they
+    # wait for (docs/log.md). This must be set before torch is first imported.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     use_utf8_output()
     arguments, files = list(sys.argv[1:] if argv is None else argv), []
@@ -90,7 +90,7 @@ def main(argv: list[str] | None = None) -> int:
         name, *words = arguments
         command = find_command(name)
         options = command.parser(f"regard {name}", words).parse(words)
-        if name != "serve":  # the server does this itself for the runs that it opens with torch
+        if name != "serve":  # the server calls it itself for the runs that it opens with torch
             keep_memory()
         return command.run(options)
     except RegardError as error:
@@ -103,7 +103,7 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         return 0
     except OSError as error:
-        if error.errno not in FULL:
+        if error.errno not in WRITE_ERRORS:
             raise
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         print(f"regard: cannot write the output ({error.strerror})", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`regard demo`: train, score and show a small model on built-in data, in a few minutes."""
+"""`regard demo`: train a small model on built-in data in a few minutes, score it and show its output."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ import sys
 from collections.abc import Callable
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from regard.config.recipe import read_table
 from regard.errors import RunError
+from regard.run import Run
 from regard.terminal import Command, Parser, console, show_table
 
-if TYPE_CHECKING:
-    from regard.run import Run
-
-SAID = (
+USER_TURNS = (
     "Hello!",
     "My name is Anna.",
     "Tomorrow I am going to the beach.",
@@ -29,7 +27,7 @@ SAID = (
     "thanks",
     "Goodbye.",
 )
-"""One side of a conversation in which nearly every reply depends on earlier turns."""
+"""The turns of the user in a conversation. Nearly every reply depends on earlier turns."""
 
 
 def configure(parser: Parser) -> None:
@@ -41,7 +39,6 @@ def configure(parser: Parser) -> None:
 def run(options: argparse.Namespace) -> int:
     demo = DEMOS[options.what]
     folder = Path(options.out or demo.folder)
-    from regard.run import Run
     from regard.tasks.train import resolve, resume, start
     from regard.training.plan import duration
 
@@ -64,8 +61,8 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def show_translations(run: Run, minutes: str) -> None:
-    """Print test sentences, their translations and, where they differ, the references; then the score."""
+def show_translations(run: Run, duration: str) -> None:
+    """Print test sentences with their translations, and with the reference if it is different; then the score."""
     from rich.text import Text
 
     from regard.data.builtin import read_phrases
@@ -85,13 +82,13 @@ def show_translations(run: Run, minutes: str) -> None:
     scores = run.card["scores"]["test"]
     console().print(
         f"\nBLEU [bold]{scores['bleu']:.1f}[/] on {scores['sentences']:,} sentences that are not in the training data, "
-        f"after {minutes} of training.\n[dim]{scores['signatures']['bleu']}[/]\n",
+        f"after {duration} of training.\n[dim]{scores['signatures']['bleu']}[/]\n",
         soft_wrap=True,
     )
 
 
-def show_conversation(run: Run, minutes: str) -> None:
-    """Print a conversation, of which one side is given; then the perplexity with and without earlier turns."""
+def show_conversation(run: Run, duration: str) -> None:
+    """Print the model's replies to `USER_TURNS`, then its perplexity with all earlier turns and with only the last."""
     from rich.markup import escape
 
     from regard.tasks.chat.chatbot import load
@@ -101,7 +98,7 @@ def show_conversation(run: Run, minutes: str) -> None:
     screen, chatbot = console(), load(run.folder)
     turns: list[str] = []
     print()
-    for said in SAID:
+    for said in USER_TURNS:
         turns.append(said)
         turns.append(chatbot.reply(turns).text)
         screen.print(f"  [dim]you[/]    {escape(said)}\n  [dim]model[/]  [cyan]{escape(turns[-1])}[/]", soft_wrap=True)
@@ -111,21 +108,22 @@ def show_conversation(run: Run, minutes: str) -> None:
     of_last_turn = perplexity(mean_loss(model.model, model.source, model.target, pairs))
     screen.print(
         f"\nPerplexity [bold]{scores['perplexity']:.2f}[/] on {scores['sentences']:,} replies in conversations that "
-        f"are not in the training data, after {minutes} of training.\nThe same model, given only the last turn: "
+        f"are not in the training data, after {duration} of training.\nThe same model, given only the last turn: "
         f"[bold]{of_last_turn:.2f}[/]. Earlier turns help.\n",
         soft_wrap=True,
     )
 
 
 class Demo(NamedTuple):
-    """A demo: its packaged recipe, and what is printed before and after training."""
+    """A demo: its recipe, the default run folder, and what is printed before and after training."""
 
     recipe: str
     folder: str
     introduction: str
     show: Callable[[Run, str], None]
-    """Gets the trained run and the duration of training."""
+    """Prints results of the model; called with the trained run and the duration of training, e.g. "6.8 min"."""
     next: tuple[str, ...]
+    """Commands to try after the demo."""
 
 
 DEMOS = {

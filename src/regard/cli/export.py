@@ -1,4 +1,4 @@
-"""`regard export` writes a run in the format of another program; `regard import` makes a run from a published model."""
+"""`regard export`: write a run in the format of another program. `regard import`: make a run from a published model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MEASURED = 1000
 def configure(parser: Parser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument("--to", required=True, choices=tuple(EXPORTS), help="the format")
-    parser.add_argument("--out", metavar="DIR", help="the folder to make (default: one in the run folder)")
+    parser.add_argument("--out", metavar="DIR", help="the folder to make (default: a folder in the run folder)")
     for name in _option_names():
         by_format = {to: options[name] for to in EXPORTS if name in (options := export_format(to).OPTIONS)}
         choices = dict.fromkeys(choice for option in by_format.values() for choice in option.choices)
@@ -47,11 +47,10 @@ def configure(parser: Parser) -> None:
         metavar="FILE",
         help="sentences on which the effect of quantization is measured (default: held-out pairs of the run)",
     )
-    parser.add_argument("--target", default="", metavar="FILE", help="their translations")
+    parser.add_argument("--target", default="", metavar="FILE", help="translations of the sentences in --source")
 
 
 def _option_names() -> list[str]:
-    """The names of the options of all formats."""
     return list(dict.fromkeys(option for name in EXPORTS for option in export_format(name).OPTIONS))
 
 
@@ -78,12 +77,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _pairs_to_measure(run: Run, options: argparse.Namespace) -> list[Pair]:
-    """The given pairs; else the held-out pairs of the run; else the first of its own held-out files that exists."""
+    """The pairs of --source and --target; else those stored in the run; else those of its test or validation files."""
     if not options.source and (kept := run.held_out()):
         return kept
     data = run.recipe.data
-    own = (corpus for corpus in (*data.test, *data.valid) if Path(corpus.source).is_file())
-    corpus = Corpus(options.source, options.target) if options.source else next(own, None)
+    held_out = (corpus for corpus in (*data.test, *data.valid) if Path(corpus.source).is_file())
+    corpus = Corpus(options.source, options.target) if options.source else next(held_out, None)
     return list(islice(read_corpus(corpus, data.source_language, data.target_language), MEASURED)) if corpus else []
 
 

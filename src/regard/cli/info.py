@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def run_facts(folder: str) -> dict[str, Any]:
-    """The card of a run, with its folder and, if training is not finished, how far it has come."""
+    """The card of a run, with its folder and, if training is not finished, the step that it has reached."""
     opened = Run.open(folder)
     facts: dict[str, Any] = {"run": str(opened.folder)}
     states = sorted((opened.folder / "checkpoints").glob("*.json"))
@@ -54,7 +54,7 @@ def run_facts(folder: str) -> dict[str, Any]:
 
 
 def arch_facts(arch: str, vocabulary: int) -> dict[str, Any]:
-    """Layers, shapes, parameters and arithmetic of an architecture, built without memory for its weights."""
+    """Settings, layers, numbers of parameters and FLOPs of an architecture. No memory is allocated for weights."""
     settings = settings_of(arch)
     if vocabulary < 8:
         raise SettingsError("--vocabulary must be at least 8")
@@ -93,9 +93,9 @@ def show_arch(facts: dict[str, Any]) -> None:
 
 
 def show_card(card: dict[str, Any]) -> None:
-    """Print facts, then scores with their signatures."""
+    """Print the card of a run: facts, then scores with their signatures."""
     task = card.get("task", DataSettings.task)
-    if task not in TASKS:  # it comes from a plugin that is not loaded
+    if task not in TASKS:  # the task comes from a plugin that is not loaded
         plugins.require(card.get("plugins", ()), card["run"])
     facts: list[tuple[str, str]] = []
     for key, value in card.items():
@@ -135,7 +135,7 @@ def _flat(value: Any) -> str:
 def configure_verify(parser: Parser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run folder")
     parser.add_argument(
-        "--accept", action="store_true", help="store new checksums: you have changed the files of the run yourself"
+        "--accept", action="store_true", help="store new checksums, if you have changed files of the run yourself"
     )
 
 

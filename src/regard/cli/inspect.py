@@ -1,7 +1,7 @@
-"""`regard inspect`: one page that shows how a model reached a result, by the inspect.py of the task of the run.
+"""`regard inspect`: write a page that shows how a model reached one result.
 
-The inspect.py of a task has OPTIONS, PAGE, read(argument), inspect(run, input, log=..., **options), summary(data) and,
-if "measure" is one of its options, measure(run, pairs, sentences, log).
+The module inspect.py of the run's task has OPTIONS, PAGE, read(argument), inspect(run, input, log=..., **options),
+summary(data) and, if "measure" is one of its options, measure(run, pairs, sentences, log).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from regard.tasks import has_part, part
 from regard.terminal import Command, Parser, status
 
 FEWEST = 20
-"""Fewest sentences on which explanations are compared."""
+"""Minimum number of sentences for --measure."""
 OF_ONE_TASK = {
-    "target": "looks at a given translation",
-    "context": "gives the turns before the last one of a conversation",
+    "target": "is for translations",
+    "context": "is for conversations",
     "quick": "leaves out attribution and mixing",
     "measure": "measures explanations of translations",
 }
-"""Options that not every task has, and what they do."""
+"""Options that only some tasks have, with a phrase for the error message."""
 
 
 def configure(parser: Parser) -> None:
@@ -34,18 +34,18 @@ def configure(parser: Parser) -> None:
         "sentence", metavar="TEXT", nargs="?", help="the sentence to translate, or the text to label (or its file)"
     )
     parser.add_argument(
-        "--target", metavar="TEXT", help="translation: look at this one (or the one in this file), not at the model's"
+        "--target", metavar="TEXT", help="translation: explain this one (or the one in this file), not the model's own"
     )
     parser.add_argument(
         "--context", action="append", default=[], metavar="TURN", help="chat: an earlier turn; oldest first; repeatable"
     )
     parser.add_argument("--out", default="inspect.html", metavar="FILE", help="the page (default: inspect.html)")
-    parser.add_argument("--quick", action="store_true", help="leave out what takes seconds: attribution and mixing")
+    parser.add_argument("--quick", action="store_true", help="leave out the slow parts: attribution and mixing")
     parser.add_argument("--json", action="store_true", help="print the data instead of writing the page")
     parser.add_argument("--force", action="store_true", help="replace --out even if it is another kind of file")
     many = parser.add_argument_group("over many sentences")
     many.add_argument(
-        "--measure", action="store_true", help="measure which explanations to trust; stored for the run's pages"
+        "--measure", action="store_true", help="measure how faithful the explanations are; stored in the run"
     )
     many.add_argument("--pairs", metavar="FILE", default="", help="pairs to use (default: held-out pairs of the run)")
     many.add_argument(
@@ -61,10 +61,10 @@ def run(options: argparse.Namespace) -> int:
     content = part(task, "inspect")
     for name, purpose in OF_ONE_TASK.items():
         if getattr(options, name) and name not in content.OPTIONS:
-            raise SettingsError(f"--{name} {purpose}; {opened.folder} is a run of the task {task}: leave it out")
+            raise SettingsError(f"--{name} {purpose}; {opened.folder} is a run of the task {task}: leave out --{name}")
     if options.measure:
         if options.sentence:
-            raise SettingsError("--measure looks at many sentences; leave out the text")
+            raise SettingsError("--measure uses many sentences; leave out the text")
         if options.sentences < FEWEST:
             raise SettingsError(f"--sentences must be at least {FEWEST}: fewer cannot distinguish the methods")
         with status() as log:
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if not (options.sentence or "").strip():
         hint = ", or --measure" if "measure" in content.OPTIONS else ""
-        raise SettingsError(f"there is no text to look at; give one{hint}")
+        raise SettingsError(f"there is no text to inspect; give one{hint}")
     out = Path(options.out)
     if not options.json:
         check_out(out, force=options.force)
@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def check_out(path: Path, *, force: bool = False) -> None:
-    """Raise an error if the page cannot be written here, or if another kind of file is there."""
+    """Raise an error if `path` cannot be written, or is a file that is not an inspection page (unless `force`)."""
     if path.is_dir():
         raise SettingsError(f"{path}: a folder; give the name of a file")
     if not path.parent.is_dir():
@@ -112,7 +112,7 @@ COMMANDS = {
         examples=(
             "regard inspect runs/demo 'I am trendy' --out page.html",
             "regard inspect runs/demo 'I am trendy' --target 'Io sono alla moda'",
-            "regard inspect runs/demo --measure                # which explanations to trust",
+            "regard inspect runs/demo --measure                # how faithful each explanation is",
             "regard inspect runs/reviews review.txt            # a classifier",
             "regard inspect runs/chunks 'He took a dive.'      # a tagger",
             "regard inspect runs/chat 'What is my name?' --context 'I am Anna.' --context 'Hello Anna!'",

@@ -18,8 +18,8 @@ NEEDED = ("fastapi", "uvicorn", "prometheus_client", "python_multipart")
 
 
 def configure(parser: Parser) -> None:
-    """Add the options; one for each server setting. An option that is not given leaves the setting's default."""
-    parser.add_argument("runs", metavar="RUN", nargs="*", help="run folders; chosen by language pair or by name")
+    """Add one option for each server setting, without a default: `ServerSettings` has the defaults."""
+    parser.add_argument("runs", metavar="RUN", nargs="*", help="run folders; requests name a run or its languages")
     parser.add_argument("--new-key", metavar="FILE", help="make an API key, add it to this file, print it, and exit")
     helps, hints = describe(ServerSettings), get_type_hints(ServerSettings)
     for name, default in asdict(ServerSettings()).items():
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     if not options.runs:
         raise SettingsError("nothing to serve: give one or more run folders, e.g. runs/demo")
     for folder in options.runs:
-        Run.open(folder)  # a mistyped name is reported at once
+        Run.open(folder)  # a wrong name is reported at once
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
         raise SettingsError(f'serving needs {missing[0]}, which is not installed: pip install "regard[serve]"')
     from regard.server.serve import serve

@@ -1,4 +1,4 @@
-"""`regard settings`: every setting with its default, its type or range, and its help; also as docs/settings.md."""
+"""`regard settings`: every setting with its default, its type or range, and its help (docs/settings.md)."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ class Setting:
     """One setting of a section."""
 
     name: str
-    """Without its section: "warmup_steps"."""
+    """The name without the section, e.g. "warmup_steps"."""
     type: str
-    """Its type, with the range of a number; or all values that it may have."""
+    """The type in words, with the range of a number, or the list of possible values."""
     default: str
-    """As TOML; of a model with several presets, the default of the first."""
+    """The default value as TOML; if the presets of a model differ, the value of the first preset."""
     help: str
     presets: dict[str, str]
-    """The default of each preset, where they differ."""
+    """The value of each preset, if the presets differ."""
     choices: tuple[str, ...] = ()
-    """The values that it may have, if they are few."""
+    """All possible values, if the type is a list of values."""
 
 
 def model_sections() -> dict[str, type]:
-    """The section of the model, once for each kind of architecture."""
-    named: dict[type, list[str]] = {}
+    """The settings class of each kind of model, by a title that lists its presets, e.g. "model (han)"."""
+    by_class: dict[type, list[str]] = {}
     for name, model in presets().items():
-        named.setdefault(type(model), []).append(name)
-    return {f"model ({', '.join(names)})": kind for kind, names in named.items()}
+        by_class.setdefault(type(model), []).append(name)
+    return {f"model ({', '.join(names)})": kind for kind, names in by_class.items()}
 
 
 def settings_of(section: type, arch: str = "") -> list[Setting]:
-    """The settings of a section, in their order; of a model's section, with the defaults of one preset if named."""
+    """The settings of a section, in order. For a section of a model, `arch` selects the preset for the defaults."""
     is_model = issubclass(section, ModelSettings)
     named = {name: model for name, model in presets().items() if type(model) is section} if is_model else {}
     named = {arch: named[arch]} if arch else named
@@ -63,7 +63,7 @@ def settings_of(section: type, arch: str = "") -> list[Setting]:
 
 
 def _type_text(hint: Any) -> str:
-    """A type in words: "integer, at least 1", "one of adam, muon"."""
+    """A type in words, e.g. "integer, at least 1" or "adam | muon"."""
     if get_origin(hint) is Annotated:
         base, *ranges = get_args(hint)
         return ", ".join([_type_text(base), *map(str, ranges)])
@@ -115,7 +115,7 @@ def _meaning(section: type) -> str:
 
 
 def _choose(what: str) -> dict[str, type]:
-    """The sections meant by the name of a section, a task or an architecture."""
+    """The sections to show for the name of a section, a task or an architecture; a task may have none."""
     known = all_sections()
     if what in known:
         return {what: known[what]}
@@ -153,14 +153,14 @@ def _show_section(name: str, kind: type, arch: str) -> None:
 
 
 def task_defaults(task: str) -> dict[str, str]:
-    """The defaults that a task has in place of the general ones, as TOML."""
+    """The defaults of a task that differ from the general defaults: values as TOML by the names of the settings."""
     facts = find_task(task)
     tables = join_tables({"train": {"metric": facts.metrics[0]}}, facts.defaults)
     return {f"{name}.{key}": json.dumps(table[key]) for name, table in tables.items() for key in table}
 
 
 def task_help(task: str) -> str:
-    """The settings of a task, for the end of `regard train --task TASK --help`."""
+    """The text about the settings of a task at the end of `regard train --task TASK --help`."""
     lines = []
     if section := all_sections().get(task):
         shown = {f"{task}.{one.name} = {one.default}": brief(one.help) for one in settings_of(section)}
@@ -169,7 +169,7 @@ def task_help(task: str) -> str:
 
 
 def settings_page() -> str:
-    """All settings as a Markdown page: docs/settings.md."""
+    """All settings as a Markdown page, which is stored as docs/settings.md."""
     known = {"data": all_sections()["data"], "data.train": Corpus} | all_sections() | model_sections()
     parts = [
         "# Settings",
@@ -200,7 +200,7 @@ def settings_page() -> str:
 
 
 def _section_table(section: type) -> Iterator[str]:
-    """The settings of a section; below them the settings whose defaults depend on the preset."""
+    """Yield the lines of a Markdown table of the settings; then, if presets differ, of a table of their values."""
     found = settings_of(section)
     yield "| setting | default | type | meaning |"
     yield "|---|---|---|---|"

@@ -1,4 +1,4 @@
-"""`regard train`, `finetune` and `resume`: from data to a run folder."""
+"""`regard train`, `regard finetune` and `regard resume`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SIDES = ("source", "target")
 
 
 def configure(parser: Parser) -> None:
-    """Add the options; with `--task TASK --help`, only those of the task are shown, and its settings."""
+    """Add the options. `--task TASK --help` shows only the options of this task, and also its settings."""
     parser.add_argument("recipe", nargs="?", metavar="FILE", help="a recipe (TOML), or the training data of a task")
     words = [part for word in parser.arguments for part in word.split("=", 1)]
     task = next((after for word, after in pairwise(words) if word == "--task"), None)
@@ -40,7 +40,7 @@ def configure(parser: Parser) -> None:
 
 
 def add_data(parser: Parser, *, pairs: bool = True) -> None:
-    """Add the options that name corpora; the help shows those for sentence pairs if the task has pairs."""
+    """Add the options for corpora. `pairs`: whether --help shows the options for sentence pairs."""
 
     def text(shown: str) -> str:
         return shown if pairs else argparse.SUPPRESS
@@ -51,7 +51,7 @@ def add_data(parser: Parser, *, pairs: bool = True) -> None:
         help=text("source sentences, or both sides: .tsv .jsonl .tmx .po .parquet (.gz .zst); repeatable"),
     )  # fmt: skip
     data.add_argument(
-        "--target", action="append", metavar="FILE", default=[], help=text("target sentences, line by line; repeatable")
+        "--target", action="append", metavar="FILE", default=[], help=text("target sentences, same order; repeatable")
     )
     for part in ("valid", "test"):
         data.add_argument(f"--{part}-source", metavar="FILE", help=text(f"source side of the {part} data"))
@@ -85,11 +85,11 @@ def run(options: argparse.Namespace) -> int:
 
     from regard.tasks.train import resolve
 
-    return follow(resolve(table, options.recipe, options.set), options)
+    return train_job(resolve(table, options.recipe, options.set), options)
 
 
 def given_table(options: argparse.Namespace, need: str) -> dict[str, Any]:
-    """The settings given by the options, as nested tables; `need`: what to do if there is no training data."""
+    """The settings given by the options, as nested tables. `need` ends the error for missing training data."""
     table = given_settings(options)
     data = table.setdefault("data", {})
     if corpora := pair_up(options.source, options.target):
@@ -98,19 +98,19 @@ def given_table(options: argparse.Namespace, need: str) -> dict[str, Any]:
         sources, targets = ([file] if (file := getattr(options, f"{part}_{side}")) else [] for side in SIDES)
         whole = getattr(options, part)
         if whole and (sources or targets):
-            raise SettingsError(f"--{part} is one file with both sides; give it without --{part}-source and -target")
+            raise SettingsError(f"--{part} is one file with both sides; leave out --{part}-source and --{part}-target")
         if found := [{"source": whole}] if whole else pair_up(sources, targets, f"--{part}-"):
             data[part] = found
     guess_languages(data)
     if need and "train" not in data:
         raise SettingsError(f"nothing to train on: {need}")
-    if options.out and "TORCHELASTIC_RUN_ID" not in os.environ:  # torchrun may restart a process in its folder
+    if options.out and "TORCHELASTIC_RUN_ID" not in os.environ:  # torchrun may restart a process whose folder exists
         Run.refuse_existing(options.out)
     return table
 
 
-def follow(job: TrainingJob, options: argparse.Namespace) -> int:
-    """Print the plan and, without --dry-run, train."""
+def train_job(job: TrainingJob, options: argparse.Namespace) -> int:
+    """Print the plan and, unless --dry-run is given, train."""
     from regard.tasks.train import log, log_result, start
     from regard.training.device import choose_device
     from regard.training.plan import table
@@ -130,16 +130,17 @@ def follow(job: TrainingJob, options: argparse.Namespace) -> int:
 
 
 def pair_up(sources: Sequence[str], targets: Sequence[str], prefix: str = "--") -> list[dict[str, Any]]:
-    """Corpora from the files named with --source and --target."""
+    """One corpus per source file, with the target file at the same position; `prefix` is for the error message."""
     if targets and len(sources) != len(targets):
-        raise SettingsError(f"{len(sources)} {prefix}source for {len(targets)} {prefix}target: they must come in pairs")
+        files = f"{len(sources)} {prefix}source and {len(targets)} {prefix}target"
+        raise SettingsError(f"{files} are given; each source file needs one target file")
     if not targets:
         return [{"source": source} for source in sources]
     return [{"source": source, "target": target} for source, target in zip(sources, targets, strict=True)]
 
 
 def guess_languages(data: dict[str, Any]) -> None:
-    """Take the languages from file names such as train.en and train.de, where they were not given."""
+    """Add the languages that were not given, from file names such as train.en and train.de."""
     first: dict[str, str] = next(iter(data.get("train", [])), {})
     for side in SIDES:
         name = Path(first.get(side, "")).name.removesuffix(".gz").removesuffix(".zst")
@@ -159,7 +160,7 @@ def run_finetune(options: argparse.Namespace) -> int:
 
     from regard.tasks.train import resolve_finetune
 
-    return follow(resolve_finetune(options.base, table, options.set), options)
+    return train_job(resolve_finetune(options.base, table, options.set), options)
 
 
 def configure_resume(parser: Parser) -> None:
@@ -201,7 +202,7 @@ COMMANDS = {
         ),
     ),
     "resume": Command(
-        "Continue a run from its last checkpoint, whatever stopped it; the result is the same as without the stop.",
+        "Continue a run from its last checkpoint. The result is the same as that of an uninterrupted training.",
         configure_resume,
         run_resume,
         examples=("regard resume runs/en-de", "regard resume runs/en-de --set train.max_steps=20000"),

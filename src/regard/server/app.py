@@ -83,10 +83,7 @@ def create_app(runs: ServedRuns, settings: ServerSettings) -> FastAPI:
 
 
 async def release_memory_regularly(batches: Callable[[], int], every: float = RELEASE_INTERVAL) -> None:
-    """Return free memory to the operating system every few seconds, if `batches` (a count) has increased since.
-
-    Sentences of very different lengths fragment the memory of a process that runs for a long time.
-    """
+    """Return free memory to the operating system regularly, if `batches()` has increased: batches fragment it."""
     before = batches()
     while True:
         await asyncio.sleep(every)

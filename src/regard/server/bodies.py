@@ -90,11 +90,8 @@ class JsonRequest(Request):
 
 
 async def _read_form(request: Request, kind: str) -> dict[str, str | int | list[str]]:
-    """The fields of a form as JSON values; a repeated field becomes a list.
-
-    Forms are UTF-8: Starlette decodes URL-encoded forms as Latin-1, but curl sends raw UTF-8.
-    """
-    try:
+    """The fields of a form in UTF-8, as JSON values; a repeated field becomes a list."""
+    try:  # not by Starlette, which decodes URL-encoded forms as Latin-1
         text = (await request.body()).decode()
         if kind == FORM:
             pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)

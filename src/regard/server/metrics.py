@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -51,22 +52,18 @@ class _Queues(Collector):
         self.runs = runs
 
     def collect(self) -> Iterator[Metric]:
-        labels = ["model", "queue"]
-        waiting = GaugeMetricFamily("regard_queue_waiting", "Waiting items", labels=labels)
-        working = GaugeMetricFamily("regard_queue_working", "Items in work", labels=labels)
-        counts = {
-            "batches": CounterMetricFamily("regard_batches", "Batches started", labels=labels),
-            "items": CounterMetricFamily("regard_batch_items", "Items in these batches", labels=labels),
-            "refused": CounterMetricFamily("regard_queue_refused", "Requests refused: queue full", labels=labels),
-            "late": CounterMetricFamily("regard_queue_late", "Requests that missed their deadline", labels=labels),
-            "waited": CounterMetricFamily("regard_queue_waited_seconds", "Waiting time of items", labels=labels),
-            "worked": CounterMetricFamily("regard_batch_seconds", "Duration of batches", labels=labels),
-        }
-        for served in self.runs.served.values():
-            for name, queue in served.queues.items():
-                where = [served.name, name]
-                waiting.add_metric(where, queue.waiting)
-                working.add_metric(where, queue.working)
-                for counter, family in counts.items():
-                    family.add_metric(where, getattr(queue.counters, counter))
-        yield from (waiting, working, *counts.values())
+        for kind, metric, meaning, attribute in (
+            (GaugeMetricFamily, "regard_queue_waiting", "Waiting items", "waiting"),
+            (GaugeMetricFamily, "regard_queue_working", "Items in work", "working"),
+            (CounterMetricFamily, "regard_batches", "Batches started", "counters.batches"),
+            (CounterMetricFamily, "regard_batch_items", "Items in these batches", "counters.items"),
+            (CounterMetricFamily, "regard_queue_refused", "Requests refused: queue full", "counters.refused"),
+            (CounterMetricFamily, "regard_queue_late", "Requests that missed their deadline", "counters.late"),
+            (CounterMetricFamily, "regard_queue_waited_seconds", "Waiting time of items", "counters.waited"),
+            (CounterMetricFamily, "regard_batch_seconds", "Duration of batches", "counters.worked"),
+        ):
+            family = kind(metric, meaning, labels=["model", "queue"])
+            for served in self.runs.served.values():
+                for name, queue in served.queues.items():
+                    family.add_metric([served.name, name], attrgetter(attribute)(queue))
+            yield family

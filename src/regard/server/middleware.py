@@ -201,10 +201,7 @@ def configure_logs(*, quiet: bool) -> None:
 
 
 class RequestLog:
-    """Counts, times and logs every request, converts unexpected exceptions to responses, and adds `HEADERS`.
-
-    The log never contains texts of users.
-    """
+    """Counts, times and logs requests (never their texts), answers unexpected exceptions, and adds `HEADERS`."""
 
     def __init__(self, app: ASGIApp, metrics: ServerMetrics):
         self.app, self.metrics = app, metrics

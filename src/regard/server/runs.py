@@ -279,7 +279,7 @@ class ServedRuns:
 
     def by_pair(self, source: str, target: str, task: str = "") -> ServedRun:
         """The first run (of `task`, if given) for this pair. If there is no exact match, "en" also matches "en-US"."""
-        for form in (normalize_code, _language):
+        for form in (normalize_code, lambda code: normalize_code(code).partition("-")[0]):
             for one in self._with_languages:
                 if task in ("", one.task) and (form(one.source), form(one.target)) == (form(source), form(target)):
                     return one
@@ -326,8 +326,3 @@ def unique_names(folders: Sequence[Path]) -> list[str]:
             name, number = f"{place.name}-{number}", number + 1
         names.append(name)
     return names
-
-
-def _language(code: str) -> str:
-    """A language code without its region and script."""
-    return normalize_code(code).partition("-")[0]

@@ -28,10 +28,7 @@ from regard.system import STOP_SIGNALS, share_one_heap
 
 
 def serve(runs: Sequence[str | Path], settings: ServerSettings, log: Log) -> None:
-    """Open the runs and answer requests until SIGTERM or SIGINT.
-
-    `log` is called with warnings, with a line about each conversion, and with a line when the server is ready.
-    """
+    """Open the runs and answer requests until SIGTERM or SIGINT. `log` prints warnings and a line when it is ready."""
     share_one_heap()
     with contextlib.closing(bind(settings.host, settings.port)) as listener:  # first: reports a port in use at once
         opened = ServedRuns.open(runs, settings, log)

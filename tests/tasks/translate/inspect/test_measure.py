@@ -53,7 +53,7 @@ def test_other_weights_make_it_stale(run):
         (["I am here.", "--measure"], "leave out the text"),
         (["--measure", "--sentences", "4"], "--sentences must be at least 20"),
         (["--measure", "--pairs", "none.tsv"], "none.tsv"),
-        ([], "there is no text to look at; give one, or --measure"),
+        ([], "there is no text to inspect; give one, or --measure"),
     ],
 )
 def test_what_cannot_be_surveyed(run, options, said, capsys):
@@ -65,4 +65,4 @@ def test_what_cannot_be_surveyed(run, options, said, capsys):
 def test_a_run_without_held_out_pairs_says_so(tmp_path, capsys):
     bare = random_run(tmp_path / "bare", random_recipe())
     assert main(["inspect", str(bare.folder), "--measure"]) == 2
-    assert "has no held-out pairs; give some with --pairs" in capsys.readouterr().err
+    assert "has no held-out pairs; give pairs with --pairs" in capsys.readouterr().err

@@ -263,7 +263,7 @@ def test_roles_kept_in_the_run_are_shown(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["{run}", "  "], "there is no text to look at"),
+        (["{run}", "  "], "there is no text to inspect"),
         (["{run}x", TEXT], "there is no such run folder"),
         (["{run}", TEXT, "--out", "nowhere/page.html"], "there is no folder nowhere"),
         (["{run}", TEXT, "--out", "{run}"], "a folder; give the name of a file"),
