@@ -1,9 +1,11 @@
-"""What every test shares: one thread, a fixed seed, patience with a busy processor."""
+"""What every test shares: one thread, a fixed seed, costs that are counted once, patience with a busy processor."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -21,3 +23,30 @@ def _seeded() -> None:
     """Torch's generator starts each test in the same state, whatever ran before."""
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(0)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _costs_are_counted_once() -> Iterator[None]:
+    """Trainings count the operations of a model, which takes longer than a dozen steps of a small one.
+
+    Models of the same layers and sizes cost the same. Tests of the counting itself call `flops.count_cost`.
+    """
+    if "regard.tasks.train" not in sys.modules:
+        yield
+        return
+    from regard.tasks import dataset, training
+    from regard.training.flops import count_cost
+
+    counted: dict[tuple[Any, ...], Any] = {}
+
+    def count_once(model: Any) -> Any:
+        sizes = [(name, tensor.shape) for name, tensor in model.state_dict().items()]
+        key = (repr(model), *sizes)
+        if key not in counted:
+            counted[key] = count_cost(model)
+        return counted[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (dataset, training):
+            patch.setattr(module, "count_cost", count_once)
+        yield

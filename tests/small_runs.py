@@ -20,6 +20,8 @@ SETTINGS = [
     "train.validate_every=8",
     "train.checkpoint_every=3",
     "train.validation_sentences=10",
+    "search.max_length_ratio=1.0",  # what has learnt nothing never ends
+    "search.max_length_extra=5",
 ]
 
 

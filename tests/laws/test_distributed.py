@@ -6,6 +6,7 @@ Real processes under torchrun, with gloo on the CPU.
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ from safetensors.torch import load_file
 
 from regard.cli import main
 from tests import small_chats
+from tests.processes import start
 from tests.small_runs import train_arguments, write_corpus
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds the processes in /proc")
@@ -138,26 +140,28 @@ def one(corpus):
     return run
 
 
-TWICE = """
-import sys
-from regard.cli import main
+@pytest.mark.parametrize("way", ["train.gradient_accumulation=1", "train.gradient_accumulation=2"])
+def test_two_processes_reach_the_weights_of_one(corpus, one, tmp_path, way):
+    """Rows of a batch shared out, or whole batches. With the environment that torchrun gives, but without torchrun."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        group = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1])}
+    arguments, errors = train_arguments(corpus, tmp_path / "run", *settings(way)), tmp_path / "errors"
+    processes = [start(*arguments, errors=errors, RANK=rank, LOCAL_RANK=rank, **group) for rank in "01"]
+    try:
+        codes = [process.wait(200) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert codes == [0, 0], errors.read_text()
+    assert errors.read_text().count("finished: 50 steps done") == 1  # only the first process speaks
+    assert_close(tmp_path / "run", one(way))
 
-between = sys.argv.index("and")
-sys.exit(main(sys.argv[1:between]) or main(sys.argv[between + 1 :]))
-"""
 
-
-def test_two_processes_reach_the_weights_of_one(corpus, one, tmp_path):
-    """Rows of a batch shared out, then whole batches; one launch for both: starting takes longer than training."""
-    script = tmp_path / "twice.py"
-    script.write_text(TWICE)
-    ways = ["train.gradient_accumulation=1", "train.gradient_accumulation=2"]
-    rows, batches = (train_arguments(corpus, tmp_path / way, *settings(way)) for way in ways)
-    code, errors = finish(launch([str(script), *rows, "and", *batches]))
-    assert code == 0, errors
-    assert errors.count("finished: 50 steps done") == 2  # only the first process speaks
-    for way in ways:
-        assert_close(tmp_path / way, one(way))
+@pytest.mark.slow
+def test_torchrun_starts_them(corpus, one, tmp_path):
+    assert train_together(corpus, tmp_path / "run").count("finished: 50 steps done") == 1
+    assert_close(tmp_path / "run", one())
 
 
 @pytest.mark.slow

@@ -6,18 +6,17 @@ import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
 
 from regard.cli import main
 from tests import reviews, small_knowledge, small_texts, tagged
+from tests.processes import start
 from tests.small_chats import chat_arguments, write_dialogues
 from tests.small_runs import train_arguments, write_corpus
 
-STEPS = "train.max_steps=24"
+STEPS, FEW = "train.max_steps=24", "train.max_steps=12"
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +47,6 @@ def assert_same(run, reference):
     assert scores(run) == scores(reference)
 
 
-def start(arguments):
-    environment = dict(os.environ, OMP_NUM_THREADS="1")
-    return subprocess.Popen([sys.executable, "-m", "regard", *arguments], env=environment, stderr=subprocess.DEVNULL)
-
-
 def wait_for(path, process, seconds=60):
     until = time.monotonic() + seconds
     while not path.exists() and process.poll() is None and time.monotonic() < until:
@@ -65,7 +59,7 @@ def wait_for(path, process, seconds=60):
 )
 def test_a_signal_in_the_middle_changes_nothing(whole, tmp_path, number, code):
     run = tmp_path / "run"
-    process = start(train_arguments(whole, run, STEPS))
+    process = start(*train_arguments(whole, run, STEPS))
     wait_for(run / "checkpoints" / "00000006.json", process)
     process.send_signal(number)
     assert process.wait(timeout=60) == code
@@ -75,7 +69,7 @@ def test_a_signal_in_the_middle_changes_nothing(whole, tmp_path, number, code):
 
 def test_a_truncated_newest_state_falls_back(whole, tmp_path, capsys):
     run = tmp_path / "run"
-    process = start(train_arguments(whole, run, STEPS))
+    process = start(*train_arguments(whole, run, STEPS))
     wait_for(run / "checkpoints" / "00000009.json", process)
     process.kill()
     process.wait(timeout=60)
@@ -89,15 +83,15 @@ def test_a_truncated_newest_state_falls_back(whole, tmp_path, capsys):
 def test_resuming_a_finished_run_with_a_later_end_goes_on(whole, tmp_path):
     run, longer = tmp_path / "run", tmp_path / "longer"
     steady = "train.cooldown=0"  # what had cooled down would have another past
-    assert main(train_arguments(whole, run, "train.max_steps=12", steady)) == 0
-    assert main(["resume", str(run), "--set", "train.max_steps=24"]) == 0
-    assert main(train_arguments(whole, longer, STEPS, steady)) == 0
+    assert main(train_arguments(whole, run, "train.max_steps=6", steady)) == 0
+    assert main(["resume", str(run), "--set", "train.max_steps=12"]) == 0
+    assert main(train_arguments(whole, longer, "train.max_steps=12", steady)) == 0
     assert last_state(run) == last_state(longer)
 
 
 def test_a_second_process_is_refused_and_the_recipe_stays(whole, tmp_path, capsys):
     run = tmp_path / "run"
-    process = start(train_arguments(whole, run, "train.max_steps=5000"))
+    process = start(*train_arguments(whole, run, "train.max_steps=5000"))
     wait_for(run / "checkpoints" / "00000003.json", process)
     try:
         recipe = (run / "recipe.toml").read_bytes()
@@ -149,21 +143,21 @@ def test_a_folder_that_vanishes_is_one_line(whole, tmp_path, capsys, monkeypatch
 
 
 def dialogues(folder, out, arch):
-    return chat_arguments(write_dialogues(folder / "talks.jsonl"), out, arch, STEPS)
+    return chat_arguments(write_dialogues(folder / "talks.jsonl"), out, arch, FEW)
 
 
 OTHER_TASKS = {
     "chat": lambda folder, out: dialogues(folder, out, "transformer-tiny"),
     "chat, hierarchical": lambda folder, out: dialogues(folder, out, "hran"),
     "classify": lambda folder, out: reviews.train_arguments(
-        reviews.write_reviews(folder / "reviews.tsv"), out, STEPS, "classify.word_dropout=0.2"
+        reviews.write_reviews(folder / "reviews.tsv"), out, FEW, "classify.word_dropout=0.2"
     ),
-    "tag": lambda folder, out: tagged.train_arguments(tagged.write_chunks(folder / "chunks.conll"), out, STEPS),
+    "tag": lambda folder, out: tagged.train_arguments(tagged.write_chunks(folder / "chunks.conll"), out, FEW),
     "retrieve": lambda folder, out: small_knowledge.train_arguments(
-        small_knowledge.write_questions(folder / "faq.tsv"), out, STEPS, "retrieve.word_dropout=0.2"
+        small_knowledge.write_questions(folder / "faq.tsv"), out, FEW, "retrieve.word_dropout=0.2"
     ),
     "language-model": lambda folder, out: small_texts.train_arguments(
-        small_texts.write_texts(folder / "texts.txt"), out, STEPS
+        small_texts.write_texts(folder / "texts.txt"), out, FEW
     ),
 }
 """Arguments that train a model for each of the tasks beside translation."""
@@ -176,10 +170,10 @@ def test_every_task_goes_on_as_if_it_had_never_stopped(task, tmp_path, monkeypat
 
     whole, run = tmp_path / "whole", tmp_path / "run"
     assert main(OTHER_TASKS[task](tmp_path, whole)) == 0
-    fail_at(monkeypatch, 15, interrupt)
+    fail_at(monkeypatch, 10, interrupt)
     assert main(OTHER_TASKS[task](tmp_path, run)) == 130
     monkeypatch.undo()
-    assert sorted(path.stem for path in (run / "checkpoints").glob("*.json"))[-1] == "00000010"
+    assert sorted(path.stem for path in (run / "checkpoints").glob("*.json"))[-1] == "00000005"
     assert main(["resume", str(run)]) == 0
     assert_same(run, whole)
 
@@ -190,7 +184,7 @@ def test_killed_twenty_times_at_random_moments(whole, tmp_path):
     chance = random.Random(1)
     arguments = train_arguments(whole, run, STEPS, "train.checkpoint_every=1")
     kills = 0
-    process = start(arguments)
+    process = start(*arguments)
     wait_for(run / "checkpoints" / "00000000.json", process)
     while kills < 20:
         time.sleep(chance.uniform(0.0, 0.6))
@@ -199,7 +193,7 @@ def test_killed_twenty_times_at_random_moments(whole, tmp_path):
         process.kill()
         process.wait()
         kills += 1
-        process = start(["resume", str(run)])
+        process = start("resume", run)
         time.sleep(2.5)  # the start-up itself; what follows hits preparation, updates, validations and writes
     process.wait()
     if process.returncode:

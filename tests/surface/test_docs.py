@@ -10,6 +10,7 @@ import pytest
 from regard.cli import commands
 from regard.cli.settings import settings_page
 from regard.config import Recipe
+from tests.processes import run
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -71,8 +72,7 @@ def plugins(tmp_path_factory):
     ],
 )
 def test_the_plugins_of_the_architecture_page_work(plugins, plugin, arguments, printed):
-    command = [sys.executable, "-m", "regard", "--plugin", plugin, *arguments]
-    done = subprocess.run(command, cwd=plugins, capture_output=True, text=True, check=False)
+    done = run("--plugin", plugin, *arguments, folder=plugins)
     assert done.returncode == 0, done.stderr
     assert printed in done.stdout
 

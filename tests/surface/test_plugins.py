@@ -3,11 +3,11 @@
 import itertools
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.processes import run as regard  # a plugin changes the registry of the process that imports it
 
 FILE = Path(__file__).with_name("toy_architecture.py")
 SETTINGS = [
@@ -15,12 +15,6 @@ SETTINGS = [
     "train.batch_tokens=256",
     "train.device=cpu", "tokenizer.kind=word", "train.metric=loss", "model.width=24",
 ]  # fmt: skip
-
-
-def regard(*arguments: str | Path, given: str = "") -> subprocess.CompletedProcess[str]:
-    """The command line in a process of its own: a plugin changes the registry of the process that imports it."""
-    command = [sys.executable, "-m", "regard", *map(str, arguments)]
-    return subprocess.run(command, input=given, capture_output=True, text=True, check=False)
 
 
 def overrides(*settings: str) -> list[str]:

@@ -3,8 +3,6 @@
 import json
 import random
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ import regard
 from regard import registry, tasks
 from regard.cli import main
 from regard.run import Run
+from tests.processes import run as in_own_process
 
 SETTINGS = ["train.max_steps=40", "train.validate_every=20", "train.checkpoint_every=20", "train.batch_tokens=400"]
 
@@ -129,8 +128,3 @@ def test_on_the_command_line_it_comes_with_plugin(data, tmp_path):
         assert refused.returncode == 2
         assert 'needs the plugin "my_task": regard --plugin my_task.py' in refused.stderr
     assert json.loads(in_own_process("info", tmp_path / "run", "--json").stdout)["task"] == "toy-language"
-
-
-def in_own_process(*arguments):
-    command = [sys.executable, "-m", "regard", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
