@@ -122,7 +122,7 @@ def test_everything_known_is_given_when_asked_for(run):
 
 def test_what_cannot_be_done_is_said(run):
     async def scenario(served):
-        with pytest.raises(SettingsError, match="7 best"):
+        with pytest.raises(SettingsError, match="nbest = 7"):
             await served.handler.translate_texts(["a"], nbest=7, beam_size=2)
         with pytest.raises(TooLate):
             await served.handler.translate_texts(TEXTS, deadline=0)
