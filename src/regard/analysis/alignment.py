@@ -160,7 +160,7 @@ class AlignmentHeads:
 
 
 def read_choice(stored: Any, where: str) -> AlignmentHeads:
-    """The inverse of `AlignmentHeads.as_dict`; None gives the default."""
+    """Read the result of `AlignmentHeads.as_dict`; None gives the default. `where` is the file, for error messages."""
     if stored is None:
         return AlignmentHeads()
     try:

@@ -70,7 +70,7 @@ class Curves(NamedTuple):
 
 
 def kept_words(scores_TS: Tensor) -> Tensor:
-    """Masks [2, T, S + 1, S] of the source words that remain at each step, if words are removed or kept by score."""
+    """Masks [2, T, S + 1, S] of the source words left: [0] removes the 0 to S highest-scoring words, [1] keeps them."""
     rank_TS = scores_TS.argsort(dim=-1, descending=True, stable=True).argsort(-1)
     steps_K1 = torch.arange(scores_TS.shape[1] + 1).unsqueeze(-1)
     left_TKS = rank_TS.unsqueeze(1) >= steps_K1
@@ -229,7 +229,7 @@ class Faithfulness:
 
     @property
     def verdict(self) -> str:
-        """Which methods are above attention on the deletion curve, which below, which not significantly different."""
+        """A sentence that says which methods are above, below or not different from attention on the deletion curve."""
         gains = {row.name: row.deletion_gain for row in self.rows if row.deletion_gain and row.name != REFERENCE}
         if not gains:
             return f"Nothing was compared with {REFERENCE}."

@@ -13,8 +13,9 @@ maps: the MLP is this linear map plus a hidden layer that starts at zero. A mode
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import NamedTuple
 
 import torch
@@ -219,28 +220,21 @@ def identifiability(
     The candidates are the tokens of the sentence or, if `vocabulary_VD` is given, all tokens of the vocabulary.
     """
     curves = []
+    wanted_ND = train.embedded_ND if vocabulary_VD is None else vocabulary_VD[train.ids_N]
     with torch.random.fork_rng(devices=[]):
-        for kind in MAPS:
-            for distance in DISTANCES:
-                torch.manual_seed(seed)
-                share = dict(_trace_back(kind, distance, train, test, vocabulary_VD, steps))
-                curves.append(IdentifiabilityCurve(kind, distance, share))
+        for kind, distance in product(MAPS, DISTANCES):
+            torch.manual_seed(seed)
+            share = {}
+            for place, state_ND in test.states.items():
+                if kind == "identity" and state_ND.shape[1] != wanted_ND.shape[1]:
+                    continue
+                state_map = fit_map(kind, distance, train.states[place], wanted_ND, steps)
+                with torch.no_grad():
+                    right_N = identified(state_map(state_ND), test, vocabulary_VD, distance)
+                share[place] = share_with_interval(right_N, test.lengths)
+            curves.append(IdentifiabilityCurve(kind, distance, share))
     sentences, tokens = len(test.lengths), len(test.ids_N)
     candidates, chance = (
         ("sentence", sentences / tokens) if vocabulary_VD is None else ("vocabulary", 1 / len(vocabulary_VD))
     )
     return Identifiability(tuple(test.states), tuple(curves), candidates, chance, tokens, sentences, seed)
-
-
-def _trace_back(
-    kind: str, distance: str, train: TokenStates, test: TokenStates, vocabulary_VD: Tensor | None, steps: int
-) -> Iterator[tuple[str, ConfidenceInterval]]:
-    """Train and test one map for each layer."""
-    wanted_ND = train.embedded_ND if vocabulary_VD is None else vocabulary_VD[train.ids_N]
-    for place, state_ND in test.states.items():
-        if kind == "identity" and state_ND.shape[1] != wanted_ND.shape[1]:
-            continue
-        state_map = fit_map(kind, distance, train.states[place], wanted_ND, steps)
-        with torch.no_grad():
-            mapped_ND = state_map(state_ND)
-        yield place, share_with_interval(identified(mapped_ND, test, vocabulary_VD, distance), test.lengths)

@@ -38,7 +38,7 @@ START = 2.0  # initial log_alpha: nearly open, with a gradient that does not van
 
 
 def hard_concrete(log_alpha: Tensor, uniform: Tensor | None = None) -> Tensor:
-    """Gates from 0 to 1: sampled, by `uniform` random numbers between 0 and 1, or deterministic without these."""
+    """Values of gates, 0 to 1: sampled with `uniform` random numbers of (0, 1), or deterministic if these are None."""
     if uniform is not None:
         log_alpha = (uniform.log() - (-uniform).log1p() + log_alpha) / BETA
     return (log_alpha.sigmoid() * (ZETA - GAMMA) + GAMMA).clamp(0.0, 1.0)
@@ -155,7 +155,7 @@ def pruned_settings(settings: TransformerSettings, kept: Kept) -> TransformerSet
 
 
 def strongest(scores: Mapping[str, Tensor], count: int) -> dict[str, tuple[int, ...]]:
-    """The `count` heads with the highest scores over all attentions, by attention. Of equal scores, the first wins."""
+    """The `count` heads with the highest scores over all attentions, by attention. Ties go to the earlier head."""
     heads = [(name, head) for name, score_H in scores.items() for head in range(len(score_H))]
     best = sorted(heads, key=lambda key: -float(scores[key[0]][key[1]]))[:count]
     return {name: tuple(sorted(head for other, head in best if other == name)) for name in scores}

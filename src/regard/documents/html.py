@@ -189,9 +189,9 @@ def read_tokens(source: str) -> Iterator[Token]:
     done = at = 0  # tokens up to `done` are yielded; the search for the next "<" starts at `at`
     while (at := source.find("<", at)) >= 0:
         if source.startswith("<!--", at):
-            token = Token("other", _until(source, at, "-->", at + 2))
+            token = Token("other", _until(source, at, "-->"))
         elif source.startswith(("<!", "<?"), at):
-            token = Token("other", _until(source, at, ">", at + 2))
+            token = Token("other", _until(source, at, ">"))
         elif at > last:
             break
         elif match := tag.match(source, at):
@@ -202,7 +202,7 @@ def read_tokens(source: str) -> Iterator[Token]:
             tag = _PLAIN_TAG  # an unclosed quotation mark: from here on quotation marks are ignored
             continue
         elif source.startswith("</", at) and not _TAG_START.match(source, at):
-            token = Token("other", _until(source, at, ">", at + 2))
+            token = Token("other", _until(source, at, ">"))
         else:
             at += 1
             continue
@@ -220,9 +220,9 @@ def read_tokens(source: str) -> Iterator[Token]:
         yield Token("text", source[done:])
 
 
-def _until(source: str, start: int, mark: str, search_from: int) -> str:
-    """The source from `start` up to and including the first `mark` after `search_from`, or to the end."""
-    end = source.find(mark, search_from)
+def _until(source: str, start: int, mark: str) -> str:
+    """The source from `start`, where "<!", "<?" or "</" is, up to and including the next `mark`, or to the end."""
+    end = source.find(mark, start + 2)
     return source[start:] if end < 0 else source[start : end + len(mark)]
 
 

@@ -30,7 +30,7 @@ def place_marks(marked: Marked, target: Sequence[str], alignment: Alignment | No
     known = alignment is not None and (len(alignment.source), len(alignment.target)) == (marked.size, len(target))
     links = _links(marked, len(target), alignment)
     kept = [box for box in walk(marked.boxes) if isinstance(box.node, Fixed) and box.start < box.end]
-    links, pinned = _pin(kept, tuple(target), links)
+    links, pinned = _link_copies(kept, tuple(target), links)
     placer = _Placer(target, links, None if known else pinned)
     placed = placer.place(marked.boxes, (0, marked.size), (0, len(target)))
     replaced = [range(box.start, box.end) for box in walk(placed) if isinstance(box.node, Fixed)]
@@ -47,7 +47,7 @@ def _links(marked: Marked, size: int, alignment: Alignment | None) -> Links:
     return sorted({(sources[s], targets[t]) for s, t in alignment.links if s < len(sources) and t < len(targets)})
 
 
-def _pin(kept: Sequence[Box], target: tuple[str, ...], links: Links) -> tuple[Links, set[int]]:
+def _link_copies(kept: Sequence[Box], target: tuple[str, ...], links: Links) -> tuple[Links, set[int]]:
     """Link fixed pieces to their copies in the translation, if possible to those that `links` already link to them.
 
     Returns the new links, and the indices of the target words of the copies.

@@ -110,10 +110,7 @@ def transformer_settings(recipe: Recipe) -> TransformerSettings:
 
 
 def transformer_obstacle(recipe: Recipe, program: str, no_window: str) -> str:
-    """Why a model cannot be exported, or an empty string: only Transformers without local attention can.
-
-    `no_window` is the reason for the latter.
-    """
+    """Why `program` cannot run the model; empty if it can. `no_window`: why it cannot have local attention."""
     if not isinstance(recipe.model, TransformerSettings):
         return f'{program} takes encoder-decoder Transformers, and model.arch is "{recipe.model.arch}"'
     window = recipe.model.attention_window

@@ -168,10 +168,7 @@ def to_generation(search: SearchSettings, target: Tokenizer) -> tuple[dict[str, 
 def from_generation(
     generation: Mapping[str, Any], tokens: Mapping[int, str], *, where: str
 ) -> tuple[dict[str, Any], list[str]]:
-    """Settings of `generate` as our search settings, and names and values of those that we lack.
-
-    `tokens` maps ids to tokens, without special tokens.
-    """
+    """The inverse of `to_generation`, with names and values that we lack. `tokens`: without special tokens, by id."""
     given = {name: value for name, value in generation.items() if value is not None}
     for name in NUMBERS:
         if isinstance(value := given.get(name, 0), bool) or not isinstance(value, int | float):

@@ -48,7 +48,7 @@ Vocabulary = Mapping[str, int]
 
 
 def read(folder: Path, out: Path, log: Log) -> Run:
-    """Make a run folder `out` from the folder of a Marian model; if an error occurs, `out` is removed."""
+    """Make a run folder `out` from the folder of a Marian model. After an error, no incomplete run folder remains."""
     import torch
 
     if not (folder / "config.json").is_file():
