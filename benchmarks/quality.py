@@ -126,7 +126,7 @@ def score_run(data: Path, run: Path, minutes: float) -> dict[str, Any]:
 
     pairs, translator = read_pairs(data, TEST), regard.load(run)
     tuned = tune_penalty(translator, read_pairs(data, "val"))
-    penalty = tuned.penalty if tuned else translator.search.length_penalty
+    penalty = tuned["search.length_penalty"] if tuned else translator.search.length_penalty
     answers = translator.translate([pair.source for pair in pairs], length_penalty=penalty)
     texts = [answer.text for answer in answers]
     point = {"minutes": minutes} | scores(texts, [pair.target for pair in pairs])

@@ -178,14 +178,14 @@ def test_drafts_of_killed_processes_are_removed_under_the_lock(tmp_path):
 
 
 def test_unfinished_conversions_are_removed_by_the_next(tmp_path):
-    from regard.tasks.translate.engine import convert_if_new
+    from regard.tasks.translate.engine import open_engine
 
     run = random_run(tmp_path / "run", random_recipe())
     left = [draft_of(run.folder / "ctranslate2-int8"), run.folder / ".ctranslate2-int8.17-0a1b2c3d.part"]
     kept = run.folder / ".my-folder"
     for path in (*left, kept):
         path.mkdir()
-    assert convert_if_new(run, "int8")
+    open_engine(run, "int8")
     assert not any(path.exists() for path in left)
     assert kept.exists()
 

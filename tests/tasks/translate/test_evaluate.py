@@ -7,7 +7,6 @@ import random
 import re
 import shutil
 import types
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +69,7 @@ def test_scores_of_the_whole_of_parts_and_of_sentences_are_those_of_sacrebleu(na
     found = measure(BAD, REFERENCES)[name]
     assert found.score() == pytest.approx(SACRE[name]().corpus_score(BAD, [REFERENCES]).score, abs=1e-9)
     part = SACRE[name]().corpus_score(BAD[5:31], [REFERENCES[5:31]]).score
-    assert replace(found, counts_NC=found.counts_NC[5:31]).score() == pytest.approx(part, abs=1e-9)
+    assert found._replace(counts_NC=found.counts_NC[5:31]).score() == pytest.approx(part, abs=1e-9)
     each = [
         SACRE[name]().corpus_score([text], [[reference]]).score for text, reference in zip(BAD, REFERENCES, strict=True)
     ]

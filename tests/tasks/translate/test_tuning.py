@@ -43,21 +43,19 @@ def test_the_penalty_orders_the_hypotheses(penalty: float, wanted: str) -> None:
 
 def test_long_references_ask_for_a_high_penalty() -> None:
     tuned = tune_penalty(Stub(), [Pair("the cat", LONG)] * 100)  # type: ignore[arg-type]
-    assert tuned is not None
-    assert tuned.penalty == 1.2  # the nearest to the usual one of all that choose the long one
-    assert tuned.bleu == pytest.approx(100)
-    assert tuned.before < 50
+    assert tuned["search.length_penalty"] == 1.2  # the nearest to the usual one of all that choose the long one
+    assert tuned["bleu"] == pytest.approx(100)
+    assert tuned["bleu_before"] < 50
 
 
 def test_the_usual_one_stays_where_nothing_is_gained() -> None:
     tuned = tune_penalty(Stub(), [Pair("the cat", "altro che questo")] * 100)  # type: ignore[arg-type]
-    assert tuned is not None
-    assert tuned.penalty == 1.0 in PENALTIES
+    assert tuned["search.length_penalty"] == 1.0 in PENALTIES
 
 
 @pytest.mark.parametrize(("search", "pairs"), [({}, 99), ({"beam_size": 1}, 200), ({"sample": True}, 200)])
 def test_where_there_is_nothing_to_tune(search: dict[str, object], pairs: int) -> None:
-    assert tune_penalty(Stub(**search), [Pair("the cat", LONG)] * pairs) is None  # type: ignore[arg-type]
+    assert not tune_penalty(Stub(**search), [Pair("the cat", LONG)] * pairs)  # type: ignore[arg-type]
 
 
 def test_what_was_found_is_found_anew_and_what_was_set_stays() -> None:

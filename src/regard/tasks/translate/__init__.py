@@ -17,7 +17,7 @@ TASK = Task(
         "evaluate": "score a run on a test set, or compare two: BLEU, chrF, TER",
         "score": "log-probabilities of given translations",
         "heads": "show what each attention head does and how much depends on it",
-        "prune": "write a smaller run without the attention heads that matter least",
+        "prune": "write a smaller run without the least important attention heads",
     },
     writes=True,
     metrics=("bleu", "chrf", "loss"),

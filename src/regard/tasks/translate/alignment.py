@@ -55,10 +55,7 @@ class Aligner:
         ]
 
     def word_maps(self, texts: Sequence[str], targets: Sequence[str]) -> dict[bool, list[dict[str, Tensor]]]:
-        """Return word-level attention maps [H, T, S] of each pair, by layer, with and without `shift`.
-
-        The keys of the result are the values of `shift` (see `word_map`). A pair with an empty text has no maps.
-        """
+        """Return attention maps of words [H, T, S]: by shift (see `word_map`), pair and layer; none for empty texts."""
         return self._map(texts, targets, (False, True), BATCH_TOKENS)[1]
 
     def _map(
@@ -110,8 +107,7 @@ def text_side(tokenizer: Tokenizer, text: str, ids: Sequence[int] | None = None)
 
 def _read(tokenizer: Tokenizer, text: str, ids: Sequence[int] | None = None) -> TextWords:
     pieces = tokenizer.pieces(text) if ids is None else tokenizer.pieces_of(ids)
-    # Pieces of word and character vocabularies have positions in the normalized text, which keeps unknown words; others
-    # have positions in the decoded text.
+    # Pieces of word and character vocabularies have positions in the normalized text; others, in the decoded text.
     is_normalized = ids is None and tokenizer.kind in ("word", "character")
     found = [piece.id for piece in pieces]
     spelled = tokenizer.normalize(text) if is_normalized else tokenizer.decode(found)

@@ -76,7 +76,9 @@ def read_document(options: argparse.Namespace, kind: str, run: Run) -> Document:
     return document
 
 
-def translate_into(options: argparse.Namespace, document: Document, translate: Translate) -> int:
+def translate_whole(options: argparse.Namespace, kind: str, run: Run, search: dict[str, Any]) -> int:
+    document = read_document(options, kind, run)
+    translate, _ = open_translator(options, run, search)
     with progress("sentences", lambda: len(set(document.texts))) as advance:
         content, lost = translate_document(document, translate, advance)
     assert isinstance(content, bytes)
@@ -140,9 +142,7 @@ def run(options: argparse.Namespace) -> int:
     settings = replace(opened.recipe.search, **search)
     check(options, search, settings)
     if kind := document_format(options):
-        document = read_document(options, kind, opened)
-        translate, _ = open_translator(options, opened, search)
-        return translate_into(options, document, translate)
+        return translate_whole(options, kind, opened, search)
     lines = _lines(options, opened, settings)
     first = first_of(lines)  # a missing file is reported before the model is loaded
     if not first:

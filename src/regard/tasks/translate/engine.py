@@ -81,8 +81,7 @@ class Engine:
             raise ModelError(f"{folder}: CTranslate2 cannot open the model ({error}); export the run again") from None
         self.longest = int(mark.get("longest", LONGEST))
         self._ids = {token: id for id, token in enumerate(target.tokens)}
-        # Never generated; the unknown token has an option of its own, and a converted model has no padding token.
-        self._never = [[target.token(SOS)]]
+        self._never = [[target.token(SOS)]]  # the unknown token has an option of its own
 
     def translate(
         self, sources: Sequence[Sequence[int]], longest: Sequence[int], **search: Any
@@ -126,8 +125,7 @@ class Engine:
         for batch, results in self._run(batches, sources, longest, options):
             shared = max(longest[place] for place in batch)
             for place, result in zip(batch, results, strict=True):
-                # A batch has the largest limit of its sentences. A sentence with a smaller limit that exceeds it is
-                # translated again, alone.
+                # A batch has the largest limit of its sentences. One that exceeds its own limit is translated again.
                 if longest[place] < shared and max(map(len, result.hypotheses)) >= longest[place]:
                     cut_short.append([place])
                 else:
@@ -181,27 +179,22 @@ def _spell(sentences: Sequence[Sequence[int]], tokenizer: Tokenizer) -> list[lis
     return [[tokenizer.tokens[id] for id in ids] for ids in sentences]
 
 
-def open_engine(run: Run, quantization: Quantization = "int8", *, workers: int = 0) -> Engine:
-    """Open the engine of a run. The model is converted on first use, or if the weights have changed."""
-    convert_if_new(run, quantization)
-    return Engine(engine_folder(run, quantization), *run.tokenizers, workers=workers)
+def open_engine(run: Run, quantization: Quantization = "int8", *, workers: int = 0, log: Log | None = None) -> Engine:
+    """Open the engine of a run. The model is converted on first use, or if the weights have changed.
 
-
-def convert_if_new(run: Run, quantization: Quantization, log: Log | None = None) -> bool:
-    """Convert the run unless an undamaged conversion of its weights exists; return whether it was converted.
-
-    If several processes do this at once, one converts and the others wait. `log` reports damaged files.
+    If several processes do this at once, one converts and the others wait. `log` reports conversions.
     """
     folder = engine_folder(run, quantization)
-    if _is_current(folder, run, log):
-        return False
-    if not os.access(run.folder, os.W_OK):
-        raise UnwritableError(f"{folder}: cannot be written (no permission)")  # checked before a long conversion
-    with exporting(run):
-        if _is_current(folder, run):
-            return False
-        export_run(run, "ctranslate2", folder, quantization=quantization)
-    return True
+    if not _is_current(folder, run, log):
+        if not os.access(run.folder, os.W_OK):
+            raise UnwritableError(f"{folder}: cannot be written (no permission)")  # checked before a long conversion
+        with exporting(run):
+            if not _is_current(folder, run):
+                export_run(run, "ctranslate2", folder, quantization=quantization)
+                if log and quantization != "float32":
+                    how = f"regard export {run.folder} --to ctranslate2 --quantization {quantization}"
+                    log(f'converted for CTranslate2 in {quantization}; "{how}" measures the effect on BLEU')
+    return Engine(folder, *run.tokenizers, workers=workers)
 
 
 def _is_current(folder: Path, run: Run, log: Log | None = None) -> bool:
@@ -320,12 +313,8 @@ def open_fast(
 
 
 def load_fast(run: Run, quantization: Quantization = "int8", log: Log | None = None) -> FastTranslator:
-    """Open a run with CTranslate2. It is converted on first use, which `log` reports."""
-    folder = engine_folder(run, quantization)
-    if convert_if_new(run, quantization, log) and log and quantization != "float32":
-        how = f"regard export {run.folder} --to ctranslate2 --quantization {quantization}"
-        log(f'converted for CTranslate2 in {quantization}; "{how}" measures the effect on BLEU')
-    return FastTranslator(Engine(folder, *run.tokenizers), run.recipe.search, target_scripts(run))
+    """Open a run with CTranslate2 (see `open_engine`)."""
+    return FastTranslator(open_engine(run, quantization, log=log), run.recipe.search, target_scripts(run))
 
 
 def choose_engine(wanted: EngineName, run: Run, search: SearchSettings, asked: Sequence[str] = ()) -> EngineName:
@@ -340,10 +329,8 @@ def choose_engine(wanted: EngineName, run: Run, search: SearchSettings, asked: S
     # A setting that is in none of the three lists above must have its default value, so new settings select torch.
     others = [setting for setting in fields(search) if setting.name not in SUPPORTED | OUTSIDE | DEPENDENT]
     changed = [f"search.{setting.name}" for setting in others if getattr(search, setting.name) != setting.default]
-    if unsupported := [*changed, *asked]:
-        reason = f"CTranslate2 does not support {unsupported[0]}"
-    else:
-        reason = obstacle(run.recipe)
+    unsupported = [*changed, *asked]
+    reason = f"CTranslate2 does not support {unsupported[0]}" if unsupported else obstacle(run.recipe)
     if not reason and not importlib.util.find_spec("ctranslate2"):
         reason = 'CTranslate2 is not installed; pip install "regard[ctranslate2]"'
     if reason and wanted == "ctranslate2":

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -34,16 +34,13 @@ METRICS = {
 }
 SAMPLES, SEED = 1000, 12345
 """Number of resampled test sets, and the random seed; as in sacreBLEU."""
-SIGNIFICANT = 0.05
-"""A difference with a smaller p-value is significant."""
 BUCKETS = {"0": 0, "1-10": 10, "11-20": 20, "21-30": 30, "31-50": 50, "over 50": 10**9}
 """Groups of sentences: name, and maximum number of source words (separated by white space)."""
 FEW = 20
 """With fewer sentences, there are no intervals and p-values, because resampling would not be reliable."""
 
 
-@dataclass(frozen=True)
-class Metric:
+class Metric(NamedTuple):
     """A metric of N sentences: C counts per sentence, e.g. of n-grams. Sums of the counts give the score of a set."""
 
     of_totals: Callable[[Array], float]
@@ -179,8 +176,8 @@ def compare(name: str, first: BootstrapScore, second: BootstrapScore) -> Differe
     p = p_value(difference, difference_R) if len(difference_R) else None
     is_first_better = (difference > 0) == (METRICS[name]["better"] == "higher")
     around = interval(difference_R)
-    is_sure = p is not None and p < SIGNIFICANT and around is not None and (around[0] > 0 or around[1] < 0)
-    return Difference(difference, around, p, int(not is_first_better) if is_sure else None)
+    is_significant = p is not None and p < 0.05 and around is not None and (around[0] > 0 or around[1] < 0)
+    return Difference(difference, around, p, int(not is_first_better) if is_significant else None)
 
 
 def p_value(difference: float, difference_R: Array) -> float:
@@ -196,8 +193,7 @@ def by_length(sources: Sequence[str]) -> dict[str, Rows]:
     """Return the indices of the sentences in each length bucket, without empty buckets."""
     lengths = [len(source.split()) for source in sources]
     found = np.searchsorted(list(BUCKETS.values()), lengths)
-    groups = {name: np.flatnonzero(found == place) for place, name in enumerate(BUCKETS)}
-    return {name: rows for name, rows in groups.items() if len(rows)}
+    return {name: rows for place, name in enumerate(BUCKETS) if len(rows := np.flatnonzero(found == place))}
 
 
 def score_translations(translations: Sequence[str], references: Sequence[str], names: Iterable[str] = METRICS) -> Json:
@@ -260,7 +256,7 @@ def evaluation(
     whole, groups = score_all(measures), by_length([pair.source for pair in pairs])
     by_bucket = {
         name: score_all(
-            [{key: replace(one, counts_NC=one.counts_NC[rows]) for key, one in found.items()} for found in measures]
+            [{key: one._replace(counts_NC=one.counts_NC[rows]) for key, one in found.items()} for found in measures]
         )
         for name, rows in groups.items()
     }
@@ -314,8 +310,8 @@ def _conclude(first: str, second: str, compared: Mapping[str, Difference]) -> st
         return f"Fewer than {FEW} sentences are too few to compare {first} and {second}."
 
     def labels(place: int | None) -> str:
-        *most, last = ["", *(METRICS[name]["label"] for name, one in compared.items() if one.better == place)]
-        return " and ".join(filter(None, (", ".join(filter(None, most)), last)))
+        names = (METRICS[name]["label"] for name, one in compared.items() if one.better == place)
+        return " and ".join(", ".join(names).rsplit(", ", 1))
 
     parts = [
         f"{better} is better than {other} by {labels(place)}"

@@ -9,6 +9,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -82,7 +83,7 @@ def translate_document(
     return document.rebuild(found), lost
 
 
-class TranslationFile:
+class TranslationFile(AbstractContextManager["TranslationFile"]):
     """An output file that is written as FILE.part and renamed when complete. An interrupted file can be resumed.
 
     `job` describes the input and the settings. A partial file of another job is not resumed.
@@ -154,9 +155,6 @@ class TranslationFile:
         except OSError as error:
             problem = f"cannot write ({error.strerror}); continue later with --resume"
             raise CorpusError(str(self.part), problem) from None
-
-    def __enter__(self) -> TranslationFile:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self._file.close()

@@ -7,8 +7,7 @@ dropout, and Adam for recurrent networks.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -32,8 +31,7 @@ from regard.training.plan import (
 )
 
 
-@dataclass(frozen=True)
-class PairFacts:
+class PairFacts(NamedTuple):
     """Number of training pairs and length of their sentences, for the plan."""
 
     pairs: int

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from regard.analysis.trace import Trace
@@ -31,7 +30,7 @@ def report(run: Run, translator: Translator, data: PairData, samples: Sequence[S
         "title": " to ".join(map(language_name, codes)) if all(codes) else run.folder.name,
         "languages": card["languages"],
         "summary": summary,
-        "samples": [asdict(sample) | {"correct": sample.output == sample.reference} for sample in samples[:40]],
+        "samples": [sample._asdict() | {"correct": sample.output == sample.reference} for sample in samples[:40]],
         "attention": _attention(translator.trace(medium)) if samples else {},
         "lengths": dict(zip(("source", "target"), map(_histogram, data.train.lengths), strict=True)),
         "score_histogram": _histogram(round(sample.score, 1) for sample in samples),

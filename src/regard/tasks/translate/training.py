@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,17 +40,12 @@ from regard.training.flops import pair_amounts
 from regard.training.plan import PlannedSetting, merge
 from regard.training.trainer import Validation
 
-SAMPLES = 3
-"""Number of translations that each validation shows."""
 PENALTIES = tuple(tenths / 10 for tenths in range(4, 27, 2))
 ENOUGH_PAIRS, MOST_PAIRS = 100, 1000
 """Minimum and maximum number of pairs on which length penalties are compared."""
-MIN_GAIN = 0.1
-"""Minimum gain in BLEU for which a penalty replaces the default."""
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
     """A held-out sentence with the output of the model and the reference, for the report."""
 
     source: str
@@ -75,7 +70,7 @@ class TranslateTrainUnit(Seq2SeqTrainUnit):
         """Combine the scores, the score that selects the best weights, and sample outputs."""
         samples = [
             {"source": self.readable(pair.source), "output": text, "reference": pair.target}
-            for pair, text in zip(self.shown[:SAMPLES], texts[:SAMPLES], strict=True)
+            for pair, text in zip(self.shown[:3], texts[:3], strict=True)
         ]
         metric = self.recipe.train.metric
         score = -scores["loss"] if metric == "loss" else scores[metric]
@@ -201,11 +196,11 @@ def tune_search(run: Run, valid: Sequence[Pair], lengths: np.ndarray, log: Log) 
         found["search.max_joined_tokens"] = longest_join(valid, lengths)
         search = replace(search, max_joined_tokens=found["search.max_joined_tokens"])
     if usual.length_penalty == defaults.length_penalty and (best := tune_penalty(load(run.folder), valid)):
-        found |= {"search.length_penalty": best.penalty, "bleu": best.bleu, "bleu_before": best.before}
-        search = replace(search, length_penalty=best.penalty)
-        if best.penalty != usual.length_penalty:
-            change = f"BLEU {best.bleu:.1f} instead of {best.before:.1f}"
-            log(f"length penalty {best.penalty:g}, tuned on the validation part: {change}")
+        found |= best
+        search = replace(search, length_penalty=best["search.length_penalty"])
+        if search.length_penalty != usual.length_penalty:
+            change = f"BLEU {best['bleu']:.1f} instead of {best['bleu_before']:.1f}"
+            log(f"length penalty {search.length_penalty:g}, tuned on the validation part: {change}")
     if search != run.recipe.search:
         run.write_recipe(replace(run.recipe, search=search))
     return found
@@ -230,25 +225,18 @@ def still_tuned(search: SearchSettings, card: Mapping[str, Any]) -> Json:
     }
 
 
-class TunedPenalty(NamedTuple):
-    """The tuned length penalty, BLEU with this penalty, and BLEU with the default penalty."""
+def tune_penalty(translator: Translator, pairs: Sequence[Pair]) -> dict[str, float]:
+    """Find the length penalty with the best BLEU; return it and BLEU, also with the default penalty, for the card.
 
-    penalty: float
-    bleu: float
-    before: float
-
-
-def tune_penalty(translator: Translator, pairs: Sequence[Pair]) -> TunedPenalty | None:
-    """Find the length penalty with the best BLEU; None if the search uses none, or if there are too few pairs.
-
-    One beam search finds the hypotheses. Each penalty only changes their order, so trying many costs little.
+    One beam search finds the hypotheses, and penalties only change their order. The result is empty if the search uses
+    no length penalty, or if there are too few pairs.
     """
     from sacrebleu import BLEU
 
     search = translator.search
     by_plain_beam = search.beam_size > 1 and not search.sample and search.length_penalty_form == "plain"
     if not by_plain_beam or len(pairs) < ENOUGH_PAIRS:
-        return None
+        return {}
     pairs, usual = pairs[:MOST_PAIRS], SearchSettings().length_penalty
     answers = translator.translate(
         [pair.source for pair in pairs],
@@ -264,9 +252,9 @@ def tune_penalty(translator: Translator, pairs: Sequence[Pair]) -> TunedPenalty 
         for penalty in PENALTIES
     }
     best = max(bleu, key=lambda penalty: (bleu[penalty], -abs(penalty - usual)))
-    if bleu[best] < bleu[usual] + MIN_GAIN:
+    if bleu[best] < bleu[usual] + 0.1:  # a smaller gain is probably noise
         best = usual
-    return TunedPenalty(best, bleu[best], bleu[usual])
+    return {"search.length_penalty": best, "bleu": bleu[best], "bleu_before": bleu[usual]}
 
 
 def choose(answer: Translation, penalty: float) -> str:

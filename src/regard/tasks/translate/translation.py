@@ -31,16 +31,8 @@ Scripts = frozenset[str] | None
 """The scripts of a language; None if unknown."""
 Input = TypeVar("Input")
 
-LOOP_WORDS = 8
-"""Maximum number of words in a repeated sequence that is a loop."""
-LOOP_IN_WORD = re.compile(r"(\w{1,8}?)\1{5,}")
-"""One to eight letters that are repeated six times: in a long word, a loop of subwords."""
 COPIED_WORDS, COPIED_SHARE = 4, 0.8
 """Minimum number of consecutive source words, and minimum share of the output, that count as a copy."""
-MAX_LENGTH_RATIO, SHORT_TEXT = 4.0, 20
-"""The longer text has at most 4 times the characters of the shorter, plus 20 for short texts."""
-SAFER_NO_REPEAT = 3
-"""Size of n-grams that are blocked when a translation that loops or is empty is retried."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +125,10 @@ def texts_of(translations: Iterable[Translation]) -> list[str]:
 def search_with_retries(
     inputs: list[Input], settings: SearchSettings, search: Callable[[list[Input], SearchSettings], list[Translation]]
 ) -> list[Translation]:
-    """Search; then, if `settings.retry_failures`, retry inputs whose output loops or is empty with safer settings."""
+    """Search; then, if `settings.retry_failures`, search again for inputs whose output loops or is empty.
+
+    The second search blocks repeated n-grams, and the translation has at least one token.
+    """
 
     def failed(translation: Translation) -> bool:
         return "empty" in translation.flags or "loops" in translation.flags
@@ -142,7 +137,7 @@ def search_with_retries(
     indices = [index for index, translation in enumerate(results) if failed(translation)]
     if not indices or not settings.retry_failures:
         return results
-    blocked = min(settings.no_repeat_ngram_size or SAFER_NO_REPEAT, SAFER_NO_REPEAT)
+    blocked = min(settings.no_repeat_ngram_size or 3, 3)
     safer = replace(settings, no_repeat_ngram_size=blocked, min_length=max(settings.min_length, 1))
     for index, second in zip(indices, search([inputs[index] for index in indices], safer), strict=True):
         better = results[index] if failed(second) else second
@@ -172,7 +167,7 @@ def find_flags(source: str, text: str, finished: bool, scripts: Scripts) -> tupl
     if scripts and share_in(text, scripts) < 0.5:
         found.append("script")
     short, long = sorted((len(source), len(text)))
-    if long > MAX_LENGTH_RATIO * short + SHORT_TEXT:
+    if long > 4 * short + 20:
         found.append("length")
     return tuple(found)
 
@@ -182,12 +177,12 @@ def _folded(text: str) -> list[str]:
 
 
 def loops(written: Sequence[str]) -> bool:
-    """Whether one word occurs four times in a row, or several words three times, or part of a word six times."""
-    if any(len(word) >= 20 and LOOP_IN_WORD.search(word) for word in written):
+    """Whether a word occurs four times in a row, or up to eight words three times, or part of a long word six times."""
+    if any(len(word) >= 20 and re.search(r"(\w{1,8}?)\1{5,}", word) for word in written):
         return True
     if len(written) - len(set(written)) < 3:  # a fast test: the shortest loop is one word and three repetitions
         return False
-    for size in range(1, min(LOOP_WORDS, len(written) // 3) + 1):
+    for size in range(1, min(8, len(written) // 3) + 1):
         times = 4 if size == 1 else 3
         repeated = 0  # number of consecutive words that equal the word `size` positions before
         for before, word in zip(written, written[size:], strict=False):

@@ -23,13 +23,13 @@ from regard.tasks.translate.alignment import Aligner
 from regard.tasks.translate.inspect import prune as prune_module
 from regard.tasks.translate.inspect.heads import (
     AnnotatedExample,
-    RoleQuestions,
+    CandidateRoles,
     _annotate,
-    _views,
+    _candidate_roles,
     describe_heads,
-    given_examples,
     own_examples,
     parsed_examples,
+    read_examples,
     text_batches,
     token_frequencies,
     with_links,
@@ -65,7 +65,7 @@ def examples(count: int) -> list[AnnotatedExample]:
 # What is right
 
 
-def phrase_views(run: Run) -> tuple[dict[str, RoleQuestions], list[str], list[str]]:
+def phrase_views(run: Run) -> tuple[dict[str, CandidateRoles], list[str], list[str]]:
     """Of "I take a shower" and "Faccio la doccia", with the word that each of their tokens belongs to."""
     source, target = run.tokenizers
     [example] = [example for example in examples(4) if example.source == "I take a shower"]
@@ -75,7 +75,7 @@ def phrase_views(run: Run) -> tuple[dict[str, RoleQuestions], list[str], list[st
         [next(word.text for word in words(text) if piece.start < word.end) for piece in side.pieces(text)]
         for side, text in sides
     ]
-    return _views(example, source, target, counts), told[0], told[1]
+    return _candidate_roles(example, source, target, counts), told[0], told[1]
 
 
 def joined(right_TS: torch.Tensor, rows: list[str], columns: list[str]) -> set[tuple[str, str]]:
@@ -164,7 +164,7 @@ def test_a_head_that_is_made_to_align_is_found(random: Run) -> None:
         shape = (*batch.target_input_BT.shape, batch.source.ids_BS.shape[1])
         linked[shape] = torch.zeros(shape)
         for row, place in enumerate(batch.index_B.tolist()):
-            right_TS = _views(known[place], source, target, frequencies)["cross"].right[ALIGNED]
+            right_TS = _candidate_roles(known[place], source, target, frequencies)["cross"].right[ALIGNED]
             linked[shape][row, : right_TS.shape[0], : right_TS.shape[1]] = right_TS.float()
 
     def point(name: str, weights_BHTS: torch.Tensor) -> torch.Tensor:
@@ -190,7 +190,7 @@ def test_recurrent_attention_is_a_head_too(tmp_path: Path) -> None:
 
 
 def test_the_phrasebook_brings_its_grammar(random: Run) -> None:
-    found = given_examples(random, "phrasebook:valid", "", 30)
+    found = read_examples(random, [Corpus("phrasebook:valid")], 30)
     assert len(found) == 30
     assert any(example.source_relations for example in found)
     assert all(example.links for example in found)
@@ -198,7 +198,7 @@ def test_the_phrasebook_brings_its_grammar(random: Run) -> None:
 
 def test_a_run_that_has_lost_its_text_says_so(random: Run) -> None:
     with pytest.raises(
-        regard.RegardError, match=r"run: its validation data cannot be read .* give other text with --source"
+        regard.RegardError, match=r"run: the validation data of the run cannot be read .* give other text with --source"
     ):
         own_examples(random, 10)
 
@@ -329,7 +329,7 @@ def test_the_table_for_programs(trained: Path, capsys: pytest.CaptureFixture[str
 
 
 BAD = {
-    "both kinds of text": (["--conllu", "a", "--source", "b"], "--conllu holds the source sentences itself"),
+    "both kinds of text": (["--conllu", "a", "--source", "b"], "--conllu contains the source sentences"),
     "a picture of another kind": (["--out", "heads.gif"], "the picture is an .svg file"),
 }  # fmt: skip
 
@@ -344,8 +344,8 @@ def test_bad_input_gives_one_line(case: str, trained: Path, tmp_path: Path, caps
 
 BAD_PRUNING = {
     "nowhere to go": (["--share", "0.5"], "the following arguments are required: --out"),
-    "nothing to prune": (["--share", "0.01", "--out", "{d}/new"], "of 6 heads, between 1 and 5 must be removed"),
-    "all of it": (["--share", "1", "--out", "{d}/new"], "of 6 heads, between 1 and 5 must be removed"),
+    "nothing to prune": (["--share", "0.01", "--out", "{d}/new"], "at least 1 and at most 5 of 6 heads can be removed"),
+    "all of it": (["--share", "1", "--out", "{d}/new"], "at least 1 and at most 5 of 6 heads can be removed"),
     "no time for gates": (["--out", "{d}/new", "--minutes", "0"], "gates must be trained"),
     "another model": (["--out", "{d}/new", "--set", "model.heads=1"], "only train. and search."),
     "an existing run": (["--out", "{run}"], "exists already"),
@@ -416,7 +416,7 @@ def test_pruning_that_is_interrupted_leaves_nothing(
 
 def test_a_recurrent_model_has_nothing_to_prune(tmp_path: Path) -> None:
     run = random_run(tmp_path / "run", make_recipe({"model": {"arch": "bahdanau", "width": 16, "embedding_width": 16}}))
-    with pytest.raises(regard.RegardError, match="bahdanau has a single head, which cannot be pruned"):
+    with pytest.raises(regard.RegardError, match="bahdanau has only one head, which cannot be removed"):
         prune_module.prune_run(run, tmp_path / "out", 0.5)
 
 
@@ -432,7 +432,7 @@ def test_how_long_to_train(trained: Path, random: Run, tmp_path: Path) -> None:
         assert again.max_minutes == minutes
         assert again.learning_rate == pytest.approx(rate * own.learning_rate)
     assert prune_module._train_again(run, None, None, ["train.max_steps=5"]).train.max_steps == 5
-    with pytest.raises(regard.RegardError, match="does not say how long it was trained; give --minutes"):
+    with pytest.raises(regard.RegardError, match="has no number of training steps; give --minutes"):
         prune_module.prune_run(random, tmp_path / "out", 0.5)
 
 
@@ -442,6 +442,8 @@ def test_a_run_whose_text_is_gone_asks_for_other(trained: Path, tmp_path: Path) 
     recipe = (moved / "recipe.toml").read_text(encoding="utf-8")
     (moved / "recipe.toml").write_text(recipe.replace("train.en", "gone.en"), encoding="utf-8")
     Run.open(moved).checksums.accept(["recipe.toml"])
-    with pytest.raises(regard.RegardError, match=r"its training data cannot be read .* give other text with"):
+    with pytest.raises(
+        regard.RegardError, match=r"the training data of the run cannot be read .* give other text with"
+    ):
         prune_module.prune_run(Run.open(moved), tmp_path / "out", 0.5)
     assert not (tmp_path / "out").exists()

@@ -1,4 +1,4 @@
-"""What `regard inspect` shows of a translator: one translation with every head, or measurements over many."""
+"""The content of `regard inspect` for a translator: one translation in detail, or measurements over many sentences."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def read(given: str) -> str:
 def inspect(
     run: Run, sentence: str, *, target: str | None = None, quick: bool = False, log: Log = lambda doing: None
 ) -> dict[str, Any]:
-    """Translate one sentence, or take a translation (or a file with it), and show what the model computes."""
+    """Return the data of the page for a sentence and `target`, a text or file, or the translation by the model."""
     given = None if target is None else text_or_file(target)
 
     from regard.tasks.translate.inspect.page import inspect_run
@@ -39,7 +39,7 @@ def summary(data: dict[str, Any]) -> str:
 
 
 def measure(run: Run, pairs: str, sentences: int, log: Log = lambda doing: None) -> CorpusMeasurements:
-    """Compare explanations over many sentences, of a file or held out, and trace hidden states back to tokens."""
+    """Measure faithfulness of explanations and token identifiability on the file `pairs`, or on held-out pairs."""
     data = run.recipe.data
     given = list(read_corpus(Corpus(pairs), data.source_language, data.target_language)) if pairs else []
 

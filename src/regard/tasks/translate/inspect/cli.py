@@ -1,4 +1,4 @@
-"""`regard heads` and `regard prune`: what attention heads do, and a run without those that matter least."""
+"""`regard heads` and `regard prune`: show what attention heads do, and remove the least important heads of a run."""
 
 from __future__ import annotations
 
@@ -82,11 +82,10 @@ def _add_pairs(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print roles, confidence and importance of all heads."""
     if options.conllu and options.source:
-        raise SettingsError("--conllu holds the source sentences itself; leave out --source")
+        raise SettingsError("--conllu contains the source sentences; leave out --source")
     if options.gold_from is not None and not options.alignments:
-        raise SettingsError("--gold-from says how --alignments counts words; give --alignments too")
+        raise SettingsError("--gold-from is the first index in --alignments; give --alignments too")
     if options.choose_alignment and (options.json or options.save or options.out):
         raise SettingsError("--choose-alignment only writes the card of the run; leave out --json, --save and --out")
     if options.sentences < 1:
@@ -107,7 +106,8 @@ def run(options: argparse.Namespace) -> int:
                 options.conllu, options.target, options.sentences, lambda texts: texts_of(translator.translate(texts))
             )
         elif options.source:
-            examples = measuring.given_examples(opened, options.source, options.target, options.sentences)
+            given = [Corpus(options.source, options.target)]
+            examples = measuring.read_examples(opened, given, options.sentences)
         else:
             examples = measuring.own_examples(opened, options.sentences)
         if options.alignments:
@@ -120,9 +120,9 @@ def run(options: argparse.Namespace) -> int:
         write_atomically(Path(options.out), draw_heads(described, title=opened.folder.name).encode())
     facts = {"run": str(opened.folder), "sentences": len(examples), "heads": described}
     if options.save:
-        from regard.tasks.translate.inspect.explain import HEADS, keep
+        from regard.tasks.translate.inspect.explain import HEADS, write_measurements
 
-        keep(opened, HEADS, facts)
+        write_measurements(opened, HEADS, facts)
     if options.json:
         print(json.dumps(facts, indent=2, ensure_ascii=False))
     else:
@@ -131,18 +131,18 @@ def run(options: argparse.Namespace) -> int:
 
 
 def choose(opened: Run, translator: Translator, examples: Sequence[AnnotatedExample]) -> int:
-    """Write the heads that align words best to the run's card, if they are better than the mean of all heads."""
+    """Find the heads that align words best; store them in the card if they are better than the mean of all heads."""
     from regard.tasks.translate.inspect.heads import choose_alignment
 
     found, plain = choose_alignment(translator, examples)
     names = ", ".join(f"{head.attention} {head.number}" for head in found.choice.heads)
     print(f"alignment error rate: {found.scores.aer:.3f} with {names} ({found.choice.rule})")
     print(f"                      {plain.aer:.3f} with all heads")
-    if found.scores.aer >= plain.aer:
-        print(f"{opened.folder}: regard translate --align still uses all heads")
-        return 0
-    opened.write_card(opened.card | {"alignment": found.choice.as_dict()})
-    print(f"{opened.folder}: regard translate --align now uses the chosen heads")
+    is_better = found.scores.aer < plain.aer
+    if is_better:
+        opened.write_card(opened.card | {"alignment": found.choice.as_dict()})
+    uses = "now uses the chosen heads" if is_better else "still uses all heads"
+    print(f"{opened.folder}: regard translate --align {uses}")
     return 0
 
 
@@ -173,7 +173,7 @@ def run_prune(options: argparse.Namespace) -> int:
     return 0
 
 
-# What is printed: a grid of layers by heads on a terminal, one line per head elsewhere
+# Output: on a terminal a grid with a row per layer and a column per head; otherwise one line per head and role
 
 
 ROLES = {
@@ -182,9 +182,7 @@ ROLES = {
     "syntactic": ("green", "follows a grammatical relation"),
     "alignment": ("yellow", "attends to the word it translates"),
 }
-"""Colour and meaning of each role."""
-NARROWEST, WIDEST, LABEL, BAR = 17, 23, 11, 8
-"""Widths, in characters: of the cell of a head, at least and at most; of the name of a layer; of a bar."""
+"""Color and meaning of each role."""
 COLUMNS = ["attention", "head", "confidence", "ablation", "gradient", "role", "of", "share", "low", "high", "baseline"]
 
 
@@ -206,14 +204,14 @@ def show_heads(heads: Sequence[HeadReport], title: str, sentences: int) -> None:
     show_table([], [(Text(kind, style), Text(about, QUIET)) for kind, (style, about) in ROLES.items() if kind in found])
     show_note(
         f"{sum(bool(head.roles) for head in heads)} of {len(heads)} heads have a role; "
-        "percent: how often their largest weight is there\n"
-        f"bars: increase of the loss without the head, up to {most:.3f} per token\n"
-        "beside them: mean of the head's largest weight (its confidence)\n"
+        "percent: how often the largest weight fits the role\n"
+        f"bar: increase of the loss without the head, at most {most:.3f} per token\n"
+        "number after the bar: mean of the largest weight (confidence)\n"
     )
 
 
 def _rows(heads: Sequence[HeadReport]) -> Iterator[list[str]]:
-    """One row per head and role, for programs."""
+    """Yield a row per head and role, for output that is not a terminal."""
     for head in heads:
         cells = [head.attention, str(head.head)]
         cells += [f"{head.confidence:.4f}", f"{head.ablation:.5f}", f"{head.gradient:.5f}"]
@@ -226,19 +224,19 @@ def _rows(heads: Sequence[HeadReport]) -> Iterator[list[str]]:
 
 
 def _print_layer(attention: str, row: Sequence[HeadReport], most: float) -> None:
-    """As many heads side by side as there is room for: their roles, and below how much depends on them."""
+    """Print the heads of a layer side by side: their roles and, in the line below, their importance and confidence."""
     from rich.text import Text
 
     screen, parts = console(), attention.split(".")
     label = f"  layer {parts[1]}" if len(parts) == 3 else f"  {parts[0]}"
-    room = screen.width - LABEL
-    cell = min(max(room // len(row), NARROWEST), WIDEST)
+    room = screen.width - 11  # the width of a label
+    cell = min(max(room // len(row), 17), 23)
     fit = max(room // cell, 1)
     for first in range(0, len(row), fit):
-        upper, lower = Text(("" if first else label).ljust(LABEL)), Text(" " * LABEL)
+        upper, lower = Text(("" if first else label).ljust(11)), Text(" " * 11)
         for head in row[first : first + fit]:
             style = ROLES[head.roles[0].kind][0] if head.roles else QUIET
-            filled = bar(head.ablation / most if most > 0 else 0.0, BAR).ljust(BAR)
+            filled = bar(head.ablation / most if most > 0 else 0.0, 8).ljust(8)
             role = Text.assemble((f"{head.head} ", QUIET), (_role(head), style))
             weight = Text.assemble("  ", (filled, style), (f" {head.confidence:.2f}", QUIET))
             for line, text in ((upper, role), (lower, weight)):
@@ -250,7 +248,7 @@ def _print_layer(attention: str, row: Sequence[HeadReport], most: float) -> None
 
 
 def _role(head: HeadReport) -> str:
-    """The strongest role of a head: how often its largest weight is there, and where."""
+    """Return the strongest role of a head as text: how often its largest weight is at which position or word."""
     if not head.roles:
         return "·"
     role, *others = head.roles
@@ -261,11 +259,11 @@ def _role(head: HeadReport) -> str:
 
 
 def show_pruning(pruning: Pruning, out: str) -> None:
-    """Print the heads that were kept, and sizes, score and speed before and after."""
+    """Print the heads that were kept, and size, score and speed before and after."""
     labels = {"bleu": "BLEU", "seconds": "CPU seconds"}
     figures = [
-        (labels.get(name, name), *change, ".2f" if name in labels else ".0f")
-        for name, change in pruning.changes.items()
+        (labels.get(name, name), before, after, ".2f" if name in labels else ".0f")
+        for name, (before, after) in pruning.changes.items()
     ]
     if not for_people():
         rows = [(name, f"{before:{form}}", f"{after:{form}}") for name, before, after, form in figures]
@@ -301,7 +299,7 @@ COMMANDS = {
         ),
     ),
     "prune": Command(
-        "Write a smaller run without the attention heads that matter least, and compare the two.",
+        "Write a smaller run without the least important attention heads, and compare the two runs.",
         configure_prune,
         run_prune,
         examples=(

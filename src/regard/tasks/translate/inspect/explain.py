@@ -1,6 +1,6 @@
 """Attribution by words, and measurements over many sentences: faithfulness of explanations, token identifiability.
 
-`survey` stores its results in the run folder; every page that `regard inspect` writes afterwards shows them.
+`survey` stores its results in the run folder. The pages that `regard inspect` writes afterwards show them.
 """
 
 from __future__ import annotations
@@ -30,29 +30,25 @@ from regard.text.words import words
 
 FAITHFULNESS, IDENTIFIABILITY, HEADS = "faithfulness.json", "identifiability.json", "heads.json"
 """Files of measurements in a run folder."""
-TRAIN_SHARE = 0.7
-"""Share of the lines that the maps from states to tokens are trained on (Brunner et al. 2020); the others test them."""
 FEWEST, MOST = 20, 1000
-"""Lines that token identifiability needs, and lines that it uses at most."""
-ROWS = 64
-"""Sentences per batch."""
+"""Minimum and maximum number of lines for token identifiability."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Contribution of each source word, and of each earlier target word, to each word of the translation."""
+    """The contributions of source words and earlier target words to each word of the translation."""
 
     method: str
     source: tuple[str, ...]
     target: tuple[str, ...]
     """The generated words, the end token last."""
     prefix: tuple[str, ...]
-    """The target words that the decoder reads: the start token, then all but the end token."""
+    """The words that the decoder reads: the start token, then `target` without the end token."""
     attribution: Attribution
-    """Rows are `target`, columns `source` and `prefix`."""
+    """A row per word of `target`, and a column per word of `source` and `prefix`."""
 
     def __str__(self) -> str:
-        """One line per output word, with the source words that contributed most."""
+        """Return a line per output word, with the three source words that contributed most."""
         even_TS = self.attribution.normalised().source_TS
         width = max(map(len, self.target))
         lines = []
@@ -64,7 +60,7 @@ class Explanation:
 
 
 class ExplainedExample(NamedTuple):
-    """A text, its translation, and their word alignment (words as in `text.words`), if known."""
+    """A text, its translation and, if known, their word alignment (with the words of `regard.text.words`)."""
 
     source: str
     target: str
@@ -74,9 +70,9 @@ class ExplainedExample(NamedTuple):
 def explain(
     translator: Translator, text: str, target: str | None = None, method: str = "alti", **options: Any
 ) -> Explanation:
-    """Attribute each word of `target`, or of the model's own translation, to the words that the (first) model read.
+    """Attribute each word of `target`, or of the translation by the model, to the words that the (first) model reads.
 
-    `options` are those of the method; a `baseline` is "zero", "unk" or "pad".
+    `options` are passed to the method; the option `baseline` is "zero", "unk" or "pad".
     """
     if target is None:
         target = translator.translate([text])[0].text
@@ -89,26 +85,26 @@ def explain(
 def compare_explanations(
     translator: Translator, examples: Sequence[ExplainedExample], ways: Ways = EVERY_WAY, **settings: Any
 ) -> Faithfulness:
-    """Faithfulness of each explanation method over sentences; `settings` are those of `measure_faithfulness`."""
+    """Measure the faithfulness of explanation methods; `settings` are passed to `measure_faithfulness`."""
     ways = {name: (method, _options(translator, options)) for name, (method, options) in ways.items()}
     cases = [read_case(translator, one) for one in examples if one.source.strip() and one.target.strip()]
     return measure_faithfulness(translator.model, cases, ways, **settings)
 
 
 def read_case(translator: Translator, example: ExplainedExample) -> ExplainedPair:
-    """A text pair as tokens and words."""
+    """Convert a text pair to tokens and words."""
     if not example.source.strip():
         raise SettingsError("the text is empty; there is nothing to explain")
     ids = translator.source.encode(example.source), translator.target.encode(example.target)
     batch = make_batch([ids], translator.source.pad, translator.target.pad).to(translator.model.output.weight.device)
     source, target = text_side(translator.source, example.source), text_side(translator.target, example.target)
-    homes = _homes(source, example.source), _homes(target, example.target)
-    links = tuple(sorted({(homes[0][one], homes[1][other]) for one, other in example.links}))
+    index = _side_index(source, example.source), _side_index(target, example.target)
+    links = tuple(sorted({(index[0][one], index[1][other]) for one, other in example.links}))
     return ExplainedPair(TokenPair(batch.source, batch.target_input_BT, batch.target_output_BT), source, target, links)
 
 
-def _homes(side: TraceSide, text: str) -> list[int]:
-    """For each word of a text its index in the side, where words that share a token count as one."""
+def _side_index(side: TraceSide, text: str) -> list[int]:
+    """Return, for each word of `text`, its index in `side.words`, where words that share a token are one word."""
     return [
         next(place for place, (start, end) in enumerate(side.word_spans) if start < word.end and word.start < end)
         for word in words(text)
@@ -116,48 +112,47 @@ def _homes(side: TraceSide, text: str) -> list[int]:
 
 
 def _options(translator: Translator, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a method, with the name of the baseline replaced by its tokens."""
+    """Replace the name of the baseline in `options` by its tokens."""
     name = options.get("baseline", "zero")
     tokens = {"zero": None, "unk": (UNK, UNK), "pad": (translator.source.pad, translator.target.pad)}
     if name not in tokens:
-        raise SettingsError(f'baseline must be one of {", ".join(tokens)}, not "{name}"')
+        raise SettingsError(f'the baseline must be one of {", ".join(tokens)}, not "{name}"')
     return {**options, "baseline": tokens[name]} if "baseline" in options else dict(options)
 
 
 def identify(
     translator: Translator, lines: Sequence[str], *, whole_vocabulary: bool = False, seed: int = 1
 ) -> Identifiability:
-    """How well tokens can be recovered from encoder states, on lines that the model was not trained on.
+    """Measure how well tokens can be recovered from encoder states, on lines that the model was not trained on.
 
-    Equal lines count once, so that no sentence is in both the training and the test part. At most 1000 are used.
+    Equal lines are used once, so that no line is in both the training and the test part.
     """
     encoded = sorted({tuple(ids) for ids in translator.source.encode_many(list(lines)) if ids})
     if len(encoded) < FEWEST:
         raise SettingsError(f"token identifiability needs {FEWEST} different held-out lines, not {len(encoded)}")
     Random(seed).shuffle(encoded)
     encoded = encoded[:MOST]
-    cut = round(TRAIN_SHARE * len(encoded))
+    cut = round(0.7 * len(encoded))  # 70 % train the maps from states to tokens, the rest test them (Brunner et al.)
     device = translator.model.output.weight.device
 
     def read(sentences: Sequence[tuple[int, ...]]) -> Iterator[TokenSource]:
         ordered = [list(ids) for ids in sorted(sentences, key=len)]
-        for start in range(0, len(ordered), ROWS):
-            yield make_sources(ordered[start : start + ROWS], translator.source.pad).to(device)
+        for start in range(0, len(ordered), 64):
+            yield make_sources(ordered[start : start + 64], translator.source.pad).to(device)
 
     train, test = (encoder_states(translator.model, read(part)) for part in (encoded[:cut], encoded[cut:]))
     table_VD = embedding_table(translator.model).cpu().float() if whole_vocabulary else None
     return identifiability(train, test, vocabulary_VD=table_VD, seed=seed)
 
 
-@dataclass(frozen=True)
-class CorpusMeasurements:
+class CorpusMeasurements(NamedTuple):
     """Results of `survey`."""
 
     faithfulness: Faithfulness
     identifiability: Identifiability
 
     def as_dict(self) -> dict[str, Any]:
-        return {"faithfulness": self.faithfulness.as_dict(), "identifiability": self.identifiability.as_dict()}
+        return {name: part.as_dict() for name, part in self._asdict().items()}
 
     def __str__(self) -> str:
         return f"{self.faithfulness}\n\n{self.identifiability}"
@@ -166,14 +161,14 @@ class CorpusMeasurements:
 def survey(
     run: Run, pairs: Sequence[Pair] = (), *, sentences: int, log: Callable[[str], None] = lambda message: None
 ) -> CorpusMeasurements:
-    """Measure on these pairs, or on the held-out pairs of the run, and store the results in the run folder.
+    """Measure faithfulness and token identifiability on `pairs` or held-out pairs, and store the results in the run.
 
-    Explanations are compared on the first `sentences`; token identifiability uses all source sentences.
+    Faithfulness is measured on the first `sentences` pairs, token identifiability on all source sentences.
     """
     pairs = [pair for pair in pairs or run.held_out() if pair.source.strip() and pair.target.strip()]
     if not pairs:
         raise SettingsError(
-            f"{run.folder}: has no held-out pairs; give some with --pairs (TSV, JSON lines, TMX, PO or Parquet)"
+            f"{run.folder}: has no held-out pairs; give pairs with --pairs (TSV, JSON lines, TMX, PO or Parquet)"
         )
     log("loading the model")
     translator = load(run.folder)
@@ -182,12 +177,12 @@ def survey(
     faithfulness = compare_explanations(translator, examples)
     log("measuring token identifiability")
     recovered = identify(translator, [pair.source for pair in pairs], whole_vocabulary=True)
-    keep(run, FAITHFULNESS, faithfulness.as_dict())
-    keep(run, IDENTIFIABILITY, recovered.as_dict())
+    write_measurements(run, FAITHFULNESS, faithfulness.as_dict())
+    write_measurements(run, IDENTIFIABILITY, recovered.as_dict())
     return CorpusMeasurements(faithfulness, recovered)
 
 
-def keep(run: Run, name: str, found: dict[str, Any]) -> None:
-    """Store measurements in the run folder, with a fingerprint of the weights that they belong to."""
+def write_measurements(run: Run, name: str, found: dict[str, Any]) -> None:
+    """Store measurements in the run folder, with a fingerprint of the weights that were measured."""
     content = json.dumps(found | {"weights": fingerprint(run)}, ensure_ascii=False)
     write_atomically(run.folder / name, content.encode())

@@ -1,8 +1,8 @@
-"""Attention heads of a translator: the role of each, how confident it is, and how important.
+"""Role, confidence and importance of each attention head of a translator.
 
-Roles are measured on annotated sentence pairs. Annotations are spans of characters, because models have different
-tokens. The phrasebook has subject, verb, object and word alignment; a CoNLL-U file has dependencies; other text has no
-annotations.
+Roles are measured on sentence pairs with annotations of words: the phrasebook has subject, verb, object and word
+alignment; a CoNLL-U file has dependencies; other text has none. Words are given as spans of characters, because models
+have different tokens.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import islice
+from dataclasses import asdict, dataclass
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,28 +52,21 @@ from regard.tasks.translate.translator import Translator
 from regard.text.tokenizer import Piece, Tokenizer
 from regard.text.words import words
 
-COUNTED = 30_000
-"""Training pairs from which token frequencies are counted."""
-IGNORED_RELATIONS = ("punct", "root")
-BATCH_PAIRS = 64
 FEWEST_LINKED = 20
-"""Pairs with gold alignments that are needed to choose heads: half to choose, half to score the choice."""
-WEIGHED = 200
-"""Examples that importance is measured on: each head costs a pass over them."""
+"""Minimum number of pairs with gold alignments to choose heads: half to choose them, half to score the choice."""
 
 Span = tuple[int, int]
 
 
 class WordRelation(NamedTuple):
-    """A relation from some words to others."""
+    """A grammatical relation, from the words `queries` to the words `keys`."""
 
     name: str
     queries: tuple[Span, ...]
     keys: tuple[Span, ...]
 
 
-@dataclass(frozen=True)
-class AnnotatedExample:
+class AnnotatedExample(NamedTuple):
     """A sentence pair with its annotations."""
 
     source: str
@@ -81,16 +74,16 @@ class AnnotatedExample:
     source_relations: tuple[WordRelation, ...] = ()
     target_relations: tuple[WordRelation, ...] = ()
     links: tuple[tuple[Span, Span], ...] = ()
-    """Word alignment."""
+    """Word alignment: pairs of a source word and a target word."""
     source_words: tuple[Span, ...] = ()
     """The words of the source in a CoNLL-U file; otherwise empty."""
 
 
 def own_examples(run: Run, count: int) -> list[AnnotatedExample]:
-    """At most `count` pairs that a run was not trained on.
+    """Return at most `count` pairs that a run was not trained on.
 
-    These are its held-out pairs or, for a run validated on the phrasebook, annotated phrases. A run without held-out
-    pairs, such as an unfinished one, uses the validation data that its recipe names.
+    These are the held-out pairs that the run stores or, if it stores none or is validated on the phrasebook, which has
+    annotations, the validation data of its recipe.
     """
     data = run.recipe.data
     is_book = bool(data.valid) and all(corpus_of(one.source) == "phrasebook" for one in data.valid)
@@ -98,23 +91,18 @@ def own_examples(run: Run, count: int) -> list[AnnotatedExample]:
         return [AnnotatedExample(*pair) for pair in kept[:count]]
     try:
         if data.valid:
-            return list(islice(_read(run, data.valid), count))
+            return read_examples(run, data.valid, count)
         held_out = PairExamples(data, run.recipe.train.seed).held_out("valid")
         return [AnnotatedExample(*pair) for pair in held_out[:count]]
     except (CorpusError, SettingsError) as error:
-        what = f"{run.folder}: its validation data cannot be read ({error})"
+        what = f"{run.folder}: the validation data of the run cannot be read ({error})"
         raise SettingsError(f"{what}; give other text with --source and --target") from None
-
-
-def given_examples(run: Run, source: str, target: str, count: int) -> list[AnnotatedExample]:
-    """The first pairs of the given files."""
-    return list(islice(_read(run, [Corpus(source, target)]), count))
 
 
 def parsed_examples(
     path: str, target: str, count: int, translate: Callable[[list[str]], list[str]]
 ) -> list[AnnotatedExample]:
-    """The first sentences of a CoNLL-U file with the lines of `target`, or with their translations."""
+    """Return the first sentences of a CoNLL-U file, with the lines of the file `target` or with translations."""
     parses = list(islice(read_conllu(path), count))
     if not parses:
         raise CorpusError(path, "has no sentence")
@@ -129,10 +117,9 @@ def parsed_examples(
 
 
 def with_links(examples: Sequence[AnnotatedExample], path: str, first: int = 0) -> list[AnnotatedExample]:
-    """The examples with the word alignments of a file in the Pharaoh format ("0-0 1-2"), line by line.
+    """Add the word alignments of a file in the Pharaoh format ("0-0 1-2") to the examples, line by line.
 
-    Words are separated by spaces, or are those of the CoNLL-U file, because alignments are made for tokenized text.
-    `first` is the index of the first word of a sentence, 0 or 1.
+    Words are separated by spaces, or are those of the CoNLL-U file. `first` is the index of the first word, 0 or 1.
     """
     lines = list(islice(read_lines(path), len(examples)))
     if len(lines) < len(examples):
@@ -153,28 +140,28 @@ def with_links(examples: Sequence[AnnotatedExample], path: str, first: int = 0) 
                 hint = f"indices start at {first}; use --gold-from {1 - first} if yours start at {1 - first}"
                 raise CorpusError(path, f"alignment {one}-{other} is out of range: {has} ({hint})", line=number)
         spans = tuple((source[one - first], target[other - first]) for one, other in links)
-        linked.append(replace(example, links=spans))
+        linked.append(example._replace(links=spans))
     return linked
 
 
 def training_text(run: Run) -> list[Pair]:
-    """Some of the training pairs of a run; empty if they cannot be read."""
+    """Return the first training pairs of a run, to count token frequencies; empty if they cannot be read."""
     try:
-        examples = islice(_read(run, run.recipe.data.train), COUNTED)
-        return [Pair(example.source, example.target) for example in examples]
+        return [Pair(one.source, one.target) for one in read_examples(run, run.recipe.data.train, 30_000)]
     except CorpusError:
         return []
 
 
-def _read(run: Run, corpora: Iterable[Corpus]) -> Iterator[AnnotatedExample]:
-    """The pairs of corpora: the phrasebook with its annotations, others without."""
+def read_examples(run: Run, corpora: Iterable[Corpus], count: int) -> list[AnnotatedExample]:
+    """Read the first `count` pairs of corpora, with annotations if a corpus is the phrasebook."""
     data = run.recipe.data
-    for corpus in corpora:
+
+    def read(corpus: Corpus) -> Iterable[AnnotatedExample]:
         if corpus_of(corpus.source) == "phrasebook" and not corpus.target:
-            yield from map(_annotate, read_phrases(part_of(corpus.source)))
-        else:
-            pairs = read_corpus(corpus, data.source_language, data.target_language)
-            yield from (AnnotatedExample(*pair) for pair in pairs)
+            return map(_annotate, read_phrases(part_of(corpus.source)))
+        return (AnnotatedExample(*pair) for pair in read_corpus(corpus, data.source_language, data.target_language))
+
+    return list(islice(chain.from_iterable(map(read, corpora)), count))
 
 
 def _annotate(phrase: Phrase) -> AnnotatedExample:
@@ -189,7 +176,7 @@ def _annotate(phrase: Phrase) -> AnnotatedExample:
 
 
 def _grammar(roles: Roles, spans: Sequence[Span]) -> Iterator[WordRelation]:
-    """Subject and verb, object and verb. A word that is both ("they're") has no relation to itself."""
+    """Yield the relations of subject and verb, and of object and verb. A word that is both ("they're") is left out."""
     for name, part in (("subject", roles.subject), ("object", roles.object)):
         ones = tuple(spans[place] for place in part if place not in roles.verb)
         others = tuple(spans[place] for place in roles.verb if place not in part)
@@ -205,23 +192,25 @@ def _both_ways(one: str, other: str, ones: tuple[Span, ...], others: tuple[Span,
 def _dependencies(parse: Parse) -> Iterator[WordRelation]:
     for dependent, head, relation in parse.arcs:
         one, other = parse.spans[dependent], parse.spans[head]
-        if relation not in IGNORED_RELATIONS and one != other:
+        if relation not in ("punct", "root") and one != other:
             yield from _both_ways(relation, "head", (one,), (other,))
 
 
 @dataclass(frozen=True)
 class HeadReport:
-    """One head: its roles, strongest first, its confidence and its importance."""
+    """Role, confidence and importance of one head."""
 
     attention: str
+    """Name of the layer, e.g. "encoder.0.self"."""
     head: int
     roles: tuple[Role, ...]
+    """Strongest role first."""
     confidence: float
-    """Mean of its largest weight."""
+    """Mean over queries of the largest attention weight."""
     ablation: float
-    """Increase of the loss per token without it."""
+    """Increase of the loss per token if the head is removed."""
     gradient: float
-    """Mean gradient of the loss with respect to its gate."""
+    """Mean gradient of the loss with respect to a gate on the head."""
 
     @property
     def kind(self) -> str:
@@ -237,13 +226,13 @@ def describe_heads(
     training: Sequence[Pair] = (),
     log: Callable[[str], None] = lambda message: None,
 ) -> tuple[HeadReport, ...]:
-    """Every head of a translator, measured on these examples, in the order of the layers.
+    """Measure every head of a translator on these examples; the result is in the order of the layers.
 
     Token frequencies are counted in `training` or, if it is empty, in the examples. `log` receives progress messages.
     """
     model, source, target = translator.model, translator.source, translator.target
     if not attention_hooks(model):
-        raise SettingsError("this model has no attention, so it has no heads")
+        raise SettingsError("this model has no attention, so there are no heads to measure")
     examples = [example for example in examples if example.source.strip() and example.target.strip()]
     if not examples:
         raise SettingsError("no pair has text on both sides; heads are measured on a few hundred pairs")
@@ -252,7 +241,7 @@ def describe_heads(
     frequencies = (token_frequencies(next(texts), source), token_frequencies(next(texts), target))
     log("recording attention")
     roles_of = _head_roles(model, source, target, examples, frequencies)
-    batches = text_batches(pairs[:WEIGHED], source, target)
+    batches = text_batches(pairs[:200], source, target)  # few, because ablation needs a pass over them for each head
     by_ablation = importance_by_ablation(model, batches, log)
     by_gradient = importance_by_gradient(model, batches)
     return tuple(
@@ -265,9 +254,10 @@ def describe_heads(
 def choose_alignment(
     translator: Translator, examples: Sequence[AnnotatedExample]
 ) -> tuple[RankedHead, AlignmentScores]:
-    """The heads, shift and rule that align words best, and the scores of the default, the mean of all heads.
+    """Choose the heads, shift and rule that align words best; return them, and the scores of the mean of all heads.
 
-    They are chosen on every second example with a gold alignment. Both scores are measured on the other examples.
+    They are chosen on every second example with a gold alignment. Their scores and those of the mean are measured on
+    the other examples.
     """
     linked = [example for example in examples if example.links]
     gold = [_word_links(example) for example in linked]
@@ -276,7 +266,7 @@ def choose_alignment(
     usable = []
     for place, found in enumerate(maps[False]):
         rows, columns = next(iter(found.values())).shape[1:] if found else (0, 0)
-        if found and all(s < columns and t < rows for s, t in gold[place]):  # normalization may join words
+        if found and all(s < columns and t < rows for s, t in gold[place]):  # false if normalization joins words
             usable.append(place)
     if len(usable) < FEWEST_LINKED:
         problem = f"{len(usable)} sentence pairs with word alignments are too few to choose heads"
@@ -293,7 +283,7 @@ def choose_alignment(
 
 
 def _word_links(example: AnnotatedExample) -> Links:
-    """Gold links between words as the aligner counts them; examples give them as spans of characters."""
+    """Convert the gold links of an example from spans of characters to word indices."""
     source, target = words(example.source), words(example.target)
     return tuple(
         sorted(
@@ -308,36 +298,36 @@ def _word_links(example: AnnotatedExample) -> Links:
 
 
 def text_batches(pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer) -> list[Batch]:
-    """Pairs as batches of similar length; `index_B` has their indices."""
+    """Return batches of pairs of similar length; `index_B` of a batch has the indices of its pairs."""
     ids = list(
         zip(source.encode_many([p.source for p in pairs]), target.encode_many([p.target for p in pairs]), strict=True)
     )
     order = sorted(range(len(ids)), key=lambda place: tuple(map(len, ids[place])))
     return [
         make_batch([ids[place] for place in places], source.pad, target.pad, np.array(places))
-        for places in (order[first : first + BATCH_PAIRS] for first in range(0, len(order), BATCH_PAIRS))
+        for places in (order[first : first + 64] for first in range(0, len(order), 64))
     ]
 
 
 def token_frequencies(texts: Iterable[str], tokenizer: Tokenizer) -> Tensor:
-    """How often each token [V] occurs in the texts."""
+    """Count how often each token [V] occurs in the texts."""
     ids = [id for row in tokenizer.encode_many(list(texts)) for id in row]
     return torch.bincount(torch.tensor(ids, dtype=torch.long), minlength=tokenizer.size)
 
 
-class RoleQuestions(NamedTuple):
-    """Candidate roles for one sentence, shared by all layers with the same queries and keys."""
+class CandidateRoles(NamedTuple):
+    """The roles that heads may have in one sentence, for all layers of a kind (encoder, decoder, cross)."""
 
     seen_TS: Tensor
-    """Positions that count: special tokens do not."""
+    """Which queries and keys are used: all but start and end tokens."""
     right: dict[HeadLook, Tensor]
-    """For each role, the positions that a head with this role attends to."""
+    """For each role, the keys [T, S] that a head with this role attends to."""
 
 
-def _views(
+def _candidate_roles(
     example: AnnotatedExample, source: Tokenizer, target: Tokenizer, frequencies: tuple[Tensor, Tensor]
-) -> dict[str, RoleQuestions]:
-    """Candidate roles for encoder, decoder and cross-attention. Start and end tokens do not count."""
+) -> dict[str, CandidateRoles]:
+    """Return the candidate roles for one sentence pair, by kind of attention."""
     read, written = source.pieces(example.source), target.pieces(example.target)
     read_S = torch.tensor([True] * len(read) + [False])  # the end token comes last
     written_T = torch.tensor([True] * len(written) + [False])
@@ -355,21 +345,21 @@ def _views(
     in_target = _syntax(example.target_relations, written, (1, 0))
     rare = HeadLook("rare", "rarest token")
     return {
-        "encoder": RoleQuestions(encoder_SS, {rare: rarest(encoder_SS, frequency_S)} | in_source),
-        "decoder": RoleQuestions(decoder_TT, {rare: rarest(decoder_TT, frequency_T)} | in_target),
-        "cross": RoleQuestions(cross_TS, {rare: rarest(cross_TS, frequency_S)} | aligned),
+        "encoder": CandidateRoles(encoder_SS, {rare: rarest(encoder_SS, frequency_S)} | in_source),
+        "decoder": CandidateRoles(decoder_TT, {rare: rarest(decoder_TT, frequency_T)} | in_target),
+        "cross": CandidateRoles(cross_TS, {rare: rarest(cross_TS, frequency_S)} | aligned),
     }
 
 
 def attention_kind(name: str) -> str:
-    """Self-attention of the "encoder" or "decoder", or "cross"-attention."""
+    """Return the kind of an attention layer: "encoder" or "decoder" for self-attention, or "cross"."""
     return "encoder" if name.startswith("encoder.") else "decoder" if name.endswith(".self") else "cross"
 
 
 def _syntax(
     relations: Sequence[WordRelation], pieces: Sequence[Piece], special: tuple[int, int]
 ) -> dict[HeadLook, Tensor]:
-    """The right keys of each relation; `special` is the number of special tokens before and after the pieces."""
+    """Return the right keys for each relation; `special`: number of special tokens before and after the pieces."""
     right: dict[HeadLook, Tensor] = {}
     for name, queries, keys in relations:
         look = HeadLook("syntactic", name)
@@ -379,7 +369,7 @@ def _syntax(
 
 
 def _tokens(pieces: Sequence[Piece], spans: Sequence[Span]) -> Tensor:
-    """Which tokens overlap one of the spans. A lone space belongs to the word that follows it."""
+    """Return a mask of the tokens that overlap one of the spans. A token for a space belongs to the next word."""
     places = [(piece.start, max(piece.end, piece.start + 1)) for piece in pieces]
     return torch.tensor([any(start < b and a < end for a, b in spans) for start, end in places], dtype=torch.bool)
 
@@ -389,7 +379,7 @@ def _head_roles(
     model: Seq2Seq, source: Tokenizer, target: Tokenizer, examples: Sequence[AnnotatedExample],
     frequencies: tuple[Tensor, Tensor],
 ) -> dict[str, list[tuple[tuple[Role, ...], float]]]:  # fmt: skip
-    """Roles and confidence of each head, by layer. Layers with the same queries and keys are measured together."""
+    """Return roles and confidence of each head, by layer. Layers of the same kind are measured together."""
     statistics: dict[str, HeadStatistics] = defaultdict(HeadStatistics)
     pairs = [Pair(example.source, example.target) for example in examples]
     for batch in text_batches(pairs, source, target):
@@ -399,11 +389,11 @@ def _head_roles(
         for name in tape:
             layers[attention_kind(name)][name] = tape.steps(name)
         for row, place in enumerate(batch.index_B.tolist()):
-            views = _views(examples[place], source, target, frequencies)
+            candidates = _candidate_roles(examples[place], source, target, frequencies)
             for kind, weights in layers.items():
-                queries, keys = views[kind].seen_TS.shape
+                queries, keys = candidates[kind].seen_TS.shape
                 together = torch.cat([weights_BHTS[row, :, :queries, :keys] for weights_BHTS in weights.values()])
-                statistics[kind].add(together, *views[kind])
+                statistics[kind].add(together, *candidates[kind])
     found = {}
     for kind, weights in layers.items():
         heads = zip(statistics[kind].roles(), statistics[kind].confidence().tolist(), strict=True)

@@ -1,6 +1,6 @@
-"""The inspection of one translation: attention, probabilities, attribution and hidden states, as data for a page.
+"""The data of the page of `regard inspect`: attention, probabilities, attribution and hidden states of one translation.
 
-`inspection` collects what one sentence shows; `inspect_run` adds what was measured on the run over many sentences.
+`inspection` collects the data of one sentence; `inspect_run` adds stored measurements over many sentences.
 """
 
 from __future__ import annotations
@@ -32,24 +32,17 @@ from regard.tasks.translate.inspect.heads import attention_kind
 from regard.tasks.translate.translation import find_flags, refuse_long
 from regard.tasks.translate.translator import Translator, load
 
-LIKELY_TOKENS = 8
-"""Most probable next tokens kept per step."""
 SHOWN_PLACES, SHOWN_DIMENSIONS = 48, 128
-"""Positional encodings are drawn for this many positions (or the sentence length, if larger) and dimensions."""
-MIXING_WORK = 1e11
-"""Hidden token attribution needs a pass per input dimension; above this many multiplications it is left out."""
-LEVELS = ("decoder.word", "decoder.utterance")
-"""HRAN's two attention levels; only their product, "decoder.cross", is drawn."""
-GRADIENT_WORK = 2e11
-"""Integrated gradients need dozens of backward passes per output token; above this work they are left out."""
+"""Minimum number of positions, and maximum number of dimensions, of the positional encodings on the page."""
+MIXING_WORK, GRADIENT_WORK = 1e11, 2e11
+"""Hidden token attribution and integrated gradients are left out if they need more multiplications than this."""
 TITLES = {"gradient": "gradient × input", "integrated": "integrated gradients", "alti": "ALTI"}
-
-KEPT = {
+MEASUREMENTS = {
     HEADS: {"heads"},
     FAITHFULNESS: {"rows", "sentences", "verdict"},
     IDENTIFIABILITY: {"places", "curves", "chance"},
 }
-"""Files with measurements that the run folder may contain, and the fields that each must have."""
+"""Files of measurements that a run folder may contain, and the fields that each must have."""
 
 Json = dict[str, Any]
 Log = Callable[[str], None]
@@ -60,19 +53,17 @@ def inspection(
     heads: Sequence[Json] = (), faithfulness: Json | None = None,
     quick: bool = False, log: Log = lambda doing: None,
 ) -> Json:  # fmt: skip
-    """What the model computes while it generates `target`, or its own translation: the data that the page draws.
+    """Return the data of the page: what the model computes while it generates `target` or its own translation.
 
-    Weights and shares are rounded to three digits. `heads` are the heads with their roles (`HeadReport.as_dict`) and
-    `faithfulness` is the table of `compare_explanations` (`as_dict`), if known. `quick` leaves out what takes seconds:
-    attribution and the mixing of tokens. `log` receives progress messages.
+    Weights and shares are rounded to three digits. `heads` are the roles of heads (`HeadReport.as_dict`), and
+    `faithfulness` is the result of `compare_explanations` (`as_dict`), if they were measured. `quick` leaves out slow
+    analyses: attribution and the mixing of tokens. `log` receives progress messages.
     """
     _check(translator, text, target)
     log("translating")
     trace = translator.trace(text, target)
     if len(trace.target.tokens) == 1:
-        raise SettingsError(
-            "the model's translation of this sentence is empty, so there is nothing to inspect; give a --target"
-        )
+        raise SettingsError("the translation by the model is empty and cannot be inspected; give a --target")
     source, target_tokens = translator.source, translator.target
     ids = {token: id for id, token in reversed(list(enumerate(target_tokens.tokens)))}
     pair = source.encode(trace.source.text), [ids[token] for token in trace.target.tokens[:-1]]
@@ -101,22 +92,21 @@ def inspection(
 
 
 def _rounded(values: Tensor, digits: int = 3) -> list[Any]:
-    found: list[Any] = (values.double().round(decimals=digits) + 0.0).tolist()  # + 0.0: no "-0.0"
-    return found
+    return (values.double().round(decimals=digits) + 0.0).tolist()  # + 0.0: no "-0.0"
 
 
 def _check(translator: Translator, text: str, target: str | None) -> None:
     if not text.strip():
-        raise SettingsError("the sentence is empty; give one to inspect")
+        raise SettingsError("the sentence is empty; give a sentence to inspect")
     if target is not None and not target.strip():
-        raise SettingsError("the target is empty; leave it out to inspect the model's own translation")
+        raise SettingsError("the target is empty; leave it out to inspect the translation by the model")
     for name, tokenizer, side in (("sentence", translator.source, text), ("target", translator.target, target or "")):
         limit = translator.search.max_source_tokens
         refuse_long(side, tokenizer, limit, f"the {name}", "inspect one sentence at a time")
 
 
 def _probabilities(translator: Translator, trace: Trace, batch: Batch, *, given: bool) -> Json:
-    """The translation and its scores; the most probable tokens at each step, and the rank of the generated one."""
+    """Return the translation and its scores, the most probable tokens at each step, and ranks of generated tokens."""
     assert trace.next is not None
     written_T = trace.next.gather(-1, batch.target_output_BT[0][:, None])[:, 0]
     rank_T = (trace.next > written_T[:, None]).sum(-1) + 1
@@ -132,12 +122,12 @@ def _probabilities(translator: Translator, trace: Trace, batch: Batch, *, given:
         {"probability": round(share, 4), "rank": rank}
         for share, rank in zip(written_T.exp().tolist(), rank_T.tolist(), strict=True)
     ]
-    table = next_tokens(trace.next, translator.target.token, LIKELY_TOKENS)
+    table = next_tokens(trace.next, translator.target.token, 8)
     return {"translation": translation, "next": table | {"written": written}}
 
 
 def _scoring(search: SearchSettings) -> str:
-    """How the search scores finished translations, in a sentence."""
+    """Return a sentence that describes how the search scores finished translations."""
     divisor = LengthPenalty(search.length_penalty, search.length_penalty_form).formula
     divided = f" divided by {divisor}, with the end token counted" if divisor else ""
     coverage = f", plus {search.coverage_penalty:g} times the coverage penalty" if search.coverage_penalty else ""
@@ -145,10 +135,10 @@ def _scoring(search: SearchSettings) -> str:
 
 
 def _attentions(trace: Trace) -> Iterator[Json]:
-    """Every attention layer: queries and keys, weights, entropy, and effective weights unless they are the same."""
+    """Yield the weights and their entropy for every attention layer, and effective weights where they differ."""
     for name, weights_HTS in trace.weights.items():
-        if name in LEVELS:
-            continue
+        if name in ("decoder.word", "decoder.utterance"):
+            continue  # two levels of attention in HRAN: only their product, "decoder.cross", is shown
         kind = attention_kind(name)
         found = effective_attention(weights_HTS, trace.values[name], trace.outward.get(name), seen_keys(weights_HTS))
         effective = None if bool(found.identifiable_H.all()) else _rounded(found.effective_HTS)
@@ -166,7 +156,7 @@ def _attentions(trace: Trace) -> Iterator[Json]:
 
 
 def _start(translator: Translator, roles: Sequence[Json], present: Collection[tuple[str, int]]) -> Json | None:
-    """The head that the page shows first: a head chosen for word alignment, else the one that aligns words best."""
+    """Return the head that the page shows first: one chosen for word alignment, or else the best at aligning words."""
     aligning = sorted((role for role in roles if role["role"] == "alignment"), key=lambda role: -role["share"])
     chosen = translator.alignment.heads if translator.alignment else ()
     for attention, head in [*chosen, *((role["name"], role["head"]) for role in aligning)]:
@@ -176,22 +166,22 @@ def _start(translator: Translator, roles: Sequence[Json], present: Collection[tu
 
 
 def _layer(attention: str) -> int | None:
-    """The layer number in a name; the attention of a recurrent model has none."""
+    """Return the layer number in the name of an attention layer; recurrent models have no number."""
     found = re.search(r"\.(\d+)\.", attention)
     return int(found[1]) if found else None
 
 
 def _attribution(translator: Translator, batch: Batch, faithfulness: Json | None, log: Log) -> Json:
-    """Attribution by every method that fits the model, and the faithfulness of the methods, if measured."""
+    """Return the attribution by every method that supports the model, and the faithfulness of the methods."""
     methods = []
-    work = 64.0 * batch.target_tokens**2 * count_parameters(translator.model)
+    work = 64.0 * batch.target_tokens**2 * count_parameters(translator.model)  # of dozens of backward passes per token
     for name, about in METHODS.items():
         if name == "integrated" and work > GRADIENT_WORK:
             continue
         log(f"attribution by {TITLES.get(name, name)}")
         try:
             found = attribute(translator.model, batch.source, batch.target_input_BT, batch.target_output_BT, name)
-        except ModelError:  # e.g. rollout, where there is no self-attention
+        except ModelError:  # e.g. rollout for a model without self-attention
             continue
         even = found.normalised()
         methods.append(
@@ -208,7 +198,7 @@ def _attribution(translator: Translator, batch: Batch, faithfulness: Json | None
 
 
 def _role(head: Json) -> Json:
-    """One head with its strongest role."""
+    """Return a head with its strongest role, for the page."""
     facts = {
         "name": head["attention"],
         "head": head["head"],
@@ -223,7 +213,7 @@ def _role(head: Json) -> Json:
 
 
 def _planes(translator: Translator, trace: Trace, batch: Batch) -> Iterator[Json]:
-    """Source and target in two dimensions: token embeddings, then the states of each layer."""
+    """Yield token embeddings, then the hidden states of each layer, of source and target in two dimensions."""
     ids = {"source": batch.source.ids_BS[0], "target": batch.target_output_BT[0]}
     vectors: dict[str, dict[str, Tensor]] = {"vocabulary": {}}
     for side, part in (("source", "encoder"), ("target", "decoder")):
@@ -244,13 +234,13 @@ def _planes(translator: Translator, trace: Trace, batch: Batch) -> Iterator[Json
 
 
 def _mixing(translator: Translator, trace: Trace, batch: Batch, log: Log) -> Json | None:
-    """How source tokens mix in the encoder (hidden token attribution), unless that takes too long."""
+    """Return how source tokens mix in the encoder (hidden token attribution); None if that takes too long."""
     if "encoder.embed" not in trace.states:
         return None
     size, width = trace.states["encoder.embed"].shape
     encoder = translator.model.get_submodule("encoder")
     weights = sum(weight.numel() for name, weight in encoder.named_parameters() if not name.startswith("embed."))
-    if 2.0 * size * width * size * weights > MIXING_WORK:
+    if 2.0 * size * width * size * weights > MIXING_WORK:  # a pass per input dimension
         return None
     log("mixing of tokens")
     found = hidden_token_attribution(translator.model, batch.source)
@@ -267,9 +257,9 @@ def _mixing(translator: Translator, trace: Trace, batch: Batch, log: Log) -> Jso
 
 
 def _positions(translator: Translator, length: int) -> Json | None:
-    """Positional encodings of the positions of the sentence, and some more."""
+    """Return the positional encodings of at least `length` positions; None if the model has none."""
     found = None
-    for places in (max(length, SHOWN_PLACES), length):  # a model may have learned few positions
+    for places in (max(length, SHOWN_PLACES), length):  # a model may have fewer learned positions
         with contextlib.suppress(ModelError):
             found = found or picture_positions(translator.model, places)
     if found is None:
@@ -291,14 +281,13 @@ def inspect_run(
     quick: bool = False, log: Log = lambda doing: None,
     translator: Translator | None = None, measured: Mapping[str, Json] | None = None,
 ) -> Json:  # fmt: skip
-    """The inspection of a sentence by the model of a run.
+    """Return the data of the page for a sentence, with measurements over many sentences stored in the run folder.
 
-    It includes measurements over many sentences that are stored in the run folder, if the weights have not changed
-    since: roles of heads (`regard heads RUN --save`), faithfulness of explanations and token identifiability (`regard
-    inspect RUN --measure`). Give `translator` and `measured` if the run is already open.
+    These are roles of heads (`regard heads RUN --save`), faithfulness of explanations and token identifiability
+    (`regard inspect RUN --measure`). `translator` and `measured` are loaded from the run unless they are given.
     """
     measured = read_measured(run) if measured is None else measured
-    heads, faithfulness, identifiability = (measured[name] for name in KEPT)
+    heads, faithfulness, identifiability = (measured[name] for name in MEASUREMENTS)
     log("loading the model")
     translator = translator or load(run.folder)
     known = {"heads": heads.get("heads", ()), "faithfulness": faithfulness}
@@ -309,18 +298,18 @@ def inspect_run(
 
 
 def read_measured(run: Run) -> dict[str, Json]:
-    """The measurements stored in the run folder, by file name; empty where there are none."""
-    measured: dict[str, Json] = {name: {} for name in KEPT}
-    for name, fields in KEPT.items():
+    """Read the measurements in the run folder, by file name; a missing or outdated file gives an empty dictionary."""
+    measured: dict[str, Json] = {name: {} for name in MEASUREMENTS}
+    for name, fields in MEASUREMENTS.items():
         path = run.folder / name
         if not path.exists():
             continue
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise RunError(f"{path}: cannot read it as JSON ({error}); measure again, or remove it") from None
+            raise RunError(f"{path}: cannot be read as JSON ({error}); measure again, or remove the file") from None
         if not isinstance(found, dict) or not found.keys() >= fields:
-            raise RunError(f"{path}: lacks {' or '.join(sorted(fields))}; measure again, or remove it")
+            raise RunError(f"{path}: lacks {' or '.join(sorted(fields))}; measure again, or remove the file")
         if found.get("weights") in (None, fingerprint(run)):
             measured[name] = found
     return measured

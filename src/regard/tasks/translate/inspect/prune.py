@@ -1,7 +1,7 @@
 """Pruning of attention heads: choose heads by trained gates or by importance, remove them, and train the rest.
 
-The result is a complete run: its recipe says how many heads each layer has; its card says which run it comes from, and
-compares size, BLEU and speed. The run folder appears when everything is done.
+The result is a complete run: its recipe has the number of heads of each layer; its card names the original run, and
+compares size, BLEU and speed. The run folder is created when everything is done.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 
@@ -46,29 +46,19 @@ from regard.training.trainer import Trainer, TrainingLog
 
 Method = Literal["gates", "importance"]
 
-RETRAIN_SHARE = 0.6
-"""Share of the run's own steps that are trained after pruning, unless minutes are given."""
 GATES_SHARE = 0.3
-"""Share of these steps for the gates; the others train the model without the removed heads."""
+"""Share of all training steps that train the gates; the others train the model without the removed heads."""
 FULL_RATE, LEAST_RATE = 0.25, 0.1
-"""Training for less than 0.25 of the run's own time uses a lower learning rate, but at least 0.1 of the full one."""
-MEASURED, COMPARED = 300, 1000
-"""Pairs that importance is measured on, and pairs that BLEU and decoding time are compared on."""
+"""If training takes less than 0.25 of the run's own time, the learning rate is lower, but at least 0.1 of the run's."""
 CHUNK = 50
-"""Sentences translated by one run and then by the other, so that both share the load of the machine."""
-GATE_STEP = 0.07
-"""Largest change of log_alpha per step."""
-STIFFNESS = 100.0
-"""Penalty in nats per token if all heads were open and none should be: gates follow the goal closely."""
-CLOSING = 0.7
-"""Share of the time over which the goal falls; in the rest the gates settle."""
+"""Number of sentences that the two runs translate in turn, so that the load of the machine is the same for both."""
 
 
 class GateTrainUnit(TranslateTrainUnit):
-    """Trains gates on the heads. The share of open gates falls from all to the goal, forced by a penalty.
+    """Trains gates on the heads. A penalty decreases the share of open gates from 1 to `goal`.
 
-    The penalty has the same gradient for every gate, so those that matter least for the loss close first. `goal` is
-    the share of heads that stay open; `share_done` returns the share of training that is done.
+    The penalty has the same gradient for every gate, so the gates of the least important heads close first.
+    `share_done` returns the share of training that is done.
     """
 
     def __init__(
@@ -81,26 +71,26 @@ class GateTrainUnit(TranslateTrainUnit):
         loss = super().loss(model, batch)
         if not model.training:
             return loss
-        now = 1 - (1 - self.goal) * min(self.share_done() / CLOSING, 1.0)
-        excess = self.gates.open_share() - now
-        return loss._replace(smoothed=loss.smoothed + STIFFNESS * excess.square() * loss.tokens)
+        # In the last 30 % of the training, the goal is constant and the gates settle.
+        excess = self.gates.open_share() - (1 - (1 - self.goal) * min(self.share_done() / 0.7, 1.0))
+        return loss._replace(smoothed=loss.smoothed + 100.0 * excess.square() * loss.tokens)
 
 
 def learn_gates(model: Seq2Seq, recipe: Recipe, prepared: PairData, left: int, *, weights_follow: bool) -> HeadGates:
-    """Train gates on the heads of a model until `left` of them are open; the weights are trained too, if allowed."""
+    """Train gates on the heads of a model until `left` are open. `weights_follow` trains the weights, too."""
     settings = replace(
         recipe.train, ema_decay=0.0, average_checkpoints=0, cooldown=0.0, patience=0,
         validate_every=recipe.train.max_steps, checkpoint_every=recipe.train.max_steps,
     )  # fmt: skip
     heads = count_heads(model, TranslateTrainUnit(recipe, prepared, model).batch(0))
-    gates = HeadGates(heads, gain=GATE_STEP / settings.learning_rate)
+    gates = HeadGates(heads, gain=0.07 / settings.learning_rate)  # log_alpha changes by at most 0.07 per step
     gated = GatedModel(model, gates, weights_follow=weights_follow).to(choose_device(settings, 0))
     recipe, goal = replace(recipe, train=settings), left / sum(heads.values())
     task = GateTrainUnit(recipe, prepared, gated, goal, lambda: share_done(trainer.progress, settings))
     shown: TrainingLog = LiveBar(settings, TASK.scores) if sys.stderr.isatty() else PlainLog(settings, TASK.scores)
     with tempfile.TemporaryDirectory() as states, StopRequest() as stop:
         trainer = Trainer(gated, task, settings, Path(states), [shown])
-        # Closing gates may cost much, but less than guessing does: beyond that, the loop must roll back.
+        # Closing gates increases the loss. Only if it exceeds the loss of guessing, the trainer must roll back.
         trainer.progress.first_loss = math.log(prepared.target.size)
         progress = trainer.fit(lambda weights: None, stop)
     if not progress.stopped:
@@ -109,15 +99,8 @@ def learn_gates(model: Seq2Seq, recipe: Recipe, prepared: PairData, left: int, *
     return gates
 
 
-class ScoreChange(NamedTuple):
-    """A value before and after."""
-
-    before: float
-    after: float
-
-
-def compare_runs(runs: tuple[Run, Run], pairs: Sequence[Pair]) -> dict[str, ScoreChange]:
-    """Size, BLEU and speed of two runs that translate these pairs in turn, each with its own search settings."""
+def compare_runs(runs: tuple[Run, Run], pairs: Sequence[Pair]) -> dict[str, list[float]]:
+    """Measure size, BLEU and speed of two runs, each with its own search settings; return a value per run."""
     translators = [load(run.folder) for run in runs]
     texts: tuple[list[str], list[str]] = ([], [])
     seconds = [0.0, 0.0]
@@ -136,10 +119,10 @@ def compare_runs(runs: tuple[Run, Run], pairs: Sequence[Pair]) -> dict[str, Scor
         torch.set_num_threads(threads)
     references = [pair.target for pair in pairs]
     return {
-        "parameters": ScoreChange(*(count_parameters(translator.model) for translator in translators)),
-        "bytes": ScoreChange(*((run.folder / WEIGHTS).stat().st_size for run in runs)),
-        "bleu": ScoreChange(*(quick_scores(written, references)["bleu"] for written in texts)),
-        "seconds": ScoreChange(*seconds),
+        "parameters": [count_parameters(translator.model) for translator in translators],
+        "bytes": [(run.folder / WEIGHTS).stat().st_size for run in runs],
+        "bleu": [quick_scores(written, references)["bleu"] for written in texts],
+        "seconds": seconds,
     }
 
 
@@ -150,18 +133,17 @@ class Pruning:
     parent: str
     by: Method
     kept: dict[str, tuple[int, ...]]
-    """The remaining heads by layer, with their numbers in the parent run."""
+    """The remaining heads by layer, as indices of heads of the parent run."""
     had: dict[str, int]
-    """Number of heads before, by layer."""
-    changes: dict[str, ScoreChange]
-    """Heads, parameters, bytes of the weights file, BLEU, and CPU seconds of decoding on one thread."""
+    """Number of heads of the parent run, by layer."""
+    changes: dict[str, list[float]]
+    """Before and after: heads, parameters, bytes of the weights file, BLEU, CPU seconds of decoding on one thread."""
     sentences: int
     """Number of sentences that BLEU and decoding were measured on."""
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON and the card."""
         kept = {name: list(heads) for name, heads in self.kept.items()}
-        changes = {name: change._asdict() for name, change in self.changes.items()}
+        changes = {name: dict(zip(("before", "after"), both, strict=True)) for name, both in self.changes.items()}
         facts = {"parent": self.parent, "by": self.by, "kept": kept, "had": self.had}
         return facts | changes | {"sentences": self.sentences}
 
@@ -171,20 +153,20 @@ def prune_run(
     by: Method = "gates", weights_follow: bool = True, minutes: float | None = None,
     data: DataSettings | None = None, overrides: Iterable[str] = (),
 ) -> Pruning:  # fmt: skip
-    """Remove this share of all heads from a run and write the result as a new run.
+    """Remove the share `share` of all heads from a run, and write the result as the new run `out`.
 
-    `weights_follow` trains the weights together with the gates. `minutes` limits all training; the default is a share
-    of the run's own steps; 0 means none, which needs `by="importance"`. `data` replaces the run's own training data.
+    `weights_follow` trains the weights together with the gates. `minutes` limits all training; by default, it takes 0.6
+    of the steps of the run; 0 means no training, which needs `by="importance"`. `data` replaces the training data.
     """
     out = Run.refuse_existing(out)
     settings = run.recipe.model
     if not isinstance(settings, TransformerSettings):
-        raise SettingsError(f"{run.folder}: {settings.arch} has a single head, which cannot be pruned")
+        raise SettingsError(f"{run.folder}: {settings.arch} has only one head, which cannot be removed")
     had = {name: settings.heads_in(name) for name in settings.attentions if settings.heads_in(name)}
     heads = sum(had.values())
     left = heads - round(share * heads) if 0 < share < 1 else 0
     if not 0 < left < heads:
-        raise SettingsError(f"--share {share:g}: of {heads} heads, between 1 and {heads - 1} must be removed")
+        raise SettingsError(f"--share {share:g}: at least 1 and at most {heads - 1} of {heads} heads can be removed")
     if minutes == 0 and by == "gates":
         raise SettingsError("gates must be trained: give --minutes, or choose the heads with --method importance")
     recipe = _train_again(run, minutes, data, overrides)
@@ -202,8 +184,7 @@ def prune_run(
             kept = strongest(gates.by_attention(), left)
             recipe = _part(recipe, 1 - GATES_SHARE)
         else:
-            judged = text_batches(prepared.valid[:MEASURED], *run.tokenizers)
-            kept = strongest(importance_by_ablation(model, judged), left)
+            kept = strongest(importance_by_ablation(model, text_batches(prepared.valid[:300], *run.tokenizers)), left)
         recipe = replace(recipe, model=pruned_settings(settings, kept))
         draft.write_recipe(recipe)
         draft.write_sizes(**run.sizes)
@@ -211,8 +192,8 @@ def prune_run(
         draft.write_card(first_card(TrainingJob(recipe, pairs, [], run), prepared))
         untrained = TrainingProgress(stopped="pruned, not trained afterwards")
         progress = untrained if minutes == 0 else _train_on(draft, prepared)
-        compared = (prepared.test or prepared.valid)[:COMPARED]
-        changes = {"heads": ScoreChange(heads, left)} | compare_runs((run, draft), compared)
+        compared = (prepared.test or prepared.valid)[:1000]
+        changes: dict[str, list[float]] = {"heads": [heads, left], **compare_runs((run, draft), compared)}
         pruning = Pruning(run.folder.name, by, kept, had, changes, len(compared))
         draft.write_card(draft.card | {"pruning": pruning.as_dict()})
         finish(draft, prepared, progress)
@@ -220,19 +201,19 @@ def prune_run(
 
 
 def _train_again(run: Run, minutes: float | None, data: DataSettings | None, overrides: Iterable[str]) -> Recipe:
-    """The recipe of a run for further training, with a learning rate that falls to zero at the end.
+    """Return the recipe of a run for further training, with a learning rate that decreases to zero.
 
-    Retraining at the full rate recovers more than fine-tuning does (Renda et al. 2020), if there is enough time.
+    With enough time, the full learning rate gives better results than a low one (Renda et al. 2020).
     """
     for override in (overrides := list(overrides)):
         if not override.strip().startswith(("train.", "search.")):
-            raise SettingsError(f"--set {override}: only train. and search. settings can change in a run that exists")
+            raise SettingsError(f"--set {override}: only train. and search. settings can be changed by pruning")
     train, trained = run.recipe.train, run.card.get("training", {})
     steps, rate = TrainSettings.max_steps, 1.0
     if minutes is None:
-        steps = round(RETRAIN_SHARE * trained.get("step", 0))
+        steps = round(0.6 * trained.get("step", 0))
         if not steps:
-            raise SettingsError(f"{run.folder}: its card does not say how long it was trained; give --minutes")
+            raise SettingsError(f"{run.folder}: the card of the run has no number of training steps; give --minutes")
     else:
         rate = 60 * minutes / (FULL_RATE * trained.get("seconds", 0) or math.inf)
         rate = min(max(rate, LEAST_RATE), 1.0)
@@ -247,7 +228,7 @@ def _train_again(run: Run, minutes: float | None, data: DataSettings | None, ove
 
 
 def _part(recipe: Recipe, share: float) -> Recipe:
-    """The recipe with this share of its training time."""
+    """Return the recipe with the share `share` of its training time."""
     train = recipe.train
     steps = max(round(share * train.max_steps), 1)
     return replace(recipe, train=replace(train, max_minutes=share * train.max_minutes, max_steps=steps))
@@ -259,7 +240,7 @@ def _read(run: Run, recipe: Recipe, *, own: bool) -> PairExamples:
     except (CorpusError, SettingsError) as error:
         if not own:
             raise
-        what = f"{run.folder}: its training data cannot be read ({error})"
+        what = f"{run.folder}: the training data of the run cannot be read ({error})"
         raise SettingsError(f"{what}; give other text with --source and --target") from None
 
 
