@@ -138,7 +138,7 @@ def test_a_folder_that_vanishes_is_one_line(whole, tmp_path, capsys, monkeypatch
     fail_at(monkeypatch, 9, lambda: shutil.rmtree(run))
     assert main(train_arguments(whole, run, STEPS)) == 2
     [line] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("regard: ")]
-    assert "the run folder may have been removed" in line
+    assert "check that the run folder still exists" in line
     assert not run.exists()
 
 

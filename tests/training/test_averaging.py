@@ -68,7 +68,7 @@ def test_what_is_remembered_goes_on_as_before():
     walk(other, second, range(1, 12))  # a path that is given up
     other.kept.clear()
     for place, tensor in one.tensors():
-        other.load(place, tensor.clone(), lambda whole, like: whole)
+        other.load(place, tensor.clone())
     walk(one, first, range(8, 11))
     walk(other, second, range(8, 11))
     assert torch.equal(one.named()["weight"], other.named()["weight"])
@@ -80,6 +80,6 @@ def test_a_checkpoint_is_allocated_once(monkeypatch):
     model = nn.Linear(2, 2)
     average = CheckpointAverage(model, 2, 10)
     for name in ("checkpoint.0.weight", "checkpoint.0.bias", "checkpoint.1.weight", "checkpoint.1.bias"):
-        average.load(name, torch.ones_like(dict(model.named_parameters())[name[13:]]), lambda tensor, like: tensor)
+        average.load(name, torch.ones_like(dict(model.named_parameters())[name[13:]]))
     assert len(made) == 4  # two parameters in each of two checkpoints
     assert all(torch.equal(tensor, torch.ones_like(tensor)) for kept in average.kept.values() for tensor in kept)

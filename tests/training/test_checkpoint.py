@@ -76,7 +76,7 @@ def test_a_full_disk_leaves_the_last_state_as_it_was(tmp_path, monkeypatch):
 
 
 def test_a_vanished_folder_is_told(tmp_path):
-    with pytest.raises(RunError, match="the run folder may have been removed"):
+    with pytest.raises(RunError, match="check that the run folder still exists"):
         save_checkpoint(tmp_path / "run" / "checkpoints", tensors(1.0), TrainingProgress())
 
 

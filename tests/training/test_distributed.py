@@ -106,7 +106,7 @@ def test_the_first_to_fail_speaks_and_the_others_leave_quietly(heartbeats, capfd
     with pytest.raises(LeftError):
         heartbeats[0]._beat()
     assert capfd.readouterr().err == ""
-    assert json.loads(heartbeats[0]._get("verdict")) == {"by": 2, "line": ""}
+    assert json.loads(heartbeats[0]._get("failure")) == {"by": 2, "problem": ""}
 
 
 def test_all_who_meet_wait_for_the_first(heartbeats):

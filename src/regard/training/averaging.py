@@ -1,4 +1,4 @@
-"""Averages of the weights, which are validated and kept: better than the weights of any single step.
+"""Averages of the weights, which are usually better than the weights of any single step.
 
 Either an exponential moving average, or the mean of the weights at the last few validations (Vaswani et al. 2017).
 """
@@ -6,20 +6,18 @@ Either an exponential moving average, or the mean of the weights at the last few
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
 from regard.config import TrainSettings
-
-Shard = Callable[[Tensor, Tensor], Tensor]
-"""Shards a whole tensor like another one."""
+from regard.training.device import scatter
 
 
 class WeightAverage:
-    """The averaged weights (`shadow`); in this base class, the weights themselves (`live`)."""
+    """Weights of the model (`live`) and their average (`shadow`); in this base class both are the same tensors."""
 
     averages = False
 
@@ -28,17 +26,17 @@ class WeightAverage:
         self.live: list[Tensor] = list(model.parameters())
         self.shadow = [parameter.detach().clone() for parameter in self.live] if self.averages else self.live
         self.kept: dict[int, list[Tensor]] = {}
-        """Earlier weights that are still needed, by slot."""
+        """Weights of earlier validations that the average needs, by slot."""
 
     def update(self, step: int) -> None:
-        """Update the average after this step; the first is step 1."""
+        """Update the average after a step, counted from 1."""
 
     def checkpoint(self, step: int) -> None:
-        """Prepare for a validation after this step."""
+        """Update the average before the validation at this step."""
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Within the block the model has the averaged weights."""
+        """Within the `with` block, the model has the averaged weights."""
         self._swap()
         try:
             yield
@@ -54,15 +52,15 @@ class WeightAverage:
         return {name: tensor.detach() for name, tensor in zip(self.names, self.shadow, strict=True)}
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
-        """What a checkpoint must contain: the average, and earlier weights that are still needed."""
+        """The tensors that a checkpoint must contain, by name: the average, and the weights that it needs."""
         if self.averages:
             yield from ((f"average.{name}", tensor) for name, tensor in self.named().items())
             for slot, tensors in sorted(self.kept.items()):
                 yield from ((f"checkpoint.{slot}.{name}", t) for name, t in zip(self.names, tensors, strict=True))
 
     @torch.no_grad()
-    def load(self, place: str, tensor: Tensor, shard: Shard) -> None:
-        """Load one tensor that `tensors` gave under this name; clear `kept` before the first."""
+    def load(self, place: str, tensor: Tensor) -> None:
+        """Load the tensor that `tensors` yielded with the name `place`; clear `kept` before the first call."""
         kind, _, name = place.partition(".")
         if not self.averages:
             return
@@ -73,11 +71,11 @@ class WeightAverage:
                 self.kept[int(slot)] = [torch.empty_like(parameter) for parameter in self.shadow]
             tensors = self.kept[int(slot)]
         goal = tensors[self.names.index(name)]
-        goal.copy_(shard(tensor, goal))
+        goal.copy_(scatter(tensor, goal))
 
 
 class ExponentialMovingAverage(WeightAverage):
-    """Exponential moving average. The decay is lower in the first steps, so that the initial weights count little."""
+    """Exponential moving average. The decay is lower in the first steps, so that initial weights are soon forgotten."""
 
     averages = True
 
@@ -92,7 +90,7 @@ class ExponentialMovingAverage(WeightAverage):
 
 
 class CheckpointAverage(WeightAverage):
-    """Mean of the weights at the last `count` validations; before the first, the weights themselves."""
+    """Mean of the weights at the last `count` validations; before the first validation, the weights themselves."""
 
     averages = True
 
@@ -115,7 +113,7 @@ class CheckpointAverage(WeightAverage):
 
 
 def make_average(model: nn.Module, settings: TrainSettings) -> WeightAverage:
-    """The average that the settings name: of the last validations, exponential, or none."""
+    """Build the average that the settings name: of the last validations, exponential, or none."""
     if settings.average_checkpoints:
         return CheckpointAverage(model, settings.average_checkpoints, settings.validate_every)
     return ExponentialMovingAverage(model, settings.ema_decay) if settings.ema_decay else WeightAverage(model)

@@ -1,4 +1,4 @@
-"""Checkpoints for exact resume: two files each, written atomically and verified by checksum. The last two are kept.
+"""Checkpoints, from which training resumes exactly: two files each, verified by checksum. The last two are kept.
 
 checkpoints/00001500.safetensors   weights, their average, the optimizer state
 checkpoints/00001500.json          progress of the training and the checksum of the tensors; written last
@@ -11,6 +11,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
+from operator import attrgetter
 from pathlib import Path
 
 import torch
@@ -28,62 +29,59 @@ from regard.training.optimizer import make_optimizer
 
 KEPT = 2
 BEST = "best"
-"""Folder with the checkpoint of the last validation that improved, to which patience returns."""
+"""Subfolder with the checkpoint of the last validation that improved; after patience, the cooldown starts from it."""
 
 
 @dataclass
 class TrainingProgress:
-    """Progress of a training. With the tensors and the recipe it determines everything that follows, bit by bit."""
+    """Progress of a training. Together with tensors and recipe, it determines all further steps exactly."""
 
     step: int = 0
     position: int = 0
-    """Batches taken from the endless stream."""
+    """Number of batches taken from the endless stream."""
     epoch: int = 0
-    """The epoch of this position, counted from 0; with `epoch_start`, batches of earlier epochs need not be planned."""
+    """Index of the epoch of `position`, so that a resumed training need not plan the batches of earlier epochs."""
     epoch_start: int = 0
-    """The position of its first batch."""
+    """Position of the first batch of this epoch."""
     seconds: float = 0.0
     """Time spent training and validating, over all sessions."""
     flops: float = 0.0
-    """Operations computed, over all sessions."""
+    """Number of operations, over all sessions."""
     tokens: int = 0
-    """Target tokens seen."""
+    """Number of target tokens trained on."""
     loss: float = 0.0
     """Loss per token, a moving average over about twenty steps."""
     best_score: float | None = None
     """The best validation score so far; higher is better."""
     best_step: int = 0
-    """Its step."""
+    """Step of the best validation score."""
     best_score_since_reset: float | None = None
     """The best score since patience was restarted."""
     best_loss_since_reset: float | None = None
     """The lowest validation loss since patience was restarted."""
     improved_step: int = 0
-    """Step of the last validation with a better or equal score or a lower loss: patience returns to it."""
+    """Step of the last validation with a better or equal score or a lower loss."""
     validations_without_improvement: int = 0
-    """Validations since the last improvement."""
+    """Number of validations since the last improvement."""
     cooldown_from: int = 0
     """Step after which the learning rate falls to zero; 0 before the cooldown."""
     cooldown_until: int = 0
-    """Step at which it is zero."""
+    """Step at which the learning rate is zero; 0 before the cooldown."""
     cooldown_for: str = ""
-    """The settings that ended training when the cooldown started."""
+    """Values that the settings `max_steps`, `max_minutes` and `patience` had when the cooldown started."""
     first_loss: float | None = None
-    """The loss has exploded if it is several times this: the expected initial loss, or else that of the first step."""
+    """The expected initial loss, or the loss of the first step; the loss has exploded if it is several times higher."""
     rate_factor: float = 1.0
-    """Factor of the learning rate, halved at each rollback."""
+    """Factor on the learning rate; it is halved at each rollback."""
     rate_for: str = ""
-    """The learning rates that the factor belongs to; if they change, it is 1 again."""
+    """The learning rates that `rate_factor` applies to; if they are changed, the factor is 1 again."""
     rollbacks: int = 0
     stopped: str = ""
     """Why training has ended; empty if it has not."""
 
 
 class TrainingState:
-    """Model, optimizer and averaged weights, by the names that they have in a checkpoint.
-
-    The tensors may be sharded; those of a checkpoint are whole.
-    """
+    """Model, optimizer and averaged weights. Their tensors may be sharded; the tensors in a checkpoint are whole."""
 
     def __init__(self, model: Network, settings: TrainSettings, group: ProcessGroup):
         self.model, self.group = model, group
@@ -91,25 +89,30 @@ class TrainingState:
         self.average = make_average(model, settings)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything in a checkpoint, by name; empty in all processes but the first."""
+        """All tensors of a checkpoint by name; empty in all processes except the first."""
         named: list[tuple[str, Tensor]] = []
         for name, parameter in self.model.named_parameters():
             named.append((f"weights.{name}", parameter))
             named += [(f"optimizer.{key}.{name}", value) for key, value in self.optimizer.state_of(parameter).items()]
-        return self._gather([*named, *self.average.tensors()])
+        return self.collect([*named, *self.average.tensors()])
 
-    def averaged_weights(self) -> dict[str, Tensor]:
-        """The averaged weights by name; empty in all processes but the first."""
-        return self._gather(self.average.named().items())
+    def collect(self, tensors: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
+        """Whole tensors on the CPU by name. Every process must call this; only the first process gets the tensors."""
+        whole = {}
+        for name, tensor in tensors:
+            gathered = gather(tensor.detach())
+            if self.group.is_first:
+                whole[name] = gathered.cpu()
+        return whole
 
     def all_finite(self, gathered: Mapping[str, Tensor]) -> bool:
-        """Whether the tensors that the first process has gathered are finite; the same answer in all processes."""
+        """Whether the tensors that the first process has collected are finite; all processes get the same result."""
         (bad,) = self.group.sum(not all(bool(tensor.isfinite().all()) for tensor in gathered.values()))
         return not bad
 
     @torch.no_grad()
     def load(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
-        """Continue from the tensors of a checkpoint, which all processes have."""
+        """Load the tensors of a checkpoint; all processes must pass all of them."""
         parameters = dict(self.model.named_parameters())
         self.average.kept.clear()
         moments: dict[str, dict[str, Tensor]] = defaultdict(dict)
@@ -123,31 +126,18 @@ class TrainingState:
             elif kind == "weights":
                 parameters[name].copy_(scatter(tensor, parameters[name]))
             else:
-                self.average.load(place, tensor, scatter)
+                self.average.load(place, tensor)
         for name, parameter in parameters.items():
             self.optimizer.load_state(parameter, moments[name])
 
-    def _gather(self, tensors: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
-        """Whole tensors on the CPU. Every process takes part; only the first keeps them."""
-        whole = {}
-        for name, tensor in tensors:
-            gathered = gather(tensor.detach())
-            if self.group.is_first:
-                whole[name] = gathered.cpu()
-        return whole
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Files
-
 
 def save_checkpoint(folder: Path, tensors: dict[str, Tensor], progress: TrainingProgress, kept: int = KEPT) -> None:
-    """Write a checkpoint. Older ones than the last `kept`, and those of later steps (after a rollback), are removed."""
+    """Write a checkpoint, and remove all except the last `kept`; also those of later steps, left by a rollback."""
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
         raise RunError(
-            f"{folder}: cannot write a checkpoint ({error.strerror}); the run folder may have been removed"
+            f"{folder}: cannot write a checkpoint ({error.strerror}); check that the run folder still exists"
         ) from None
     content = save({name: tensor.detach().contiguous() for name, tensor in tensors.items()})
     stem = folder / f"{progress.step:08d}"
@@ -162,11 +152,11 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], progress: Training
 
 
 Loaded = tuple[dict[str, Tensor], TrainingProgress, list[str]]
-"""A checkpoint, and a message for each newer one that is damaged."""
+"""Tensors and progress of a checkpoint, and a message for each newer checkpoint that is damaged."""
 
 
 def load_checkpoint(folder: Path, before: int | None = None) -> Loaded | None:
-    """The newest valid checkpoint, of a step before `before` if that is given; None if there is none."""
+    """The newest valid checkpoint (of a step before `before`, if it is given); None if there is none."""
     notes: list[str] = []
     for stem in reversed(_stems(folder)):
         if before is not None and int(stem.name) >= before:
@@ -174,7 +164,7 @@ def load_checkpoint(folder: Path, before: int | None = None) -> Loaded | None:
         try:
             tensors, progress = _read(stem)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            notes.append(f"checkpoint {stem.name} is damaged ({error}); using the one before it")
+            notes.append(f"checkpoint {stem.name} is damaged ({error}); using the previous one")
             continue
         return tensors, progress, notes
     if notes and before is None:
@@ -199,18 +189,15 @@ def last_step(folder: Path) -> int:
 
 
 def load_best(folder: Path, now: TrainingProgress) -> Loaded | None:
-    """The checkpoint of the last validation that improved; None if it was not kept, or is damaged."""
+    """The checkpoint of the last validation that improved; None if it was not saved, or is damaged."""
     try:
         found = load_checkpoint(folder / BEST)
     except RunError:
         return None
     if found is None or found[1].step != now.improved_step:
         return None
-    same = (found[1].best_score_since_reset, found[1].best_loss_since_reset) == (
-        now.best_score_since_reset,
-        now.best_loss_since_reset,
-    )
-    return found if same else None
+    scores = attrgetter("best_score_since_reset", "best_loss_since_reset")
+    return found if scores(found[1]) == scores(now) else None
 
 
 def _read(stem: Path) -> tuple[dict[str, Tensor], TrainingProgress]:

@@ -1,19 +1,18 @@
 """The device that trains: CPU or GPU, mixed precision, speed and memory of the machine; the model under DDP or FSDP.
 
-One process trains the model as it is. Several have copies whose gradients are averaged (DDP), or a shard of every
-tensor each, gathered layer by layer when it is needed (FSDP2). `ParallelModel` hides the difference from the loop.
+One process trains the model as it is. Several processes have a copy of the model each and average the gradients (DDP),
+or have a shard of every tensor each and gather them layer by layer (FSDP2). The training loop is the same for all.
 """
 
 from __future__ import annotations
 
 import copy
-import functools
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import torch
@@ -31,10 +30,9 @@ LossFunction = Callable[[Any, Any], Loss]
 
 
 def product_type(settings: TrainSettings, device: torch.device) -> torch.dtype:
-    """The type of matrix products: weights, norms, softmax and sums are always float32.
+    """The data type of matrix products; weights, norms, softmax and sums are always float32.
 
-    "auto" is bfloat16 on GPUs that support it. Some CPUs are faster in bfloat16 and some much slower, so there the plan
-    measures it.
+    "auto" means bfloat16 on GPUs that support it, else float32. On a CPU, the plan measures which type is faster.
     """
     low = settings.precision == "bfloat16"
     if settings.precision == "auto":
@@ -43,7 +41,7 @@ def product_type(settings: TrainSettings, device: torch.device) -> torch.dtype:
 
 
 def autocast(settings: TrainSettings, device: torch.device) -> AbstractContextManager[Any]:
-    """A context in which matrix products have that type."""
+    """A context in which matrix products have the type `product_type`."""
     kind = product_type(settings, device)
     return nullcontext() if kind == torch.float32 else torch.autocast(device.type, kind)
 
@@ -60,14 +58,14 @@ def choose_device(settings: TrainSettings, local_rank: int) -> torch.device:
     if not found:
         raise SettingsError('train.device = "cuda", but PyTorch finds no GPU here; set it to "auto" or "cpu"')
     if local_rank >= found:
-        raise SettingsError(f"{found} GPUs for more processes; start torchrun with --nproc-per-node {found}")
+        raise SettingsError(f"more processes than GPUs ({found}); start torchrun with --nproc-per-node {found}")
     device = torch.device("cuda", local_rank)
     torch.cuda.set_device(device)
     return device
 
 
 class LossModule(nn.Module):
-    """The loss as the `forward` method of a module, which DDP and FSDP need."""
+    """A module whose `forward` method computes the loss, as DDP and FSDP need it."""
 
     def __init__(self, model: Network, loss: LossFunction, settings: TrainSettings, device: torch.device):
         super().__init__()
@@ -83,17 +81,17 @@ class LossModule(nn.Module):
 
 @dataclass
 class ParallelModel:
-    """A model that several processes train. Gradients are means over the processes."""
+    """A model that one or several processes train. Gradients are means over the processes."""
 
     model: Network
     loss: Callable[[Any], Loss]
     summing: Callable[[bool], AbstractContextManager[None]]
-    """The context for one batch; True for the last batch of a step, after which the processes sum their gradients."""
+    """Returns the context for one batch; its argument is True for the last batch of a step, which sums gradients."""
     whole: Network | None = None
-    """If the model is sharded: a whole copy for validation."""
+    """If the model is sharded: a copy that is not sharded, for validation."""
 
     def zero_key_bias_gradients(self) -> None:
-        """Remove gradients that are only rounding errors (see `key_biases`)."""
+        """Set gradients that are only rounding errors to zero (see `key_biases`)."""
         for bias, mask in self._key_biases:
             if bias.grad is not None:
                 bias.grad.mul_(mask)
@@ -104,7 +102,7 @@ class ParallelModel:
 
 
 def parallelize(model: Network, loss: LossFunction, settings: TrainSettings, group: ProcessGroup) -> ParallelModel:
-    """Share a model among the processes of a group. All of them have it in the beginning."""
+    """Prepare a model, which every process of the group has, to be trained by all of them."""
     module = LossModule(model, loss, settings, next(model.parameters()).device)
     if group.size == 1:
         return ParallelModel(model, module, lambda last: nullcontext())
@@ -119,7 +117,7 @@ def parallelize(model: Network, loss: LossFunction, settings: TrainSettings, gro
 
 
 def _shard(model: Network, module: LossModule) -> ParallelModel:
-    """Shard a model by FSDP2: attention and feed-forward layers are gathered one at a time, the rest at once."""
+    """Shard a model by FSDP2: attention and feed-forward layers are gathered one by one, all other layers together."""
     from torch.distributed.fsdp import fully_shard
 
     from regard.models.transformer import FeedForward
@@ -129,7 +127,7 @@ def _shard(model: Network, module: LossModule) -> ParallelModel:
     whole = copy.deepcopy(model).cpu().eval()
     for part in list(model.modules()):
         if isinstance(part, CrossAttention):
-            fully_shard(part.key_value)  # it is used separately: once per source
+            fully_shard(part.key_value)  # its `forward` is called separately, once per source
         if isinstance(part, SelfAttention | CrossAttention | FeedForward):
             fully_shard(part)
     sharded = fully_shard(module)
@@ -145,8 +143,8 @@ def _shard(model: Network, module: LossModule) -> ParallelModel:
 def key_biases(model: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
     """The biases of attention layers, each with a mask that is 0 for keys and 1 elsewhere.
 
-    The bias of the keys adds the same number to all scores of a query, which softmax cancels. Its gradient is zero but
-    for rounding errors, which Adam would scale up to full steps that differ for every number of processes.
+    The bias of the keys adds the same number to all scores of a query, which softmax cancels. So its gradient is zero,
+    except for rounding errors, which Adam would scale up to full steps that depend on the number of processes.
     """
     for part in model.modules():
         if isinstance(part, SelfAttention) and part.rotary is None:
@@ -161,12 +159,12 @@ def key_biases(model: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def gather(tensor: Tensor) -> Tensor:
-    """The whole of a tensor that may be sharded. Every process of the group must call it."""
+    """The whole tensor, if `tensor` is sharded. Every process of the group must call this."""
     return tensor.full_tensor() if is_sharded(tensor) else tensor  # type: ignore[attr-defined]
 
 
 def scatter(whole: Tensor, like: Tensor) -> Tensor:
-    """A tensor that every process has, sharded like another one."""
+    """Shard a tensor, which every process has, like the tensor `like`, and move it to the same device."""
     if not is_sharded(like):
         return whole.to(like.device)
     from torch.distributed.tensor import DTensor, distribute_tensor
@@ -176,7 +174,7 @@ def scatter(whole: Tensor, like: Tensor) -> Tensor:
 
 
 def clip_gradients(model: Network, limit: float) -> float:
-    """Scale the gradients down to this norm, if it is not 0; returns the norm before."""
+    """Scale the gradients down to the norm `limit` (0: no limit); return the norm before."""
     gradients: list[Tensor] = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     norm = gather(torch.nn.utils.get_total_norm(gradients))
     if limit:
@@ -185,27 +183,23 @@ def clip_gradients(model: Network, limit: float) -> float:
 
 
 def is_sharded(tensor: Tensor) -> bool:
-    """Recognised by its method: importing the class takes a second, which a single process need not wait for."""
+    """Whether a tensor is a DTensor; it is recognized by a method, because importing the class takes a second."""
     return hasattr(tensor, "full_tensor")
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# The machine
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Facts about the machine, for the plan."""
+    """Speed and memory of the machine, for the plan."""
 
     device: str
     """"cpu" or the name of the GPU."""
     cores: int
     memory: float
-    """Free bytes of the GPU, or of the machine."""
+    """Free memory of the GPU, or of the machine, in bytes."""
     peak: float
     """Operations per second of a large matrix product in float32."""
     bfloat16_speedup: float = 1.0
-    """How many times faster it is in bfloat16."""
+    """Speed of the same product in bfloat16, divided by `peak`."""
 
 
 def measure_machine(device: str = "auto") -> Machine:
@@ -217,9 +211,9 @@ def measure_machine(device: str = "auto") -> Machine:
     return Machine("cpu", usable_cores(), free_memory(), peak, matmul_peak(kind=torch.bfloat16) / peak)
 
 
-@functools.cache
+@cache
 def matmul_peak(device: str = "cpu", kind: torch.dtype = torch.float32) -> float:
-    """Multiplications and additions per second of a large matrix product on this machine, measured in 0.3 s."""
+    """Operations per second of a large matrix product on this machine, measured for 0.3 s."""
     size = 1024
     a, b = (torch.randn(size, size, device=device).to(kind) for _ in range(2))
     best, until = float("inf"), time.perf_counter() + 0.3
@@ -233,15 +227,12 @@ def matmul_peak(device: str = "cpu", kind: torch.dtype = torch.float32) -> float
 
 
 def check_memory(model: Network, loss: LossFunction, largest: Any, settings: TrainSettings) -> None:
-    """Compute the gradients of the largest batch, to find out before training whether memory is sufficient.
-
-    Weights do not change.
-    """
+    """Compute the gradients of the largest batch, to find out before training whether memory is sufficient."""
     device = choose_device(settings, 0)
     model.to(device).train()
     try:
         LossModule(model, loss, settings, device)(largest).smoothed.backward()
-    except RuntimeError as error:  # that of a GPU has a type, that of a CPU only a text
+    except RuntimeError as error:  # the error of a GPU has its own type, the error of a CPU only a text
         if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
             raise
         batches = 2 * settings.gradient_accumulation

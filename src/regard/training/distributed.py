@@ -1,8 +1,8 @@
 """Processes that train one model together, started by torchrun. A single process is a group of one.
 
-The recipe determines the arithmetic, and the number of processes only the speed: sums over batches are sums over
-processes, and the first process decides for all. No process waits for one that has died: each sends heartbeats and
-watches the next, and the first process that fails, or misses a heartbeat, ends all.
+The number of processes changes only the speed, not the results: sums over batches are sums over processes, and the
+first process decides for all. Each process sends heartbeats and watches the heartbeats of the next process. If a
+process fails or its heartbeats stop, all processes end, so that none waits for a dead process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -32,15 +32,14 @@ from regard.errors import TrainingError
 JOIN_TIMEOUT = 600.0  # seconds within which all processes must have started
 BEAT = 2.0  # seconds between heartbeats
 SILENCE = 16.0  # seconds without a heartbeat after which a process counts as dead
-SUSPICION = 6.0  # the same after a connection has broken: torchrun gives survivors 30 seconds to end
+SUSPICION = 6.0  # the same after a connection has broken; then torchrun lets the other processes run for 30 seconds
 CONNECTION_WORDS = ("gloo", "nccl", "connection", "socket", "broken pipe")
 
 T = TypeVar("T")
-P = ParamSpec("P")
 
 
 class GroupMember(NamedTuple):
-    """A process of a group."""
+    """One process of a group."""
 
     rank: int
     host: str
@@ -48,7 +47,7 @@ class GroupMember(NamedTuple):
 
 
 class ProcessGroup:
-    """The processes that train one model together. Within `with group`, an error in one of them ends all."""
+    """The processes that train one model together. Within `with group`, an error in one process ends all."""
 
     def __init__(self, rank: int = 0, size: int = 1, local_rank: int = 0):
         self.rank, self.size, self.local_rank = rank, size, local_rank
@@ -57,7 +56,7 @@ class ProcessGroup:
         self._rounds = 0
 
     def sum(self, *values: float) -> list[float]:
-        """Each value summed over the processes; all get exactly the same sums."""
+        """Sum each value over the processes; all processes get exactly the same sums."""
         if self.size == 1:
             return list(values)
         total = torch.tensor(values, dtype=torch.float64)
@@ -65,7 +64,7 @@ class ProcessGroup:
         return total.tolist()
 
     def once(self, action: Callable[[], T]) -> T:
-        """Run `action` in the first process and give its result to all. The others wait without a time limit."""
+        """Run `action` in the first process and return its result in all. The others wait without a time limit."""
         if self.heartbeat is None:
             return action()
         self._rounds += 1
@@ -75,7 +74,7 @@ class ProcessGroup:
         return found[0]  # type: ignore[return-value]
 
     def share(self, items: Sequence[T]) -> Sequence[T]:
-        """The items that this process works on: every n-th. `join` collects the results."""
+        """The items that this process computes: every n-th item, for n processes. `join` collects the results."""
         return items[self.rank :: self.size]
 
     def join(self, items: Sequence[T]) -> list[T]:
@@ -88,7 +87,7 @@ class ProcessGroup:
         return [share[place] for place in range(longest) for share in shares if place < len(share)]
 
     def tensors(self, held: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-        """Send the tensors of the first process to all, one after the other."""
+        """Yield the tensors of the first process in all processes, one after the other."""
         if self.size == 1:
             yield from held.items()
             return
@@ -99,15 +98,15 @@ class ProcessGroup:
             yield name, tensor
 
     def advise(self, advice: str) -> None:
-        """Set the advice that is shown if a process dies."""
+        """Set the advice to the user in the message about a dead process."""
         if self.heartbeat is not None:
             self.heartbeat.advice = advice
 
     def leave(self) -> None:
-        """Leave the group: no work is left to do together.
+        """Leave the group at the end of the common work.
 
         The torch process group is destroyed while Python still runs, because a remaining gloo thread sometimes aborts
-        the process at exit. After a failure it is not destroyed, because that may wait for a dead process.
+        the process at exit. After a failure it is not destroyed, because destroying may wait for a dead process.
         """
         if self.heartbeat is None:
             return
@@ -148,11 +147,11 @@ def this_group() -> ProcessGroup:
 
 
 def agree_on_session(store: Store, rank: int, size: int) -> str:
-    """A name for this session that no earlier one had.
+    """A name for this session, different from the names of earlier sessions.
 
     torchrun's store outlives a restart and still contains the addresses of dead processes. Its restart count does not
     identify sessions, because it may differ between machines. So every process registers a random name, and the first
-    process builds the session's name from them; a session that includes a dead process is never confirmed by it.
+    process builds the session's name from all of them. All processes must confirm it, which dead ones cannot do.
     """
     mine, until = uuid.uuid4().hex, time.monotonic() + JOIN_TIMEOUT
     store.set(f"name {rank}", mine)
@@ -170,16 +169,15 @@ def agree_on_session(store: Store, rank: int, size: int) -> str:
 
 
 class Heartbeat:
-    """Heartbeats in torchrun's store. Each process watches the next, and ends all if it is silent.
+    """Heartbeats in torchrun's store. Each process watches the next process, and ends all if its heartbeats stop.
 
     torchrun itself ends the other processes only if one exits, not if one hangs or its machine is gone.
     """
 
-    advice = "start again"
-    """What to do if a process dies."""
+    advice = "start again"  # what the user should do if a process dies
 
     def __init__(self, members: Sequence[GroupMember], rank: int, session: str, *, reports: bool):
-        """`reports`: report a failure that another process found; one process per machine should."""
+        """`reports`: print the failures that other processes found; True for one process per machine."""
         self.me, self.watched, self.size = members[rank], members[(rank + 1) % len(members)], len(members)
         self.session, self.reports = session, reports
         self.patience = SILENCE
@@ -194,11 +192,11 @@ class Heartbeat:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the heartbeat has stopped: this process has left, or has failed and reported it."""
+        """Whether the heartbeat has stopped: this process has left the group, or has reported its failure."""
         return self._ended.is_set()
 
     def wait_for_first(self, what: str, *, first: bool) -> None:
-        """Wait until the first process has reached this point."""
+        """Wait until the first process has reached the point `what`; `first`: whether this is the first process."""
         key = self._key(what)
         if first:
             self._store.set(key, "here")
@@ -208,21 +206,20 @@ class Heartbeat:
             time.sleep(0.05)
 
     def fail(self) -> bool:
-        """Report to the others that this process has failed; False if another did before."""
-        verdict = json.dumps({"by": self.me.rank, "line": ""})
+        """Report to the other processes that this process has failed; False if another process failed before."""
         with contextlib.suppress(RuntimeError):  # without a store, the others will miss our heartbeat
-            if self._claim(verdict) != verdict:
+            if self._report_failure("") != {"by": self.me.rank, "problem": ""}:
                 return False
         self._ended.set()
         return True
 
     def find_dead_process(self) -> None:
-        """After a broken connection, wait until a process is found dead, which ends this one; returns if none is."""
+        """After a broken connection, wait until a dead process is found, which ends this one too; return if none is."""
         self.patience = SUSPICION
         self._thread.join(2 * SILENCE)
 
     def stop(self) -> None:
-        """Stop the heartbeat without an alarm."""
+        """Stop the heartbeat; the other processes see that this process has left, not died."""
         self._ended.set()
         self._thread.join(SILENCE)
         with contextlib.suppress(RuntimeError):
@@ -243,8 +240,8 @@ class Heartbeat:
     def _beat(self) -> None:
         self._beats += 1
         self._store.set(self._key(f"beat {self.me.rank}"), str(self._beats))
-        if self._store.check([self._key("verdict")]):
-            self._follow(self._store.get(self._key("verdict")).decode())
+        if self._store.check([self._key("failure")]):
+            self._end_after(json.loads(self._store.get(self._key("failure"))))
         beat = self._get(f"beat {self.watched.rank}")
         if beat != self._last_beat or beat == "bye":
             self._last_beat, self._missed = beat, 0
@@ -253,17 +250,22 @@ class Heartbeat:
         if self._missed * BEAT > self.patience:
             rank, host, pid = self.watched
             problem = f"process {rank} of {self.size} (host {host}, pid {pid}) does not respond"
-            self._follow(self._claim(json.dumps({"by": self.me.rank, "line": problem})))
+            self._end_after(self._report_failure(problem))
 
-    def _follow(self, verdict: str) -> None:
-        """End this process as the first one that knew has decided."""
-        decision = json.loads(verdict)
-        if not decision["line"]:
-            time.sleep(BEAT)  # torchrun ends all as soon as one exits: let the failed process report first
-        self._end(decision["line"] if self.reports or decision["by"] == self.me.rank else "")
+    def _report_failure(self, problem: str) -> dict[str, Any]:
+        """Store a report with the rank of this process, unless the store has one; return the report in the store."""
+        report = json.dumps({"by": self.me.rank, "problem": problem})
+        found: dict[str, Any] = json.loads(self._store.compare_set(self._key("failure"), "", report))
+        return found
+
+    def _end_after(self, failure: dict[str, Any]) -> None:
+        """End this process after a failure; print its problem if this process is the one that should report it."""
+        if not failure["problem"]:
+            time.sleep(BEAT)  # torchrun ends all as soon as one exits: let the failed process print its error first
+        self._end(failure["problem"] if self.reports or failure["by"] == self.me.rank else "")
 
     def _end(self, problem: str) -> None:
-        """End the process from this thread: the main thread may be waiting for a dead process."""
+        """Print the problem and exit from this thread, because the main thread may be waiting for a dead process."""
         if self._ended.is_set():
             return
         if problem:
@@ -271,10 +273,6 @@ class Heartbeat:
             with contextlib.suppress(OSError):  # the terminal may be closed
                 print(f"{show_cursor}regard: {problem}; all processes end: {self.advice}", file=sys.stderr, flush=True)
         os._exit(1)
-
-    def _claim(self, verdict: str) -> str:
-        """The verdict of the first process that gave one."""
-        return self._store.compare_set(self._key("verdict"), "", verdict).decode()
 
     def _get(self, what: str) -> str:
         key = self._key(what)

@@ -1,6 +1,6 @@
 """FLOPs of any model: torch counts them while the model runs on the meta device, where tensors have shapes but no data.
 
-A multiplication and an addition are two operations. Embeddings are looked up, not multiplied, and cost nothing.
+A multiplication and an addition are two operations. Looking up an embedding costs nothing.
 """
 
 from __future__ import annotations
@@ -18,22 +18,20 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from regard.models.base import Network
 
-BACKWARD = 2  # the backward pass multiplies twice for each product of the forward pass
-
 
 class Cost(dict[str, float]):
     """Operations of one forward pass per unit of the input, e.g. per source token; see `Network.examples`."""
 
     def forward(self, **amounts: float) -> float:
-        """Operations of a batch with these amounts of each unit; units that are left out do not occur in it."""
+        """Operations for a batch in which each unit occurs as often as `amounts` says; other units do not occur."""
         return sum(self[unit] * amount for unit, amount in amounts.items())
 
     def training(self, **amounts: float) -> float:
-        return (1 + BACKWARD) * self.forward(**amounts)
+        return 3 * self.forward(**amounts)  # the backward pass computes two products for each of the forward pass
 
 
 def pair_amounts(rows: int, source_length: int, target_length: int) -> dict[str, int]:
-    """The units of a padded batch of pairs."""
+    """How often each unit of input occurs in a padded batch of sentence pairs."""
     return {
         "sentence": rows,
         "source_token": rows * source_length,
@@ -44,14 +42,14 @@ def pair_amounts(rows: int, source_length: int, target_length: int) -> dict[str,
     }
 
 
-_COUNTED: WeakKeyDictionary[nn.Module, Cost] = WeakKeyDictionary()  # the rehearsal and the training share a model
+_COUNTED: WeakKeyDictionary[nn.Module, Cost] = WeakKeyDictionary()
 
 
 def count_cost(model: Network) -> Cost:
-    """Count the operations per unit of the input.
+    """Count the operations per unit of the input; the result is cached.
 
-    The model runs on its small examples; the cost per unit solves the linear equations that their counts give. Examples
-    are short: restricted attention counts as full attention, an upper bound, and a conversation has one turn.
+    The model runs on its small examples; each count is a linear equation of the costs per unit, which are solved. In
+    these short examples restricted attention costs as much as full attention, and a conversation has one turn.
     """
     if model not in _COUNTED:
         examples = list(_without_data(model).examples())
@@ -64,7 +62,7 @@ def count_cost(model: Network) -> Cost:
 
 
 def _without_data(model: Network) -> Network:
-    """A copy of the model on the meta device, in evaluation mode. Tied weights stay tied; no weight is copied."""
+    """A copy of the model on the meta device, in evaluation mode. Tied weights stay tied; no data is copied."""
     memo: dict[int, Any] = {}
     for tensor in chain(model.parameters(), model.buffers()):
         empty = torch.empty_like(tensor, device="meta", requires_grad=False)

@@ -1,7 +1,7 @@
 """Cross-entropy with label smoothing and R-Drop, computed in chunks from the decoder's last hidden states.
 
 The logits are the largest tensor of a training step: 4,096 tokens by 8,000 words are 131 MB, and autograd would keep
-several copies. Here they are computed a few hundred rows at a time, and the gradient of each chunk is computed while it
+several copies. Here they are computed in chunks of a few hundred rows, and the gradient of a chunk is computed while it
 is still in the processor's cache. The whole matrix of logits never exists, and nothing is computed twice.
 """
 
@@ -20,7 +20,7 @@ class Loss(NamedTuple):
     """Sums over the tokens of a batch; divide by `tokens` for the mean."""
 
     smoothed: Tensor
-    """The loss that is minimised."""
+    """The loss that is minimized."""
     plain: Tensor
     """Negative log-likelihood of the reference, without smoothing and without a gradient."""
     tokens: int
@@ -29,10 +29,11 @@ class Loss(NamedTuple):
 def smoothed_cross_entropy(
     output: nn.Linear, states_ND: Tensor, target_N: Tensor, smoothing: float, agreement: float = 0.0
 ) -> Loss:
-    """Loss of predicting `target_N` from `states_ND` by the output layer; the target is (1 - e) one-hot + e uniform.
+    """Loss of predicting `target_N` from `states_ND` by the output layer.
 
-    With `agreement` (R-Drop; Liang et al. 2021) the second half of the rows is the first half with another dropout
-    mask, and agreement / 2 times the KL divergence of the two, in both directions, is added.
+    With label smoothing e the target distribution is (1 - e) one-hot + e uniform. With `agreement` (R-Drop; Liang et
+    al. 2021) the second half of the rows is the first half with another dropout mask, and agreement / 2 times the KL
+    divergence of the two halves, in both directions, is added.
     """
     arguments = (states_ND, output.weight, output.bias, target_N, smoothing, agreement)
     if torch.is_grad_enabled():
@@ -46,9 +47,10 @@ def _sum_chunks(
     states_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, target_N: Tensor, smoothing: float, agreement: float,
     *, gradients: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:  # fmt: skip
-    """The two losses and, if requested, the gradients of the first with respect to states, weight and bias."""
+    """The smoothed and the plain loss and, with `gradients`, the gradients of the first for states, weight and bias."""
     smoothed, plain = states_ND.new_zeros((), dtype=torch.float64), states_ND.new_zeros((), dtype=torch.float64)
-    kind = _product_type(states_ND)
+    device = states_ND.device.type
+    kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states_ND.dtype  # of products
     weight, bias = weight_VD.to(kind), None if bias_V is None else bias_V.to(kind)
     grad_states = torch.empty_like(states_ND) if gradients else None
     grad_weight = torch.zeros_like(weight_VD) if gradients else None
@@ -68,12 +70,6 @@ def _sum_chunks(
     return smoothed, plain, grad_states, grad_weight, grad_bias
 
 
-def _product_type(states_ND: Tensor) -> torch.dtype:
-    """The type of matrix products; everything else is computed in the type of the weights."""
-    device = states_ND.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states_ND.dtype
-
-
 def _store_product(a: Tensor, b: Tensor, goal: Tensor) -> None:
     if goal.dtype == a.dtype:
         torch.mm(a, b, out=goal)
@@ -89,7 +85,7 @@ def _add_product(a: Tensor, b: Tensor, goal: Tensor) -> None:
 
 
 def _chunks(rows: int, paired: bool) -> Iterator[tuple[slice, ...]]:
-    """Slices of the rows; with `paired`, a slice of the first half with the corresponding one of the second."""
+    """Slices of the rows; with `paired`, a slice of the first half and the corresponding slice of the second half."""
     half = rows // 2
     size = CHUNK_ROWS // 2 if paired else CHUNK_ROWS
     for start in range(0, half if paired else rows, size):
@@ -102,7 +98,7 @@ def _take(x: Tensor, rows: tuple[slice, ...]) -> Tensor:
 
 
 def _turn_to_gradient(scores_NV: Tensor, target_N: Tensor, smoothing: float, agreement: float) -> tuple[Tensor, Tensor]:
-    """The losses of a chunk. The gradient of the first loss with respect to the scores overwrites them."""
+    """Return the smoothed and the plain loss of a chunk, and overwrite the scores by the gradient of the first."""
     mean_score = scores_NV.mean(-1)
     true_score = scores_NV.gather(1, target_N[:, None])[:, 0]
     top = scores_NV.amax(-1, keepdim=True)

@@ -1,4 +1,4 @@
-"""Logs of a training: metrics.jsonl, a progress bar on a terminal or plain lines elsewhere, and TensorBoard."""
+"""Logs of a training: metrics.jsonl, a progress bar (on a terminal) or plain lines (elsewhere), and TensorBoard."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class MetricsFile(TrainingLog):
         self._tokens, self._seconds = 0, 0.0
 
     def on_start(self, progress: TrainingProgress) -> None:
-        """Remove lines after the checkpoint that training continues from: they will be logged again, identically."""
+        """Remove the lines after the checkpoint that training continues from, because they will be written again."""
         kept = [line for line in read_metrics(self.path) if line["step"] <= progress.step]
         lines = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept)
         try:
@@ -77,7 +77,7 @@ class MetricsFile(TrainingLog):
 
 
 class PlainLog(TrainingLog):
-    """Plain lines on standard error, for log files. `formats`: how scores are shown, by name."""
+    """Plain lines on standard error, for log files. `formats`: format strings of the scores, by name."""
 
     def __init__(self, settings: TrainSettings, formats: Mapping[str, str], speed: SpeedMeter | None = None):
         self.settings, self.formats = settings, formats
@@ -112,7 +112,7 @@ class PlainLog(TrainingLog):
 class LiveBar(TrainingLog):
     """A progress bar in the terminal, and above it the scores and a sample of each validation.
 
-    `formats`: how scores are shown, by name; the first that a validation has is shown beside the bar.
+    `formats`: format strings of the scores, by name; the first score of a validation is shown beside the bar.
     """
 
     def __init__(self, settings: TrainSettings, formats: Mapping[str, str], speed: SpeedMeter | None = None):
@@ -210,7 +210,7 @@ class TensorBoard(TrainingLog):
 
 
 class SpeedMeter:
-    """Speed over the last few steps, also as a share of the machine's peak speed of matrix products."""
+    """Measures the speed over the last few steps, also as a share of the peak speed of matrix products."""
 
     def __init__(self, settings: TrainSettings, unit: str = "tokens", processes: int = 1):
         self._settings, self._unit, self._processes = settings, unit, processes
@@ -232,13 +232,13 @@ class SpeedMeter:
 
 
 def share_done(progress: TrainingProgress, settings: TrainSettings) -> float:
-    """How much of the training is done, by steps or by minutes, whichever is more."""
+    """Share of the training that is done: of the steps or of the minutes, whichever is larger."""
     by_steps = progress.step / (progress.cooldown_until or settings.max_steps)
     return max(by_steps, progress.seconds / (60 * settings.max_minutes)) if settings.max_minutes else by_steps
 
 
 def _time_left(progress: TrainingProgress, settings: TrainSettings) -> str:
-    """The longest time that is left; empty if it is not known, because only patience ends training."""
+    """The longest time that training can still take, as text; empty if only patience ends training."""
     share = share_done(progress, settings)
     endless = ends_by_patience_only(settings) and not progress.cooldown_until
     if share <= 0 or progress.seconds <= 0 or endless:
@@ -249,14 +249,14 @@ def _time_left(progress: TrainingProgress, settings: TrainSettings) -> str:
 
 
 def format_scores(scores: Mapping[str, float], formats: Mapping[str, str]) -> str:
-    """Scores in a line, in the order of their formats, e.g. BLEU 34.1  chrF 60.2  loss 1.93."""
+    """Scores as one line of text in the order of `formats`, e.g. BLEU 34.1  chrF 60.2  loss 1.93."""
     return "  ".join(text.format(scores[name]) for name, text in formats.items() if name in scores)
 
 
 def make_logs(
     path: Path, settings: TrainSettings, formats: Mapping[str, str], unit: str = "tokens", processes: int = 1
 ) -> list[TrainingLog]:
-    """The metrics file, a bar on a terminal or plain lines elsewhere, and TensorBoard if the settings ask for it."""
+    """Build the logs: metrics file, bar on a terminal or plain lines elsewhere, TensorBoard if `train.tensorboard`."""
     speed = SpeedMeter(settings, unit, processes)
     shown = LiveBar(settings, formats, speed) if sys.stderr.isatty() else PlainLog(settings, formats, speed)
     logs: list[TrainingLog] = [MetricsFile(path, settings.log_every), shown]

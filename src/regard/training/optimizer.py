@@ -2,7 +2,7 @@
 
 Muon (Jordan et al. 2024) replaces the averaged gradient of a matrix by the nearest matrix whose singular values are all
 equal, so that all directions are learned at the same rate, not only the few that dominate the gradient. Embeddings,
-the output matrix, norms and biases are trained by Adam. Small corpora need about half the steps (docs/log.md).
+the output matrix, norms and biases are trained by Adam. Small corpora need about half as many steps (docs/log.md).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TINY = 1e-7
 
 
 class Muon(torch.optim.Optimizer):
-    """Orthogonalised momentum. Matrices of one shape are processed together.
+    """Momentum with orthogonalized updates. Matrices of the same shape are processed together.
 
     torch's own Muon processes one matrix at a time, always in bfloat16, which is slow on most CPUs, and does not know
     that a matrix may contain several projections, such as query, key and value.
@@ -36,7 +36,7 @@ class Muon(torch.optim.Optimizer):
         self, matrices: Sequence[tuple[Tensor, int]], rate: float, weight_decay: float,
         product: torch.dtype = torch.float32,
     ):  # fmt: skip
-        """`matrices`: each with the number of projections stacked in its rows. `product`: type of the products."""
+        """`matrices`: each with the number of projections stacked in its rows. `product`: type of matrix products."""
         super().__init__([matrix for matrix, _ in matrices], {"lr": rate, "weight_decay": weight_decay})
         self._stacked, self._product = dict(matrices), product
 
@@ -64,7 +64,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonal(matrices_NRC: Tensor, product: torch.dtype = torch.float32) -> Tensor:
-    """Roughly the nearest matrices whose singular values are all equal, by the Newton-Schulz iteration."""
+    """Approximately the nearest matrices whose singular values are all equal, by the Newton-Schulz iteration."""
     wide = matrices_NRC.shape[1] <= matrices_NRC.shape[2]
     x = matrices_NRC if wide else matrices_NRC.mT
     x = (x / (x.norm(dim=(1, 2), keepdim=True) + TINY)).to(product)
@@ -75,27 +75,27 @@ def orthogonal(matrices_NRC: Tensor, product: torch.dtype = torch.float32) -> Te
 
 
 class CombinedOptimizer:
-    """Several optimizers as one. The learning rates of all groups are proportional to the first."""
+    """Several optimizers as one. The learning rates of all parameter groups are proportional to the first."""
 
     def __init__(self, *parts: torch.optim.Optimizer):
         self._parts = parts
         self._owner = {
             parameter: part for part in parts for group in part.param_groups for parameter in group["params"]
         }
-        self._peak = parts[0].param_groups[0]["lr"]
+        first = parts[0].param_groups[0]["lr"]
         for group in self._groups():
-            group["share"] = group["lr"] / self._peak
+            group["share"] = group["lr"] / first
 
     def state_of(self, parameter: Tensor) -> dict[str, Tensor]:
         """The optimizer state of a parameter, by name."""
         return self._owner[parameter].state[parameter]
 
     def load_state(self, parameter: Tensor, state: Mapping[str, Tensor]) -> None:
-        """Set the state of a parameter to what `state_of` returned."""
+        """Set the optimizer state of a parameter, in the form that `state_of` returns."""
         self._owner[parameter].state[parameter] = dict(state)
 
     def set_rate(self, rate: float) -> None:
-        """Set the learning rate of Adam; the others change in proportion."""
+        """Set the learning rate of Adam; other learning rates change in proportion."""
         for group in self._groups():
             group["lr"] = rate * group["share"]
 
@@ -112,7 +112,7 @@ class CombinedOptimizer:
 
 
 def make_optimizer(model: Network, settings: TrainSettings) -> CombinedOptimizer:
-    """The optimizer that the settings name. Weight decay applies to matrices, not to biases and norms."""
+    """Build the optimizer that the settings name. Weight decay applies to matrices, not to biases and norms."""
     inner = inner_matrices(model) if settings.optimizer == "muon" else []
     by_muon = {matrix for matrix, _ in inner}
     matrices = [parameter for parameter in model.parameters() if parameter.dim() > 1 and parameter not in by_muon]

@@ -1,7 +1,8 @@
 """The plan: settings chosen from the amount of data and the machine, each with its reason.
 
-The plan of a task (`Training.plan`) chooses what depends on its data. What is chosen in the same way for every task is
-here: batches, learning rate, validation, checkpoints and the end of training. Settings of the user are never changed.
+The plan of a task (`Training.plan`) chooses settings that depend on its data. This file has the choices that are the
+same for all tasks: batches, learning rate, validation, checkpoints and the end of training. Settings that the user has
+given are never changed.
 """
 
 from __future__ import annotations
@@ -16,16 +17,14 @@ from regard.config import settings_of
 if TYPE_CHECKING:
     from regard.training.device import Machine
 
-CHARACTERS_PER_TOKEN = 4.0  # of European languages with a vocabulary of some thousand subwords
-MUON_LEARNING_RATE = 0.02
-BFLOAT16_PAYS = 1.5  # speedup of matrix products from which on bfloat16 is used
-MOST_STEPS_BETWEEN_CHECKPOINTS = 500
+CHARACTERS_PER_TOKEN = 4.0  # in European languages, with a vocabulary of some thousand subwords
+BFLOAT16_PAYS = 1.5  # bfloat16 is used if it makes matrix products at least this many times as fast
 
-SHARE_OF_PEAK = 0.5  # of the matrix product's peak speed, that small models reach
-SHARE_OF_SHORT_PEAK = 0.35  # of the peak in bfloat16: other operations are not faster than in float32
-FLOAT = 4  # bytes
+SHARE_OF_PEAK = 0.5  # speed of small models as a share of the peak speed of matrix products in float32
+SHARE_OF_SHORT_PEAK = 0.35  # the same in bfloat16, in which other operations are not faster
+FLOAT = 4  # bytes per number
 PROCESS = 400e6  # bytes of Python, torch and the data
-COPIES = 5  # of each weight: itself, its gradient, two moments, its average
+COPIES = 5  # tensors per weight: the weight, its gradient, two moments, its average
 
 Tables = Mapping[str, Mapping[str, Any]]
 """Settings as nested tables."""
@@ -41,7 +40,7 @@ class PlannedSetting:
 
 
 def leave_given(choices: Iterable[PlannedSetting], given: Tables) -> list[PlannedSetting]:
-    """The choices without those that the user has made, and without settings that the architecture does not have."""
+    """The choices, without settings that the user has given and settings that the architecture does not have."""
     names = {f"{section}.{key}" for section, table in given.items() for key in table}
     left = [choice for choice in choices if choice.name not in names]
     if arch := given.get("model", {}).get("arch"):
@@ -51,7 +50,7 @@ def leave_given(choices: Iterable[PlannedSetting], given: Tables) -> list[Planne
 
 
 def merge(plan: Sequence[PlannedSetting], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables for a recipe: the plan, overridden by what the user has set."""
+    """The tables of a recipe: the settings that the user has given, and the plan for all others."""
     merged: dict[str, Any] = {key: dict(table) for key, table in given.items()}
     for choice in plan:
         section, key = choice.name.split(".")
@@ -77,7 +76,7 @@ def choose_learning_rate(
     reason = "a rate at which networks of this kind train stably"
     if muon:
         yield PlannedSetting("train.optimizer", "muon", "needs about half as many steps as Adam")
-        yield PlannedSetting("train.muon_learning_rate", MUON_LEARNING_RATE, "for the matrices that Muon trains")
+        yield PlannedSetting("train.muon_learning_rate", 0.02, "for the matrices that Muon trains")
         reason = "for embeddings, norms and biases, which Adam trains"
     yield PlannedSetting("train.learning_rate", learning_rate, reason)
     yield PlannedSetting("train.warmup_steps", warmup_steps, "a short warm-up is enough because gradients are clipped")
@@ -87,11 +86,10 @@ def choose_learning_rate(
 
 
 def choose_length(epoch: int, *, validate_every: int, patience: int, max_steps: int = 0) -> Iterator[PlannedSetting]:
-    """When to validate, to save a checkpoint and to stop, if an epoch has so many steps; `max_steps` 0: not chosen."""
+    """When to validate, save a checkpoint and stop. `epoch`: steps per epoch; `max_steps` = 0: no choice of it."""
     often = "about once per epoch" if validate_every == epoch else f"one epoch is about {epoch:,} steps"
     yield PlannedSetting("train.validate_every", validate_every, often)
-    save_every = min(validate_every, MOST_STEPS_BETWEEN_CHECKPOINTS)
-    yield PlannedSetting("train.checkpoint_every", save_every, "few steps are lost if training is killed")
+    yield PlannedSetting("train.checkpoint_every", min(validate_every, 500), "few steps are lost if training is killed")
     if max_steps:
         yield PlannedSetting("train.max_steps", max_steps, f"at most {round(max_steps / epoch)} epochs")
     yield PlannedSetting("train.patience", patience, "validations without improvement; then the cooldown, then the end")
@@ -100,7 +98,7 @@ def choose_length(epoch: int, *, validate_every: int, patience: int, max_steps: 
 def choose_batch(
     given: Tables, wanted: float, *, least: int, examples: int, length: float, unit: str, filled: float = 0.9
 ) -> tuple[PlannedSetting, int]:
-    """Batches of about `wanted` tokens, unless their size is given; and the number of batches per epoch.
+    """Batches of about `wanted` tokens, unless the user has set their size; and the number of batches per epoch.
 
     `length` is the mean number of tokens per example, `unit` the plural name of the examples.
     """
@@ -110,32 +108,28 @@ def choose_batch(
 
 
 def choose_precision(machine: Machine) -> Iterator[PlannedSetting]:
-    """bfloat16 on a CPU that gains by it. Not all of a step is matrix products, so they must gain much."""
+    """bfloat16 on a CPU on which it makes matrix products much faster; other operations do not become faster."""
     if machine.device == "cpu" and machine.bfloat16_speedup >= BFLOAT16_PAYS:
         faster = f"matrix products are {machine.bfloat16_speedup:.1f} times as fast here; weights stay in float32"
         yield PlannedSetting("train.precision", "bfloat16", faster)
 
 
 def steps_per_epoch(tokens: float, batch_tokens: float, filled: float = 0.9) -> int:
-    """Roughly; `filled` is the share of a batch that is not padding."""
+    """Approximate number of steps per epoch; `filled` is the share of a batch that is not padding."""
     return max(round(tokens / (filled * batch_tokens)), 1)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# What training will take
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What training will take: parameters, memory, arithmetic and time."""
+    """Estimated cost of a training: parameters, memory, arithmetic and time."""
 
     parameters: int
     memory: float
-    """Bytes, at most."""
+    """Upper limit in bytes."""
     epoch_flops: float
     epoch_seconds: float
     epochs: float = 0.0
-    """At most, by `train.max_steps`; 0: not known."""
+    """Number of epochs in `train.max_steps`; 0: not known."""
 
     def describe(self, minutes: float = 0.0) -> str:
         """One line of text; `minutes`: the time limit."""
@@ -149,7 +143,7 @@ class Estimate:
 
 
 def amount(value: float) -> str:
-    """A large number as text, e.g. 1.6 M, 29 T; a unit may follow directly."""
+    """A large number as text, e.g. "1.6 M" or "29 T"; a unit such as FLOP can be appended directly."""
     for power, letter in ((15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
         if value >= 10**power:
             return f"{value / 10**power:.{0 if value >= 10 ** (power + 1) else 1}f} {letter}"

@@ -1,4 +1,4 @@
-"""What depends on the step: learning rate, strength of the regularization, and when training ends.
+"""The schedule of a training: learning rate, strength of the regularization, and the end of training.
 
 Training ends after a number of steps or minutes, or when validations no longer improve (patience). Before the end the
 learning rate falls to zero: the cooldown.
@@ -15,7 +15,7 @@ from regard.training.checkpoint import TrainingProgress
 
 @dataclass(frozen=True)
 class ScheduleStage:
-    """How far training has come, for the training unit of a task."""
+    """The stage of training, which the training loop sets in the training unit of a task."""
 
     strength: float = 1.0
     """Share of the full dropout; below 1 during `train.regularization_warmup`."""
@@ -24,7 +24,7 @@ class ScheduleStage:
 
     @property
     def augmentation_strength(self) -> float:
-        """Share of the full subword regularization: none during the cooldown, as in use."""
+        """Share of the full subword regularization: 0 during the cooldown, because there is none in use."""
         return 0.0 if self.cooldown else self.strength
 
 
@@ -32,7 +32,7 @@ def learning_rate(step: int, settings: TrainSettings, cooldown: tuple[int, int] 
     """The learning rate of a step, counted from 1: a linear warm-up, then `train.schedule`.
 
     The inverse-square-root schedule is that of Vaswani et al. 2017, scaled so that its peak is `train.learning_rate`.
-    `cooldown`: the steps between which the rate also falls linearly to zero; (0, 0) before it has started.
+    `cooldown`: the steps between which the rate also falls linearly to zero; (0, 0) before the cooldown.
     """
     peak, warmup = settings.learning_rate, max(settings.warmup_steps, 1)
     first, last = cooldown
@@ -91,14 +91,14 @@ def is_finite(score: float, loss: float | None) -> bool:
 
 
 def is_best(progress: TrainingProgress, score: float) -> bool:
-    """Whether this is the best score so far; of equal scores, the later one is."""
+    """Whether this is the best score so far; a score that is equal to the best counts as best."""
     return math.isfinite(score) and (progress.best_score is None or score >= progress.best_score)
 
 
 def count_validation(
     progress: TrainingProgress, settings: TrainSettings, score: float, loss: float | None = None
 ) -> None:
-    """Update the best score and patience after a validation. One that is not finite changes nothing.
+    """Update the best score and patience after a validation. Scores that are not finite change nothing.
 
     Patience counts from the last validation with a better score or a lower loss: the score of a few hundred sentences
     varies by chance while the loss still falls. Counting restarts when dropout has reached its full strength
@@ -124,23 +124,26 @@ def count_validation(
 
 
 def start_cooldown(progress: TrainingProgress, settings: TrainSettings) -> int:
-    """Let the learning rate fall to zero from here on, over `train.cooldown` of all steps; returns how many."""
+    """Start the cooldown, in which the learning rate falls to zero; return its number of steps.
+
+    The cooldown is the share `train.cooldown` of all steps, or less if `max_steps` or `max_minutes` is near.
+    """
     steps = min(round(progress.step * settings.cooldown / (1 - settings.cooldown)), settings.max_steps - progress.step)
     if settings.max_minutes and progress.seconds:
         left = max(60 * settings.max_minutes - progress.seconds, 0) * progress.step / progress.seconds
         steps = min(steps, round(left))
     progress.cooldown_from, progress.cooldown_until = progress.step, progress.step + max(steps, 1)
-    progress.cooldown_for = _ends(settings)
+    progress.cooldown_for = _end_settings(settings)
     return max(steps, 1)
 
 
 def recompute_stopping_step(progress: TrainingProgress, settings: TrainSettings) -> None:
-    """End the cooldown if `train.max_steps`, `max_minutes` or `patience` has changed since it started.
+    """Cancel the cooldown if `train.max_steps`, `max_minutes` or `patience` has changed since it started.
 
-    Training that ended by patience stays ended until patience is higher. Patience then restarts, because at the full
-    learning rate no validation is as good as after the cooldown.
+    A training that ended by patience continues only if patience was increased. Counting then restarts, because at the
+    full learning rate no validation is as good as after the cooldown.
     """
-    planned = progress.cooldown_for in ("", _ends(settings)) and cooldown_reason(progress, settings)
+    planned = progress.cooldown_for in ("", _end_settings(settings)) and cooldown_reason(progress, settings)
     if not progress.cooldown_until or planned or patience_exhausted(progress, settings):
         return
     progress.cooldown_from, progress.cooldown_until, progress.cooldown_for = 0, 0, ""
@@ -152,5 +155,5 @@ def _restart_patience(progress: TrainingProgress) -> None:
     progress.validations_without_improvement = 0
 
 
-def _ends(settings: TrainSettings) -> str:
+def _end_settings(settings: TrainSettings) -> str:
     return f"{settings.max_steps} steps, {settings.max_minutes:g} minutes, patience {settings.patience}"

@@ -1,6 +1,6 @@
 """Signals that stop a command: Ctrl-C, SIGTERM, and SIGHUP when the terminal is closed.
 
-Training saves a checkpoint and stops (`StopRequest`); other commands keep what is done and end (`interruptible`).
+Training saves a checkpoint and stops (`StopRequest`); other commands keep finished work and end (`interruptible`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ HANGUP = getattr(signal, "SIGHUP", None)
 
 @contextmanager
 def _handling(numbers: Iterable[int], handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Within the block `handle` is called for these signals; in other threads than the main thread, nothing changes.
+    """Within the `with` block, `handle` is called for these signals; outside the main thread, nothing changes.
 
-    An ignored SIGHUP stays ignored: `nohup` does that, so that the command continues without the terminal.
+    An ignored SIGHUP stays ignored: `nohup` ignores it, so that the command continues without the terminal.
     """
     if threading.current_thread() is not threading.main_thread():  # only the main thread receives signals
         yield
@@ -40,12 +40,12 @@ def _handling(numbers: Iterable[int], handle: Callable[[int, FrameType | None], 
 
 
 class StopRequest:
-    """While entered, records that a stop was requested instead of ending the process."""
+    """Within the `with` block, a stop signal is recorded in `requested` and does not end the process."""
 
     def __init__(self) -> None:
         self.requested = False
         self.terminated = False
-        """Whether another signal than Ctrl-C requested it."""
+        """Whether a signal other than Ctrl-C requested the stop."""
         self._handling = _handling(STOP_SIGNALS, self._handle)
 
     def __enter__(self) -> StopRequest:
@@ -68,7 +68,7 @@ class StopRequest:
 
 
 def _leave_closed_terminal() -> None:
-    """Discard further output to a closed terminal: an error in writing there would prevent saving the checkpoint."""
+    """Discard output to a closed terminal, because an error in writing to it would prevent saving the checkpoint."""
     null = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):
         with contextlib.suppress(OSError):
@@ -79,7 +79,7 @@ def _leave_closed_terminal() -> None:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Within the block SIGTERM and SIGHUP raise `Terminated`. On an interruption all child processes are ended."""
+    """Within the `with` block, SIGTERM and SIGHUP raise `Terminated`; an interruption also ends all child processes."""
 
     def terminate(number: int, frame: FrameType | None) -> None:
         raise Terminated

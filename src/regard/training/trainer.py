@@ -1,9 +1,9 @@
 """The training loop, the same for every task and architecture, on one process or on several.
 
 A step depends only on the recipe, the seed and its number: batches come from a stream that can be entered at any
-position, and dropout is seeded by the position of the batch. Therefore a resumed run computes the same numbers as one
-that was never stopped, and processes that share the batches of a step, or the rows of a batch, compute the same sums
-as one process alone.
+position, and dropout is seeded by the position of the batch. Therefore a resumed run computes the same numbers as a run
+without interruption, and processes that share the batches of a step, or the rows of a batch, compute the same sums as
+one process alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from regard.config import TrainSettings
 from regard.errors import TrainingError
-from regard.layers.dropout import Rows, batch_seed, set_dropout_strength, dropout_rows
+from regard.layers.dropout import Rows, batch_seed, dropout_rows, set_dropout_strength
 from regard.models.base import Network
 from regard.run import restore
 from regard.training import checkpoint, schedule
@@ -35,10 +35,9 @@ from regard.training.signals import StopRequest
 
 MAX_ROLLBACKS = 3
 EXPLODED = 4.0  # times the expected initial loss
-LOSS_MEMORY = 0.05  # weight of the newest step in the loss that is shown
-SPENT = ("seconds", "flops", "tokens")
-"""Progress that is kept when training returns to an older checkpoint, because it was spent."""
-RATE = ("rate_factor", "rate_for", "rollbacks")
+LOSS_MEMORY = 0.05  # weight of the newest step in the moving average of the loss
+KEPT_FIELDS = ("seconds", "flops", "tokens", "rate_factor", "rate_for", "rollbacks")
+"""Fields of the progress that do not change when training returns to an older checkpoint."""
 
 
 class TrainUnit(Protocol):
@@ -51,22 +50,22 @@ class TrainUnit(Protocol):
         """The batch at this position of the endless stream."""
 
     def rows(self, batch: Any, first: int, every: int) -> tuple[Any, Rows | None]:
-        """The part of a batch that one of several processes computes: every n-th row, starting with the first given.
+        """The rows first, first + every, ... of a batch, which one of several processes computes.
 
-        None instead of the rows: the whole batch, because it cannot be divided.
+        If a batch cannot be divided: the whole batch, and None instead of the rows.
         """
 
     def mark(self, position: int) -> tuple[int, int]:
         """The epoch of a position, and the position of its first batch."""
 
     def enter(self, epoch: int, start: int) -> None:
-        """Prepare for positions from this epoch on."""
+        """Prepare for batches of this epoch and later; `start` is the position of its first batch."""
 
     def loss(self, model: Any, batch: Any) -> Loss:
         """The sum of the loss over the batch."""
 
     def flops(self, batch: Any) -> float:
-        """Operations of a training step on this batch."""
+        """Number of operations of a training step on this batch."""
 
     def validate(self, model: Any) -> Validation:
         """Score the model on held-out data."""
@@ -74,10 +73,11 @@ class TrainUnit(Protocol):
 
 @dataclass(frozen=True)
 class Validation:
-    """Scores by name, the one that selects the best weights (higher is better), and samples: tables of texts."""
+    """The result of a validation: scores by name, and sample outputs."""
 
     scores: Mapping[str, float]
     score: float
+    """The score that selects the best weights; higher is better."""
     samples: Sequence[Mapping[str, str]] = ()
     loss: float | None = None
     """For patience: a lower loss is an improvement even if the score is not higher."""
@@ -102,11 +102,11 @@ class BatchPart(NamedTuple):
     position: int
     batch: Any
     rows: Rows | None
-    """Which rows; None: all."""
+    """The rows that this process computes; None: all."""
 
     @property
     def weight(self) -> float:
-        """0 if the process has no row of its own and only takes part in the communication."""
+        """0 if the batch has no row for this process, which then only takes part in the communication, else 1."""
         return self.rows.weight if self.rows else 1.0
 
 
@@ -116,7 +116,7 @@ KeepWeights = Callable[[dict[str, Tensor]], None]
 class TrainingLog:
     """A log of the training: the metrics file, the terminal, TensorBoard. By default a method does nothing.
 
-    `on_start` is called when training starts or continues, `on_message` for what the user should know, `close` when
+    `on_start` is called when training starts or continues, `on_message` with messages to the user, `close` when
     training has ended or was interrupted.
     """
 
@@ -128,7 +128,7 @@ class TrainingLog:
 
 
 class Trainer:
-    """Trains a model, saves checkpoints, and returns to an older one if the loss explodes."""
+    """Trains a model, saves checkpoints, and returns to an older checkpoint if the loss explodes."""
 
     def __init__(
         self, model: Network, unit: TrainUnit, settings: TrainSettings, checkpoints: Path, logs: Sequence[TrainingLog],
@@ -143,12 +143,12 @@ class Trainer:
         self._clock = time.monotonic()
         self._stop_requested = False
         self._rollbacks = 0
-        """Of this session: a resumed one, perhaps with a lower learning rate, may try again."""
+        """Number of rollbacks in this session; a resumed training, perhaps with a lower rate, starts with 0."""
         self._returned_to: int | None = None
-        """Step of the checkpoint that the last explosion led back to; None once a later one was saved."""
+        """Step of the checkpoint to which the last rollback returned; None after a later one was saved."""
 
     def fit(self, keep: KeepWeights, stop: StopRequest) -> TrainingProgress:
-        """Train until something ends it. `keep(weights)` is called with the weights of each best validation."""
+        """Train until the settings or `stop` end it. `keep(weights)` is called after each best validation."""
         if not self.load() and not self.save():
             raise TrainingError("the initial weights are not finite; take them from another copy of the run")
         for log in self.logs:
@@ -163,7 +163,7 @@ class Trainer:
     def _train(self, keep: KeepWeights, stop: StopRequest) -> None:
         schedule.recompute_stopping_step(self.progress, self.settings)
         rates = f"{self.settings.learning_rate:g}, {self.settings.muon_learning_rate:g} for matrices"
-        if self.progress.rate_for not in ("", rates):  # they were changed: use them as they are
+        if self.progress.rate_for not in ("", rates):  # the user has changed the learning rates
             self.progress.rate_factor = 1.0
         self.progress.rate_for = rates
         self.progress.stopped = schedule.reason_to_stop(self.progress, self.settings)
@@ -187,7 +187,7 @@ class Trainer:
                 break
 
     def train_step(self, stop: StopRequest) -> bool:
-        """One step; False, and nothing has changed, if the loss is not finite or has exploded."""
+        """Train one step; False, without an update, if the loss is not finite or has exploded."""
         started = time.monotonic()
         progress, settings, group = self.progress, self.settings, self.group
         strength = schedule.regularization_strength(progress.step + 1, settings)
@@ -225,7 +225,7 @@ class Trainer:
         return True
 
     def _parts(self) -> list[BatchPart]:
-        """What this process computes of a step: whole batches if they can be divided evenly, else rows of each."""
+        """The parts of a step that this process computes: whole batches if they divide evenly, else rows of each."""
         unit, rank, size = self.unit, self.group.rank, self.group.size
         positions = range(self.progress.position, self.progress.position + self.settings.gradient_accumulation)
         if len(positions) % size == 0:
@@ -233,7 +233,7 @@ class Trainer:
         return [BatchPart(place, *unit.rows(unit.batch(place), rank, size)) for place in positions]
 
     def _backward(self, parts: Sequence[BatchPart], tokens: float) -> float:
-        """Compute the gradients of the mean loss over all tokens; returns this process's sum of the unsmoothed loss."""
+        """Compute the gradients of the mean loss over all tokens; return the sum of the losses without smoothing."""
         self.state.optimizer.zero_grad()
         total = 0.0
         for number, part in enumerate(parts, 1):
@@ -246,7 +246,7 @@ class Trainer:
         return total
 
     def validate(self, keep: KeepWeights) -> bool:
-        """Score the averaged weights and keep them if they are the best so far; False if they are not finite."""
+        """Score the averaged weights; keep them if they are the best so far; False if a number is not finite."""
         progress, group = self.progress, self.group
         self.state.average.checkpoint(progress.step)
         self.model.eval()
@@ -259,7 +259,7 @@ class Trainer:
             return False
         best = schedule.is_best(progress, validation.score)
         if best:
-            weights = self.state.averaged_weights()
+            weights = self.state.collect(self.state.average.named().items())
             if not self.state.all_finite(weights):
                 return False
             if group.is_first:
@@ -274,7 +274,7 @@ class Trainer:
 
     @contextmanager
     def _averaged(self) -> Iterator[Network]:
-        """The model with the averaged weights; if it is sharded, a whole model with them."""
+        """Within the `with` block, the model with the averaged weights; if it is sharded, a copy that is not."""
         whole = self.parallel.whole
         if whole is None:
             with self.state.average.applied():
@@ -286,28 +286,28 @@ class Trainer:
         whole.cpu()
 
     def _start_cooldown(self) -> bool:
-        """Let the rate fall to zero from here on if the end is near; True if the cooldown starts now."""
+        """Start the cooldown of the learning rate if the end of training is near; True if it starts now."""
         progress, settings = self.progress, self.settings
         reason = schedule.cooldown_reason(progress, settings)
         if not settings.cooldown or progress.cooldown_until or not reason:
             return False
         load_best = partial(checkpoint.load_best, now=progress)
         if reason == schedule.patience_exhausted(progress, settings) and self.load(load_best):
-            self._carry_over(progress, *SPENT, *RATE, "validations_without_improvement")
-            reason = f"{reason}: back to step {self.progress.step:,}"  # the steps after the last improvement overfitted
+            self._carry_over(progress, *KEPT_FIELDS, "validations_without_improvement")
+            reason = f"{reason}: back to step {self.progress.step:,}"  # later steps were overfitting
         steps = schedule.start_cooldown(self.progress, settings)
         self._log(f"{reason}: cooldown over {steps:,} steps")
         return True
 
     def _carry_over(self, now: TrainingProgress, *names: str) -> None:
-        """Set these fields of the loaded progress to what they were before."""
+        """Copy these fields from `now`, the progress before loading, to the loaded progress."""
         self.progress = replace(self.progress, **{name: getattr(now, name) for name in names})
 
     def roll_back(self, failed: int, problem: str = "the loss exploded") -> None:
         """After an explosion at step `failed`: return to the last checkpoint, with half the learning rate.
 
-        If none was saved since the last explosion, that checkpoint may be bad itself: return to the one before it. The
-        best score stays, because it is that of the weights that are kept.
+        If no checkpoint was saved since the last explosion, the last one may be bad: return to the one before it. The
+        best score does not change, because the best weights stay in the run folder.
         """
         now = self.progress
         self._rollbacks += 1
@@ -323,11 +323,11 @@ class Trainer:
         elif self.group.is_first:
             checkpoint.remove_checkpoints(self.folder, suspect)
         self._returned_to = self.progress.step
-        self._carry_over(now, *SPENT, *RATE, "best_score", "best_step")
+        self._carry_over(now, *KEPT_FIELDS, "best_score", "best_step")
         self._log(f"{problem} at step {failed}: back to {self.progress.step}, learning rate x {now.rate_factor:g}")
 
     def save(self, folder: Path | None = None, kept: int = checkpoint.KEPT) -> bool:
-        """Write a checkpoint; False, and nothing is written, if it has a number that is not finite."""
+        """Write a checkpoint; False, without writing, if a tensor has a number that is not finite."""
         tensors = self.state.tensors()
         if not self.state.all_finite(tensors):
             return False
@@ -339,7 +339,7 @@ class Trainer:
         return True
 
     def load(self, find: Callable[[Path], checkpoint.Loaded | None] = checkpoint.load_checkpoint) -> bool:
-        """Continue from the newest valid checkpoint, which the first process reads; False if there is none."""
+        """Continue from the checkpoint that `find` returns in the first process; False if there is none."""
         found = find(self.folder) if self.group.is_first else None
         known = self.group.once(lambda: None if found is None else (found[1], found[2]))
         if known is None:
