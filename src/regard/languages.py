@@ -63,12 +63,12 @@ HANGUL CJK: ko Korean
 _ROWS = [line.partition(": ") for line in _TABLE.replace("\n  ", " ").strip().split("\n")]
 _ENTRIES = [(scripts, *entry.split(" ", 1)) for scripts, _, entries in _ROWS for entry in entries.split(", ")]
 NAMES = {code: name for _, code, name in _ENTRIES}
-SCRIPTS = {code: tuple(scripts.split()) for scripts, code, _ in _ENTRIES}
+SCRIPTS = {code: frozenset(scripts.split()) for scripts, code, _ in _ENTRIES}
 
 # Script subtags of language codes, as in "sr-Latn" (ISO 15924), each with a language that is written in this script.
 _SUBTAGS = {"arab": "ar", "beng": "bn", "cyrl": "ru", "deva": "hi", "hans": "zh", "hant": "zh", "hebr": "he"}
 _SUBTAGS |= {"jpan": "ja", "kore": "ko", "latn": "en", "tfng": "zgh"}
-_SCRIPTS_BY_SUBTAG = {subtag: SCRIPTS[code] for subtag, code in _SUBTAGS.items()} | {"guru": ("GURMUKHI",)}
+_SCRIPTS_BY_SUBTAG = {subtag: SCRIPTS[code] for subtag, code in _SUBTAGS.items()} | {"guru": frozenset({"GURMUKHI"})}
 
 _KNOWN = frozenset(script for scripts in SCRIPTS.values() for script in scripts)
 _BEYOND_LATIN = re.compile("[^\\0-\u024f]")  # all letters up to U+024F are Latin
@@ -95,14 +95,8 @@ def language_scripts(code: str) -> frozenset[str] | None:
     language, *subtags = normalize_code(code).split("-")
     for subtag in subtags:
         if subtag in _SCRIPTS_BY_SUBTAG:
-            return frozenset(_SCRIPTS_BY_SUBTAG[subtag])
-    scripts = SCRIPTS.get(language)
-    return None if scripts is None else frozenset(scripts)
-
-
-def is_language(code: str) -> bool:
-    """Whether a code is in the table of languages: "de" is, "src" is not."""
-    return language_scripts(code) is not None
+            return _SCRIPTS_BY_SUBTAG[subtag]
+    return SCRIPTS.get(language)
 
 
 def common_scripts(sentences: Iterable[str]) -> frozenset[str]:

@@ -226,12 +226,8 @@ class Run:
 
         path = self.require_weights()
         self.checksums.check(WEIGHTS)
-        try:
-            stored = load_file(path)
-        except Exception as error:  # safetensors raises its own untyped errors
-            raise _damaged(path, error) from None
         model = self.build_network()
-        restore(model, stored, where=str(path))
+        restore(model, load_file(path), where=str(path))
         model.eval()
         return model.requires_grad_(False).to(torch.float32)
 
@@ -248,7 +244,7 @@ class Run:
             with safe_open(path, framework="numpy"):
                 return path
         except Exception as error:  # safetensors raises its own untyped errors
-            raise _damaged(path, error) from None
+            raise RunError(f"{path}: damaged ({error}); take it from a copy of the run") from None
 
     def write_weights(self, tensors: Mapping[str, Tensor]) -> None:
         """Store the weights that `load_network` reads."""
@@ -357,10 +353,6 @@ def open_together(run: str | Path, *others: str | Path) -> list[Run]:
             problem = f"its vocabulary differs from that of {first.folder}"
             raise RunError(f"{member.folder}: {problem}; an ensemble needs runs with equal vocabularies")
     return runs
-
-
-def _damaged(weights: Path, error: Exception) -> RunError:
-    return RunError(f"{weights}: damaged ({error}); take it from a copy of the run")
 
 
 def restore(model: Network, stored: Mapping[str, Tensor], *, where: str) -> None:

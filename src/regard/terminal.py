@@ -264,22 +264,17 @@ def show_confusion(names: Sequence[str], counts: Sequence[Sequence[int]]) -> Non
     """Print a confusion matrix (row: correct label, column: predicted label); nothing for more than 14 labels."""
     if not 0 < len(names) <= 14:
         return
-    print()
-    if not for_people():
-        print("confusion\trow: correct label, column: predicted label")
-        show_table(["", *names], ([name, *row] for name, row in zip(names, counts, strict=True)))
-        return
-    from rich.text import Text
+    legend = "row: correct label, column: predicted label"
+    print("" if for_people() else f"\nconfusion\t{legend}")
+    rows: list[list[Any]] = [[name, *row] for name, row in zip(names, counts, strict=True)]
+    if for_people():
+        from rich.text import Text
 
-    rows: list[Row] = []
-    for place, (name, row) in enumerate(zip(names, counts, strict=True)):
-        total = sum(row) or 1
-        styles = [
-            QUIET if not count else ("bold " if 2 * count >= total else "") + ("green" if column == place else "yellow")
-            for column, count in enumerate(row)
-        ]
-        rows.append([name, *(Text(f"{count:,}", style) for count, style in zip(row, styles, strict=True))])
-    show_table(["", *names], rows, note="row: correct label, column: predicted label")
+        for place, row in enumerate(counts):
+            for column, count in enumerate(row):
+                style = ("bold " if 2 * count >= sum(row) else "") + ("green" if column == place else "yellow")
+                rows[place][column + 1] = Text(f"{count:,}", style if count else QUIET)
+    show_table(["", *names], rows, note=legend)
 
 
 def _text(cell: Any) -> Text:

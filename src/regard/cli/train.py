@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.config import DataSettings
 from regard.errors import SettingsError
-from regard.languages import is_language
+from regard.languages import language_scripts
 from regard.registry import TASKS
 from regard.run import Run
 from regard.terminal import Command, Parser, add_set, add_setting, given_settings
@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def given_table(options: argparse.Namespace, need: str) -> dict[str, Any]:
-    """The settings given by the options, as nested tables. `need` ends the error for missing training data."""
+    """The settings given by the options, as nested tables. `need`: what to do if training data is missing."""
     table = given_settings(options)
     data = table.setdefault("data", {})
     if corpora := pair_up(options.source, options.target):
@@ -145,7 +145,7 @@ def guess_languages(data: dict[str, Any]) -> None:
     for side in SIDES:
         name = Path(first.get(side, "")).name.removesuffix(".gz").removesuffix(".zst")
         code = Path(name).suffix[1:]
-        if first.get("target") and is_language(code):  # "src", "tgt", "tok" are file endings, not languages
+        if first.get("target") and language_scripts(code):  # "src", "tgt", "tok" are file endings, not languages
             data.setdefault(f"{side}_language", code)
 
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, ClassVar, get_args, get_type_hints
+from typing import Annotated, ClassVar, get_args, get_type_hints
 
 from regard.errors import SettingsError
 
@@ -42,13 +41,11 @@ class Range:
 
 Positive = Annotated[float, Range(above=0)]
 NotNegative = Annotated[float, Range(0)]
-Share = Annotated[float, Range(0, below=1)]
-"""A fraction from 0 to below 1, e.g. a dropout rate."""
+Share = Annotated[float, Range(0, below=1)]  # e.g. a dropout rate
 Count = Annotated[int, Range(1)]
 CountOrZero = Annotated[int, Range(0)]
 Width = Annotated[int, Range(1, 65_536)]
-EvenWidth = Annotated[int, Range(2, 65_536, even=True)]
-"""Width of a layer with two halves: sines and cosines, or two directions."""
+EvenWidth = Annotated[int, Range(2, 65_536, even=True)]  # of layers with two halves: sines and cosines, directions
 Layers = Annotated[int, Range(1, 256)]
 
 
@@ -60,7 +57,7 @@ class CheckedSettings:
 
     def __post_init__(self) -> None:
         settings: type = type(self)
-        for name, allowed in _ranges(settings):
+        for name, allowed in _ranges(settings).items():
             value = getattr(self, name)
             for number in value if isinstance(value, tuple) else (value,):
                 if isinstance(number, float) and not math.isfinite(number):
@@ -80,16 +77,11 @@ def require(condition: bool, message: str) -> None:
 
 
 @functools.cache
-def _ranges(settings: type) -> tuple[tuple[str, Range | None], ...]:
-    """Name and range of each field; None for a field without a range."""
-    hints = get_type_hints(settings, include_extras=True)
-    return tuple((field.name, next(_find(hints[field.name]), None)) for field in fields(settings))
-
-
-def _find(hint: Any) -> Iterator[Range]:
-    """The ranges in a type, also in the members of a union such as `Share | None`."""
-    for part in (*getattr(hint, "__metadata__", ()), *get_args(hint)):
-        if isinstance(part, Range):
-            yield part
-        elif hasattr(part, "__metadata__"):
-            yield from _find(part)
+def _ranges(settings: type) -> dict[str, Range | None]:
+    """The range of each field, by name; None for a field without a range."""
+    hints, found = get_type_hints(settings, include_extras=True), {}
+    for field in fields(settings):
+        kinds = (hints[field.name], *get_args(hints[field.name]))  # the type, and the members of `Share | None`
+        extras = (extra for kind in kinds for extra in getattr(kind, "__metadata__", ()))
+        found[field.name] = next((extra for extra in extras if isinstance(extra, Range)), None)
+    return found

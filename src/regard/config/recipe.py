@@ -116,8 +116,7 @@ def to_table(settings: Any) -> dict[str, Any]:
     if not isinstance(settings, Recipe):
         return dataclasses.asdict(settings, dict_factory=lambda items: {key: v for key, v in items if v is not None})
     task = find_task(settings.data.task)
-    shared = {name: to_table(getattr(settings, name)) for name in _shared_sections(task)}
-    return shared | ({task.name: to_table(settings.task)} if task.settings else {})
+    return {name: to_table(getattr(settings, "task" if name == task.name else name)) for name in _sections(task)}
 
 
 def all_sections() -> dict[str, type]:
@@ -127,13 +126,15 @@ def all_sections() -> dict[str, type]:
     return shared | {name: task.settings for name in TASKS if (task := find_task(name)).settings}
 
 
-def _shared_sections(task: Task) -> tuple[str, ...]:
-    return ("data", "tokenizer", "model", "train", *(("search",) if task.writes else ()))
+def _sections(task: Task) -> list[str]:
+    """The sections of recipes for this task."""
+    names = {"search": task.writes, task.name: task.settings}
+    return ["data", "tokenizer", "model", "train", *(name for name, is_used in names.items() if is_used)]
 
 
 def _refuse_other_sections(table: Mapping[str, Any], task: Task, where: str) -> None:
     """Raise an error for sections that do not exist, or that the task does not use."""
-    own = [*_shared_sections(task), *([task.name] if task.settings else [])]
+    own = _sections(task)
     for name in table:
         if name in own:
             continue

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
@@ -38,10 +38,9 @@ class TensorBatch:
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Self:
         """A copy in which every tensor is replaced by `change(tensor)`."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
         changed: dict[str, Any] = {
             name: change(value) if isinstance(value, Tensor) else value.map(change)
-            for name, value in values.items()
+            for name, value in vars(self).items()
             if isinstance(value, Tensor | TensorBatch)
         }
         return replace(self, **changed)

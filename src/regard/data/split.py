@@ -214,11 +214,10 @@ def _wanted_sizes(total: int, valid: int | float, test: int | float) -> tuple[in
         if asked < 0:
             raise SettingsError(f"{name} must not be negative")
         held_out.append(max(1, round(asked * total)) if isinstance(asked, float) and asked else int(asked))
-    train = total - sum(held_out)
-    if train < 1:
-        valid, test = held_out
+    valid, test = held_out
+    if valid + test >= total:
         raise SettingsError(f"valid {valid:,} and test {test:,} leave nothing of {total:,} pairs for train")
-    return train, held_out[0], held_out[1]
+    return total - valid - test, valid, test
 
 
 def _draw(sizes: array[int], wanted: tuple[int, int, int], generator: random.Random) -> bytearray:

@@ -40,8 +40,6 @@ class LengthStatistics:
 
 @dataclass(frozen=True)
 class SideStatistics:
-    """One side of the corpus."""
-
     words: LengthStatistics
     characters: LengthStatistics
     vocabulary: int
@@ -54,8 +52,6 @@ class SideStatistics:
 
 @dataclass(frozen=True)
 class CorpusStatistics:
-    """Statistics of a corpus."""
-
     pairs: int
     duplicates: int
     """Number of pairs whose two sides are exactly those of an earlier pair."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice, pairwise
@@ -233,12 +234,14 @@ def open_documents(folder: Path) -> DocumentStore:
 # Files
 
 
-class _RaggedWriter:
+class _RaggedWriter(ExitStack):
     """Appends rows to the two files of a ragged array, and counts rows and values."""
 
     def __init__(self, folder: Path, name: str, dtype: np.dtype[Any]):
+        super().__init__()
         self._dtype, self.rows, self.size = dtype, 0, 0
-        self._values, self._offsets = (folder / name).open("wb"), (folder / f"{name}.offsets").open("wb")
+        self._values = self.enter_context((folder / name).open("wb"))
+        self._offsets = self.enter_context((folder / f"{name}.offsets").open("wb"))
         self._offsets.write(np.zeros(1, OFFSET).tobytes())
 
     def add(self, rows: Sequence[Sequence[int] | Ids]) -> None:
@@ -247,13 +250,6 @@ class _RaggedWriter:
         self._offsets.write(ends.tobytes())
         self.rows += len(rows)
         self.size += sum(map(len, rows))
-
-    def __enter__(self) -> _RaggedWriter:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._values.close()
-        self._offsets.close()
 
 
 def _open_ragged(folder: Path, name: str, dtype: np.dtype[Any], rows: int, size: int) -> Ragged:

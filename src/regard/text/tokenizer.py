@@ -182,7 +182,11 @@ def train_tokenizer(lines: Iterable[str], settings: config.TokenizerSettings, se
         from regard.text import subword
 
         return subword.train(sample, settings)
-    return _train_vocabulary(sample, settings)
+    symbols = settings.special_tokens
+    counts = Counter(token for line in sample for token in split_tokens(settings.kind, line, symbols))
+    ranked = sorted(counts.keys() - set(symbols), key=lambda token: (-counts[token], token))
+    tokens = [*symbols, *ranked][: settings.vocab_size - FIRST_TOKEN - 1]  # PAD
+    return VocabularyTokenizer(settings.kind, settings.lowercase, tokens, symbols)
 
 
 def sample_lines(
@@ -259,15 +263,6 @@ class VocabularyTokenizer(Tokenizer):
             position += len(token)
             pieces.append(Piece(id, self.tokens[id], start, position))
         return pieces
-
-
-def _train_vocabulary(lines: list[str], settings: config.TokenizerSettings) -> VocabularyTokenizer:
-    """A tokenizer with the most frequent tokens of normalized lines, at most `vocab_size` with the special tokens."""
-    symbols = settings.special_tokens
-    counts = Counter(token for line in lines for token in split_tokens(settings.kind, line, symbols))
-    ranked = sorted(counts.keys() - set(symbols), key=lambda token: (-counts[token], token))
-    tokens = [*symbols, *ranked][: settings.vocab_size - FIRST_TOKEN - 1]  # PAD
-    return VocabularyTokenizer(settings.kind, settings.lowercase, tokens, symbols)
 
 
 def split_tokens(kind: str, text: str, symbols: Sequence[str] = ()) -> Iterator[str]:
