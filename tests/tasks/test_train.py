@@ -357,6 +357,8 @@ def plain_arguments(folder, out, *settings):
         "model.ffn_width=32",
         "model.encoder_layers=1",
         "model.decoder_layers=1",
+        "search.max_length_ratio=1.0",
+        "search.max_length_extra=5",
     )
     said = [word for setting in (*small, "train.max_steps=2", *settings) for word in ("--set", setting)]
     return [
@@ -386,7 +388,7 @@ def test_a_vocabulary_of_words_needs_no_other_setting(tmp_path, capsys):
 def test_a_planned_vocabulary_has_room_for_every_character(tmp_path, joint):
     """E.g. Chinese: more characters than the tokens that the plan chooses for so few pairs."""
     letters = [chr(0x4E00 + number) for number in range(3000)]
-    lines = ["".join(letters[(7 * line + 13 * place) % 3000] for place in range(20)) for line in range(1200)]
+    lines = ["".join(letters[(7 * line + 13 * place) % 3000] for place in range(20)) for line in range(500)]
     (tmp_path / "train.en").write_text("\n".join(f"{line} one" for line in lines) + "\n", encoding="utf-8")
     (tmp_path / "train.it").write_text("\n".join(lines) + "\n", encoding="utf-8")
     assert (

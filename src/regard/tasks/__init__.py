@@ -39,8 +39,6 @@ PARTS = {"training": "TRAINING", "report": "report", "inspect": "inspect", "cli"
 
 @dataclass(frozen=True)
 class Task:
-    """The description of a task."""
-
     name: str
     """The name in data.task, --task and the registry, and of the section of the task in a recipe."""
     help: str

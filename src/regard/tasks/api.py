@@ -90,8 +90,6 @@ def generation_settings(search: SearchOptions, max_tokens: int | None) -> dict[s
 
 
 class TaskRequest(StrictRequest):
-    """A request to any task."""
-
     model: str = Field("", description="Name of a run; empty: the only run of this task.")
 
     def texts(self) -> tuple[str, list[str]]:

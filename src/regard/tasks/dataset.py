@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -129,10 +130,8 @@ def learn_tokenizer(
 
 def store_parts(sizes: Iterable[tuple[int, float]]) -> list[StorePart]:
     """The parts of a store, from the number of examples and the weight of each file."""
-    parts: list[StorePart] = []
-    for size, weight in sizes:
-        parts.append(StorePart(size + (parts[-1].end if parts else 0), weight))
-    return parts
+    counts, weights = zip(*sizes, strict=True)
+    return list(map(StorePart, accumulate(counts), weights))
 
 
 @contextmanager

@@ -14,12 +14,16 @@ from regard.tasks.retrieve import RetrieveSettings
 from regard.tasks.retrieve.embedding import FolderEmbedder
 from tests.small_knowledge import write_faq
 
-transformers = pytest.importorskip("transformers", reason="transformers is in the dev extra")
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "when", "do", "you", "open", "card", "pay", "by", "can", "i", "cake"]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def transformers():
+    return pytest.importorskip("transformers", reason="transformers is in the dev extra")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, transformers):
     place = tmp_path_factory.mktemp("bert")
     (place / "vocab.txt").write_text("\n".join(WORDS) + "\n")
     transformers.BertTokenizer(str(place / "vocab.txt")).save_pretrained(place)
@@ -31,7 +35,7 @@ def folder(tmp_path_factory):
     return place
 
 
-def test_vectors_are_means_of_length_one(folder):
+def test_vectors_are_means_of_length_one(folder, transformers):
     embedder = FolderEmbedder(folder, RetrieveSettings())
     texts = ["when do you open", "card", "", "pay by card " * 100]
     vectors = embedder.encode(texts)
@@ -83,7 +87,7 @@ def test_what_a_folder_may_lack(folder, tmp_path):
         FolderEmbedder(tmp_path, RetrieveSettings())
 
 
-def test_pickled_weights_are_refused(folder, tmp_path):
+def test_pickled_weights_are_refused(folder, tmp_path, transformers):
     for name in ("config.json", "vocab.txt", "tokenizer_config.json"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     torch.save(transformers.BertModel.from_pretrained(folder).state_dict(), tmp_path / "pytorch_model.bin")

@@ -9,10 +9,13 @@ from hypothesis import strategies as st
 from regard.tasks.tag.scores import score_tags
 from regard.tasks.tag.spans import Span, all_labels, find_scheme, find_spans, mark, merge, rewrite, write_spans
 
-seqeval = pytest.importorskip("seqeval.metrics", reason="seqeval is not installed")
-
 LABELS = ["O", "B-NP", "I-NP", "E-NP", "S-NP", "B-VP", "I-VP", "E-VP", "S-VP", "B", "I"]
 sequence = st.lists(st.sampled_from(LABELS), min_size=1, max_size=12)
+
+
+@pytest.fixture(scope="module")
+def seqeval():
+    return pytest.importorskip("seqeval.metrics", reason="seqeval is not installed")
 
 
 @st.composite
@@ -77,16 +80,15 @@ def test_a_stray_beginning_is_mended() -> None:
 
 @settings(deadline=None, max_examples=300)
 @given(sequence)
-def test_malformed_labels_are_read_as_seqeval_reads_them(labels: list[str]) -> None:
-    from seqeval.metrics.sequence_labeling import get_entities
-
+def test_malformed_labels_are_read_as_seqeval_reads_them(seqeval, labels: list[str]) -> None:
+    get_entities = seqeval.sequence_labeling.get_entities
     theirs = [Span("" if kind == "_" else kind, start, end + 1) for kind, start, end in get_entities(labels)]
     assert find_spans(labels) == theirs
 
 
 @settings(deadline=None, max_examples=200)
 @given(st.lists(st.tuples(sequence, st.integers(0, 1000)), min_size=1, max_size=5))
-def test_scores_are_those_of_seqeval(pairs: list[tuple[list[str], int]]) -> None:
+def test_scores_are_those_of_seqeval(seqeval, pairs: list[tuple[list[str], int]]) -> None:
     """F1, precision and recall in its default mode, which is conlleval's; each type too."""
     right = [labels for labels, _ in pairs]
     given = [labels[seed % len(labels) :] + labels[: seed % len(labels)] for labels, seed in pairs]

@@ -91,8 +91,6 @@ class ChatTrainUnit(TranslateTrainUnit):
 
 
 class ChatTraining(TranslateTraining):
-    """Training of chatbots."""
-
     train_unit = ChatTrainUnit
     result = (
         "perplexity {perplexity:.1f}  distinct-1 {distinct_1:.3f}  distinct-2 {distinct_2:.3f}"

@@ -63,13 +63,8 @@ def show_scores(found: LabelScores, options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(found.as_dict(), ensure_ascii=False))
         return
-    figures = [
-        ("accuracy", f"{found.accuracy:.2%}"),
-        ("macro F1", f"{found.f1:.2%}"),
-        ("calibration error", f"{found.calibration_error:.2%}"),
-        ("documents", found.documents),
-    ]
-    show_table([], figures)
+    shares = {"accuracy": found.accuracy, "macro F1": found.f1, "calibration error": found.calibration_error}
+    show_table([], [*((name, f"{share:.2%}") for name, share in shares.items()), ("documents", found.documents)])
     print()
     rows = (
         [label, *(f"{one[name]:.1%}" for name in ("precision", "recall", "f1")), one["documents"]]

@@ -35,8 +35,6 @@ _TAG_OR_COMMENT = re.compile(rf"{_TAG.pattern}|<!--.*?-->", re.DOTALL)
 
 
 class LabeledDocument(NamedTuple):
-    """A text and its labels."""
-
     labels: tuple[str, ...]
     text: str
 

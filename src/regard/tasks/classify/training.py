@@ -41,8 +41,6 @@ TUNED = "classify.temperature"
 
 
 class ClassifyTrainUnit(StreamTrainUnit):
-    """Batches, loss and validation."""
-
     data: PreparedDocuments
 
     def __init__(self, recipe: Recipe, data: PreparedDocuments, model: Network, group: ProcessGroup | None = None):
@@ -98,8 +96,6 @@ class ClassifyTrainUnit(StreamTrainUnit):
 
 
 class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
-    """Training of classifiers."""
-
     train_unit = ClassifyTrainUnit
     result = (
         "accuracy {accuracy:.2%}  macro F1 {f1:.2%}  calibration error {calibration_error:.2%}"
@@ -178,7 +174,7 @@ class ClassifyTraining(Training[TrainingDocuments, PreparedDocuments]):
 
 def make_document_plan(data: DocumentFacts, given: Tables) -> list[PlannedSetting]:
     arch = given.get("model", {}).get("arch", "han")
-    choices = [*_reading(data), *_vocabulary(data), *_model(data, arch), *_learning(data, arch)]
+    choices = list(_choose_settings(data, arch))
     chosen = {choice.name: choice.value for choice in choices}
     longest = given.get("classify", {}).get("max_tokens", chosen["classify.max_tokens"])
     documents = 32 if data.documents >= 2_000 else 16  # per batch; an epoch of few documents needs enough steps
@@ -192,31 +188,26 @@ def make_document_plan(data: DocumentFacts, given: Tables) -> list[PlannedSettin
     return leave_given(choices, given)
 
 
-def _reading(data: DocumentFacts) -> Iterator[PlannedSetting]:
+def _choose_settings(data: DocumentFacts, arch: str) -> Iterator[PlannedSetting]:
+    is_uneven = data.several or data.rarest < 0.5 / data.labels
     if data.several:
         yield PlannedSetting("classify.multi_label", True, "some documents have several labels, or none")
     wanted = data.long * data.tokens_per_word
     longest = min(max(50 * math.ceil(wanted / 50), 100), 600)
-    share = "19 of 20 documents are shorter" if longest >= wanted else "the middle of longer documents is left out"
-    yield PlannedSetting("classify.max_tokens", longest, share)
-    if not data.several and data.rarest < 0.5 / data.labels:
+    reason = "19 of 20 documents are shorter" if longest >= wanted else "the middle of longer documents is left out"
+    yield PlannedSetting("classify.max_tokens", longest, reason)
+    if is_uneven and not data.several:
         yield PlannedSetting("classify.class_weights", "balanced", f"the rarest of {data.labels} labels is infrequent")
-
-
-def _vocabulary(data: DocumentFacts) -> Iterator[PlannedSetting]:
-    if not data.by_words:
+    if data.by_words:
+        words = data.documents * data.words
+        size = int(min(max(12 * math.sqrt(words), 500), 50_000)) // 100 * 100
+        count = f"{words / 1e6:.1f} million" if words >= 1e6 else f"{round(words, -3):,.0f}"
+        yield PlannedSetting("tokenizer.kind", "word", "attention weights are shown per word")
+        yield PlannedSetting("tokenizer.lowercase", True, "the first word of a sentence is the same word")
+        yield PlannedSetting("tokenizer.vocab_size", size, f"{count} words: those that occur about five times")
+    else:
         yield PlannedSetting("tokenizer.kind", "bpe", "subwords: spaces do not divide this text into words")
         yield PlannedSetting("tokenizer.vocab_size", 8000, "few enough that each subword is seen often")
-        return
-    words = data.documents * data.words
-    size = int(min(max(12 * math.sqrt(words), 500), 50_000)) // 100 * 100
-    count = f"{words / 1e6:.1f} million" if words >= 1e6 else f"{round(words, -3):,.0f}"
-    yield PlannedSetting("tokenizer.kind", "word", "attention weights are shown per word")
-    yield PlannedSetting("tokenizer.lowercase", True, "the first word of a sentence is the same word")
-    yield PlannedSetting("tokenizer.vocab_size", size, f"{count} words: those that occur about five times")
-
-
-def _model(data: DocumentFacts, arch: str) -> Iterator[PlannedSetting]:
     yield PlannedSetting("model.arch", arch, "attention over words and over sentences, and both can be shown")
     small, large = data.documents < 5_000, data.documents >= 200_000
     if arch == "han":
@@ -225,15 +216,11 @@ def _model(data: DocumentFacts, arch: str) -> Iterator[PlannedSetting]:
         yield PlannedSetting("model.width", 32 if small else 100 if large else 64, reason)
     dropout = 0.2 if large else 0.5 if arch == "han" else 0.3
     yield PlannedSetting("model.dropout", dropout, "the less data, the more dropout")
-
-
-def _learning(data: DocumentFacts, arch: str) -> Iterator[PlannedSetting]:
-    metric = "f1" if data.several or data.rarest < 0.5 / data.labels else "accuracy"
-    reason = "rare labels count as much as others" if metric == "f1" else "labels are about equally frequent"
-    yield PlannedSetting("train.metric", metric, reason)
+    reason = "rare labels count as much as others" if is_uneven else "labels are about equally frequent"
+    yield PlannedSetting("train.metric", "f1" if is_uneven else "accuracy", reason)
     yield from choose_learning_rate(3e-3, 100, 0.2, muon=arch == "transformer-classifier")
-    share = 0.2 if data.words >= 30 else 0.1
-    yield PlannedSetting("classify.word_dropout", share, "so that no single word decides alone")
+    word_dropout = 0.2 if data.words >= 30 else 0.1
+    yield PlannedSetting("classify.word_dropout", word_dropout, "so that no single word decides alone")
 
 
 TRAINING = ClassifyTraining()

@@ -112,8 +112,6 @@ def continue_texts(generator: TextGenerator, texts: Sequence[str]) -> list[Gener
 
 
 class LanguageModelTraining(Training[Parts[str], TextData]):
-    """Training of language models."""
-
     train_unit = LanguageModelTrainUnit
     result = (
         "perplexity {perplexity:.2f} per token, {word_perplexity:.1f} per word;  {bits_per_byte:.3f} bits per byte"

@@ -33,8 +33,6 @@ QUESTION_COLUMNS, ANSWER_COLUMNS = ("question", "text"), ("answer", "category", 
 
 
 class KnowledgeEntry(NamedTuple):
-    """An answer and its questions."""
-
     questions: tuple[str, ...]
     answer: str
 

@@ -79,8 +79,6 @@ class PairBatch:
 
 
 class RetrieveTrainUnit(StreamTrainUnit):
-    """Batches, loss and validation."""
-
     data: PreparedKnowledge
 
     def __init__(self, recipe: Recipe, data: PreparedKnowledge, model: Network, group: ProcessGroup | None = None):
@@ -161,8 +159,6 @@ class RetrieveTrainUnit(StreamTrainUnit):
 
 
 class RetrieveTraining(Training[TrainingKnowledge, PreparedKnowledge]):
-    """Training of retrievers."""
-
     train_unit = RetrieveTrainUnit
     result = "recall@1 {recall_1:.2%}  recall@5 {recall_5:.2%}  MRR {mrr:.4f}  on {questions:,} questions"
 

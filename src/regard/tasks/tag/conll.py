@@ -34,8 +34,6 @@ _COLUMN = re.compile(r"[^ \t]+")  # other spaces, such as a no-break space, belo
 
 
 class TaggedSentence(NamedTuple):
-    """Words and their labels."""
-
     tokens: tuple[str, ...]
     tags: tuple[str, ...]
 

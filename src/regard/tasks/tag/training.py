@@ -39,8 +39,6 @@ from regard.training.trainer import Validation
 
 
 class TagTrainUnit(StreamTrainUnit):
-    """Batches, loss and validation."""
-
     data: PreparedSentences
 
     def __init__(self, recipe: Recipe, data: PreparedSentences, model: Network, group: ProcessGroup | None = None):
@@ -102,8 +100,6 @@ class TagTrainUnit(StreamTrainUnit):
 
 
 class TagTraining(Training[TrainingSentences, PreparedSentences]):
-    """Training of taggers."""
-
     train_unit = TagTrainUnit
 
     def read(self, recipe: Recipe) -> TrainingSentences:
